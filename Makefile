@@ -1,0 +1,114 @@
+# Trainyard. `make` alone prints what there is; every target takes INVENTORY=, and VENV= for another place to install.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+INVENTORY ?= inventory/local
+VENV ?= .venv
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# What the checkout cannot be written with: byte code beside sources would end up in image contexts.
+export PYTHONDONTWRITEBYTECODE := 1
+
+READY := $(VENV)/.complete
+YARD := $(VENV)/bin/python -m yard --inventory $(INVENTORY)
+PLAY := $(VENV)/bin/ansible-playbook --inventory $(INVENTORY)
+
+# $(call option,NAME,--flag) gives "--flag value" when NAME= was given, and nothing otherwise.
+option = $(if $($(1)),$(2) '$($(1))')
+
+.PHONY: help
+help: ## print this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-11s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+
+$(READY): requirements.txt bootstrap.sh
+	@./bootstrap.sh $(VENV)
+	@touch $@
+
+##@ The cluster
+
+.PHONY: setup local-up local-down data
+setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
+	@$(YARD) setup
+
+local-up: $(READY) ## bring up the local cluster: NODES=2
+	@$(YARD) local-up $(call option,NODES,--nodes)
+
+local-down: $(READY) ## take the local cluster down and leave nothing behind
+	@$(YARD) local-down
+
+data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive
+	@$(YARD) data $(or $(DATASET),cifar10) $(call option,SOURCE,--source)
+
+##@ Training
+
+.PHONY: train runs logs stop report bench
+train: $(READY) ## train: MODEL= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= TRAIN_IMAGES= NAME= ARGS=
+	@$(YARD) train $(call option,MODEL,--model) $(call option,NODES,--nodes) \
+		$(call option,PROCS_PER_NODE,--procs-per-node) $(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) \
+		$(call option,LR,--lr) $(call option,DATASET,--dataset) $(call option,PRECISION,--precision) \
+		$(call option,ENGINE,--engine) $(call option,TRAIN_IMAGES,--train-images) $(call option,NAME,--name) $(ARGS)
+
+runs: $(READY) ## the table of runs
+	@$(YARD) runs
+
+logs: $(READY) ## logs of a run: RUN=latest RANK=
+	@$(YARD) logs $(or $(RUN),latest) $(call option,RANK,--rank)
+
+stop: $(READY) ## stop a run and bring its logs home: RUN=
+	@$(YARD) stop $(or $(RUN),latest)
+
+report: $(READY) ## draw the report of a run anew: RUN=latest
+	@$(YARD) report $(or $(RUN),latest)
+
+bench: $(READY) ## throughput beside processes that do not communicate: MODEL=vit NODES=2 PROCS_PER_NODE=1
+	@$(YARD) bench $(call option,MODEL,--model) $(call option,NODES,--nodes) \
+		$(call option,PROCS_PER_NODE,--procs-per-node) $(ARGS)
+
+##@ Tests
+
+.PHONY: lint unit unit-yard unit-trainer molecule e2e test
+test: $(READY) ## all of the below
+	@for tier in lint unit molecule e2e; do \
+		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
+		$(MAKE) $$tier; \
+		printf '== %s passed in %d s\n' $$tier $$((SECONDS - begin)); \
+	done
+
+lint: $(READY) ## ansible-lint, yamllint, ruff, mypy, shellcheck, hadolint
+	ansible-lint --strict
+	yamllint --strict .
+	ruff check .
+	ruff format --check .
+	mypy
+	shellcheck $$(git ls-files | xargs -r grep -lE '^#!.*\b(ba)?sh$$')
+	hadolint docker/*/Dockerfile
+
+unit: unit-yard unit-trainer ## unit tests of yard/ here, of trainer/ in the trainer image
+
+unit-yard: $(READY)
+	$(PLAY) playbooks/test_tools.yml
+	pytest tests/yard
+
+# The image of the tests is the trainer image with pytest in it; the data is the real one.
+unit-trainer: $(READY)
+	$(PLAY) playbooks/test_image.yml
+	docker run --rm --init --network none --volume $(CURDIR)/tests/trainer:/tests:ro \
+		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
+		python3 -m pytest -p no:cacheprovider /tests
+
+molecule: $(READY) ## the roles on containers of their own, each broken on purpose as well: ROLE=
+	molecule/run $(ROLE)
+
+e2e: $(READY) ## whole runs on the local cluster
+	pytest tests/e2e
+
+##@ Upkeep
+
+.PHONY: lock
+lock: ## write requirements.txt anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header \
+		--output-file requirements.txt

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Makes the control node's virtual environment: bootstrap.sh DIRECTORY
+# Needs a Debian or Ubuntu machine with python3 and root or sudo; installs from the distribution what is missing.
+set -euo pipefail
+cd "$(dirname "$0")"
+venv=${1:?usage: bootstrap.sh DIRECTORY}
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else die "root or sudo is needed to run: $*"
+    fi
+}
+
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "$("$python" --version) is too old: ansible-core 2.19 needs 3.11 or newer. Point PYTHON= at one."
+
+# ssh, rsync and git are what Ansible and the records of a run call; venv is a package of its own in Debian.
+packages=()
+command -v ssh >/dev/null || packages+=(openssh-client)
+command -v rsync >/dev/null || packages+=(rsync)
+command -v git >/dev/null || packages+=(git)
+"$python" -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+if [ ${#packages[@]} -gt 0 ]; then
+    command -v apt-get >/dev/null || die "install these first: ${packages[*]}"
+    say "Installing ${packages[*]}"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+say "Making the virtual environment $venv (about a minute)"
+"$python" -m venv "$venv"
+"$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+# The package itself is used from the checkout: a path file is all it takes, and needs no build tools.
+"$venv/bin/python" - <<'PY'
+import pathlib, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), "trainyard.pth").write_text(f"{pathlib.Path.cwd()}\n")
+PY

@@ -1,0 +1,142 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: where a run stands."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: training_run_poll
+short_description: Tells where a run stands
+description:
+  - Reads the run's directory on the launcher. Waits up to O(wait) seconds, so that a follower need
+    not come back more often than it shows something; returns at once when the run ends.
+author: Trainyard
+options:
+  directory:
+    description: Directory of the run.
+    type: path
+    required: true
+  container:
+    description: Container of the run on this node.
+    type: str
+    required: true
+  wait:
+    description: Seconds to wait for the end of the run.
+    type: float
+    default: 2
+"""
+
+EXAMPLES = r"""
+- name: Follow the run
+  training_run_poll:
+    directory: /srv/trainyard/runs/20261120T120000Z_vit_cifar10_b64_e5_n2_p1
+    container: trainyard-20261120T120000Z_vit_cifar10_b64_e5_n2_p1
+  register: run
+  until: run.state == 'finished'
+  retries: 1000000
+  delay: 0
+"""
+
+RETURN = r"""
+state:
+  description: C(starting) until the first step, then C(running), then C(finished).
+  returned: always
+  type: str
+exit_status:
+  description:
+    - Exit status of the run, or null while it runs.
+    - 128 where the container ended before the run did.
+  returned: always
+  type: int
+metrics:
+  description: Every line of an epoch, the start and the end, and the newest line of a step.
+  returned: always
+  type: list
+  elements: dict
+elapsed:
+  description: Seconds since the run's directory was made.
+  returned: always
+  type: float
+"""
+
+import json
+import os
+import time
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.docker_socket import EngineError, inspect
+
+# The status a shell gives to a command it could not run to its end.
+CONTAINER_GONE = 128
+
+
+def read_metrics(path: str) -> list[dict[str, Any]]:
+    """Return the lines that a follower shows. A line that is still being written is left for the
+    next time."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line for line in file if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
+    shown: list[dict[str, Any]] = []
+    newest_step: dict[str, Any] | None = None
+    for line in lines:
+        record = json.loads(line)
+        if record["event"] == "step":
+            newest_step = record
+        else:
+            shown.append(record)
+    return shown + ([newest_step] if newest_step else [])
+
+
+def exit_status(directory: str, container: str) -> int | None:
+    """Return the run's exit status, None while it runs."""
+    try:
+        with open(os.path.join(directory, "exit_status"), encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        pass
+    try:
+        found = inspect(container)
+    except EngineError:
+        # The engine may be restarting under running containers (live-restore): ask again later.
+        return None
+    if found is None or not found["State"]["Running"]:
+        return CONTAINER_GONE
+    return None
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "container": {"type": "str", "required": True},
+            "wait": {"type": "float", "default": 2.0},
+        },
+        supports_check_mode=True,
+    )
+    directory, container = module.params["directory"], module.params["container"]
+    metrics_file = os.path.join(directory, "metrics.jsonl")
+    started = os.path.exists(metrics_file)
+    deadline = time.monotonic() + module.params["wait"]
+    while True:
+        status = exit_status(directory, container)
+        first_step = not started and os.path.exists(metrics_file)
+        if status is not None or first_step or time.monotonic() >= deadline:
+            break
+        time.sleep(0.2)
+    metrics = read_metrics(metrics_file)
+    state = "finished" if status is not None else "running" if metrics else "starting"
+    module.exit_json(
+        changed=False,
+        state=state,
+        exit_status=status,
+        metrics=metrics,
+        elapsed=time.time() - os.stat(os.path.join(directory, "ssh")).st_mtime,
+    )
+
+
+if __name__ == "__main__":
+    main()

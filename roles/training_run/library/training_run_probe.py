@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: is this node fit for a run, and if not, why."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: training_run_probe
+short_description: Tells whether a node is fit for a training run
+description:
+  - Looks whether the engine answers, holds the image and carries no other run; whether the data set
+    is there, there is room on the disk, and the port of the run's sshd is free. Changes nothing.
+author: Trainyard
+options:
+  image:
+    description: The image that the run needs, with its tag.
+    type: str
+    required: true
+  directory:
+    description: Directory that holds the runs.
+    type: path
+    required: true
+  dataset:
+    description: Directory of the data set.
+    type: path
+    required: true
+  address:
+    description: The node's address on the training network.
+    type: str
+    required: true
+  port:
+    description: Port of the run's sshd.
+    type: int
+    required: true
+  free_gigabytes:
+    description: Room that a run needs on the disk of O(directory), in 10^9 bytes.
+    type: float
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  training_run_probe:
+    image: trainyard/trainer:1f2e3d4c5b6a
+    directory: /srv/trainyard/runs
+    dataset: /srv/trainyard/data/cifar10
+    address: 10.0.0.11
+    port: 2222
+    free_gigabytes: 2
+"""
+
+RETURN = r"""
+reasons:
+  description: Why the node is not fit; empty when it is.
+  returned: always
+  type: list
+  elements: str
+image_id:
+  description: Identity of the image on this node, empty when it is not there.
+  returned: always
+  type: str
+run:
+  description: The run that holds the node, or empty.
+  returned: always
+  type: str
+address:
+  description: The address that was tried, as given.
+  returned: always
+  type: str
+cores:
+  description: Processor cores that processes on this node may use.
+  returned: always
+  type: int
+"""
+
+import os
+import shutil
+import socket
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.docker_socket import EngineError, containers, get
+
+
+def port_trouble(address: str, port: int) -> str:
+    """Return why a port cannot be listened on, or the empty string."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, port))
+        except OSError as error:
+            return f"cannot listen on {address} port {port}: {error.strerror}"
+    return ""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "image": {"type": "str", "required": True},
+            "directory": {"type": "path", "required": True},
+            "dataset": {"type": "path", "required": True},
+            "address": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+            "free_gigabytes": {"type": "float", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    reasons: list[str] = []
+    image_id = run = ""
+    try:
+        image = get(f"/images/{wanted['image']}/json")
+        held = containers("trainyard.run")
+        if image is None:
+            reasons.append(f"it does not hold the image {wanted['image']}: run make setup")
+        else:
+            image_id = image["Id"]
+        if held:
+            run = held[0]["Labels"]["trainyard.run"]
+            reasons.append(f"it is held by run {run}: wait for it, or make stop RUN={run}")
+    except EngineError as error:
+        reasons.append(f"{error}: run make setup")
+
+    if not os.path.isdir(wanted["directory"]):
+        reasons.append(f"there is no {wanted['directory']}: run make setup")
+    else:
+        free = shutil.disk_usage(wanted["directory"]).free / 1e9
+        if free < wanted["free_gigabytes"]:
+            reasons.append(
+                f"{free:.1f} GB are free under {wanted['directory']}, "
+                f"{wanted['free_gigabytes']:g} GB are needed"
+            )
+    if not os.path.isfile(os.path.join(wanted["dataset"], "dataset.json")):
+        name = os.path.basename(wanted["dataset"])
+        reasons.append(f"there is no data set in {wanted['dataset']}: run make data DATASET={name}")
+    # While a run holds the node, its own sshd holds the port: one cause is named once.
+    trouble = "" if run else port_trouble(wanted["address"], wanted["port"])
+    if trouble:
+        reasons.append(trouble)
+    module.exit_json(
+        changed=False,
+        reasons=reasons,
+        image_id=image_id,
+        run=run,
+        address=wanted["address"],
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+if __name__ == "__main__":
+    main()

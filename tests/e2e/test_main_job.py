@@ -1,0 +1,105 @@
+"""`make train MODEL=vit NODES=2`: what it leaves, and that it is what happened."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from conftest import CHECKOUT, Outcome, containers_of_runs, make, on_node
+
+Job = tuple[Outcome, Path]
+
+
+def test_trains_on_two_nodes(main_job: Job) -> None:
+    outcome, run = main_job
+    assert outcome.status == 0
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["status"] == "succeeded"
+    assert summary["world_size"] == 2
+    assert sorted(set(summary["hosts"])) == ["node1", "node2"]
+    assert summary["test_accuracy"] >= 0.35
+    assert summary["test_images"] == 10_000
+    assert summary["seconds_to_first_step"] > 0
+
+
+def test_says_which_part_of_the_data_it_trains_on(main_job: Job) -> None:
+    outcome, run = main_job
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["train_images_available"] == 50_000
+    assert f"{summary['train_images']:,}" in outcome.output
+
+
+def test_loss_falls(main_job: Job) -> None:
+    _, run = main_job
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in records if record["event"] == "step"]
+    quarter = len(losses) // 4
+    assert quarter >= 2
+    assert sum(losses[-quarter:]) / quarter < 0.9 * sum(losses[:quarter]) / quarter
+
+
+def test_ranks_ran_on_different_hosts(main_job: Job) -> None:
+    _, run = main_job
+    first_lines = [(run / f"logs/rank-{rank}.log").read_text().splitlines()[0] for rank in (0, 1)]
+    assert "rank 0 of 2 on node1" in first_lines[0]
+    assert "rank 1 of 2 on node2" in first_lines[1]
+
+
+def test_brings_home_what_the_nodes_have(main_job: Job) -> None:
+    _, run = main_job
+    for host in ("node1", "node2"):
+        assert (run / f"nodes/{host}/container.log").stat().st_size > 0
+        assert (
+            json.loads((run / f"nodes/{host}/container.json").read_text())["State"]["OOMKilled"]
+            is False
+        )
+        assert on_node(host, "ls /srv/trainyard/runs") == ""
+    assert (run / "checkpoints/last.pt").stat().st_size > 1e6
+    assert (run / "report.html").stat().st_size > 0
+
+
+def test_leaves_no_container(main_job: Job) -> None:
+    assert containers_of_runs("node1") == ""
+    assert containers_of_runs("node2") == ""
+
+
+def test_keeps_keys_to_itself(main_job: Job) -> None:
+    _, run = main_job
+    manifest = json.loads((run / "manifest.json").read_text())
+    leaks = [
+        path for path in run.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()
+    ]
+    assert leaks == []
+    image = on_node(
+        "node1",
+        "docker images --format '{% raw %}{{.Repository}}:{{.Tag}}{% endraw %}' trainyard/trainer",
+    )
+    history = on_node("node1", f"docker history --no-trunc {image.split()[0]}")
+    assert "PRIVATE KEY" not in history
+    keys = "find /etc/ssh /home /root -name 'ssh_host_*_key' -o -path '*/.ssh/id_*'"
+    assert (
+        on_node("node1", f"docker run --rm --network none --user 0 {image.split()[0]} {keys}") == ""
+    )
+    assert manifest["hosts"] == ["node1", "node2"]
+
+
+def test_setup_again_changes_nothing(main_job: Job) -> None:
+    done = subprocess.run(
+        ["ansible-playbook", "site.yml"],
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    recap = done.stdout.split("PLAY RECAP", 1)[1]
+    assert recap.count("changed=0") == 3, recap
+
+
+def test_two_processes_on_one_node(main_job: Job) -> None:
+    assert (
+        make("train", MODEL="vit", NODES=1, PROCS_PER_NODE=2, EPOCHS=1, TRAIN_IMAGES=640).status
+        == 0
+    )
+    summary = json.loads((CHECKOUT / "runs/latest/summary.json").read_text())
+    assert summary["world_size"] == 2
+    assert summary["hosts"] == ["node1"]
