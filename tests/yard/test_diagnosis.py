@@ -1,0 +1,156 @@
+"""Who failed, why, and the lines that prove it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from yard.diagnosis import Diagnosis, diagnose, load_signatures
+from yard.playbook import TaskFailure
+from yard.run import Log, RunRecord
+
+Record = Callable[[str], RunRecord]
+
+
+def test_killed_rank(record: Record) -> None:
+    """mpirun names rank 1, although rank 0 is the one with an error in its log."""
+    found = diagnose(record("killed"))
+    assert (found.host, found.rank, found.signature) == ("node2", 1, "rank_killed")
+    assert "killed with signal 9" in found.cause
+    assert "node2" in found.remedy
+    assert found.log == "logs/mpirun.log"
+    assert found.proof == (
+        "prterun noticed that process rank 1 with PID 29 on node node2 exited on",
+        "signal 9 (Killed).",
+    )
+
+
+def test_out_of_memory_is_told_from_a_kill(record: Record) -> None:
+    killed = record("killed")
+    inspections = tuple(
+        replace(log, text=log.text.replace('"OOMKilled": false', '"OOMKilled": true'))
+        if log.host == "node2"
+        else log
+        for log in killed.inspections
+    )
+    found = diagnose(replace(killed, inspections=inspections))
+    assert (found.host, found.signature) == ("node2", "container_out_of_memory")
+
+
+def test_unfit_node(record: Record) -> None:
+    found = diagnose(record("unfit"))
+    assert (found.host, found.rank, found.signature) == ("node2", None, "gang_incomplete")
+    assert "it is held by run 20261120T110000Z" in found.cause
+
+
+def test_unknown_shows_the_tail_of_the_first_failed_rank(record: Record) -> None:
+    found = diagnose(record("unknown"))
+    assert (found.host, found.rank, found.signature) == ("node2", 1, None)
+    assert found.cause.startswith("Unknown: mpirun ended with status 3")
+    assert found.log == "logs/rank-1.log"
+    assert found.proof[-1] == "<b>the dog</b> ate the gradients"
+
+
+def test_nothing_collected_is_an_answer_too(record: Record) -> None:
+    found = diagnose(replace(record("unknown"), rank_logs=(), mpirun_log=None))
+    assert (found.host, found.rank) == ("node1", None)
+    assert found.cause == "The run ended with status 3."
+
+
+def with_log(record: Record, where: str, text: str) -> Diagnosis:
+    """Diagnose a run of which nothing is known but one text."""
+    bare = replace(record("unknown"), mpirun_log=None)
+    if where == "rank":
+        return diagnose(replace(bare, rank_logs=(Log("logs/rank-1.log", text, "node2", 1),)))
+    if where == "mpirun":
+        return diagnose(replace(bare, mpirun_log=Log("logs/mpirun.log", text)))
+    failure = TaskFailure("node2", "Look at the nodes", "training_run", "check.yml", text, True)
+    launch = replace(bare.manifest.launch, failures=(failure,))
+    return diagnose(replace(bare, rank_logs=(), manifest=replace(bare.manifest, launch=launch)))
+
+
+CASES = [
+    ("disk_full", "rank", "OSError: [Errno 28] No space left on device", "disk"),
+    ("gpu_out_of_memory", "rank", "torch.OutOfMemoryError: CUDA out of memory. Tried", "GPU"),
+    (
+        "wrong_configuration",
+        "rank",
+        "trainer: unknown key in the configuration: sed; valid are model, seed",
+        "unknown key in the configuration: sed",
+    ),
+    (
+        "wrong_world",
+        "rank",
+        "trainer: the world is not the one asked for: asked were 2 ranks (1 on node1, 1 on "
+        "node2), running are 2 (2 on node1). No step was taken.",
+        "running are 2 (2 on node1)",
+    ),
+    (
+        "loss_not_a_number",
+        "rank",
+        "trainer: the training loss became nan at or shortly before step 20; a smaller",
+        "became nan at or shortly before step 20",
+    ),
+    (
+        "dataset_missing",
+        "rank",
+        "trainer: no prepared data set in /data/cifar10: dataset.json is missing; prepare",
+        "/data/cifar10",
+    ),
+    (
+        "dataset_damaged",
+        "rank",
+        "trainer: cannot read the train split in /data/cifar10: wrong shape",
+        "wrong shape",
+    ),
+    (
+        "not_enough_slots",
+        "mpirun",
+        "There are not enough slots available in the system to satisfy the 2\nslots that",
+        "slots",
+    ),
+    ("ssh_refused", "mpirun", "Host key verification failed.\r\n", "Host key verification"),
+    (
+        "lost_node",
+        "mpirun",
+        "PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-a@0,0]"
+        " on node node1\n  Remote daemon: [prterun-a@0,1] on node node2\n",
+        "lost the connection to node2",
+    ),
+    (
+        "rank_bus_error",
+        "mpirun",
+        "prterun noticed that process rank 1 with PID 9 on node node2 exited on\nsignal 7 (Bus "
+        "error).",
+        "bus error",
+    ),
+    (
+        "rank_signal",
+        "mpirun",
+        "prterun noticed that process rank 0 with PID 9 on node node1 exited on\nsignal 11 "
+        "(Segmentation fault).",
+        "11 (Segmentation fault)",
+    ),
+    ("python_error", "rank", "Traceback\nKeyError: 'fc'\n", "KeyError: 'fc'"),
+    (
+        "host_unreachable",
+        "ansible",
+        "Failed to connect to the host via ssh: No route to host",
+        "cannot reach node2 over SSH",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "where", "text", "said"), CASES)
+def test_signature(record: Record, name: str, where: str, text: str, said: str) -> None:
+    found = with_log(record, where, text)
+    assert found.signature == name
+    assert said in found.cause
+    assert found.proof
+
+
+def test_every_signature_is_tested() -> None:
+    elsewhere = {"rank_killed", "container_out_of_memory", "gang_incomplete"}
+    assert {signature.name for signature in load_signatures()} == {
+        name for name, *_ in CASES
+    } | elsewhere

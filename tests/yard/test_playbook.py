@@ -1,0 +1,171 @@
+"""Playbooks through the real ansible-runner: events, failures, cancellation."""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from conftest import processes_below, wait_for
+
+from yard.playbook import Event, Outcome, failure_message, run_playbook
+from yard.project import Project
+
+POLL_MODULE = """
+import time
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(argument_spec={"end": {"type": "float"}})
+finished = time.time() > module.params["end"]
+module.exit_json(changed=False, state="finished" if finished else "running", metrics=[{"step": 1}])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/slow_poll.py").write_text(POLL_MODULE)
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nlocal_tmp = .ansible\n")
+    (tmp_path / "hosts.yml").write_text(
+        "all:\n  hosts: {alpha: , beta: }\n"
+        f"  vars: {{ansible_connection: local, ansible_python_interpreter: {sys.executable}}}\n"
+    )
+    return Project(tmp_path)
+
+
+class Play:
+    """Runs a play of the given tasks and keeps its events."""
+
+    def __init__(self, project: Project, tasks: str) -> None:
+        self.project = project
+        self.events: list[Event] = []
+        self.playbook = project.root / "play.yml"
+        self.log = project.root / "log/ansible.log"
+        head = "- name: Try\n  hosts: all\n  gather_facts: false\n  tasks:\n"
+        self.playbook.write_text(head + tasks)
+
+    def run(self, stop_after: float | None = None, **extravars: object) -> Outcome:
+        began = time.monotonic()
+        return run_playbook(
+            self.project,
+            self.playbook,
+            self.project.root / "hosts.yml",
+            extravars,
+            self.log,
+            self.events.append,
+            lambda: stop_after is not None and time.monotonic() - began > stop_after,
+        )
+
+
+def test_polls_arrive_while_the_task_runs(project: Project) -> None:
+    play = Play(
+        project,
+        "    - name: Follow\n      slow_poll: {end: '{{ end }}'}\n      register: polled\n"
+        "      until: polled.state == 'finished'\n      retries: 1000\n      delay: 0.5\n",
+    )
+    outcome = play.run(end=time.time() + 4)
+    assert outcome.ok
+    polls = [event for event in play.events if event.kind == "runner_retry"]
+    assert len(polls) >= 2
+    assert polls[0].task == "Follow"
+    assert polls[0].host in ("alpha", "beta")
+    assert polls[0].result["metrics"] == [{"step": 1}]
+    last = play.events[-1].received_at
+    assert last - polls[0].received_at > 1, "the polls came all at once, at the end"
+    assert outcome.stats["alpha"].ok == 1
+
+
+def test_a_failure_names_host_task_and_message(project: Project) -> None:
+    play = Play(
+        project,
+        '    - name: Break\n      ansible.builtin.fail: {msg: "it is \\e[31mred\\e[0m"}\n'
+        "      when: inventory_hostname == 'beta'\n",
+    )
+    outcome = play.run()
+    assert outcome.status == "failed"
+    (failure,) = outcome.failures
+    assert (failure.host, failure.task, failure.unreachable) == ("beta", "Break", False)
+    assert "red" in failure.message
+    assert "\033" not in play.log.read_text()
+    assert "TASK [Break]" in play.log.read_text()
+
+
+def test_rescued_and_ignored_failures_are_none(project: Project) -> None:
+    play = Play(
+        project,
+        "    - name: Try\n      block:\n        - name: First way\n"
+        "          ansible.builtin.fail: {msg: first}\n      rescue:\n        - name: Second way\n"
+        "          ansible.builtin.fail: {msg: second}\n          when: broken | bool\n"
+        "    - name: Harmless\n      ansible.builtin.fail: {msg: harmless}\n"
+        "      ignore_errors: true\n",
+    )
+    assert play.run(broken=False).failures == ()
+    outcome = play.run(broken=True)
+    assert [failure.message for failure in outcome.failures] == ["second", "second"]
+
+
+def test_an_unreachable_host_is_told(project: Project) -> None:
+    with (project.root / "hosts.yml").open("a") as file:
+        file.write("gone:\n  hosts:\n    gamma: {ansible_connection: ssh, ansible_host: 0.0.0.0, "
+                   "ansible_port: 1}\n")  # fmt: skip
+    play = Play(project, "    - name: Ping\n      ansible.builtin.ping:\n")
+    (failure,) = play.run().failures
+    assert (failure.host, failure.unreachable) == ("gamma", True)
+    assert "Failed to connect" in failure.message
+
+
+def test_a_syntax_error_is_a_failure_too(project: Project) -> None:
+    outcome = Play(project, "    - name: Oops\n      no.such.module:\n").run()
+    assert outcome.status == "failed"
+    assert "no.such.module" in outcome.failures[0].message
+
+
+@pytest.mark.parametrize("stop_after", [0.0, 1.2, 4.0])
+def test_cancelling_ends_ansible_its_workers_and_their_commands(
+    project: Project, stop_after: float
+) -> None:
+    """Before the first event, while workers start, and in the middle of a command."""
+    play = Play(
+        project,
+        "    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
+        "      args:\n        chdir: '{{ playbook_dir }}'\n",
+    )
+    before = set(os.listdir(tempfile.gettempdir()))
+    began = time.monotonic()
+    outcome = play.run(stop_after=stop_after)
+    assert outcome.status == "cancelled"
+    assert time.monotonic() - began < stop_after + 10
+    wait_for(lambda: sleepers_in(project.root) == [], "the workers' commands to end", 5)
+    assert processes_below(project.root) == []
+    left = {name for name in set(os.listdir(tempfile.gettempdir())) - before if "yard-" in name}
+    assert left == set()
+
+
+def sleepers_in(folder: Path) -> list[str]:
+    """Processes that work in a folder, this one aside."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "cwd") == str(folder) and int(process.name) != os.getpid():
+                found.append((process / "cmdline").read_text())
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it ended meanwhile, or is not ours
+    return found
+
+
+def test_the_environment_is_not_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "a-secret-value")
+    Play(project, "    - name: Ping\n      ansible.builtin.ping:\n").run(password="hush-hush")
+    for path in project.root.rglob("*"):
+        if path.is_file() and path.name != "ansible.cfg":
+            text = path.read_text(errors="replace")
+            assert "a-secret-value" not in text
+            assert "hush-hush" not in text
+
+
+def test_a_message_comes_from_whatever_a_module_says() -> None:
+    assert failure_message({"msg": "no"}) == "no"
+    assert failure_message({"msg": "non-zero return code", "stderr": "boom"}).endswith("boom")
+    items = [{"failed": True, "msg": "one"}, {"failed": False, "msg": "fine"}]
+    assert failure_message({"msg": "All items completed", "results": items}) == "one"
+    assert failure_message({}) == "the task failed without a message"

@@ -1,0 +1,88 @@
+"""What the screen says of a training, and that it listens to the names the playbooks use."""
+
+import io
+from pathlib import Path
+
+import pytest
+from conftest import DATA, REPOSITORY
+from rich.console import Console
+
+from yard.metrics import Metric, read_metrics
+from yard.progress import (
+    FOLLOW_TASK,
+    PHASES,
+    PlainProgress,
+    TrainingView,
+    clock,
+    duration,
+    phase_of,
+)
+from yard.train import CHOOSE_TASK
+
+RECORDED = read_metrics(DATA / "runs/succeeded/metrics.jsonl")
+
+
+def view_after(metrics: tuple[Metric, ...]) -> TrainingView:
+    view = TrainingView()
+    for metric in metrics:
+        view.update(metric, received_at=metric.time)
+    return view
+
+
+def test_nothing_is_made_up_before_the_first_step() -> None:
+    view = view_after(RECORDED[:1])
+    assert view.position(0) == "waiting for the first step"
+    assert view.numbers() == ""
+
+
+def test_time_left_goes_by_the_mean_step_and_counts_down() -> None:
+    half = tuple(metric for metric in RECORDED if metric.step <= 190)
+    view = view_after(half)
+    spent = half[-1].time - half[0].time
+    left = view.time_left(half[-1].time)
+    assert left is not None
+    assert left == pytest.approx(spent / 190 * 200)
+    assert view.time_left(half[-1].time + 10) == pytest.approx(left - 10)
+    assert view.time_left(half[-1].time + 10_000) == 0
+    assert view.position(half[-1].time).startswith("step 190/390 · ")
+
+
+def test_numbers_have_the_accuracy_of_the_last_test() -> None:
+    assert view_after(RECORDED).numbers().startswith("epoch 5/5 · loss 1.")
+    assert "test accuracy 40.7 %" in view_after(RECORDED).numbers()
+
+
+def test_plain_lines_are_few() -> None:
+    """A whole training that comes at once is its epochs and one line of steps."""
+    out = io.StringIO()
+    progress = PlainProgress(Console(file=out, width=200))
+    with progress:
+        progress.phase("Training")
+        for metric in RECORDED:
+            progress.training(metric, metric.time)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "Training ..."
+    assert len([line for line in lines if line.startswith("  epoch ")]) == 5
+    assert len([line for line in lines if line.startswith("  step ")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.24, "4.2 s"), (59.2, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_clock() -> None:
+    assert (clock(83), clock(3723)) == ("1:23", "1:02:03")
+
+
+@pytest.mark.parametrize("root", [REPOSITORY, DATA / "checkout"])
+def test_the_role_has_the_files_and_tasks_that_are_listened_to(root: Path) -> None:
+    tasks = root / "roles/training_run/tasks"
+    for phase in PHASES:
+        assert (tasks / f"{phase}.yml").is_file()
+        assert phase_of("training_run", str(tasks / f"{phase}.yml")) == phase
+    assert f"- name: {FOLLOW_TASK}\n" in (tasks / "follow.yml").read_text()
+    assert f"- name: {CHOOSE_TASK}\n" in (tasks / "check.yml").read_text()
+    assert phase_of("docker_engine", str(tasks / "check.yml")) is None

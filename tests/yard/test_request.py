@@ -1,0 +1,108 @@
+"""What a request may ask for, and how all of its problems are told at once."""
+
+import pytest
+
+from yard.errors import Exit, RequestError
+from yard.inventory import Inventory
+from yard.request import TrainRequest, parse_option, parse_train_images, resolve
+
+
+def problems_of(request: TrainRequest, inventory: Inventory) -> str:
+    with pytest.raises(RequestError) as caught:
+        resolve(request, inventory)
+    assert caught.value.status == Exit.BAD_REQUEST
+    return str(caught.value)
+
+
+def test_defaults_come_from_the_model(lab: Inventory) -> None:
+    training = resolve(TrainRequest("vit", nodes=2), lab)
+    assert (training.dataset, training.epochs, training.batch_per_rank) == ("cifar10", 2, 64)
+    assert (training.learning_rate, training.precision) == (0.001, "fp32")
+    assert (training.train_images, training.train_images_available) == (10000, 50000)
+    assert training.is_subset
+    assert training.world_size == 2
+
+
+def test_the_request_wins_over_the_model(lab: Inventory) -> None:
+    asked = TrainRequest("vit", nodes=1, procs_per_node=2, epochs=7, batch=32, lr=0.5)
+    training = resolve(asked, lab)
+    assert (training.epochs, training.batch_per_rank, training.learning_rate) == (7, 32, 0.5)
+    assert training.world_size == 2
+
+
+def test_all_images_is_told_from_nothing_said(lab: Inventory) -> None:
+    training = resolve(TrainRequest("vit", train_images="all"), lab)
+    assert training.train_images is None
+    assert not training.is_subset
+    assert training.extravars()["training_run_train_images"] is None
+
+
+def test_unsaid_engine_is_left_to_the_role(lab: Inventory) -> None:
+    assert "training_run_engine" not in resolve(TrainRequest("vit"), lab).extravars()
+    said = resolve(TrainRequest("vit", engine="horovod"), lab).extravars()
+    assert said["training_run_engine"] == "horovod"
+
+
+def test_unknown_model_lists_the_models(lab: Inventory) -> None:
+    text = problems_of(TrainRequest("nonsense"), lab)
+    assert "model 'nonsense': unknown" in text
+    assert "vit    Vision transformer for 32 x 32 images" in text
+    assert "cnn_a  Small convolutional network" in text
+
+
+def test_unknown_dataset_lists_the_datasets(lab: Inventory) -> None:
+    text = problems_of(TrainRequest("vit", dataset="mnist"), lab)
+    assert "dataset 'mnist': unknown" in text
+    assert "cifar10  60,000 colour images in 10 classes" in text
+
+
+def test_too_many_nodes_lists_the_nodes(lab: Inventory) -> None:
+    assert problems_of(TrainRequest("vit", nodes=3), lab) == (
+        "nodes 3: this inventory has 2: alpha, beta"
+    )
+
+
+def test_local_cluster_can_grow_to_its_limit(local: Inventory) -> None:
+    assert local.trainers == ()
+    assert resolve(TrainRequest("vit", nodes=4), local).nodes == 4
+    assert "at most 4 (local_cluster_max_nodes): node1, node2, node3, node4" in problems_of(
+        TrainRequest("vit", nodes=5), local
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"nodes": 0}, "nodes 0: must be above 0"),
+        ({"procs_per_node": -1}, "processes per node -1: must be above 0"),
+        ({"epochs": 0}, "epochs 0: must be above 0"),
+        ({"batch": 0}, "batch 0: must be above 0"),
+        ({"lr": 0.0}, "learning rate 0: must be above 0"),
+        ({"lr": float("nan")}, "learning rate nan: must be above 0"),
+        ({"lr": float("inf")}, "learning rate inf: must be above 0"),
+        ({"train_images": 0}, "train images 0: must be above 0"),
+        ({"train_images": 50001}, "train images 50,001: cifar10 has 50,000"),
+        ({"nodes": 2, "batch": 6000}, "one step of 2 ranks takes 12,000 images, more than the"),
+        ({"precision": "fp64"}, "precision 'fp64': choose from fp32, bf16"),
+        ({"engine": "pigeon"}, "engine 'pigeon': choose from horovod"),
+        ({"options": {"epochs": 3}}, "--set epochs: not a free option"),
+    ],
+)
+def test_each_value_is_checked(lab: Inventory, asked: dict[str, object], problem: str) -> None:
+    assert problem in problems_of(TrainRequest("vit", **asked), lab)  # type: ignore[arg-type]
+
+
+def test_all_problems_are_told_together(lab: Inventory) -> None:
+    text = problems_of(TrainRequest("nonsense", nodes=9, epochs=-1, dataset="mnist"), lab)
+    for problem in ("model 'nonsense'", "nodes 9", "epochs -1", "dataset 'mnist'"):
+        assert problem in text
+
+
+def test_options_are_read_as_yaml() -> None:
+    assert parse_option("seed=2", int) == ("seed", 2)
+    with pytest.raises(ValueError, match="not key=value"):
+        parse_option("seed", int)
+    assert parse_train_images("all") == "all"
+    assert parse_train_images("500") == 500
+    with pytest.raises(ValueError, match="some"):
+        parse_train_images("some")

@@ -1,0 +1,62 @@
+"""Run ids and run directories."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from yard.errors import RequestError
+from yard.inventory import Inventory
+from yard.request import TrainRequest, resolve
+from yard.run import create_run, find_run, inspected_image, list_runs, read_run, run_id_of
+
+
+def test_run_id_has_time_model_dataset_and_the_four_numbers(lab: Inventory) -> None:
+    training = resolve(TrainRequest("vit", nodes=2, procs_per_node=4), lab)
+    assert run_id_of(training, 1795175100.9) == "20261120T114500Z_vit_cifar10_b64_e2_n2_p4"
+
+
+def test_two_runs_of_one_second_get_two_ids(tmp_path: Path, lab: Inventory) -> None:
+    training = resolve(TrainRequest("vit"), lab)
+    first, second = (create_run(tmp_path / "runs", training) for _ in range(2))
+    assert first != second
+    assert re.fullmatch(r"\d{8}T\d{6}Z_vit_cifar10_b64_e2_n1_p1", first.name)
+    assert (tmp_path / "runs/latest").resolve() == second
+
+
+def test_a_run_is_found_by_id_prefix_and_latest(tmp_path: Path) -> None:
+    names = ["20260101T000000Z_vit", "20260101T000000Z_vit_big", "20260202T000000Z_vit"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").touch()
+    (tmp_path / "latest").symlink_to(names[2])
+    (tmp_path / "verify-20260303T000000Z").mkdir()
+    assert [run.name for run in list_runs(tmp_path)] == names
+    assert find_run(tmp_path, "latest").name == names[2]
+    assert find_run(tmp_path, "202602").name == names[2]
+    assert find_run(tmp_path, names[0]).name == names[0]
+    with pytest.raises(RequestError, match="more than one"):
+        find_run(tmp_path, "202601")
+    for unknown in ("2025", ""):
+        with pytest.raises(RequestError, match="unknown"):
+            find_run(tmp_path, unknown)
+
+
+def test_a_record_holds_what_was_collected(recorded: Callable[[str], Path]) -> None:
+    record = read_run(recorded("succeeded"))
+    assert record.hosts == ("node1", "node2")
+    assert [(log.rank, log.host) for log in record.rank_logs] == [(0, "node1"), (1, "node2")]
+    assert record.launcher_exit_status == 0
+    assert inspected_image(record) == {
+        "name": "trainyard/trainer:1f2e3d4c5b6a",
+        "digest": "sha256:5b1c6e0d7c2f4a938e6b0d1f2a3c4e5d6f708192a3b4c5d6e7f8091a2b3c4d5e",
+    }
+
+
+def test_a_cut_off_metrics_line_is_left_out(recorded: Callable[[str], Path]) -> None:
+    run = recorded("stopped")
+    whole = len(read_run(run).metrics)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "step", "time": 17')
+    assert len(read_run(run).metrics) == whole

@@ -1,0 +1,127 @@
+"""`summary.json` from recorded runs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from yard.errors import Exit
+from yard.run import RunRecord, read_run
+from yard.summary import first_step_time, read_summary, summarise, write_summary
+
+Record = Callable[[str], RunRecord]
+
+# What DESIGN.md promises to whoever reads the file.
+PROMISED = {
+    "run_id",
+    "status",
+    "exit_status",
+    "model",
+    "dataset",
+    "engine",
+    "precision",
+    "world_size",
+    "hosts",
+    "batch_per_rank",
+    "epochs",
+    "steps",
+    "images_per_second",
+    "final_loss",
+    "test_accuracy",
+    "seconds_total",
+    "seconds_to_first_step",
+    "started_at",
+    "finished_at",
+    "diagnosis",
+}
+
+
+def test_succeeded(record: Record) -> None:
+    summary = summarise(record("succeeded"))
+    assert (summary.status, summary.exit_status) == ("succeeded", Exit.DONE)
+    assert (summary.model, summary.dataset) == ("vit", "cifar10")
+    assert (summary.engine, summary.precision) == ("horovod", "fp32")
+    assert (summary.world_size, summary.hosts) == (2, ("node1", "node2"))
+    assert (summary.steps, summary.epochs, summary.batch_per_rank) == (390, 5, 64)
+    assert (summary.final_loss, summary.test_accuracy) == (1.6142, 0.407)
+    assert summary.images_per_second == 120.87
+    assert summary.train_images == 10000
+    assert summary.train_images_available == 50000
+    assert summary.test_images == 10000
+    assert summary.seconds_to_first_step == 13.058
+    assert summary.seconds_total is not None
+    assert summary.seconds_total > 400
+    assert summary.started_at == "2026-11-20T11:20:00.000+00:00"
+    assert summary.diagnosis is None
+
+
+def test_failed_keeps_the_numbers_it_reached(record: Record) -> None:
+    summary = summarise(record("killed"))
+    assert (summary.status, summary.exit_status) == ("failed", Exit.FAILED)
+    assert summary.launcher_exit_status == 137
+    assert summary.steps == 110
+    assert summary.test_accuracy == 0.238
+    assert summary.images_per_second is not None
+    assert summary.diagnosis is not None
+
+
+def test_stopped_has_no_diagnosis(record: Record) -> None:
+    summary = summarise(record("stopped"))
+    assert (summary.status, summary.exit_status) == ("stopped", Exit.INTERRUPTED)
+    assert summary.diagnosis is None
+    assert summary.test_accuracy is None
+    assert summary.final_loss is not None
+
+
+def test_a_finished_run_is_not_called_stopped(record: Record) -> None:
+    done = replace(record("succeeded"), stop_requested=True)
+    launch = replace(done.manifest.launch, playbook="cancelled")
+    done = replace(done, manifest=replace(done.manifest, launch=launch))
+    assert summarise(done).status == "succeeded"
+
+
+def test_a_failed_collection_is_no_success(record: Record) -> None:
+    done = record("succeeded")
+    launch = replace(done.manifest.launch, playbook="failed")
+    assert summarise(replace(done, manifest=replace(done.manifest, launch=launch))).status == (
+        "failed"
+    )
+
+
+def test_mpirun_alone_does_not_prove_a_training(record: Record) -> None:
+    done = record("succeeded")
+    endless = tuple(metric for metric in done.metrics if metric.event != "end")
+    assert summarise(replace(done, metrics=endless)).status == "failed"
+
+
+def test_a_refused_gang_is_an_unfit_cluster(record: Record) -> None:
+    summary = summarise(record("unfit"))
+    assert (summary.status, summary.exit_status) == ("failed", Exit.UNFIT)
+    assert (summary.world_size, summary.steps) == (None, 0)
+    assert summary.seconds_to_first_step is None
+
+
+def test_first_step_is_dated_within_what_was_seen(record: Record) -> None:
+    seen = record("succeeded")
+    launch = seen.manifest.launch
+    assert launch.first_step_after is not None
+    assert launch.first_step_before is not None
+
+    def with_clock_off_by(seconds: float) -> float | None:
+        metrics = tuple(replace(metric, time=metric.time + seconds) for metric in seen.metrics)
+        return first_step_time(replace(seen, metrics=metrics))
+
+    claimed = next(metric.time for metric in seen.metrics if metric.event == "step")
+    assert with_clock_off_by(0) == claimed
+    assert with_clock_off_by(3600) == launch.first_step_before
+    assert with_clock_off_by(-3600) == launch.first_step_after
+
+
+def test_written_as_promised_and_read_back(recorded: Callable[[str], Path]) -> None:
+    for case in ("succeeded", "killed"):
+        run = recorded(case)
+        summary = summarise(read_run(run))
+        write_summary(run, summary)
+        assert set(json.loads((run / "summary.json").read_text())) >= PROMISED
+        assert read_summary(run) == summary
+        run.rename(run.with_name(case))

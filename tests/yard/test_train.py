@@ -1,0 +1,210 @@
+"""Whole runs: `yard` as a user starts it, real playbooks, a job that leaves what one leaves."""
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pexpect
+from conftest import Yard, interrupt, processes_below, wait_for
+
+TRAIN = ("train", "--model", "vit", "--nodes", "2")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def summary_of(yard: Yard) -> dict[str, object]:
+    document = json.loads((yard.root / "runs/latest/summary.json").read_text())
+    assert isinstance(document, dict)
+    return document
+
+
+def test_a_fresh_machine_is_set_up_and_trains(fresh: Yard) -> None:
+    done = fresh(*TRAIN, "--name", "first")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trains on 10,000 of 50,000 images (TRAIN_IMAGES=all for the whole set)" in done.stdout
+    assert "Setting up: there are 0 of 2 nodes" in done.stdout
+    assert "Succeeded after" in done.stdout
+    assert not CONTROL.search(done.stdout)
+
+    run = (fresh.root / "runs/latest").resolve()
+    assert re.fullmatch(r"\d{8}T\d{6}Z_vit_cifar10_b64_e2_n2_p1", run.name)
+    summary = summary_of(fresh)
+    assert (summary["status"], summary["name"]) == ("succeeded", "first")
+    assert summary["hosts"] == ["node1", "node2"]
+    assert 0 < summary["seconds_to_first_step"] < summary["seconds_total"]  # type: ignore[operator]
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["request"] == {"model": "vit", "nodes": 2, "name": "first"}
+    assert manifest["configuration"]["engine"] == "horovod"
+    assert manifest["versions"]["trainer"] == {"torch": "2.6.0"}
+    assert "TASK [training_run : Follow the run]" in (run / "ansible.log").read_text()
+    assert (run / "report.html").is_file()
+
+    runs = fresh("runs").stdout
+    assert re.search(rf"{run.name} +succeeded +41\.0 % +120\.0 +64/2/2/1 .* first", runs)
+    logs = fresh("logs", "latest", "--rank", "1").stdout
+    assert logs == "[1 node2] rank 1 of 2 on node2 (pid 17)\n"
+    (run / "report.html").unlink()
+    assert fresh("report", run.name[:16]).returncode == 0
+    assert (run / "report.html").is_file()
+
+
+def test_a_ready_cluster_is_not_set_up_again_and_grows_when_asked(ready: Yard) -> None:
+    done = ready(*TRAIN, "--set", "fate=killed")
+    assert "Setting up" not in done.stdout
+    assert done.returncode == 1
+    assert re.search(r"host +node2, rank 1", done.stdout)
+    assert re.search(r"cause +Rank 1 \(process 4711\) was killed with signal 9", done.stdout)
+    assert "prterun noticed that process rank 1" in done.stdout
+    summary = summary_of(ready)
+    assert (summary["status"], summary["exit_status"]) == ("failed", 1)
+    assert summary["launcher_exit_status"] == 137
+
+    grown = ready("train", "--model", "vit", "--nodes", "3", "--set", "steps=4")
+    assert "Setting up: there are 2 of 3 nodes" in grown.stdout
+    assert grown.returncode == 0
+    record = json.loads((ready.root / ".trainyard/local/setup.json").read_text())
+    assert record["nodes"] == ["node1", "node2", "node3"]
+    assert record["datasets"] == ["cifar10"]
+
+
+def test_a_changed_role_is_set_up_again(ready: Yard) -> None:
+    with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
+        file.write("# changed\n")
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert "Setting up: roles/training_run/tasks/start.yml changed since" in done.stdout
+    assert done.returncode == 0
+
+
+def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: Yard) -> None:
+    (ready.root / "nodes/node2/cifar10").unlink()
+    (ready.root / "nodes/node2").rmdir()
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert "setting up once more" in done.stdout
+    assert done.returncode == 0
+    assert (ready.root / "nodes/node2/cifar10").is_file()
+    assert len(list((ready.root / "runs").glob("2*"))) == 1
+
+
+def test_machines_are_never_set_up_unasked(fresh: Yard) -> None:
+    done = fresh("--inventory", "inventory/lab", "train", "--model", "vit", "--nodes", "2")
+    assert done.returncode == 3
+    assert "run: make setup INVENTORY=inventory/lab" in done.stderr
+    assert not (fresh.root / "runs").exists()
+    assert not (fresh.root / "nodes").exists()
+
+    done = fresh("--inventory", "inventory/lab", "setup")
+    assert done.returncode == 0
+    assert "alpha changed=1" in done.stdout
+    again = fresh("--inventory", "inventory/lab", "setup")
+    assert "alpha changed=0" in again.stdout
+    assert "beta changed=0" in again.stdout
+
+
+def test_a_bad_request_touches_nothing(fresh: Yard) -> None:
+    done = fresh("train", "--model", "nonsense", "--nodes", "9")
+    assert done.returncode == 2
+    assert "vit    Vision transformer" in done.stderr
+    assert "node1, node2, node3, node4" in done.stderr
+    assert not (fresh.root / "runs").exists()
+    assert not (fresh.root / ".trainyard").exists()
+
+
+def test_a_failed_setup_is_status_3_with_host_task_and_message(fresh: Yard) -> None:
+    with (fresh.root / "group_vars/all.yml").open("a") as file:
+        file.write("break_setup: node2\n")
+    done = fresh(*TRAIN)
+    assert done.returncode == 3
+    assert "node2  Obey a breakage that a test asks for" in done.stdout
+    assert "the disk of node2 is upside down" in done.stdout
+    (log,) = (fresh.root / ".trainyard/local/log").glob("setup-*.log")
+    assert str(log.relative_to(fresh.root)) in done.stderr
+    assert "upside down" in log.read_text()
+    assert not (fresh.root / ".trainyard/local/setup.json").exists()
+
+
+def test_ctrl_c_while_training_collects_even_if_pressed_again(ready: Yard) -> None:
+    (ready.root / "nodes/node1/slow_stop").touch()
+    process = ready.start(*TRAIN, "--set", "steps=600")
+    metrics = ready.root / "runs/latest/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
+    interrupt(process)
+    mark = ready.root / "runs/latest/stop_requested"
+    wait_for(mark.exists, "the stop to begin")
+    interrupt(process)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Still collecting the logs of this run" in output
+    assert "Stopped after" in output
+    summary = summary_of(ready)
+    assert (summary["status"], summary["exit_status"]) == ("stopped", 130)
+    assert summary["diagnosis"] is None
+    assert (ready.root / "runs/latest/logs/rank-1.log").is_file()
+    assert (ready.root / "runs/latest/exit_status").read_text() == "130\n"
+
+
+def test_ctrl_c_while_starting_leaves_nothing(ready: Yard) -> None:
+    process = ready.start(*TRAIN, "--set", "start_seconds=600")
+    wait_for(lambda: any(ready.root.glob("nodes/node2/*/logs")), "the containers to be started")
+    interrupt(process)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert summary_of(ready)["status"] == "stopped"
+
+
+def test_sigterm_during_setup_ends_it(fresh: Yard) -> None:
+    with (fresh.root / "site.yml").open("a") as file:
+        file.write(
+            "- name: Wait\n  hosts: trainers\n  gather_facts: false\n"
+            "  tasks:\n    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
+        )
+    process = fresh.start(*TRAIN)
+    wait_for(lambda: (fresh.root / "nodes/node2").exists(), "set-up to reach the nodes")
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert not (fresh.root / "runs").exists()
+    assert not (fresh.root / ".trainyard/local/setup.json").exists()
+    assert processes_below(fresh.root) == []
+
+
+def test_stop_from_another_terminal(ready: Yard) -> None:
+    process = ready.start(*TRAIN, "--set", "steps=600")
+    metrics = ready.root / "runs/latest/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
+    stopped = ready("stop", "latest")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert summary_of(ready)["status"] == "stopped"
+    again = ready("stop", "latest")
+    assert "had ended before (stopped)" in again.stdout
+
+
+def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
+    """At 80 columns; what is shown is looked at without its colours."""
+    command, *arguments = ready.command(*TRAIN, "--set", "steps=600")
+    seen = Path(ready.root / "screen")
+    with seen.open("wb") as screen:
+        child = pexpect.spawn(
+            command,
+            arguments,
+            cwd=str(ready.root),
+            env={**ready.environment, "TERM": "xterm-256color"},
+            dimensions=(30, 80),
+            timeout=60,
+        )
+        child.logfile_read = screen
+        child.expect(rb"step \d+/600")
+        child.expect(rb"images/s")
+        child.sendintr()
+        child.expect(pexpect.EOF)
+        child.close()
+    assert child.exitstatus == 130
+    text = seen.read_bytes().decode()
+    assert "^C" not in text
+    visible = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    lines = [line for row in visible.split("\n") for line in row.split("\r")]
+    assert any(line.startswith("Training ") for line in lines)
+    assert max(len(line) for line in lines if line.startswith(("Training ", "  "))) <= 80
+    assert sys.executable not in visible

@@ -1,0 +1,252 @@
+"""The `yard` command."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.markup import escape
+
+from yard import STARTED_AT, __version__
+from yard.bench import bench
+from yard.context import Context
+from yard.errors import Exit, YardError
+from yard.interrupt import Interrupts, quiet_control_keys
+from yard.inventory import read_inventory
+from yard.listing import show_runs
+from yard.logs import show_logs
+from yard.project import Project
+from yard.request import (
+    TrainRequest,
+    check_dataset,
+    check_nodes,
+    parse_option,
+    parse_train_images,
+)
+from yard.run import find_run, list_runs
+from yard.setup import forget_setup, put_dataset, run_operation, run_setup
+from yard.train import stop, train
+
+EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
+3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
+
+
+Command = Callable[[Context, argparse.Namespace], Exit]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status, see `Exit`."""
+    parsed = build_parser().parse_args(arguments)
+    # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
+    width = None if sys.stdout.isatty() else 200
+    console = Console(highlight=False, width=width, soft_wrap=width is not None)
+    command: Command = parsed.command
+    try:
+        project = Project.find(Path.cwd())
+        inventory = parsed.inventory or project.root / "inventory" / "local"
+        context = Context(project, inventory, console, Interrupts())
+        if not parsed.operates:
+            return command(context, parsed)
+        with context.interrupts, quiet_control_keys(sys.stdin):
+            return command(context, parsed)
+    except YardError as error:
+        for line in str(error).splitlines():
+            # To stderr, and whole: scripts read it.
+            print(f"yard: {line}" if not line.startswith(" ") else line, file=sys.stderr)
+        return error.status
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="yard",
+        description="Run distributed training on the machines of an inventory.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"yard {__version__}")
+    parser.add_argument(
+        "--inventory", type=Path, metavar="PATH", help="default: inventory/local of the checkout"
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_train(commands)
+
+    command = _add(commands, "setup", _setup, "prepare the machines (site.yml)", operates=True)
+    command.add_argument("--nodes", type=int, metavar="N", help="size of a local cluster")
+
+    command = _add(commands, "data", _data, "put a data set on the nodes", operates=True)
+    command.add_argument("dataset", metavar="DATASET")
+    command.add_argument("--source", metavar="PATH|URL", help="take it from here")
+
+    command = _add(
+        commands, "bench", _bench, "throughput beside ranks that do not communicate", operates=True
+    )
+    command.add_argument("--model", default="vit", help="one of training_models")
+    command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
+    command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
+    command.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
+    command.add_argument("--precision", help="number format of the forward and backward pass")
+
+    _add(commands, "runs", _runs, "the table of runs")
+    command = _add(commands, "logs", _logs, "the collected logs of a run, tagged by rank and host")
+    _add_run(command)
+    command.add_argument("--rank", type=int, metavar="R", help="of this rank alone")
+    command = _add(commands, "report", _report, "draw the report of a run again")
+    _add_run(command)
+    command = _add(commands, "stop", _stop, "end a run and collect its logs", operates=True)
+    _add_run(command)
+
+    command = _add(commands, "local-up", _local_up, "make the local cluster", operates=True)
+    command.add_argument("--nodes", type=int, metavar="N", help="how many")
+    _add(commands, "local-down", _local_down, "remove the local cluster", operates=True)
+    return parser
+
+
+def _add(
+    commands: Any,
+    name: str,
+    command: Command,
+    text: str,
+    operates: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a command; one that operates on machines ends its work before it obeys a Ctrl-C."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text[0].upper() + text[1:] + "."
+    )
+    parser.set_defaults(command=command, operates=operates)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="its id, the beginning of it, or `latest`")
+
+
+def _add_train(commands: Any) -> None:
+    parser = _add(commands, "train", _train, "train a model on several nodes", operates=True)
+    parser.add_argument("--model", required=True, help="one of training_models")
+    parser.add_argument("--nodes", type=int, metavar="N", help="machines")
+    parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
+    parser.epilog = (
+        "What is not given here comes from the model's entry in training_models (group_vars/), "
+        "else from the inventory's training_run_* variables; nodes and ranks on each are else 1."
+    )
+    parser.add_argument("--epochs", type=int, metavar="N")
+    parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
+    parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
+    parser.add_argument("--dataset", help="one of training_datasets")
+    parser.add_argument("--precision", help="number format of the forward and backward pass")
+    parser.add_argument("--engine", help="what exchanges the gradients")
+    parser.add_argument(
+        "--train-images",
+        type=_argument(parse_train_images, "a number, or `all`"),
+        metavar="N|all",
+        help="train on this many images of the training set",
+    )
+    parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    parser.add_argument(
+        "--set",
+        dest="options",
+        action="append",
+        default=[],
+        type=_argument(lambda text: parse_option(text, yaml.safe_load), "key=value"),
+        metavar="KEY=VALUE",
+        help="any further key of the trainer's configuration, like seed=2; may be repeated",
+    )
+
+
+def _argument(parse: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
+    """Give argparse a type whose error says what was wanted."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}") from error
+
+    return convert
+
+
+def _train(context: Context, asked: argparse.Namespace) -> Exit:
+    request = TrainRequest(
+        model=asked.model,
+        nodes=asked.nodes,
+        procs_per_node=asked.procs_per_node,
+        epochs=asked.epochs,
+        batch=asked.batch,
+        lr=asked.lr,
+        dataset=asked.dataset,
+        precision=asked.precision,
+        engine=asked.engine,
+        name=asked.name,
+        train_images=asked.train_images,
+        options=dict(asked.options),
+    )
+    return train(context, request, STARTED_AT)
+
+
+def _bench(context: Context, asked: argparse.Namespace) -> Exit:
+    request = TrainRequest(
+        model=asked.model,
+        nodes=asked.nodes,
+        procs_per_node=asked.procs_per_node,
+        batch=asked.batch,
+        precision=asked.precision,
+    )
+    return bench(context, request)
+
+
+def _setup(context: Context, asked: argparse.Namespace) -> Exit:
+    inventory = read_inventory(context.project, context.inventory)
+    check_nodes(asked.nodes, inventory)
+    run_setup(context, inventory, asked.nodes)
+    return Exit.DONE
+
+
+def _data(context: Context, asked: argparse.Namespace) -> Exit:
+    inventory = read_inventory(context.project, context.inventory)
+    check_dataset(asked.dataset, inventory)
+    put_dataset(context, inventory, asked.dataset, asked.source)
+    return Exit.DONE
+
+
+def _runs(context: Context, asked: argparse.Namespace) -> Exit:
+    show_runs(context.console, list_runs(context.project.runs))
+    return Exit.DONE
+
+
+def _logs(context: Context, asked: argparse.Namespace) -> Exit:
+    run = find_run(context.project.runs, asked.run)
+    show_logs(context.console, run, asked.rank)
+    return Exit.DONE
+
+
+def _report(context: Context, asked: argparse.Namespace) -> Exit:
+    from yard.report import write_report
+
+    run = find_run(context.project.runs, asked.run)
+    context.console.print(escape(context.project.shown(write_report(run))), soft_wrap=True)
+    return Exit.DONE
+
+
+def _stop(context: Context, asked: argparse.Namespace) -> Exit:
+    run = find_run(context.project.runs, asked.run)
+    return stop(context, run)
+
+
+def _local_up(context: Context, asked: argparse.Namespace) -> Exit:
+    inventory = read_inventory(context.project, context.inventory)
+    check_nodes(asked.nodes, inventory)
+    # The nodes may be new ones: what set-up has put on the old says nothing about them.
+    forget_setup(context.project, inventory)
+    extravars = {} if asked.nodes is None else {"local_cluster_size": asked.nodes}
+    run_operation(context, context.project.playbook("local_up"), "local_up", extravars)
+    return Exit.DONE
+
+
+def _local_down(context: Context, asked: argparse.Namespace) -> Exit:
+    forget_setup(context.project, read_inventory(context.project, context.inventory))
+    run_operation(context, context.project.playbook("local_down"), "local_down", {})
+    return Exit.DONE

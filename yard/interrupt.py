@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM as a request to stop, not as an exception in the middle of something."""
+
+import os
+import signal
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, TextIO
+
+
+class Interrupts:
+    """Counts SIGINT and SIGTERM while it is entered.
+
+    The commands ask `requested` at places where they can stop cleanly. Further signals are only
+    counted and announced, so that an impatient second Ctrl-C does not lose the logs that are
+    being collected.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.announce: Callable[[int], None] = lambda count: None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether the user has asked to stop."""
+        return self.count > 0
+
+    def __enter__(self) -> "Interrupts":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._received)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self.announce(self.count)
+
+
+@contextmanager
+def quiet_control_keys(stream: TextIO) -> Iterator[None]:
+    """Keep the terminal from printing `^C` into the live display.
+
+    Does nothing where `stream` is no terminal, or one that another job has the use of: to change
+    that one would stop this process.
+    """
+    if not stream.isatty() or os.tcgetpgrp(stream.fileno()) != os.getpgrp():
+        yield
+        return
+    before = termios.tcgetattr(stream)
+    without = termios.tcgetattr(stream)
+    without[3] &= ~termios.ECHOCTL
+    termios.tcsetattr(stream, termios.TCSADRAIN, without)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)

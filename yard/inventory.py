@@ -1,0 +1,133 @@
+"""What an inventory offers: nodes, models and data sets."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.errors import RequestError
+from yard.project import Project, inventory_name
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and the training it gets unless the request says otherwise."""
+
+    name: str
+    description: str
+    defaults: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set; `train_images` is the size of its training part where the inventory tells."""
+
+    name: str
+    description: str
+    train_images: int | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a request can ask for.
+
+    Attributes:
+        path: the inventory's folder or file.
+        name: its short name, see `inventory_name`.
+        trainers: machines that train, in order.
+        models, datasets: by name.
+        defaults: the inventory's `training_run_*` variables, without that prefix.
+        choices: what an option may be, where the inventory says so (`training_engines` → engine).
+        container_hosts: machines on which the nodes are containers that set-up makes.
+        max_nodes: how many nodes set-up can make; None where nodes are given.
+        cluster_size: how many it makes unasked; None where nodes are given.
+    """
+
+    path: Path
+    name: str
+    trainers: tuple[str, ...]
+    models: Mapping[str, Model]
+    datasets: Mapping[str, Dataset]
+    defaults: Mapping[str, Any]
+    choices: Mapping[str, tuple[str, ...]]
+    container_hosts: tuple[str, ...] = ()
+    max_nodes: int | None = None
+    cluster_size: int | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes a request can have: those there are, or those set-up can make."""
+        if self.max_nodes is None:
+            return self.trainers
+        makeable = tuple(f"node{number}" for number in range(1, self.max_nodes + 1))
+        return self.trainers + makeable[len(self.trainers) :]
+
+
+def read_inventory(project: Project, path: Path) -> Inventory:
+    """Ask Ansible for an inventory; takes about half a second and touches no machine.
+
+    Raises:
+        RequestError: there is no such inventory, or Ansible cannot read it.
+    """
+    path = path.absolute()
+    if not path.exists():
+        raise RequestError([f"no inventory at {project.shown(path)}"])
+    command = [str(Path(sys.executable).with_name("ansible-inventory")), "--list"]
+    command += ["--inventory", str(path), "--playbook-dir", str(project.root)]
+    answer = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise RequestError([f"cannot read {project.shown(path)}", *answer.stderr.split("\n")])
+    return parse_inventory(json.loads(answer.stdout), path)
+
+
+def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
+    """Build an inventory from the output of `ansible-inventory --list`."""
+    hostvars: Mapping[str, Mapping[str, Any]] = document.get("_meta", {}).get("hostvars", {})
+    trainers = tuple(dict.fromkeys(_hosts(document, "trainers")))
+    container_hosts = tuple(dict.fromkeys(_hosts(document, "container_hosts")))
+    # Site-wide variables are the same on every host. The first node is asked, and before there
+    # is one, the machine that will hold the nodes.
+    asked = next(iter((*trainers, *container_hosts, *hostvars)), "")
+    variables = hostvars.get(asked, {})
+    making = hostvars.get(container_hosts[0], {}) if container_hosts else {}
+    prefix = "training_run_"
+    return Inventory(
+        path=path,
+        name=inventory_name(path),
+        trainers=trainers,
+        models={
+            name: Model(name, str(entry.get("description", "")), entry)
+            for name, entry in variables.get("training_models", {}).items()
+        },
+        datasets={
+            name: Dataset(name, str(entry.get("description", "")), entry.get("train_images"))
+            for name, entry in variables.get("training_datasets", {}).items()
+        },
+        defaults={
+            name.removeprefix(prefix): value
+            for name, value in variables.items()
+            if name.startswith(prefix)
+        },
+        choices={
+            option: tuple(variables[plural])
+            for option, plural in (
+                ("engine", "training_engines"),
+                ("precision", "training_precisions"),
+            )
+            if plural in variables
+        },
+        container_hosts=container_hosts,
+        max_nodes=making.get("local_cluster_max_nodes"),
+        cluster_size=making.get("local_cluster_size"),
+    )
+
+
+def _hosts(document: Mapping[str, Any], group: str) -> Iterator[str]:
+    """Yield the hosts of a group and of the groups below it, in inventory order."""
+    entry = document.get(group, {})
+    yield from entry.get("hosts", [])
+    for child in entry.get("children", []):
+        yield from _hosts(document, child)

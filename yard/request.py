@@ -1,0 +1,261 @@
+"""A request to train: what was typed, checked against what there is."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from yard.errors import RequestError
+from yard.inventory import Inventory, Model
+
+ALL_IMAGES = "all"
+
+# What has a flag of its own, or is decided by the launch, is no free option.
+NAMED = {
+    "batch_per_rank",
+    "data_dir",
+    "dataset",
+    "engine",
+    "epochs",
+    "hosts",
+    "learning_rate",
+    "model",
+    "precision",
+    "run_dir",
+    "train_images",
+    "world_size",
+}
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What the user typed; None where nothing was said."""
+
+    model: str
+    nodes: int | None = None
+    procs_per_node: int | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+    dataset: str | None = None
+    precision: str | None = None
+    engine: str | None = None
+    name: str | None = None
+    train_images: int | str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was said, without what was not."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, {})}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training with nothing left open, as the launch gets it.
+
+    Attributes:
+        train_images: size of the subset; None for the whole training set.
+        train_images_available: size of the training set, where the inventory tells.
+        engine, precision: None leaves them to the launch role's own default.
+        learning_rate: of the whole job, not of a rank.
+    """
+
+    model: str
+    dataset: str
+    nodes: int
+    procs_per_node: int
+    epochs: int
+    batch_per_rank: int
+    learning_rate: float
+    train_images: int | None
+    train_images_available: int | None
+    engine: str | None
+    precision: str | None
+    options: Mapping[str, Any]
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.nodes * self.procs_per_node
+
+    @property
+    def is_subset(self) -> bool:
+        """Whether less than the whole training set is trained on."""
+        return self.train_images is not None and self.train_images != self.train_images_available
+
+    def to_json(self) -> dict[str, Any]:
+        """The plain values, for the manifest."""
+        return {**asdict(self), "world_size": self.world_size}
+
+    def extravars(self) -> dict[str, Any]:
+        """The launch role's variables; an unset one is left out and the role's default holds."""
+        variables = {
+            "training_run_model": self.model,
+            "training_run_dataset": self.dataset,
+            "training_run_node_count": self.nodes,
+            "training_run_procs_per_node": self.procs_per_node,
+            "training_run_epochs": self.epochs,
+            "training_run_batch_per_rank": self.batch_per_rank,
+            "training_run_learning_rate": self.learning_rate,
+            "training_run_train_images": self.train_images,
+            "training_run_options": dict(self.options),
+        }
+        for name in ("engine", "precision"):
+            if getattr(self, name) is not None:
+                variables[f"training_run_{name}"] = getattr(self, name)
+        return variables
+
+
+def resolve(request: TrainRequest, inventory: Inventory) -> Training:
+    """Fill the request up from the inventory and check it.
+
+    A value comes from the request, else from the model's entry in `training_models`, else from the
+    inventory's `training_run_*` variables.
+
+    Raises:
+        RequestError: with every problem found, each naming what there is instead.
+    """
+    problems: list[str] = []
+    model = inventory.models.get(request.model)
+    if model is None:
+        problems.append(_unknown("model", request.model, inventory.models))
+        model = Model(request.model, "", {})
+
+    def value(name: str, asked: Any, unset: Any = None) -> Any:
+        if asked is not None:
+            return asked
+        return model.defaults.get(name, inventory.defaults.get(name, unset))
+
+    def number(
+        label: str, name: str, asked: float | None, unset: float | None = None, whole: bool = True
+    ) -> Any:
+        found = value(name, asked, unset)
+        if found is None:
+            if model.name in inventory.models:
+                problems.append(
+                    f"{label}: not given, and training_models has none for {model.name}"
+                )
+        elif isinstance(found, bool) or not isinstance(found, int if whole else int | float):
+            problems.append(f"{label} {found!r}: must be a {'whole ' if whole else ''}number")
+        elif not (found > 0 and math.isfinite(found)):
+            problems.append(f"{label} {found:g}: must be above 0")
+        else:
+            return found
+        return None
+
+    nodes = number("nodes", "node_count", request.nodes, 1)
+    procs_per_node = number("processes per node", "procs_per_node", request.procs_per_node, 1)
+    epochs = number("epochs", "epochs", request.epochs)
+    batch = number("batch", "batch_per_rank", request.batch)
+    rate = number("learning rate", "learning_rate", request.lr, whole=False)
+    if nodes is not None and nodes > len(inventory.nodes):
+        problems.append(_too_many_nodes(nodes, inventory))
+
+    dataset_name = value("dataset", request.dataset)
+    dataset = inventory.datasets.get(dataset_name)
+    if dataset is None and (request.dataset is not None or model.name in inventory.models):
+        problems.append(_unknown("dataset", str(dataset_name), inventory.datasets))
+    available = dataset.train_images if dataset else None
+    images: int | None = None
+    asked_images = value("train_images", request.train_images)
+    if asked_images not in (None, ALL_IMAGES):
+        images = number("train images", "train_images", asked_images)
+    if images is not None and available is not None and images > available:
+        problems.append(f"train images {images:,}: {dataset_name} has {available:,}")
+    usable = images if images is not None else available
+    if None not in (nodes, procs_per_node, batch, usable):
+        per_step = nodes * procs_per_node * batch
+        if per_step > usable:
+            problems.append(
+                f"batch {batch}: one step of {nodes * procs_per_node} ranks takes {per_step:,} "
+                f"images, more than the {usable:,} to train on"
+            )
+
+    chosen = {name: value(name, getattr(request, name)) for name in ("engine", "precision")}
+    for name, choice in chosen.items():
+        if (
+            choice is not None
+            and name in inventory.choices
+            and choice not in inventory.choices[name]
+        ):
+            problems.append(f"{name} {choice!r}: choose from {', '.join(inventory.choices[name])}")
+    for name in sorted(NAMED.intersection(request.options)):
+        problems.append(f"--set {name}: not a free option (see `yard train --help`)")
+    if problems:
+        raise RequestError(problems)
+    return Training(
+        model=model.name,
+        dataset=dataset_name,
+        nodes=nodes,
+        procs_per_node=procs_per_node,
+        epochs=epochs,
+        batch_per_rank=batch,
+        learning_rate=float(rate),
+        train_images=images,
+        train_images_available=available,
+        engine=chosen["engine"],
+        precision=chosen["precision"],
+        options=dict(request.options),
+    )
+
+
+def check_nodes(nodes: int | None, inventory: Inventory) -> None:
+    """Check a number of nodes to be set up; None leaves it to the inventory.
+
+    Raises:
+        RequestError: it is not above 0, or more than there can be.
+    """
+    if nodes is not None and nodes < 1:
+        raise RequestError([f"nodes {nodes}: must be above 0"])
+    if nodes is not None and nodes > len(inventory.nodes):
+        raise RequestError([_too_many_nodes(nodes, inventory)])
+
+
+def check_dataset(name: str, inventory: Inventory) -> None:
+    """Check the name of a data set.
+
+    Raises:
+        RequestError: it is unknown; the message lists the known ones.
+    """
+    if name not in inventory.datasets:
+        raise RequestError([_unknown("dataset", name, inventory.datasets)])
+
+
+def _unknown(kind: str, name: str, entries: Mapping[str, Any]) -> str:
+    """Say that a name is unknown, and list the known ones with their descriptions."""
+    if not entries:
+        return f"{kind} {name!r}: unknown, and this inventory names no {kind} (training_{kind}s)"
+    width = max(len(entry) for entry in entries)
+    known = [f"    {entry:<{width}}  {entries[entry].description}".rstrip() for entry in entries]
+    return "\n".join([f"{kind} {name!r}: unknown; there are", *known])
+
+
+def _too_many_nodes(nodes: int, inventory: Inventory) -> str:
+    names = ", ".join(inventory.nodes) or "none"
+    if inventory.max_nodes is None:
+        return f"nodes {nodes}: this inventory has {len(inventory.nodes)}: {names}"
+    return (
+        f"nodes {nodes}: this machine holds at most {len(inventory.nodes)} "
+        f"(local_cluster_max_nodes): {names}"
+    )
+
+
+def parse_train_images(text: str) -> int | str:
+    """Read `--train-images`: a count, or `all`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return ALL_IMAGES if text == ALL_IMAGES else int(text)
+
+
+def parse_option(text: str, load: Callable[[str], Any]) -> tuple[str, Any]:
+    """Read one `--set key=value`; `load` turns the value's text into a number, boolean or string.
+
+    Raises:
+        ValueError: there is no `=`, or no key before it.
+    """
+    key, separator, value = text.partition("=")
+    if not (separator and key.isidentifier()):
+        raise ValueError(f"{text!r} is not key=value")
+    return key, load(value)
