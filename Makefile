@@ -83,9 +83,14 @@ lint: $(READY) ## ansible-lint, yamllint, ruff, mypy, shellcheck, hadolint
 	yamllint --strict .
 	ruff check .
 	ruff format --check .
-	mypy
-	shellcheck $$(git ls-files | xargs -r grep -lE '^#!.*\b(ba)?sh$$')
+	mypy -p yard -p trainer
+	mypy roles/*/library/*.py roles/*/module_utils/*.py
+	for tests in tests/*/; do (cd $$tests && mypy --config-file $(CURDIR)/pyproject.toml *.py); done
+	shellcheck $$(git ls-files | xargs -r grep -slE '^#!.*\b(ba)?sh$$')
 	hadolint docker/*/Dockerfile
+	@$(MAKE) docs
+	@git diff --exit-code --stat -- 'roles/*/README.md' || { \
+		echo 'The READMEs above were stale; they are written anew: commit them.'; exit 1; }
 
 unit: unit-yard unit-trainer ## unit tests of yard/ here, of trainer/ in the trainer image
 
@@ -96,7 +101,7 @@ unit-yard: $(READY)
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(READY)
 	$(PLAY) playbooks/test_image.yml
-	docker run --rm --init --network none --volume $(CURDIR)/tests/trainer:/tests:ro \
+	docker run --rm --init --network none --cap-add SYS_PTRACE --volume $(CURDIR)/tests/trainer:/tests:ro \
 		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
 		python3 -m pytest -p no:cacheprovider /tests
 
@@ -107,6 +112,10 @@ e2e: $(READY) ## whole runs on the local cluster
 	pytest tests/e2e
 
 ##@ Upkeep
+
+.PHONY: docs
+docs: $(READY) ## write every role's README anew from its argument_specs.yml
+	@for role in roles/*/; do aar-doc --output-mode replace $$role markdown; done
 
 .PHONY: lock
 lock: ## write requirements.txt anew from pyproject.toml (needs uv)

@@ -253,7 +253,7 @@ class Launcher:
             progress.phase(PHASES[phase])
         if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
             progress.fail()
-        if event.task:
+        if event.task and event.task != FOLLOW_TASK:
             progress.task(event.task)
         if event.task == CHOOSE_TASK and event.kind == "runner_on_ok":
             nodes = event.result.get("ansible_facts", {}).get("training_run_nodes", [])

@@ -1,26 +1,24 @@
 """Requests that make no sense end at once, and say what there is."""
 
+import pytest
 from conftest import CHECKOUT, make
 
 
-def runs() -> set[str]:
+@pytest.mark.parametrize(
+    ("request_made", "named"),
+    [
+        ({"MODEL": "nonsense", "NODES": 2}, ["nonsense", "vit"]),
+        ({"MODEL": "vit", "NODES": 9}, ["9", "node1", "node2"]),
+    ],
+    ids=["unknown-model", "more-nodes-than-there-are"],
+)
+def test_is_refused_before_anything_is_touched(
+    request_made: dict[str, object], named: list[str]
+) -> None:
     directory = CHECKOUT / "runs"
-    return {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-
-
-def test_unknown_model() -> None:
-    before = runs()
-    outcome = make("train", MODEL="nonsense", NODES=2)
+    before = set(directory.iterdir()) if directory.is_dir() else set()
+    outcome = make("train", **request_made)
     assert outcome.status == 2
-    assert "nonsense" in outcome.output
-    assert "vit" in outcome.output
-    assert runs() == before
-
-
-def test_more_nodes_than_there_are() -> None:
-    before = runs()
-    outcome = make("train", MODEL="vit", NODES=9)
-    assert outcome.status == 2
-    assert "node1" in outcome.output
-    assert "node2" in outcome.output
-    assert runs() == before
+    for word in named:
+        assert word in outcome.output
+    assert (set(directory.iterdir()) if directory.is_dir() else set()) == before

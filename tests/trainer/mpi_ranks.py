@@ -1,0 +1,34 @@
+"""Two ranks on this machine, started as a launch starts them on its nodes."""
+
+import os
+import subprocess
+from pathlib import Path
+
+RANK = "/opt/trainyard/bin/rank"
+LAUNCH = "/opt/trainyard/bin/launch"
+TIMEOUT = 300
+
+# Ranks share this machine's cores with whatever else runs: no binding, and oversubscription.
+MPIRUN_ARGUMENTS = (
+    *("-n", "2", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"),
+    *("--mca", "mpi_yield_when_idle", "1"),
+    *("-x", "OMP_NUM_THREADS=1", "-x", "HOROVOD_CYCLE_TIME=20"),
+)
+
+
+def mpirun(*command: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command on both ranks and return its output and status."""
+    return subprocess.run(
+        ["mpirun", *MPIRUN_ARGUMENTS, *map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+
+def launch(run_dir: Path) -> "subprocess.Popen[bytes]":
+    """Start the trainer on both ranks as the run directory's config.json says."""
+    return subprocess.Popen(
+        [LAUNCH, *MPIRUN_ARGUMENTS, RANK], env={**os.environ, "TRAINYARD_RUN_DIR": str(run_dir)}
+    )

@@ -1,0 +1,85 @@
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.config import TrainConfig
+from trainer.errors import ConfigError
+
+
+def test_round_trip(config: dict[str, Any]) -> None:
+    assert TrainConfig.from_json(config).to_json() == config
+
+
+def test_null_means_all_training_images(config: dict[str, Any]) -> None:
+    assert TrainConfig.from_json({**config, "train_images": None}).train_images is None
+
+
+def test_whole_number_is_accepted_as_a_rate(config: dict[str, Any]) -> None:
+    rate = TrainConfig.from_json({**config, "learning_rate": 1}).learning_rate
+    assert isinstance(rate, float)
+
+
+def test_unknown_key_is_named_with_the_valid_ones(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"unknown key .*: epoch; valid are model, .*epochs"):
+        TrainConfig.from_json({**config, "epoch": 3})
+
+
+def test_missing_key_is_named(config: dict[str, Any]) -> None:
+    del config["seed"]
+    with pytest.raises(ConfigError, match=r"missing key .*: seed"):
+        TrainConfig.from_json(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model", 3),
+        ("epochs", 0),
+        ("epochs", True),
+        ("epochs", 1.5),
+        ("batch_per_rank", "64"),
+        ("learning_rate", 0.0),
+        ("learning_rate", "fast"),
+        ("learning_rate", None),
+        ("weight_decay", -0.1),
+        ("warmup_fraction", 1.0),
+        ("label_smoothing", -0.1),
+        ("train_images", 0),
+        ("precision", "fp8"),
+        ("engine", "carrier pigeon"),
+        ("world_size", 0),
+        ("hosts", []),
+        ("hosts", "node1"),
+        ("hosts", ["node1", 2]),
+        ("hosts", ["node1", "node1"]),
+        ("hosts", ["node1", "node2", "node3"]),
+    ],
+)
+def test_bad_value_is_refused_by_name(config: dict[str, Any], key: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=key):
+        TrainConfig.from_json({**config, key: value})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null"])
+def test_file_that_is_no_json_object(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="JSON"):
+        TrainConfig.from_file(path)
+
+
+def test_command_line_ends_with_status_2(config: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**config, "modle": "vit"}))
+    done = subprocess.run(
+        ["python3", "-m", "trainer", "train", "--config", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "unknown key in the configuration: modle" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,175 @@
+"""What only shows when two ranks run."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi_ranks import TIMEOUT, launch, mpirun
+
+from trainer.checkpoint import Checkpoint
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+MakeRunDir = Callable[[dict[str, Any]], Path]
+
+
+def logs(run_dir: Path) -> list[str]:
+    return [(run_dir / "logs" / f"rank-{rank}.log").read_text() for rank in (0, 1)]
+
+
+def metrics(run_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def training_pids(run_dir: Path) -> list[int]:
+    """Wait until the run trains and return the process ids of its ranks."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (run_dir / "metrics.jsonl").exists():
+        assert time.monotonic() < deadline, "the run did not start"
+        time.sleep(0.2)
+    world = json.loads((run_dir / "world.json").read_text())
+    return [entry["pid"] for entry in world["ranks"]]
+
+
+@pytest.mark.parametrize(
+    "program", ["gradients.py", "fresh_optimizer.py", "evaluation.py", "independent.py"]
+)
+def test_program(program: str) -> None:
+    done = mpirun("python3", PROGRAMS / program)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_on_real_images(
+    precision: str, config: dict[str, Any], make_run_dir: MakeRunDir
+) -> None:
+    run_dir = make_run_dir({**config, "precision": precision, "epochs": 2})
+
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 0, "".join(logs(run_dir))
+
+    assert (run_dir / "exit_status").read_text() == "0\n"
+    for rank, log in enumerate(logs(run_dir)):
+        assert log.startswith(f"rank {rank} of 2 on {socket.gethostname()} (pid ")
+
+    world = json.loads((run_dir / "world.json").read_text())
+    assert world["world_size"] == 2
+    assert [entry["rank"] for entry in world["ranks"]] == [0, 1]
+    assert [entry["local_rank"] for entry in world["ranks"]] == [0, 1]
+    assert world["versions"]["horovod"] == "0.28.1"
+    assert world["model_parameters"] == 2_693_194
+    counts = {name: world[name] for name in world if name.endswith(("images", "available"))}
+    assert counts == {"train_images": 480, "train_images_available": 1000, "test_images": 201}
+
+    lines = metrics(run_dir)
+    assert [(line["event"], line["step"]) for line in lines] == [
+        ("start", 0),
+        *[("step", step) for step in (1, 5, 10, 15)],
+        ("epoch", 15),
+        *[("step", step) for step in (20, 25, 30)],
+        ("epoch", 30),
+        ("end", 30),
+    ]
+    assert {(line["steps"], line["epochs"]) for line in lines} == {(30, 2)}
+    steps = [line for line in lines if line["event"] == "step"]
+    assert steps[-1]["loss"] < steps[0]["loss"] - 0.1
+    assert all(line["images_per_second"] > 0 for line in lines if line["event"] != "start")
+    # An accuracy over exactly 201 images is a multiple of 1/201.
+    for line in lines[-1], lines[-2]:
+        assert (line["accuracy"] * 201) == pytest.approx(round(line["accuracy"] * 201), abs=1e-9)
+    assert lines[-1]["accuracy"] == lines[-2]["accuracy"]
+
+    checkpoint = Checkpoint.load(run_dir / "checkpoints" / "last.pt")
+    assert (checkpoint.step, checkpoint.epoch) == (30, 2)
+    assert checkpoint.config == json.loads((run_dir / "config.json").read_text())
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"world_size": 4}, "asked were 4 ranks"),
+        ({"hosts": ["elsewhere"]}, "2 on elsewhere"),
+        ({"hosts": ["node1", "node2"]}, "1 on node1, 1 on node2"),
+    ],
+)
+def test_another_world_than_asked_ends_before_the_first_step(
+    change: dict[str, Any],
+    message: str,
+    config: dict[str, Any],
+    make_run_dir: MakeRunDir,
+) -> None:
+    run_dir = make_run_dir({**config, **change})
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 1
+    assert any(message in log for log in logs(run_dir))
+    assert not any("Traceback" in log for log in logs(run_dir))
+    assert not (run_dir / "metrics.jsonl").exists()
+
+
+@pytest.mark.data
+def test_bad_configuration_ends_with_status_2(
+    config: dict[str, Any], make_run_dir: MakeRunDir
+) -> None:
+    run_dir = make_run_dir({**config, "model": "vitt"})
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 2
+    assert (run_dir / "exit_status").read_text() == "2\n"
+    assert any("no model 'vitt'; there are: vit" in log for log in logs(run_dir))
+
+
+@pytest.mark.data
+def test_loss_that_is_no_number_ends_the_run(
+    config: dict[str, Any], make_run_dir: MakeRunDir
+) -> None:
+    run_dir = make_run_dir({**config, "learning_rate": 1e30, "warmup_fraction": 0.0})
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 1
+    assert any("the training loss became" in log for log in logs(run_dir))
+    assert [line["event"] for line in metrics(run_dir)][-1] == "step"
+    assert not (run_dir / "checkpoints").exists()
+
+
+@pytest.mark.data
+def test_killed_rank_ends_the_launch(config: dict[str, Any], make_run_dir: MakeRunDir) -> None:
+    run_dir = make_run_dir({**config, "epochs": 1000})
+    process = launch(run_dir)
+    pids = training_pids(run_dir)
+    os.kill(pids[1], signal.SIGKILL)
+    status = process.wait(timeout=60)
+    assert status != 0
+    assert (run_dir / "exit_status").read_text() == f"{status}\n"
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+@pytest.mark.data
+def test_terminated_launch_ends_its_ranks(config: dict[str, Any], make_run_dir: MakeRunDir) -> None:
+    run_dir = make_run_dir({**config, "epochs": 1000})
+    process = launch(run_dir)
+    pids = training_pids(run_dir)
+    process.terminate()
+    assert process.wait(timeout=60) != 0
+    assert (run_dir / "exit_status").read_text() != "0\n"
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_throughput_benchmark(tmp_path: Path) -> None:
+    path = tmp_path / "throughput.json"
+    arguments = ("--batch", "2", "--steps", "2", "--rounds", "3", "--json", str(path))
+    done = mpirun("python3", "-m", "trainer", "bench", "throughput", *arguments)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(path.read_text())
+    order = [(entry["round"], entry["engine"]) for entry in result["rounds"]]
+    assert order == [
+        *[(1, "horovod"), (1, "independent")],
+        *[(2, "independent"), (2, "horovod")],
+        *[(3, "horovod"), (3, "independent")],
+    ]
+    assert all(len(entry["seconds"]) == 2 for entry in result["rounds"])
+    assert result["world_size"] == 2
+    assert set(result["images_per_second"]) == {"independent", "horovod"}
+    assert 0 < result["ratio"] < 2
+    assert "median" in done.stdout

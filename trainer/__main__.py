@@ -1,0 +1,110 @@
+"""The trainer's command line: `python3 -m trainer --help`."""
+
+import argparse
+import faulthandler
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from trainer.errors import TrainerError
+
+
+def main() -> int:
+    """Run a subcommand and return the exit status: 0 done, 2 bad request, 1 anything else."""
+    arguments = _parser().parse_args()
+    run = {"train": _train, "models": _models, "data": _data, "bench": _bench}[arguments.command]
+    try:
+        run(arguments)
+    except TrainerError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return error.exit_status
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m trainer", description="Data-parallel training of image classifiers."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    train = commands.add_parser("train", help="train a model; every rank of a job runs this")
+    train.add_argument("--config", type=Path, required=True, help="the run's config.json")
+
+    models = commands.add_parser("models", help="list the models")
+    models.add_argument("--json", action="store_true", help="as JSON")
+
+    data = commands.add_parser("data", help="prepare a data set")
+    data.add_argument("dataset", choices=["cifar10"])
+    data.add_argument("--source", type=Path, required=True, help="the archive it is published as")
+    data.add_argument("--out", type=Path, required=True, help="directory to write")
+
+    bench = commands.add_parser("bench", help="measure; every rank of a job runs this")
+    benchmarks = bench.add_subparsers(dest="benchmark", required=True)
+    throughput = benchmarks.add_parser(
+        "throughput", help="training with Horovod against training without communication"
+    )
+    throughput.add_argument("--model", default="vit")
+    throughput.add_argument("--batch", type=int, default=64, help="images per rank and step")
+    throughput.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    throughput.add_argument("--steps", type=int, default=10, help="steps in a round")
+    throughput.add_argument("--rounds", type=int, default=5, help="rounds of each engine")
+    throughput.add_argument("--json", type=Path, help="file for the result")
+    return parser
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from trainer.config import TrainConfig
+
+    config = TrainConfig.from_file(arguments.config)
+    from trainer.loop import train
+
+    train(config)
+
+
+def _models(arguments: argparse.Namespace) -> None:
+    from trainer.models import describe_models
+
+    models = describe_models(classes=10)
+    if arguments.json:
+        print(json.dumps(models, indent=2))
+        return
+    for model in models:
+        print(f"{model['name']:12} {model['parameters']:>12,}  {model['description']}")
+
+
+def _data(arguments: argparse.Namespace) -> None:
+    from trainer.data import cifar10
+
+    written = cifar10.prepare(arguments.source, arguments.out, report=print)
+    print(f"{arguments.dataset} {'written to' if written else 'is up to date in'} {arguments.out}")
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    from trainer.bench import Throughput, measure_throughput
+
+    measure_throughput(
+        Throughput(
+            model=arguments.model,
+            batch_per_rank=arguments.batch,
+            precision=arguments.precision,
+            steps=arguments.steps,
+            rounds=arguments.rounds,
+        ),
+        arguments.json,
+    )
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    status = main()
+    if status:
+        # Leave at once: an orderly exit would wait in MPI for ranks that wait for this one.
+        # mpirun sees the status and ends the others.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

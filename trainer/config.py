@@ -1,0 +1,136 @@
+"""The configuration of a training run, read from the run directory's `config.json`."""
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.errors import ConfigError
+
+CHOICES = {"engine": ("horovod", "independent"), "precision": ("fp32", "bf16")}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. Every field is required in the file, so that no default hides in code.
+
+    Attributes:
+        model: a name from `trainer.models`.
+        dataset: folder below `data_dir` with a prepared data set.
+        data_dir: where the data sets lie.
+        run_dir: the run directory; metrics, logs and checkpoints go there.
+        engine: what exchanges gradients; `independent` exchanges none.
+        precision: number format of the forward and backward pass; parameters stay fp32.
+        epochs: passes over the training images.
+        batch_per_rank: images a rank sees in one step.
+        learning_rate: peak rate of the whole job; it is not scaled with the world size.
+        weight_decay: AdamW's decay, on weight matrices only.
+        warmup_fraction: share of all steps over which the rate rises from zero.
+        label_smoothing: share of the target spread over all classes, 0 to 1.
+        train_images: size of the class-balanced subset to train on; None for all images.
+        seed: of the parameters, the subset, the order of images and the augmentation.
+        log_every_steps: distance of two `step` lines in `metrics.jsonl`.
+        world_size: number of ranks that must be there.
+        hosts: host names that must be there, each with the same number of ranks.
+    """
+
+    model: str
+    dataset: str
+    data_dir: str
+    run_dir: str
+    engine: str
+    precision: str
+    epochs: int
+    batch_per_rank: int
+    learning_rate: float
+    weight_decay: float
+    warmup_fraction: float
+    label_smoothing: float
+    train_images: int | None
+    seed: int
+    log_every_steps: int
+    world_size: int
+    hosts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            _require(value in choices, f"{name} is {value!r}; choose from {', '.join(choices)}")
+        for name in ("epochs", "batch_per_rank", "log_every_steps", "world_size"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        _require(
+            self.train_images is None or self.train_images >= 1, "train_images must be at least 1"
+        )
+        _require(self.learning_rate > 0, "learning_rate must be above 0")
+        _require(self.weight_decay >= 0, "weight_decay must not be below 0")
+        for name in ("warmup_fraction", "label_smoothing"):
+            _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
+        _require(len(self.hosts) > 0, "hosts is empty")
+        _require(len(set(self.hosts)) == len(self.hosts), "hosts names a host twice")
+        _require(
+            self.world_size % len(self.hosts) == 0,
+            f"world_size {self.world_size} does not spread evenly over {len(self.hosts)} hosts",
+        )
+
+    @classmethod
+    def from_file(cls, path: Path) -> "TrainConfig":
+        """Read and check a configuration file.
+
+        Raises:
+            ConfigError: the file cannot be read, is not a JSON object, lacks a key, has one too
+                many, or a value is of the wrong type or outside its range.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise ConfigError(f"the configuration {path} is not JSON: {error}") from error
+        return cls.from_json(document)
+
+    @classmethod
+    def from_json(cls, document: Any) -> "TrainConfig":
+        """Check a decoded JSON document; see `from_file` for the errors."""
+        if not isinstance(document, dict):
+            raise ConfigError("the configuration must be a JSON object")
+        types_by_name = typing.get_type_hints(cls)
+        valid = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(document) - set(valid))
+        missing = [name for name in valid if name not in document]
+        if unknown:
+            raise ConfigError(
+                f"unknown key in the configuration: {', '.join(unknown)}; "
+                f"valid are {', '.join(valid)}"
+            )
+        if missing:
+            raise ConfigError(f"missing key in the configuration: {', '.join(missing)}")
+        return cls(**{name: _typed(name, document[name], types_by_name[name]) for name in valid})
+
+    def to_json(self) -> dict[str, Any]:
+        """The configuration as plain JSON values, the inverse of `from_json`."""
+        return {**dataclasses.asdict(self), "hosts": list(self.hosts)}
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ConfigError(message)
+
+
+def _typed(name: str, value: Any, wanted: Any) -> Any:
+    """Return the value as the wanted type; JSON tells integers from booleans, Python does not."""
+    if isinstance(wanted, types.UnionType):
+        if value is None:
+            return None
+        wanted = next(kind for kind in typing.get_args(wanted) if kind is not types.NoneType)
+    if typing.get_origin(wanted) is tuple:
+        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
+        raise ConfigError(f"{name} must be a list of strings, not {value!r}")
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        raise ConfigError(f"{name} must be of type {wanted.__name__}, not {value!r}")
+    return value

@@ -1,0 +1,109 @@
+"""Images held in memory, and the batches made from them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.data import store
+from trainer.data.augment import Normalise, crop_and_flip
+from trainer.data.sampler import ShardedSampler, balanced_subset
+
+CROP_PADDING = 4
+EVALUATION_BATCH = 500
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Decoded images and their classes.
+
+    Attributes:
+        images: uint8, images x channels x height x width; a byte per value, a quarter of what
+            floats would take.
+        labels: int64, one per image.
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def shard(self, rank: int, world_size: int) -> "ImageSet":
+        """Every `world_size`-th image from the `rank`-th on: all shards together are the set."""
+        return ImageSet(self.images[rank::world_size], self.labels[rank::world_size])
+
+    @classmethod
+    def load(
+        cls, directory: Path, split: str, count: int | None = None, seed: int = 0
+    ) -> "ImageSet":
+        """Read a split of a prepared data set.
+
+        Args:
+            directory: the data set.
+            split: "train" or "test".
+            count: size of the class-balanced subset to keep; None for all.
+            seed: of the subset.
+
+        Raises:
+            DataError: the data set is missing or damaged.
+            ConfigError: it has fewer images than `count`.
+        """
+        arrays = store.read_split(directory, split)
+        labels = torch.from_numpy(arrays.labels).long()
+        if count is None:
+            return cls(torch.from_numpy(np.array(arrays.images)), labels)
+        chosen = balanced_subset(labels, count, seed)
+        return cls(torch.from_numpy(arrays.images[chosen.numpy()]), labels[chosen])
+
+
+@dataclass(frozen=True)
+class TrainingBatches:
+    """One rank's augmented batches, the same for the same seed, epoch and rank.
+
+    Attributes:
+        data: the training images of the whole world.
+        sampler: this rank's share of them.
+        normalise: from bytes to floats.
+    """
+
+    data: ImageSet
+    sampler: ShardedSampler
+    normalise: Normalise
+
+    def __len__(self) -> int:
+        return self.sampler.batches
+
+    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield images (float32, batch x channels x height x width) and labels (int64)."""
+        sampler = self.sampler
+        seed = (sampler.seed * 1_000_003 + epoch) * 1_000_003 + sampler.rank + 1
+        generator = torch.Generator().manual_seed(seed % 2**63)
+        for indices in sampler.epoch(epoch):
+            images = crop_and_flip(self.data.images[indices], CROP_PADDING, generator)
+            yield self.normalise(images), self.data.labels[indices]
+
+
+@dataclass(frozen=True)
+class EvaluationBatches:
+    """A rank's share of a split in order, each image once, not augmented.
+
+    Attributes:
+        data: the images of this rank.
+        normalise: from bytes to floats.
+    """
+
+    data: ImageSet
+    normalise: Normalise
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        pairs = zip(
+            self.data.images.split(EVALUATION_BATCH),
+            self.data.labels.split(EVALUATION_BATCH),
+            strict=True,
+        )
+        for images, labels in pairs:
+            yield self.normalise(images), labels

@@ -1,0 +1,150 @@
+"""What ties the ranks together. The training loop knows this protocol and nothing below it."""
+
+import os
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from trainer.errors import ConfigError
+
+
+class Engine(Protocol):
+    """The exchange between ranks.
+
+    Attributes:
+        name: the configuration's word for it.
+        rank: this process, from 0.
+        local_rank: this process among those of its host, from 0.
+        world_size: number of processes.
+    """
+
+    name: str
+    rank: int
+    local_rank: int
+    world_size: int
+
+    def distribute(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Give every rank the state of rank 0, and return what exchanges gradients from then on.
+
+        Either of the two may come back wrapped; the loop uses what it gets.
+        """
+        ...
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum over all ranks; every rank must call it with the same shape."""
+        ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return every rank's value, by rank; every rank must call it."""
+        ...
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        ...
+
+    def close(self) -> None:
+        """Leave the world in good order; every rank must call it."""
+        ...
+
+
+class HorovodEngine:
+    """Gradients averaged by Horovod over MPI, while the backward pass still runs."""
+
+    name = "horovod"
+
+    def __init__(self) -> None:
+        import horovod.torch as hvd
+
+        hvd.init()
+        self._hvd = hvd
+        self.rank: int = hvd.rank()
+        self.local_rank: int = hvd.local_rank()
+        self.world_size: int = hvd.size()
+
+    def distribute(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Broadcast parameters, buffers and optimizer state; wrap the optimizer."""
+        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        # Not Horovod's broadcast_optimizer_state: on a fresh optimizer it takes a step with
+        # gradients of zero to have a state to send, and that step decays the weights.
+        state = self._hvd.broadcast_object(optimizer.state_dict(), root_rank=0)
+        optimizer.load_state_dict(state)
+        wrapped = self._hvd.DistributedOptimizer(
+            optimizer, named_parameters=model.named_parameters()
+        )
+        return model, wrapped
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Allreduce."""
+        return self._hvd.allreduce(values, op=self._hvd.Sum)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Allgather of pickled values."""
+        return list(self._hvd.allgather_object(value))
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self._hvd.barrier()
+
+    def close(self) -> None:
+        """Stop Horovod's background thread and leave MPI."""
+        self._hvd.shutdown()
+
+
+class IndependentEngine:
+    """No exchange of gradients: every rank trains its own model on its own shard.
+
+    The benchmarks measure against it, for it is what data-parallel training would reach if
+    communication cost nothing. Ranks speak to each other, over plain MPI, only where the loop
+    asks: for the check of the world, for the sums in the logs, at a barrier.
+    """
+
+    name = "independent"
+
+    def __init__(self) -> None:
+        from mpi4py import MPI  # here, because importing it joins MPI
+
+        self._world = MPI.COMM_WORLD
+        self.rank: int = self._world.Get_rank()
+        self.local_rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
+        self.world_size: int = self._world.Get_size()
+
+    def distribute(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Return both as they are; the common seed already gave all ranks the same parameters."""
+        return model, optimizer
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Allreduce."""
+        return torch.as_tensor(sum(self._world.allgather(values.numpy())))
+
+    def gather(self, value: Any) -> list[Any]:
+        """Allgather of pickled values."""
+        return list(self._world.allgather(value))
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self._world.Barrier()
+
+    def close(self) -> None:
+        """Nothing to leave: mpi4py finalises MPI when the interpreter ends."""
+
+
+ENGINES = {engine.name: engine for engine in (HorovodEngine, IndependentEngine)}
+
+
+def start_engine(name: str) -> Engine:
+    """Join the world.
+
+    Raises:
+        ConfigError: there is no such engine.
+    """
+    if name not in ENGINES:
+        raise ConfigError(f"no engine {name!r}; there are: {', '.join(sorted(ENGINES))}")
+    engine: Engine = ENGINES[name]()
+    return engine
