@@ -20,6 +20,7 @@ from yard.train import make_ready
 
 # What rank 0 writes into its run directory.
 RESULT = "throughput.json"
+POLL_SECONDS = 60
 
 
 def bench(context: Context, request: TrainRequest) -> Exit:
@@ -44,6 +45,8 @@ def bench(context: Context, request: TrainRequest) -> Exit:
         "training_run_command": "bench",
         "training_run_id": name,
         "training_run_collect_dir": str(directory),
+        # Nothing to show meanwhile, and every look takes time from the cores that are measured.
+        "training_run_poll_seconds": POLL_SECONDS,
     }
 
     with make_progress(console) as progress:

@@ -116,7 +116,7 @@ def stop_ranks(context: Context, run: Path) -> Outcome:
             Path(manifest.inventory_path),
             {"training_run_id": run.name, "training_run_collect_dir": str(run)},
             run / "ansible.log",
-            lambda event: progress.task(event.task),
+            lambda event: progress.task(event.task) if event.task else None,
         )
         if not outcome.ok:
             progress.fail()
