@@ -25,6 +25,26 @@ def test_killed_rank(record: Record) -> None:
     )
 
 
+def test_killed_rank_that_its_peer_noticed_first(record: Record) -> None:
+    """The text is a real mpirun.log: the survivor aborts, and mpirun names the survivor alone."""
+    killed = record("killed")
+    text = (
+        "An MPI communication peer process has unexpectedly disconnected.  This\n"
+        "usually indicates a failure in the peer process (e.g., a crash or\n"
+        "otherwise exiting without calling MPI_FINALIZE first).\n\n"
+        "  Local host: node1\n"
+        "  Local PID:  18\n"
+        "  Peer host:  node2\n"
+        "prterun has exited due to process rank 0 with PID 18 on node node1 calling\n"
+        '"abort".\n'
+    )
+    silent = tuple(replace(log, text=log.text.splitlines()[0]) for log in killed.rank_logs)
+    log = Log("logs/mpirun.log", text)
+    found = diagnose(replace(killed, rank_logs=silent, mpirun_log=log))
+    assert (found.host, found.signature) == ("node2", "peer_lost")
+    assert "node2" in found.remedy
+
+
 def test_out_of_memory_is_told_from_a_kill(record: Record) -> None:
     killed = record("killed")
     inspections = tuple(
@@ -102,6 +122,13 @@ CASES = [
         "rank",
         "trainer: cannot read the train split in /data/cifar10: wrong shape",
         "wrong shape",
+    ),
+    (
+        "peer_lost",
+        "mpirun",
+        "An MPI communication peer process has unexpectedly disconnected.  This\n\n"
+        "  Local host: node1\n  Local PID:  18\n  Peer host:  node2\n",
+        "on node2",
     ),
     (
         "not_enough_slots",
