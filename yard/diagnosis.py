@@ -116,6 +116,10 @@ def _diagnosis(
     groups = {name: " ".join(text.split()) for name, text in found.groupdict("").items()}
     rank = int(groups["rank"]) if "rank" in groups else log.rank
     host = groups.get("host") or log.host or (record.host_of(rank) if rank is not None else None)
+    if "survivor" in groups:
+        rank, host = _without(
+            record, {int(each["survivor"]) for each in signature.pattern.finditer(log.text)}
+        )
     words = {**groups, "rank": rank, "host": host or "the node"}
     return Diagnosis(
         host=host,
@@ -126,6 +130,14 @@ def _diagnosis(
         log=log.path,
         proof=_lines_of(log.text, found),
     )
+
+
+def _without(record: RunRecord, survivors: set[int]) -> tuple[int | None, str | None]:
+    """Who is left without the ranks that lost a peer: the rank, if it is one, and the hosts."""
+    ranks = {int(entry["rank"]): str(entry["host"]) for entry in record.world.get("ranks", [])}
+    left = sorted(ranks.keys() - survivors)
+    hosts = dict.fromkeys(ranks[rank] for rank in left)
+    return (left[0] if len(left) == 1 else None, ", ".join(hosts) or None)
 
 
 def _failed_task(failures: Sequence[TaskFailure]) -> Diagnosis:

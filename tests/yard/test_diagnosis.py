@@ -131,6 +131,13 @@ CASES = [
         "on node2",
     ),
     (
+        "connection_broken",
+        "mpirun",
+        "[node1:00000] *** An error occurred in Socket closed\n"
+        "[node1:00000] *** reported by process [379256833,0]\n",
+        "on node2",
+    ),
+    (
         "not_enough_slots",
         "mpirun",
         "There are not enough slots available in the system to satisfy the 2\nslots that",
