@@ -68,7 +68,9 @@ def bench(context: Context, request: TrainRequest) -> Exit:
         keys = ("training_run_id", "training_run_collect_dir")
         stop = project.playbook("stop")
         ending = {key: variables[key] for key in keys}
-        run_playbook(project, stop, inventory.path, ending, log, lambda _: None)
+        ended = run_playbook(project, stop, inventory.path, ending, log, lambda _: None)
+        # Silent where it worked, as it mostly does; what is left on a node must be said.
+        show_failures(console, ended)
         raise Interrupted(f"interrupted; {project.shown(directory)} has the logs")
     result = read_json(directory / RESULT)
     if not outcome.ok or result is None:
