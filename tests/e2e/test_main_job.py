@@ -69,15 +69,12 @@ def test_keeps_keys_to_itself(main_job: Job) -> None:
         path for path in run.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()
     ]
     assert leaks == []
-    image = on_node(
-        "node1",
-        "docker images --format '{% raw %}{{.Repository}}:{{.Tag}}{% endraw %}' trainyard/trainer",
-    )
-    history = on_node("node1", f"docker history --no-trunc {image.split()[0]}")
+    image = manifest["image"]["name"]
+    history = on_node("node1", f"docker history --no-trunc {image}")
     assert "PRIVATE KEY" not in history
     keys = "find /etc/ssh /home /root -name 'ssh_host_*_key' -o -path '*/.ssh/id_*'"
     assert (
-        on_node("node1", f"docker run --rm --network none --user 0 {image.split()[0]} {keys}") == ""
+        on_node("node1", f"docker run --rm --network none --user 0 {image} {keys}") == ""
     )
     assert manifest["hosts"] == ["node1", "node2"]
 
