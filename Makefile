@@ -92,11 +92,11 @@ lint: $(READY) ## ansible-lint, yamllint, ruff, mypy, shellcheck, hadolint
 	@git diff --exit-code --stat -- 'roles/*/README.md' || { \
 		echo 'The READMEs above were stale; they are written anew: commit them.'; exit 1; }
 
-unit: unit-yard unit-trainer ## unit tests of yard/ here, of trainer/ in the trainer image
+unit: unit-yard unit-trainer ## unit tests of yard/ and roles here, of trainer/ in the trainer image
 
 unit-yard: $(READY)
 	$(PLAY) playbooks/test_tools.yml
-	pytest tests/yard
+	pytest tests/yard tests/roles
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(READY)
