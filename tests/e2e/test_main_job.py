@@ -73,9 +73,7 @@ def test_keeps_keys_to_itself(main_job: Job) -> None:
     history = on_node("node1", f"docker history --no-trunc {image}")
     assert "PRIVATE KEY" not in history
     keys = "find /etc/ssh /home /root -name 'ssh_host_*_key' -o -path '*/.ssh/id_*'"
-    assert (
-        on_node("node1", f"docker run --rm --network none --user 0 {image} {keys}") == ""
-    )
+    assert on_node("node1", f"docker run --rm --network none --user 0 {image} {keys}") == ""
     assert manifest["hosts"] == ["node1", "node2"]
 
 
