@@ -153,7 +153,7 @@ class _Arm:
     def distribute(self, engine: Engine) -> None:
         """Let an engine exchange the gradients from now on, whenever it is up."""
         model, optimizer = engine.distribute(self._step.model, self._step.optimizer)
-        self._step = TrainStep(model, optimizer, self._step.precision)
+        self._step = TrainStep(model, optimizer, self._step.precision, exchange=engine)
 
     def run(self, steps: int, world: Engine) -> tuple[float, ...]:
         """Time a round, from batch to update, and return the seconds by rank."""

@@ -1,6 +1,9 @@
 """What ties the ranks together. The training loop knows this protocol and nothing below it."""
 
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -9,7 +12,50 @@ from torch import Tensor, nn
 from trainer.errors import ConfigError
 
 
-class Engine(Protocol):
+@dataclass(frozen=True)
+class ExchangeOptions:
+    """How gradients travel.
+
+    Attributes:
+        accumulate: backward passes whose gradients are summed before they are exchanged once.
+        compression: "none", or "fp16" to halve what goes over the network.
+    """
+
+    accumulate: int = 1
+    compression: str = "none"
+
+
+DEFAULT_OPTIONS = ExchangeOptions()
+
+
+class GradientExchange(Protocol):
+    """What a step of training needs of an engine."""
+
+    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+        """The context of a forward and backward pass that others follow before the exchange."""
+        ...
+
+    def synchronized(self, optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
+        """The context in which gradients are averaged and the optimizer may use them.
+
+        Entering it waits for the other ranks.
+        """
+        ...
+
+
+class NoExchange:
+    """Gradients stay where they are."""
+
+    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Nothing to hold back."""
+        return nullcontext()
+
+    def synchronized(self, optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:
+        """Nothing to wait for."""
+        return nullcontext()
+
+
+class Engine(GradientExchange, Protocol):
     """The exchange between ranks.
 
     Attributes:
@@ -25,7 +71,10 @@ class Engine(Protocol):
     world_size: int
 
     def distribute(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        options: ExchangeOptions = DEFAULT_OPTIONS,
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Give every rank the state of rank 0, and return what exchanges gradients from then on.
 
@@ -65,7 +114,10 @@ class HorovodEngine:
         self.world_size: int = hvd.size()
 
     def distribute(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        options: ExchangeOptions = DEFAULT_OPTIONS,
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Broadcast parameters, buffers and optimizer state; wrap the optimizer."""
         self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -74,9 +126,24 @@ class HorovodEngine:
         state = self._hvd.broadcast_object(optimizer.state_dict(), root_rank=0)
         optimizer.load_state_dict(state)
         wrapped = self._hvd.DistributedOptimizer(
-            optimizer, named_parameters=model.named_parameters()
+            optimizer,
+            named_parameters=model.named_parameters(),
+            compression=getattr(self._hvd.Compression, options.compression),
+            # Horovod adds up the gradients of these passes; the step divides its loss by them.
+            backward_passes_per_step=options.accumulate,
         )
         return model, wrapped
+
+    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Horovod counts the passes itself."""
+        return nullcontext()
+
+    @contextmanager
+    def synchronized(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """Wait for the background thread, and keep the optimizer from waiting a second time."""
+        optimizer.synchronize()
+        with optimizer.skip_synchronize():
+            yield
 
     def sum(self, values: Tensor) -> Tensor:
         """Allreduce."""
@@ -95,7 +162,7 @@ class HorovodEngine:
         self._hvd.shutdown()
 
 
-class IndependentEngine:
+class IndependentEngine(NoExchange):
     """No exchange of gradients: every rank trains its own model on its own shard.
 
     The benchmarks measure against it, for it is what data-parallel training would reach if
@@ -114,7 +181,10 @@ class IndependentEngine:
         self.world_size: int = self._world.Get_size()
 
     def distribute(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        options: ExchangeOptions = DEFAULT_OPTIONS,
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return both as they are; the common seed already gave all ranks the same parameters."""
         return model, optimizer

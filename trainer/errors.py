@@ -1,5 +1,7 @@
 """Errors that a person can act on. They end the program with a message, without a traceback."""
 
+from typing import Any
+
 
 class TrainerError(Exception):
     """The run cannot go on; the message says why."""
@@ -23,3 +25,17 @@ class WorldError(TrainerError):
 
 class DivergenceError(TrainerError):
     """The loss is no longer a number."""
+
+
+class NonFiniteLossError(TrainerError):
+    """The loss of a batch is infinite or no number.
+
+    Attributes:
+        loss: its value.
+        images: the images that gave it.
+    """
+
+    def __init__(self, loss: float, images: Any) -> None:
+        super().__init__(f"the training loss became {loss}")
+        self.loss = loss
+        self.images = images

@@ -55,7 +55,7 @@ def train(config: TrainConfig) -> None:
     parameters = parameter_count(model)
     optimizer = adamw(model, config.learning_rate, config.weight_decay)
     model, optimizer = engine.distribute(model, optimizer)
-    train_step = TrainStep(model, optimizer, config.precision, config.label_smoothing)
+    train_step = TrainStep(model, optimizer, config.precision, config.label_smoothing, engine)
     steps = config.epochs * len(batches)
     schedule = WarmupCosine(config.learning_rate, steps, round(steps * config.warmup_fraction))
 

@@ -1,53 +1,104 @@
 """One step of training, shared by the training loop and the benchmarks."""
 
-from dataclasses import dataclass
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.engine import GradientExchange, NoExchange
+from trainer.errors import NonFiniteLossError
 
-def autocast(precision: str) -> torch.autocast:
+AUTOCAST_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def autocast(precision: str, device: str = "cpu") -> torch.autocast:
     """The context in which the forward pass computes in the given precision.
 
-    With `bf16` matrix products take bfloat16 operands; parameters, gradients and the exchange
-    between ranks stay fp32 (Horovod cannot reduce bfloat16).
+    With `bf16` and `fp16` matrix products take operands of 16 bits; parameters, gradients and the
+    exchange between ranks stay fp32 (Horovod cannot reduce bfloat16).
     """
-    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+    enabled = precision != "fp32"
+    return torch.autocast(device, dtype=AUTOCAST_TYPES[precision], enabled=enabled)
 
 
-@dataclass(frozen=True)
+def loss_scaler(precision: str, device: str = "cpu") -> torch.amp.GradScaler:
+    """Return what keeps small gradients of `fp16` from becoming zero; it does nothing else."""
+    return torch.amp.GradScaler(device, enabled=precision == "fp16")
+
+
+@dataclass
 class TrainStep:
-    """Forward, loss, backward, update.
+    """Forward, loss, backward, exchange, update.
 
     Attributes:
         model: in training mode.
-        optimizer: as the engine returned it; its `step` waits for the averaged gradients.
-        precision: "fp32" or "bf16".
+        optimizer: as the engine returned it.
+        precision: "fp32", "bf16" or "fp16".
         label_smoothing: share of the target spread over all classes.
+        exchange: the engine that averages the gradients.
+        accumulate: parts that the batch is computed in, one after the other, to save memory.
+        clip_norm: the largest norm that the gradients of all parameters together may have.
+        scaler: of the loss; None makes the one that the precision wants.
+        communication_seconds: how long the last step waited for the other ranks.
     """
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     precision: str
     label_smoothing: float = 0.0
+    exchange: GradientExchange = field(default_factory=NoExchange)
+    accumulate: int = 1
+    clip_norm: float | None = None
+    scaler: torch.amp.GradScaler | None = None
+    communication_seconds: float = field(default=0.0, init=False)
 
     def __call__(self, images: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """Take a step and return this rank's mean loss before it, a scalar without gradient.
 
         Args:
             images: float32, batch x channels x height x width.
-            labels: int64, batch.
+            labels: int64, batch; or float32, batch x classes, the probabilities of a mixture.
             learning_rate: of this step.
+
+        Raises:
+            NonFiniteLossError: the loss is no number; nothing was exchanged or updated. Only on
+                CPUs: reading it would make an accelerator wait for every step.
         """
+        if self.scaler is None:
+            self.scaler = loss_scaler(self.precision, images.device.type)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad()
-        with autocast(self.precision):
-            logits = self.model(images)
-        loss = functional.cross_entropy(
-            logits.float(), labels, label_smoothing=self.label_smoothing
-        )
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach()
+        parts = zip(images.chunk(self.accumulate), labels.chunk(self.accumulate), strict=True)
+        total = torch.zeros((), device=images.device)
+        for number, (part, targets) in enumerate(parts, start=1):
+            is_last = number == self.accumulate
+            with nullcontext() if is_last else self.exchange.accumulating(self.model):
+                with autocast(self.precision, images.device.type):
+                    logits = self.model(part)
+                loss = functional.cross_entropy(
+                    logits.float(), targets, label_smoothing=self.label_smoothing
+                )
+                if loss.is_cpu and not math.isfinite(loss):
+                    raise NonFiniteLossError(loss.item(), part)
+                # Parts are of one size, so that the mean of their means is that of the batch.
+                self.scaler.scale(loss / self.accumulate).backward()
+            total += loss.detach() / self.accumulate
+        self._update()
+        return total
+
+    def _update(self) -> None:
+        """Average, then unscale, then clip, then step: the norm is that of the true gradient."""
+        assert self.scaler is not None
+        start = perf_counter()
+        with self.exchange.synchronized(self.optimizer):
+            self.communication_seconds = perf_counter() - start
+            self.scaler.unscale_(self.optimizer)
+            if self.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+            self.scaler.step(self.optimizer)
+        self.scaler.update()
