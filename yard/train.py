@@ -128,8 +128,8 @@ def stop_ranks(context: Context, run: Path) -> Outcome:
 
 def conclude(run: Path) -> Summary:
     """Complete the manifest from what was collected, write the summary and draw the report."""
-    # matplotlib takes most of a second to import; nobody shall wait for that at the start.
-    from yard.report import write_report
+    # Takes a while to import; nobody shall wait for that at the start.
+    from yard.report import draw_report
 
     record = read_run(run)
     manifest = replace(
@@ -142,7 +142,7 @@ def conclude(run: Path) -> Summary:
     write_manifest(run, manifest)
     summary = summarise(replace(record, manifest=manifest))
     write_summary(run, summary)
-    write_report(run)
+    draw_report(run)
     return summary
 
 
@@ -253,8 +253,8 @@ class Launcher:
             progress.phase(PHASES[phase])
         if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
             progress.fail()
-        if event.task and event.task != FOLLOW_TASK:
-            progress.task(event.task)
+        if event.task:
+            progress.task("waiting for the first step" if event.task == FOLLOW_TASK else event.task)
         if event.task == CHOOSE_TASK and event.kind == "runner_on_ok":
             nodes = event.result.get("ansible_facts", {}).get("training_run_nodes", [])
             if nodes and tuple(nodes) != self.manifest.hosts:

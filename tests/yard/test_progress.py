@@ -1,12 +1,15 @@
 """What the screen says of a training, and that it listens to the names the playbooks use."""
 
 import io
+import re
+import time
 from pathlib import Path
 
 import pytest
 from conftest import DATA, REPOSITORY
 from rich.console import Console
 
+from yard import progress as progress_module
 from yard.metrics import Metric, read_metrics
 from yard.progress import (
     FOLLOW_TASK,
@@ -64,6 +67,24 @@ def test_plain_lines_are_few() -> None:
     assert lines[0] == "Training ..."
     assert len([line for line in lines if line.startswith("  epoch ")]) == 5
     assert len([line for line in lines if line.startswith("  step ")]) == 1
+
+
+def test_plain_lines_name_the_task_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the one before it, which was over in no time."""
+    monkeypatch.setattr(progress_module, "LONG_TASK", 0.6)
+    monkeypatch.setattr(progress_module, "REPEAT_INTERVAL", 1.0)
+    out = io.StringIO()
+    with PlainProgress(Console(file=out, width=200)) as progress:
+        progress.phase("Setting up")
+        progress.task("Look at the image")
+        progress.task("Build the image")
+        deadline = time.monotonic() + 20
+        while "so far" not in out.getvalue():
+            assert time.monotonic() < deadline, out.getvalue()
+            time.sleep(0.1)
+    lines = out.getvalue().splitlines()
+    assert lines[:2] == ["Setting up ...", "  Build the image"]
+    assert re.fullmatch(r"  Build the image, [\d.]+ s so far", lines[2])
 
 
 @pytest.mark.parametrize(
