@@ -52,7 +52,7 @@ train: $(READY) ## train: MODEL= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATAS
 		$(call option,LR,--lr) $(call option,DATASET,--dataset) $(call option,PRECISION,--precision) \
 		$(call option,ENGINE,--engine) $(call option,TRAIN_IMAGES,--train-images) $(call option,NAME,--name) $(ARGS)
 
-runs: $(READY) ## the table of runs
+runs: $(READY) ## the table of runs, also as runs/index.html
 	@$(YARD) runs
 
 logs: $(READY) ## logs of a run: RUN=latest RANK=
@@ -61,7 +61,7 @@ logs: $(READY) ## logs of a run: RUN=latest RANK=
 stop: $(READY) ## stop a run and bring its logs home: RUN=
 	@$(YARD) stop $(or $(RUN),latest)
 
-report: $(READY) ## draw the report of a run anew: RUN=latest
+report: $(READY) ## draw the report of a run anew, or compare several: RUN=latest RUN=a,b
 	@$(YARD) report $(or $(RUN),latest)
 
 bench: $(READY) ## throughput beside processes that do not communicate: MODEL=vit NODES=2 PROCS_PER_NODE=1

@@ -1,205 +1,327 @@
-"""Curves of a run as SVG, drawn by matplotlib in colours that the page decides."""
+"""The charts of a run, and those that compare several."""
 
-import io
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from yard.metrics import Metric, attempts_of, of_event, resumed_at
+from yard.plot import COLOURS, Band, Chart, Mark, Point, Series
+from yard.utilisation import Gpu, Sample
 
-from yard.metrics import Metric, of_event
-
-# Colours to be replaced by the page's CSS variables, so that one drawing serves light and dark.
-INK, GRID, FIRST, SECOND, PAPER = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {INK: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second", PAPER: "--card"}
-# Size in CSS pixels; a drawing for each, so that text has the same size on a phone.
-WIDE = (516, 264)
-NARROW = (330, 232)
-PIXELS_PER_INCH = 72  # matplotlib's SVG unit is the point
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 12,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.xmargin": 0.02,
-    "grid.color": GRID,
-    "grid.linewidth": 1,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.major.pad": 7,
-    "ytick.major.pad": 6,
-    "text.color": INK,
-    "lines.linewidth": 2,
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-}
+Value = Callable[[Metric], float | None]
+# More lines than this in one chart cannot be told apart: mean and range take their place.
+MOST_LINES = len(COLOURS)
+GIB = 2**30
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A named sequence of points.
+def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
+    """How the training went: loss, accuracy, throughput and learning rate by step.
 
-    Attributes:
-        colour: one of the keys of `VARIABLES`.
-        dots: marks every point, where there are few of them.
+    Retries stand as marks on the one axis of steps. What an attempt did after the checkpoint that
+    the next one went on from was done again; it is drawn faintly. A chart without any point is
+    left out.
     """
+    steps, lost_steps = _continued(metrics, "step")
+    epochs, _ = _continued(metrics, "epoch")
+    marks = retry_marks(metrics)
 
-    label: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    colour: str
-    dots: bool = False
+    def line(label: str, value: Value, colour: str) -> list[Series]:
+        lost = [
+            Series(label, _points(part, value), colour, faint=True)
+            for part in lost_steps
+            if _points(part, value)
+        ]
+        return [*lost, Series(label, _points(steps, value), colour)]
 
+    def dots(value: Value) -> Series:
+        return Series("test set", _points(epochs, value), COLOURS[1], dots=True)
 
-@dataclass(frozen=True)
-class Chart:
-    """A drawing ready for the page: one SVG for wide screens, one for narrow ones."""
-
-    title: str
-    caption: str
-    legend: tuple[tuple[str, str], ...]
-    wide: str
-    narrow: str
-
-
-def draw_charts(metrics: Sequence[Metric]) -> list[Chart]:
-    """Draw what a run logged: loss, accuracy, throughput, learning rate.
-
-    A chart without any point is left out.
-    """
-    steps, epochs = of_event(metrics, "step"), of_event(metrics, "epoch")
-    percent = [
-        _curve("test set", epochs, _accuracy, SECOND, dots=True, x=lambda metric: metric.epoch)
-    ]
-    candidates = [
-        (
+    charts = [
+        Chart(
             "Loss",
-            "by step",
-            [
-                _curve("training", steps, lambda metric: metric.loss, FIRST),
-                _curve("test set", epochs, lambda metric: metric.loss, SECOND, dots=True),
-            ],
-            _plain,
+            "cross entropy",
+            "step",
+            (*line("training", _loss, COLOURS[0]), dots(_loss)),
+            marks=marks,
         ),
-        ("Test accuracy", "by epoch, in percent", percent, _plain),
-        (
+        Chart(
+            "Accuracy",
+            "%",
+            "step",
+            (*line("training", _accuracy, COLOURS[0]), dots(_accuracy)),
+            from_zero=True,
+            marks=marks,
+        ),
+        Chart(
             "Throughput",
-            "by step, images a second of all ranks",
-            [_curve("images/s", steps, lambda metric: metric.images_per_second, FIRST)],
-            _plain,
+            "images/s, all ranks",
+            "step",
+            tuple(line("images/s", _throughput, COLOURS[0])),
+            from_zero=True,
+            marks=marks,
         ),
-        (
+        Chart(
             "Learning rate",
-            "by step",
-            [_curve("learning rate", steps, lambda metric: metric.lr, FIRST)],
-            lambda value: f"{value:.3g}",
+            "rate",
+            "step",
+            tuple(line("learning rate", lambda metric: metric.lr, COLOURS[0])),
+            from_zero=True,
+            marks=marks,
         ),
+    ]
+    return _with_points(charts)
+
+
+def step_time_chart(metrics: Sequence[Metric]) -> list[Chart]:
+    """What a step's time goes into, in milliseconds; nothing where it was not measured."""
+    steps, _ = _continued(metrics, "step")
+    # The first step warms up caches and connections: it would press all others flat.
+    timed = [m for m in steps if _parts(m) is not None and m.step > 1]
+    if not timed:
+        return []
+    parts = {
+        "compute": _seconds(timed, lambda metric: metric.compute_seconds),
+        "communication": _seconds(timed, lambda metric: metric.communication_seconds),
+        "data": _seconds(timed, lambda metric: metric.data_seconds),
+    }
+    total = sum(map(sum, parts.values())) or 1.0
+    series = tuple(
+        Series(
+            f"{label} {100 * sum(values) / total:.1f} %",
+            tuple((metric.step, 1e3 * value) for metric, value in zip(timed, values, strict=True)),
+            colour,
+        )
+        for (label, values), colour in zip(parts.items(), COLOURS, strict=False)
+    )
+    note = "On rank 0; communication is the time it was blocked in the exchange of gradients."
+    return [
+        Chart(
+            "Step time",
+            "ms a step",
+            "step",
+            series,
+            stacked=True,
+            from_zero=True,
+            marks=retry_marks(metrics),
+            note=note,
+        )
+    ]
+
+
+def node_charts(
+    hosts: Mapping[str, Sequence[Sample]], began_at: float, marks: tuple[Mark, ...] = ()
+) -> list[Chart]:
+    """How busy the nodes were, by time since `began_at` (Unix seconds); GPUs where there are."""
+
+    def by_host(value: Callable[[Sample], float | None]) -> dict[str, tuple[Point, ...]]:
+        return {
+            host: _sampled((sample.time - began_at, value(sample)) for sample in samples)
+            for host, samples in hosts.items()
+        }
+
+    def by_gpu(value: Callable[[Gpu], float | None]) -> dict[str, tuple[Point, ...]]:
+        lines: dict[str, list[tuple[float, float | None]]] = {}
+        for host, samples in hosts.items():
+            for sample in samples:
+                for gpu in sample.gpus:
+                    point = (sample.time - began_at, value(gpu))
+                    lines.setdefault(f"{host} GPU {gpu.index}", []).append(point)
+        return {label: _sampled(points) for label, points in lines.items()}
+
+    ranks: dict[str, list[tuple[float, float | None]]] = {}
+    for samples in hosts.values():
+        for sample in samples:
+            for rank, size in sample.rss_bytes.items():
+                ranks.setdefault(f"rank {rank}", []).append((sample.time - began_at, size / GIB))
+    resident = {
+        label: _sampled(points)
+        for label, points in sorted(ranks.items(), key=lambda entry: int(entry[0][5:]))
+    }
+    percent, memory = "% of the cores", "GiB in use"
+    tables = [
+        ("CPU", percent, by_host(lambda sample: sample.cpu_percent), 100.0),
+        ("Memory of the nodes", memory, by_host(lambda s: _gib(s.memory_bytes)), None),
+        ("Memory of the ranks", "GiB resident", resident, None),
+        ("GPU", "% busy", by_gpu(lambda gpu: gpu.utilisation_percent), 100.0),
+        ("GPU memory", memory, by_gpu(lambda gpu: _gib(gpu.memory_bytes)), None),
+        ("GPU power", "W", by_gpu(lambda gpu: gpu.power_watts), None),
+        ("GPU temperature", "°C", by_gpu(lambda gpu: gpu.temperature_celsius), None),
     ]
     charts = []
-    for title, caption, curves, form in candidates:
-        drawn = [curve for curve in curves if curve.x]
-        if drawn:
-            from_zero = title in ("Throughput", "Learning rate", "Test accuracy")
-            charts.append(
-                Chart(
-                    title,
-                    caption,
-                    tuple((curve.label, VARIABLES[curve.colour]) for curve in drawn),
-                    _draw(drawn, WIDE, form, from_zero, f"{title} wide"),
-                    _draw(drawn, NARROW, form, from_zero, f"{title} narrow"),
-                )
+    for title, unit, lines, top in tables:
+        lines = {label: points for label, points in lines.items() if points}
+        series, bands = _lines_or_range(lines)
+        charts.append(
+            Chart(
+                title,
+                unit,
+                "time since the command",
+                series,
+                axis="clock",
+                from_zero=True,
+                top=top,
+                bands=bands,
+                marks=marks,
+                note=f"Mean of {len(lines)}; the band goes from lowest to highest."
+                if bands
+                else "",
             )
-    return charts
+        )
+    return _with_points(charts)
+
+
+def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
+    """The same curves of several runs; the x axes are epochs and time, which they share.
+
+    Args:
+        runs: a label for each run, and its lines.
+    """
+    colours = dict(zip(runs, (COLOURS * len(runs))[: len(runs)], strict=True))
+
+    def series(event: str, value: Value, timed: bool = False) -> tuple[Series, ...]:
+        drawn = []
+        for label, metrics in runs.items():
+            lines, _ = _continued(metrics, event)
+            began = metrics[0].time if metrics else 0.0
+            points = _sampled(
+                (metric.time - began if timed else _epoch(metric), value(metric))
+                for metric in lines
+            )
+            drawn.append(Series(label, points, colours[label], dots=event == "epoch"))
+        return tuple(drawn)
+
+    charts = [
+        Chart("Training loss", "cross entropy", "epoch", series("step", _loss)),
+        Chart("Test accuracy", "%", "epoch", series("epoch", _accuracy), from_zero=True),
+        Chart(
+            "Test accuracy by time",
+            "%",
+            "time since the first step began",
+            series("epoch", _accuracy, timed=True),
+            axis="clock",
+            from_zero=True,
+        ),
+        Chart(
+            "Throughput",
+            "images/s, all ranks",
+            "epoch",
+            series("step", _throughput),
+            from_zero=True,
+        ),
+        Chart("Learning rate", "rate", "epoch", series("step", lambda m: m.lr), from_zero=True),
+        Chart(
+            "Communication",
+            "ms a step, rank 0",
+            "epoch",
+            series("step", lambda m: _milliseconds(m.communication_seconds)),
+            from_zero=True,
+        ),
+    ]
+    return _with_points(charts)
+
+
+def retry_marks(metrics: Sequence[Metric]) -> tuple[Mark, ...]:
+    """A mark for every attempt after the first, at the step it went on from."""
+    attempts = attempts_of(metrics)
+    return tuple(
+        Mark(resumed_at(attempt), f"retry {number}")
+        for number, attempt in enumerate(attempts[1:], start=1)
+    )
+
+
+def loss_points(metrics: Sequence[Metric]) -> tuple[Point, ...]:
+    """The training loss by step."""
+    return _points(_continued(metrics, "step")[0], _loss)
+
+
+def _continued(metrics: Sequence[Metric], event: str) -> tuple[list[Metric], list[list[Metric]]]:
+    """The lines of one kind that led to the end, and by attempt those that were done again."""
+    kept: list[Metric] = []
+    lost: list[list[Metric]] = []
+    for number, attempt in enumerate(attempts_of(metrics)):
+        if number:
+            resumed = resumed_at(attempt)
+            again = [metric for metric in kept if metric.step > resumed]
+            kept = [metric for metric in kept if metric.step <= resumed]
+            if again:
+                lost.append([*kept[-1:], *again])
+        kept += of_event(attempt, event)
+    return kept, lost
+
+
+def _with_points(charts: Iterable[Chart]) -> list[Chart]:
+    """The charts that have something to show, without their empty series."""
+    kept = []
+    for chart in charts:
+        series = tuple(one for one in chart.series if one.points)
+        if series:
+            kept.append(replace(chart, series=series))
+    return kept
+
+
+def _lines_or_range(
+    lines: Mapping[str, tuple[Point, ...]],
+) -> tuple[tuple[Series, ...], tuple[Band, ...]]:
+    """A line each, or, of too many, their mean and the band from the lowest to the highest.
+
+    The samples of different nodes are of different moments, so a stretch of time is what they have
+    in common.
+    """
+    if len(lines) <= MOST_LINES:
+        drawn = zip(lines.items(), COLOURS, strict=False)
+        return tuple(Series(label, points, colour) for (label, points), colour in drawn), ()
+    points = sorted(point for line in lines.values() for point in line)
+    stretches = max(1, min(200, len(points) // len(lines)))
+    size = math.ceil(len(points) / stretches)
+    mean, band = [], []
+    for begin in range(0, len(points), size):
+        part = points[begin : begin + size]
+        x, values = sum(x for x, _ in part) / len(part), [y for _, y in part]
+        mean.append((x, sum(values) / len(values)))
+        band.append((x, min(values), max(values)))
+    return (Series("mean", tuple(mean), COLOURS[0]),), (Band(tuple(band), COLOURS[0]),)
+
+
+def _points(metrics: Iterable[Metric], value: Value) -> tuple[Point, ...]:
+    return _sampled((metric.step, value(metric)) for metric in metrics)
+
+
+def _sampled(points: Iterable[tuple[float, float | None]]) -> tuple[Point, ...]:
+    """The points that have a finite value."""
+    return tuple((x, y) for x, y in points if y is not None and math.isfinite(y))
+
+
+def _seconds(metrics: Sequence[Metric], value: Value) -> list[float]:
+    return [value(metric) or 0.0 for metric in metrics]
+
+
+def _parts(metric: Metric) -> float | None:
+    """Seconds of a step that are accounted for; None where nothing was measured."""
+    parts = (metric.data_seconds, metric.compute_seconds, metric.communication_seconds)
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def _epoch(metric: Metric) -> float:
+    """Epochs done, with the part of the one that is under way."""
+    return metric.step * metric.epochs / metric.steps if metric.steps else metric.epoch
+
+
+def _loss(metric: Metric) -> float | None:
+    return metric.loss
 
 
 def _accuracy(metric: Metric) -> float | None:
     return None if metric.accuracy is None else 100 * metric.accuracy
 
 
-def _plain(value: float) -> str:
-    return f"{value:,.10g}"
+def _throughput(metric: Metric) -> float | None:
+    return metric.images_per_second
 
 
-def _curve(
-    label: str,
-    metrics: Sequence[Metric],
-    y: Callable[[Metric], float | None],
-    colour: str,
-    dots: bool = False,
-    x: Callable[[Metric], float] = lambda metric: metric.step,
-) -> Curve:
-    points = [(x(metric), value) for metric in metrics if (value := y(metric)) is not None]
-    return Curve(label, tuple(p[0] for p in points), tuple(p[1] for p in points), colour, dots)
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e3 * seconds
 
 
-def _draw(
-    curves: Sequence[Curve],
-    size: tuple[int, int],
-    form: Callable[[float], str],
-    from_zero: bool,
-    name: str,
-) -> str:
-    """Draw curves into one SVG of `size` CSS pixels; title and legend are the page's."""
-    with rc_context(STYLE | {"svg.hashsalt": name}):  # type: ignore[arg-type]  # keys are literals there
-        figure = Figure(
-            figsize=(size[0] / PIXELS_PER_INCH, size[1] / PIXELS_PER_INCH), layout="constrained"
-        )
-        axes = figure.add_subplot()
-        for curve in curves:
-            marks = curve.dots or len(curve.x) == 1
-            axes.plot(
-                curve.x,
-                curve.y,
-                color=curve.colour,
-                marker="o" if marks else "",
-                markersize=7,
-                markeredgecolor=PAPER,
-                markeredgewidth=1.5,
-                clip_on=False,
-            )
-        _scale(axes, form, from_zero)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return _for_page(out.getvalue(), name)
-
-
-def _scale(axes: Axes, form: Callable[[float], str], from_zero: bool) -> None:
-    if from_zero:
-        axes.set_ylim(bottom=0, top=max(1.04 * axes.get_ylim()[1], 1e-12))
-    left, right = axes.get_xlim()
-    if right - left < 1:  # a single point: matplotlib would count 0.98, 0.99, 1.00, ...
-        axes.set_xlim(left - 1, right + 1)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, min_n_ticks=1))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
-
-
-def _for_page(svg: str, name: str) -> str:
-    """Cut the drawing down to what goes inline into HTML, with colours as CSS variables."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' xmlns(?::\w+)?="[^"]*"', "", svg)
-    # Ids are unique in a page; matplotlib's are so only within a drawing.
-    prefix = re.sub(r"\W+", "-", name.lower())
-    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
-    svg = svg.replace('xlink:href="#', f'href="#{prefix}-').replace("url(#", f"url(#{prefix}-")
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable})")
-    # The page's own font, at the size the drawing was laid out for.
-    svg = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", svg)
-    svg = re.sub(r"font-family: [^;\"]*;? ?", "", svg)
-    return svg.replace("<svg ", '<svg aria-hidden="true" ', 1)
+def _gib(size: float | None) -> float | None:
+    return None if size is None else size / GIB

@@ -94,8 +94,10 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "logs", _logs, "the collected logs of a run, tagged by rank and host")
     _add_run(command)
     command.add_argument("--rank", type=int, metavar="R", help="of this rank alone")
-    command = _add(commands, "report", _report, "draw the report of a run again")
-    _add_run(command)
+    command = _add(commands, "report", _report, "draw the report of a run, or compare several")
+    command.add_argument(
+        "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
+    )
     command = _add(commands, "stop", _stop, "end a run and collect its logs", operates=True)
     _add_run(command)
 
@@ -213,7 +215,12 @@ def _data(context: Context, asked: argparse.Namespace) -> Exit:
 
 
 def _runs(context: Context, asked: argparse.Namespace) -> Exit:
+    from yard.index import write_index
+
     show_runs(context.console, list_runs(context.project.runs))
+    if context.project.runs.is_dir():
+        shown = context.project.shown(write_index(context.project.runs))
+        context.console.print(f"\n[dim]as a page: {escape(shown)}[/]", soft_wrap=True)
     return Exit.DONE
 
 
@@ -224,10 +231,13 @@ def _logs(context: Context, asked: argparse.Namespace) -> Exit:
 
 
 def _report(context: Context, asked: argparse.Namespace) -> Exit:
+    from yard.comparison import write_comparison
     from yard.report import write_report
 
-    run = find_run(context.project.runs, asked.run)
-    context.console.print(escape(context.project.shown(write_report(run))), soft_wrap=True)
+    runs = context.project.runs
+    chosen = [find_run(runs, name.strip()) for name in asked.runs.split(",")]
+    path = write_report(chosen[0]) if len(chosen) == 1 else write_comparison(runs, chosen)
+    context.console.print(escape(context.project.shown(path)), soft_wrap=True)
     return Exit.DONE
 
 

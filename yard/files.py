@@ -12,9 +12,12 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all; folders above it are made."""
+    """Write a file as a whole or not at all; folders above it are made.
+
+    Two processes may write the same file at once, like the page of all runs: the later one wins.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
     new.write_text(text, encoding="utf-8")
     os.replace(new, path)
 

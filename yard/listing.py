@@ -8,46 +8,60 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from yard.summary import Summary, read_summary
+from yard.manifest import read_manifest
+from yard.summary import read_summary
 from yard.verdict import COLOURS
 
-# From this width on there is room for the time beside the id, which begins with it.
-WIDE = 104
+# From these widths on there is room for the four numbers, which the id has too, and for the rest.
+NUMBERS_FROM, ALL_FROM = 112, 150
 
 
 def show_runs(console: Console, runs: Sequence[Path]) -> None:
     """Print a line for every run, newest first.
 
-    The column `b/e/n/p` has batch a rank, epochs, nodes and processes a node. A run without a
-    summary is still going, or its `yard` was killed: `yard stop` ends and collects it.
+    A run without a summary is still going, or its `yard` was killed: `yard stop` ends and collects
+    it. One whose summary another version of yard wrote in another way is called unreadable.
     """
-    wide = console.width >= WIDE
+    if not runs:
+        console.print("no runs yet")
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("run", overflow="fold")
     table.add_column("result", no_wrap=True)
-    for name in ("test acc", "images/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("b/e/n/p", no_wrap=True)
-    if wide:
+    table.add_column("accuracy", justify="right", no_wrap=True)
+    table.add_column("images/s", justify="right", no_wrap=True)
+    if console.width >= NUMBERS_FROM:
+        for name in ("batch", "epochs", "nodes", "processes"):
+            table.add_column(name, justify="right", no_wrap=True)
+    if console.width >= ALL_FROM:
         table.add_column("started", no_wrap=True)
         table.add_column("name")
     for run in sorted(runs, reverse=True):
-        table.add_row(*_row(run.name, read_summary(run), wide))
+        table.add_row(*_row(run)[: len(table.columns)])
     console.print(table)
 
 
-def _row(run_id: str, summary: Summary | None, wide: bool) -> list[Text]:
-    if summary is None:
-        return [Text(run_id), Text("unfinished", style="dim")]
-    cells = [
-        Text(run_id),
-        Text(summary.status, style=COLOURS[summary.status]),
-        Text("" if summary.test_accuracy is None else f"{100 * summary.test_accuracy:.1f} %"),
-        Text("" if summary.images_per_second is None else f"{summary.images_per_second:,.1f}"),
-        Text(f"{summary.batch_per_rank}/{summary.epochs}/{summary.nodes}/{summary.procs_per_node}"),
+def _row(run: Path) -> list[Text]:
+    manifest = read_manifest(run)
+    assert manifest is not None, "list_runs gives directories with a manifest"
+    try:
+        summary = read_summary(run)
+    except (KeyError, TypeError):
+        result, accuracy, speed = Text("unreadable", style="red"), None, None
+    else:
+        if summary is None:
+            result, accuracy, speed = Text("unfinished", style="dim"), None, None
+        else:
+            result = Text(summary.status, style=COLOURS[summary.status])
+            accuracy, speed = summary.test_accuracy, summary.images_per_second
+    configuration = manifest.configuration
+    numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
+    return [
+        Text(run.name),
+        result,
+        Text("" if accuracy is None else f"{100 * accuracy:.1f} %"),
+        Text("" if speed is None else f"{speed:,.1f}"),
+        *(Text(str(configuration[name])) for name in numbers),
+        Text(f"{datetime.fromtimestamp(manifest.started_at).astimezone():%Y-%m-%d %H:%M}"),
+        Text(manifest.name or ""),
     ]
-    if wide:
-        started = summary.started_at
-        local = datetime.fromisoformat(started).astimezone() if started else None
-        cells += [Text(f"{local:%Y-%m-%d %H:%M}" if local else ""), Text(summary.name or "")]
-    return cells

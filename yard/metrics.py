@@ -1,10 +1,13 @@
 """The lines of `metrics.jsonl`."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+# Keys that older runs, and lines other than `step` and `epoch`, do not have.
+OPTIONAL = ("data_seconds", "compute_seconds", "communication_seconds")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,9 @@ class Metric:
             `end` has the training loss of the last epoch and the accuracy on the test set.
         images_per_second: of the whole world.
         lr: learning rate.
+        data_seconds, compute_seconds, communication_seconds: what a step of the window took on
+            rank 0, on average: waiting for images, computing, blocked in the exchange of
+            gradients. None where it was not measured.
     """
 
     event: str
@@ -31,6 +37,9 @@ class Metric:
     accuracy: float | None
     images_per_second: float | None
     lr: float | None
+    data_seconds: float | None = None
+    compute_seconds: float | None = None
+    communication_seconds: float | None = None
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "Metric":
@@ -39,7 +48,11 @@ class Metric:
         Raises:
             KeyError: a key is missing.
         """
-        return cls(**{name: line[name] for name in cls.__dataclass_fields__})
+        values: dict[str, Any] = {
+            name: line.get(name) if name in OPTIONAL else line[name]
+            for name in cls.__dataclass_fields__
+        }
+        return cls(**values)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -48,7 +61,12 @@ class Metric:
 
     def to_line(self) -> str:
         """The line as the trainer writes it, with its newline."""
-        return json.dumps(asdict(self)) + "\n"
+        line = {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None or name not in OPTIONAL
+        }
+        return json.dumps(line) + "\n"
 
 
 def read_metrics(path: Path) -> tuple[Metric, ...]:
@@ -67,3 +85,20 @@ def read_metrics(path: Path) -> tuple[Metric, ...]:
 def of_event(metrics: Iterable[Metric], event: str) -> list[Metric]:
     """The lines of one kind, in order."""
     return [metric for metric in metrics if metric.event == event]
+
+
+def attempts_of(metrics: Iterable[Metric]) -> list[list[Metric]]:
+    """The lines by attempt: each begins with its `start`; a run without retries has one."""
+    attempts: list[list[Metric]] = []
+    for metric in metrics:
+        if metric.event == "start" or not attempts:
+            attempts.append([])
+        attempts[-1].append(metric)
+    return attempts
+
+
+def resumed_at(attempt: Sequence[Metric]) -> int:
+    """The step an attempt went on from; 0 for one that began at the beginning."""
+    first = next((metric for metric in attempt if metric.event == "step"), None)
+    began = attempt[0].step
+    return began if began or first is None else first.step - 1

@@ -1,21 +1,22 @@
 """`report.html`: one file that shows a run, opens from disk and needs no network."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from yard.charts import Chart, draw_charts
+from yard.charts import node_charts, step_time_chart, training_charts
 from yard.errors import RequestError
 from yard.files import write_text
+from yard.index import write_index
 from yard.manifest import Manifest
+from yard.page import Number, drawings, local_time, render
+from yard.plot import Mark
 from yard.progress import duration, percent
-from yard.run import read_run
+from yard.run import REPORT_ERROR, RunRecord, read_run
 from yard.summary import Summary, read_summary
+from yard.timeline import timeline_of
+from yard.utilisation import Sample, read_utilisation
 
 # What is worth a link beside the ranks' own logs, and what it is.
 FILES = {
@@ -26,15 +27,6 @@ FILES = {
     "metrics.jsonl": "metrics",
     "config.json": "trainer's configuration",
 }
-
-
-@dataclass(frozen=True)
-class Number:
-    """One of the key numbers at the top; `note` says what it means."""
-
-    label: str
-    value: str
-    note: str = ""
 
 
 def write_report(run: Path) -> Path:
@@ -48,32 +40,54 @@ def write_report(run: Path) -> Path:
         raise RequestError(
             [f"{run.name}: no summary yet; `yard stop {run.name}` ends and collects it"]
         )
-    record = read_run(run)
-    links = {log.path: f"rank {log.rank} on {log.host or '?'}" for log in record.rank_logs}
-    links |= {path: text for path, text in FILES.items() if (run / path).is_file()}
-    links |= {log.path: f"container on {log.host}" for log in record.container_logs}
-    page = render(summary, record.manifest, draw_charts(record.metrics), links)
     path = run / "report.html"
-    write_text(path, page)
+    write_text(path, report_page(summary, read_run(run), read_utilisation(run), file_links(run)))
     return path
 
 
-def render(
-    summary: Summary, manifest: Manifest, charts: list[Chart], links: Mapping[str, str]
+def draw_report(run: Path) -> None:
+    """Draw the report of a run that has just ended, and the page of all runs.
+
+    The run is over and its files are kept: nothing that goes wrong here may take that back. The
+    reason stays beside them in a file.
+    """
+    try:
+        write_report(run)
+        write_index(run.parent)
+    except Exception:  # whatever it is, it is not worth a run
+        (run / REPORT_ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+    else:
+        (run / REPORT_ERROR).unlink(missing_ok=True)
+
+
+def report_page(
+    summary: Summary,
+    record: RunRecord,
+    utilisation: Mapping[str, Sequence[Sample]],
+    links: Mapping[str, str],
 ) -> str:
-    """Fill the template in. Everything but the drawings is escaped."""
-    environment = Environment(
-        loader=PackageLoader("yard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    """The report as HTML."""
+    manifest = record.manifest
+    timeline = timeline_of(record)
+    retries = tuple(
+        Mark(moment.at, moment.label.split(",")[0])
+        for moment in (timeline.retries if timeline else ())
     )
-    return environment.get_template("report.html.j2").render(
+    return render(
+        "report.html.j2",
+        title=headline(summary),
         summary=summary,
-        headline=headline(summary),
         numbers=key_numbers(summary),
-        charts=[(chart, Markup(chart.wide), Markup(chart.narrow)) for chart in charts],
+        timeline=timeline,
+        charts={
+            "Training": drawings(training_charts(record.metrics)),
+            "Steps and nodes": drawings(
+                [
+                    *step_time_chart(record.metrics),
+                    *node_charts(utilisation, manifest.started_at, retries),
+                ]
+            ),
+        },
         tables={
             "Request": _rows(manifest.request),
             "Versions": _rows(_versions(manifest)),
@@ -82,6 +96,15 @@ def render(
         links=links,
         started=local_time(summary.started_at),
     )
+
+
+def file_links(run: Path) -> dict[str, str]:
+    """Files of a run that are worth a look, and what each is called."""
+    record = read_run(run)
+    links = {log.path: f"rank {log.rank} on {log.host or '?'}" for log in record.rank_logs}
+    links |= {path: text for path, text in FILES.items() if (run / path).is_file()}
+    links |= {log.path: f"container on {log.host}" for log in record.container_logs}
+    return links
 
 
 def headline(summary: Summary) -> str:
@@ -127,11 +150,6 @@ def key_numbers(summary: Summary) -> list[Number]:
     return numbers
 
 
-def local_time(text: str | None) -> str:
-    """An ISO time as people read it, in UTC."""
-    return "" if text is None else f"{datetime.fromisoformat(text):%d %B %Y, %H:%M} UTC"
-
-
 def _versions(manifest: Manifest) -> dict[str, Any]:
     code = manifest.code or {}
     revision = code.get("revision", "")[:12] + (" with changes" if code.get("dirty") else "")
@@ -151,18 +169,18 @@ def _versions(manifest: Manifest) -> dict[str, Any]:
 
 def _rows(entries: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
-        (name, _text(value)) for name, value in entries.items() if value not in ("", {}, [], ())
+        (name, readable(value)) for name, value in entries.items() if value not in ("", {}, [], ())
     ]
 
 
-def _text(value: Any) -> str:
+def readable(value: Any) -> str:
     """A configuration value for people."""
     if value is None:
         return "—"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={_text(entry)}" for key, entry in value.items())
+        return ", ".join(f"{key}={readable(entry)}" for key, entry in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(_text(entry) for entry in value)
+        return ", ".join(readable(entry) for entry in value)
     return str(value)

@@ -19,6 +19,8 @@ from yard.request import Training
 # A file in the run directory: the user has asked for the end. A file and no entry of the manifest,
 # because the process that follows the run may write that while another one stops it.
 STOP_MARK = "stop_requested"
+# Why the report could not be drawn; not there when it could.
+REPORT_ERROR = "report-error.log"
 # Of a long log only the end is read: what ends a run stands there.
 LOG_TAIL_BYTES = 256 * 1024
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")

@@ -10,6 +10,7 @@ from rich.text import Text
 from yard.diagnosis import Diagnosis
 from yard.progress import duration, percent
 from yard.project import Project
+from yard.run import REPORT_ERROR
 from yard.summary import Summary
 
 COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
@@ -28,7 +29,12 @@ def show_verdict(console: Console, project: Project, run: Path, summary: Summary
         console.print()
     folder = project.shown(run)
     _row(console, "logs", f"{folder}/logs/")
-    _row(console, "report", f"{folder}/report.html")
+    if (run / REPORT_ERROR).is_file():
+        again = f"make report RUN={run.name}"
+        text = f"could not be drawn, see {folder}/{REPORT_ERROR}; `{again}` tries again"
+        _row(console, "report", text)
+    else:
+        _row(console, "report", f"{folder}/report.html")
 
 
 def _diagnosis(diagnosis: Diagnosis | None) -> list[tuple[str, str]]:

@@ -1,0 +1,88 @@
+"""`nodes/<host>/utilisation.jsonl`: how busy the machines of a run were."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE = "utilisation.jsonl"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One sample of one GPU; None where the driver does not tell."""
+
+    index: int
+    name: str
+    utilisation_percent: float | None
+    memory_bytes: float | None
+    power_watts: float | None
+    temperature_celsius: float | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a machine.
+
+    Attributes:
+        time: Unix seconds of the node's clock.
+        cpu_percent: of all cores of the node, 0 to 100.
+        memory_bytes: in use on the node.
+        rss_bytes: resident size by rank.
+        gpus: its GPUs, in order; empty without any.
+    """
+
+    time: float
+    cpu_percent: float | None
+    memory_bytes: float | None
+    rss_bytes: Mapping[int, float]
+    gpus: tuple[Gpu, ...]
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> "Sample":
+        """Build one from a decoded line; what a node could not measure may be missing.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no such line.
+        """
+        return cls(
+            time=float(line["time"]),
+            cpu_percent=_number(line.get("cpu_percent")),
+            memory_bytes=_number(line.get("memory_bytes")),
+            rss_bytes={
+                int(rank): float(size) for rank, size in (line.get("rss_bytes") or {}).items()
+            },
+            gpus=tuple(
+                Gpu(
+                    index=int(gpu["index"]),
+                    name=str(gpu.get("name", "GPU")),
+                    utilisation_percent=_number(gpu.get("utilisation_percent")),
+                    memory_bytes=_number(gpu.get("memory_bytes")),
+                    power_watts=_number(gpu.get("power_watts")),
+                    temperature_celsius=_number(gpu.get("temperature_celsius")),
+                )
+                for gpu in line.get("gpus") or []
+            ),
+        )
+
+
+def read_utilisation(run: Path) -> dict[str, list[Sample]]:
+    """The samples of a run by host, in order of time; hosts without any are left out."""
+    hosts = {}
+    for path in sorted((run / "nodes").glob(f"*/{FILE}")):
+        samples = []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                samples.append(Sample.from_json(json.loads(line)))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                continue  # a killed rank leaves its last line half written
+        if samples:
+            hosts[path.parent.name] = sorted(samples, key=lambda sample: sample.time)
+    return hosts
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    return float(value) if value is not None and math.isfinite(float(value)) else None
