@@ -45,12 +45,18 @@ data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive
 
 ##@ Training
 
-.PHONY: train runs logs stop report bench
+# What a training is asked with.
+ASKED = $(call option,MODEL,--model) $(call option,NODES,--nodes) $(call option,PROCS_PER_NODE,--procs-per-node) \
+	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
+	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
+	$(call option,TRAIN_IMAGES,--train-images)
+
+.PHONY: train scaling runs logs stop report tensorboard bench
 train: $(READY) ## train: MODEL= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= TRAIN_IMAGES= NAME= ARGS=
-	@$(YARD) train $(call option,MODEL,--model) $(call option,NODES,--nodes) \
-		$(call option,PROCS_PER_NODE,--procs-per-node) $(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) \
-		$(call option,LR,--lr) $(call option,DATASET,--dataset) $(call option,PRECISION,--precision) \
-		$(call option,ENGINE,--engine) $(call option,TRAIN_IMAGES,--train-images) $(call option,NAME,--name) $(ARGS)
+	@$(YARD) train $(ASKED) $(call option,NAME,--name) $(ARGS)
+
+scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
+	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(ARGS)
 
 runs: $(READY) ## the table of runs, also as runs/index.html
 	@$(YARD) runs
@@ -63,6 +69,9 @@ stop: $(READY) ## stop a run and bring its logs home: RUN=
 
 report: $(READY) ## draw the report of a run anew, or compare several: RUN=latest RUN=a,b
 	@$(YARD) report $(or $(RUN),latest)
+
+tensorboard: $(READY) ## TensorBoard over the runs, on this machine's loopback: PORT=6006
+	@$(YARD) tensorboard $(call option,PORT,--port)
 
 bench: $(READY) ## throughput beside processes that do not communicate: MODEL=vit NODES=2 PROCS_PER_NODE=1
 	@$(YARD) bench $(call option,MODEL,--model) $(call option,NODES,--nodes) \

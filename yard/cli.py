@@ -27,7 +27,9 @@ from yard.request import (
     parse_train_images,
 )
 from yard.run import find_run, list_runs
+from yard.scaling import HOLD, RANK_BATCH, scaling
 from yard.setup import forget_setup, put_dataset, run_operation, run_setup
+from yard.tensorboard import PORT, tensorboard
 from yard.train import stop, train
 
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
@@ -73,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_train(commands)
+    _add_scaling(commands)
 
     command = _add(commands, "setup", _setup, "prepare the machines (site.yml)", operates=True)
     command.add_argument("--nodes", type=int, metavar="N", help="size of a local cluster")
@@ -98,6 +101,10 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
     )
+    command = _add(
+        commands, "tensorboard", _tensorboard, "serve the runs' events to a browser here"
+    )
+    command.add_argument("--port", type=int, default=PORT, metavar="N")
     command = _add(commands, "stop", _stop, "end a run and collect its logs", operates=True)
     _add_run(command)
 
@@ -128,6 +135,24 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_train(commands: Any) -> None:
     parser = _add(commands, "train", _train, "train a model on several nodes", operates=True)
+    _add_request(parser)
+    parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+
+
+def _add_scaling(commands: Any) -> None:
+    text = "the same job on one node and on several: speed-up and efficiency"
+    parser = _add(commands, "scaling", _scaling, text, operates=True)
+    _add_request(parser)
+    parser.add_argument(
+        "--hold",
+        choices=HOLD,
+        default=RANK_BATCH,
+        help="what is the same: the images of a rank in a step (the global batch grows with the "
+        "nodes), or those of all ranks; default: rank-batch",
+    )
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="one of training_models")
     parser.add_argument("--nodes", type=int, metavar="N", help="machines")
     parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
@@ -147,7 +172,6 @@ def _add_train(commands: Any) -> None:
         metavar="N|all",
         help="train on this many images of the training set",
     )
-    parser.add_argument("--name", help="a name for people; it stands in the table of runs")
     parser.add_argument(
         "--set",
         dest="options",
@@ -172,7 +196,15 @@ def _argument(parse: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
 
 
 def _train(context: Context, asked: argparse.Namespace) -> Exit:
-    request = TrainRequest(
+    return train(context, _request(asked, asked.name), STARTED_AT)
+
+
+def _scaling(context: Context, asked: argparse.Namespace) -> Exit:
+    return scaling(context, _request(asked, None), asked.hold)
+
+
+def _request(asked: argparse.Namespace, name: str | None) -> TrainRequest:
+    return TrainRequest(
         model=asked.model,
         nodes=asked.nodes,
         procs_per_node=asked.procs_per_node,
@@ -182,11 +214,10 @@ def _train(context: Context, asked: argparse.Namespace) -> Exit:
         dataset=asked.dataset,
         precision=asked.precision,
         engine=asked.engine,
-        name=asked.name,
+        name=name,
         train_images=asked.train_images,
         options=dict(asked.options),
     )
-    return train(context, request, STARTED_AT)
 
 
 def _bench(context: Context, asked: argparse.Namespace) -> Exit:
@@ -239,6 +270,10 @@ def _report(context: Context, asked: argparse.Namespace) -> Exit:
     path = write_report(chosen[0]) if len(chosen) == 1 else write_comparison(runs, chosen)
     context.console.print(escape(context.project.shown(path)), soft_wrap=True)
     return Exit.DONE
+
+
+def _tensorboard(context: Context, asked: argparse.Namespace) -> Exit:
+    return tensorboard(context, asked.port)
 
 
 def _stop(context: Context, asked: argparse.Namespace) -> Exit:

@@ -1,0 +1,62 @@
+"""TensorBoard over the runs, as `yard` starts it."""
+
+import json
+import re
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+from conftest import Yard, wait_for
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+
+def write_events(run: Path) -> None:
+    """Write two steps of a loss, as the trainer does."""
+    writer = EventFileWriter(str(run / "tensorboard"))
+    for step, loss in ((1, 2.4), (2, 2.1)):
+        value = Summary.Value(tag="loss/train", simple_value=loss)
+        writer.add_event(Event(step=step, wall_time=step, summary=Summary(value=[value])))
+    writer.close()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_it_serves_each_run_once_and_this_machine_alone(fresh: Yard) -> None:
+    runs, port = fresh.root / "runs", free_port()
+    write_events(runs / "20261120T112000Z_a")
+    (runs / "latest").symlink_to("20261120T112000Z_a")
+    server = fresh.start("tensorboard", "--port", str(port))
+
+    def listed() -> list[str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/data/runs", timeout=5) as answer:
+                names: list[str] = json.load(answer)
+        except OSError:
+            return []
+        return names
+
+    try:
+        wait_for(lambda: listed() == ["20261120T112000Z_a"], "the run to be served")
+        write_events(runs / "20261120T113000Z_b")
+        wait_for(lambda: len(listed()) == 2, "a run that was collected meanwhile")
+        listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+        addresses = re.findall(rf"\d+: ([0-9A-F]+):{port:04X} \S+ 0A ", listening)
+        assert addresses == ["0100007F"]
+    finally:
+        server.send_signal(signal.SIGINT)
+        output, _ = server.communicate(timeout=30)
+    assert server.returncode == 0, output
+
+
+def test_without_events_it_says_so(fresh: Yard) -> None:
+    done = fresh("tensorboard")
+    assert done.returncode == 2
+    assert "no run has TensorBoard events yet" in done.stderr
