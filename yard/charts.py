@@ -87,7 +87,7 @@ def step_time_chart(metrics: Sequence[Metric]) -> list[Chart]:
     total = sum(map(sum, parts.values())) or 1.0
     series = tuple(
         Series(
-            f"{label} {100 * sum(values) / total:.1f} %",
+            f"{label} {_share(sum(values) / total)}",
             tuple((metric.step, 1e3 * value) for metric, value in zip(timed, values, strict=True)),
             colour,
         )
@@ -293,6 +293,11 @@ def _sampled(points: Iterable[tuple[float, float | None]]) -> tuple[Point, ...]:
 
 def _seconds(metrics: Sequence[Metric], value: Value) -> list[float]:
     return [value(metric) or 0.0 for metric in metrics]
+
+
+def _share(part: float) -> str:
+    """A part of 1 in percent, short enough for a legend."""
+    return f"{100 * part:.{0 if part >= 0.1 else 1}f} %"
 
 
 def _parts(metric: Metric) -> float | None:

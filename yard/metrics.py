@@ -69,7 +69,7 @@ class Metric:
         return json.dumps(line) + "\n"
 
 
-def read_metrics(path: Path) -> tuple[Metric, ...]:
+def read_every_line(path: Path) -> tuple[Metric, ...]:
     """Read a metrics file; a missing one is empty, and a line cut off by a crash is left out."""
     if not path.is_file():
         return ()
@@ -80,6 +80,19 @@ def read_metrics(path: Path) -> tuple[Metric, ...]:
         except (ValueError, KeyError):
             continue  # only the last line of a killed run is cut off
     return tuple(metrics)
+
+
+def read_metrics(path: Path) -> tuple[Metric, ...]:
+    """Read a metrics file as that of one run.
+
+    A run that started again from a checkpoint has done some steps twice: those that came to
+    nothing are left out, and so is its second `start`.
+    """
+    first, *retries = attempts_of(read_every_line(path)) or [[]]
+    for attempt in retries:
+        resumed = resumed_at(attempt)
+        first = [metric for metric in first if metric.step <= resumed] + attempt[1:]
+    return tuple(first)
 
 
 def of_event(metrics: Iterable[Metric], event: str) -> list[Metric]:

@@ -201,11 +201,18 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The plotting area: `box` in pixels (left, top, right, bottom), and the data's ranges."""
+    """The plotting area.
+
+    Attributes:
+        box: left, top, right, bottom, in pixels.
+        x, y: the ranges of the data.
+        step: distance of two labels of the y axis.
+    """
 
     box: tuple[float, float, float, float]
     x: tuple[float, float]
     y: tuple[float, float]
+    step: float = 1.0
 
     @classmethod
     def around(cls, chart: Chart, size: tuple[int, int]) -> "_Frame":
@@ -220,9 +227,10 @@ class _Frame:
         # The axis begins and ends at a label, so that no curve is left without one beside it.
         step = tick_step(low, high, Y_TICKS)
         low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-        widest = max(len(text) for _, text in _y_labels((low, high)))
+        widest = max(len(text) for _, text in _y_labels((low, high), step))
         left = widest * DIGIT + 12
-        return cls((left, 26, size[0] - 10, size[1] - 38), x, (low, high))
+        top = 42 if chart.marks else 26  # the words of marks stand above the plot
+        return cls((left, top, size[0] - 10, size[1] - 38), x, (low, high), step)
 
     def at(self, point: Point) -> tuple[float, float]:
         """Pixels of a point."""
@@ -239,7 +247,7 @@ class _Frame:
 def _y_axis(chart: Chart, frame: _Frame) -> list[str]:
     left, _, right, _ = frame.box
     parts = []
-    for value, text in _y_labels(frame.y):
+    for value, text in _y_labels(frame.y, frame.step):
         _, y = frame.at((frame.x[0], value))
         parts.append(f'<path class="grid" d="M{left:.1f} {y:.1f}H{right:.1f}"/>')
         parts.append(_text(left - 8, y + 4, text, "end"))
@@ -299,8 +307,8 @@ def _marks(chart: Chart, frame: _Frame) -> list[str]:
         if not left <= x <= right:
             continue
         anchor, shift = ("end", -5) if x > (left + right) / 2 else ("start", 5)
-        parts.append(f'<path class="mark" d="M{x:.1f} {top - 4:.1f}V{bottom:.1f}"/>')
-        parts.append(_text(x + shift, top + 6, mark.label, anchor, "mark"))
+        parts.append(f'<path class="mark" d="M{x:.1f} {top - 15:.1f}V{bottom:.1f}"/>')
+        parts.append(_text(x + shift, top - 6, mark.label, anchor, "mark"))
     return parts
 
 
@@ -330,10 +338,9 @@ def _heaped(series: Sequence[Series]) -> list[Series]:
     return heaped
 
 
-def _y_labels(y: tuple[float, float]) -> list[tuple[float, str]]:
-    """Ticks of the y axis with their texts, all written alike."""
-    values = ticks(*y, Y_TICKS)
-    step = values[1] - values[0] if len(values) > 1 else abs(values[0]) or 1.0
+def _y_labels(y: tuple[float, float], step: float) -> list[tuple[float, str]]:
+    """Places of the y axis with their texts, all written alike."""
+    values = _multiples(*y, step)
     if max(abs(value) for value in values) < 1e-2:
         return [(value, short(value)) for value in values]
     digits = 0

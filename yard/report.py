@@ -10,10 +10,11 @@ from yard.errors import RequestError
 from yard.files import write_text
 from yard.index import write_index
 from yard.manifest import Manifest
+from yard.metrics import Metric, read_every_line
 from yard.page import Number, drawings, local_time, render
 from yard.plot import Mark
 from yard.progress import duration, percent
-from yard.run import REPORT_ERROR, RunRecord, read_run
+from yard.run import REPORT_ERROR, read_run
 from yard.summary import Summary, read_summary
 from yard.timeline import timeline_of
 from yard.utilisation import Sample, read_utilisation
@@ -41,7 +42,14 @@ def write_report(run: Path) -> Path:
             [f"{run.name}: no summary yet; `yard stop {run.name}` ends and collects it"]
         )
     path = run / "report.html"
-    write_text(path, report_page(summary, read_run(run), read_utilisation(run), file_links(run)))
+    page = report_page(
+        summary,
+        read_run(run).manifest,
+        read_every_line(run / "metrics.jsonl"),
+        read_utilisation(run),
+        file_links(run),
+    )
+    write_text(path, page)
     return path
 
 
@@ -62,17 +70,15 @@ def draw_report(run: Path) -> None:
 
 def report_page(
     summary: Summary,
-    record: RunRecord,
+    manifest: Manifest,
+    metrics: Sequence[Metric],
     utilisation: Mapping[str, Sequence[Sample]],
     links: Mapping[str, str],
 ) -> str:
-    """The report as HTML."""
-    manifest = record.manifest
-    timeline = timeline_of(record)
-    retries = tuple(
-        Mark(moment.at, moment.label.split(",")[0])
-        for moment in (timeline.retries if timeline else ())
-    )
+    """The report as HTML; `metrics` are the lines of all attempts of the run."""
+    timeline = timeline_of(manifest, metrics)
+    retries = timeline.retries if timeline else ()
+    marks = tuple(Mark(moment.at, moment.label.split(",")[0]) for moment in retries)
     return render(
         "report.html.j2",
         title=headline(summary),
@@ -80,11 +86,11 @@ def report_page(
         numbers=key_numbers(summary),
         timeline=timeline,
         charts={
-            "Training": drawings(training_charts(record.metrics)),
+            "Training": drawings(training_charts(metrics)),
             "Steps and nodes": drawings(
                 [
-                    *step_time_chart(record.metrics),
-                    *node_charts(utilisation, manifest.started_at, retries),
+                    *step_time_chart(metrics),
+                    *node_charts(utilisation, manifest.started_at, marks),
                 ]
             ),
         },
@@ -104,6 +110,9 @@ def file_links(run: Path) -> dict[str, str]:
     links = {log.path: f"rank {log.rank} on {log.host or '?'}" for log in record.rank_logs}
     links |= {path: text for path, text in FILES.items() if (run / path).is_file()}
     links |= {log.path: f"container on {log.host}" for log in record.container_logs}
+    for path in sorted(run.glob("attempts/*/logs/*.log")):
+        attempt = path.parent.parent.name
+        links[str(path.relative_to(run))] = f"attempt {attempt}: {path.stem}"
     return links
 
 
@@ -123,7 +132,11 @@ def key_numbers(summary: Summary) -> list[Number]:
         numbers.append(Number("Test accuracy", percent(summary.test_accuracy), images))
     if summary.final_loss is not None:
         numbers.append(
-            Number("Training loss", f"{summary.final_loss:.3f}", "mean of the last epoch")
+            Number(
+                "Training loss",
+                f"{summary.final_loss:.3f}",
+                "mean of the last epoch" if summary.status == "succeeded" else "last one logged",
+            )
         )
     if summary.images_per_second is not None:
         numbers.append(

@@ -1,9 +1,10 @@
 """Where the time of a run went: getting ready, training, retries, collecting."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from yard.manifest import Manifest
 from yard.metrics import Metric, attempts_of, of_event, resumed_at
-from yard.run import RunRecord
 
 # More ticks than this on one line are a grey bar.
 MOST_EPOCHS = 60
@@ -55,16 +56,19 @@ class Timeline:
         return round(100 * seconds / self.seconds, 3)
 
 
-def timeline_of(record: RunRecord) -> Timeline | None:
+def timeline_of(manifest: Manifest, metrics: Sequence[Metric]) -> Timeline | None:
     """The time line of a run; None when nothing is known but its start.
 
     The metrics have the first node's clock, and the rest the control node's. A clock that is off
     may shorten a segment but never turns one around.
+
+    Args:
+        metrics: the lines of all its attempts.
     """
-    began = record.manifest.started_at
-    finished = record.manifest.launch.finished_at
-    attempts = attempts_of(record.metrics)
-    last = record.metrics[-1].time if record.metrics else began
+    began = manifest.started_at
+    finished = manifest.launch.finished_at
+    attempts = attempts_of(metrics)
+    last = metrics[-1].time if metrics else began
     whole = max(last if finished is None else finished, began) - began
     if whole <= 0:
         return None
@@ -91,8 +95,7 @@ def timeline_of(record: RunRecord) -> Timeline | None:
         add("training", "training and evaluation", since(attempt[-1]))
     add("collecting" if attempts else "ready", "collecting" if attempts else "getting ready", whole)
     epochs = [
-        Moment(since(metric), f"epoch {metric.epoch}")
-        for metric in of_event(record.metrics, "epoch")
+        Moment(since(metric), f"epoch {metric.epoch}") for metric in of_event(metrics, "epoch")
     ]
     return Timeline(
         tuple(segments),

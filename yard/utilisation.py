@@ -69,18 +69,23 @@ class Sample:
 
 
 def read_utilisation(run: Path) -> dict[str, list[Sample]]:
-    """The samples of a run by host, in order of time; hosts without any are left out."""
-    hosts = {}
-    for path in sorted((run / "nodes").glob(f"*/{FILE}")):
-        samples = []
+    """The samples of a run by host, in order of time; hosts without any are left out.
+
+    Those of earlier attempts of the run count as well.
+    """
+    hosts: dict[str, list[Sample]] = {}
+    for path in (*run.glob(f"nodes/*/{FILE}"), *run.glob(f"attempts/*/nodes/*/{FILE}")):
+        samples = hosts.setdefault(path.parent.name, [])
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 samples.append(Sample.from_json(json.loads(line)))
             except (AttributeError, KeyError, TypeError, ValueError):
                 continue  # a killed rank leaves its last line half written
-        if samples:
-            hosts[path.parent.name] = sorted(samples, key=lambda sample: sample.time)
-    return hosts
+    return {
+        host: sorted(hosts[host], key=lambda sample: sample.time)
+        for host in sorted(hosts)
+        if hosts[host]
+    }
 
 
 def _number(value: Any) -> float | None:

@@ -15,7 +15,7 @@ from yard.charts import training_charts
 from yard.comparison import write_comparison
 from yard.errors import RequestError
 from yard.index import write_index
-from yard.metrics import read_metrics
+from yard.metrics import read_every_line, read_metrics
 from yard.page import drawings, render
 from yard.plot import Chart, Series, clock_ticks, short, thin, ticks
 from yard.report import draw_report, write_report
@@ -112,7 +112,7 @@ def test_the_parts_of_a_step_are_shown_where_they_were_measured(recorded: Record
     assert "Step time" not in report_of(run).read_text()
     time_the_steps(run)
     page = report_of(run).read_text()
-    for legend in ("compute 89.3 %", "communication 9.5 %", "data 1.2 %"):
+    for legend in ("compute 89 %", "communication 9.5 %", "data 1.2 %"):
         assert f"</i>{legend}</span>" in page
     assert page.count('class="area"') == 6  # three parts, wide and narrow
 
@@ -141,22 +141,37 @@ def test_a_retry_goes_on_on_one_time_line(recorded: Recorded) -> None:
     """Died after step 200, went on from the checkpoint of step 156: what was lost is faint."""
     run = recorded("succeeded")
     retry(run, died_after=200, resumed_from=156)
-    (loss, *_) = training_charts(read_metrics(run / "metrics.jsonl"))
+    metrics = read_every_line(run / "metrics.jsonl")
+    (loss, *_) = training_charts(metrics)
     faint = [series for series in loss.series if series.faint]
     assert [x for x, _ in faint[0].points] == [150, 160, 170, 180, 190, 200]
     (training,) = [series for series in loss.series if series.label == "training"][-1:]
     assert [x for x, _ in training.points] == [1, *range(10, 391, 10)]
     assert [(mark.x, mark.label) for mark in loss.marks] == [(156, "retry 1")]
 
-    timeline = timeline_of(read_run(run))
+    as_one = read_metrics(run / "metrics.jsonl")
+    assert [metric.event for metric in as_one].count("start") == 1
+    assert [metric.step for metric in as_one] == sorted(metric.step for metric in as_one)
+    assert len(as_one) == len(metrics) - 6  # five steps that were done twice, and a start
+
+    timeline = timeline_of(read_run(run).manifest, metrics)
     assert timeline is not None
     kinds = [segment.kind for segment in timeline.segments]
     assert kinds[:4] == ["ready", "training", "ready", "training"]
     assert timeline.segments[2].seconds == pytest.approx(23)
     assert sum(timeline.share(s.seconds) for s in timeline.segments) == pytest.approx(100, abs=0.1)
+    # What the first attempt left is put aside; its samples are part of the picture all the same.
+    sample_the_nodes(run)
+    first = run / "attempts/1"
+    (first / "nodes/node1").mkdir(parents=True)
+    (run / "nodes/node1/utilisation.jsonl").rename(first / "nodes/node1/utilisation.jsonl")
+    (first / "logs").mkdir()
+    (first / "logs/rank-0.log").touch()
     page = report_of(run).read_text()
+    assert '<a href="attempts/1/logs/rank-0.log">attempt 1: rank-0</a>' in page
+    assert ": node1 from 93 to" in page
     assert "retry 1, from step 156" in page
-    assert page.count(">retry 1</text>") == 8
+    assert page.count(">retry 1</text>") == page.count("<svg") == 14
 
 
 def test_a_comparison_has_every_run_in_every_curve_and_what_differs(tmp_path: Path) -> None:
