@@ -23,7 +23,7 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
     """
     steps, lost_steps = _continued(metrics, "step")
     epochs, _ = _continued(metrics, "epoch")
-    marks = retry_marks(metrics)
+    marks, span = retry_marks(metrics), _span(metrics)
 
     def line(label: str, value: Value, colour: str) -> list[Series]:
         lost = [
@@ -43,6 +43,7 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             "step",
             (*line("training", _loss, COLOURS[0]), dots(_loss)),
             marks=marks,
+            span=span,
         ),
         Chart(
             "Accuracy",
@@ -51,6 +52,8 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             (*line("training", _accuracy, COLOURS[0]), dots(_accuracy)),
             from_zero=True,
             marks=marks,
+            span=span,
+            named=True,
         ),
         Chart(
             "Throughput",
@@ -59,6 +62,7 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             tuple(line("images/s", _throughput, COLOURS[0])),
             from_zero=True,
             marks=marks,
+            span=span,
         ),
         Chart(
             "Learning rate",
@@ -67,6 +71,7 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             tuple(line("learning rate", lambda metric: metric.lr, COLOURS[0])),
             from_zero=True,
             marks=marks,
+            span=span,
         ),
     ]
     return _with_points(charts)
@@ -103,6 +108,7 @@ def step_time_chart(metrics: Sequence[Metric]) -> list[Chart]:
             stacked=True,
             from_zero=True,
             marks=retry_marks(metrics),
+            span=_span(metrics),
             note=note,
         )
     ]
@@ -158,6 +164,7 @@ def node_charts(
                 "time since the command",
                 series,
                 axis="clock",
+                span=(0.0, 0.0),
                 from_zero=True,
                 top=top,
                 bands=bands,
@@ -174,9 +181,9 @@ def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
     """The same curves of several runs; the x axes are epochs and time, which they share.
 
     Args:
-        runs: a label for each run, and its lines.
+        runs: a label for each run, and its lines; at most as many as there are colours.
     """
-    colours = dict(zip(runs, (COLOURS * len(runs))[: len(runs)], strict=True))
+    colours = dict(zip(runs, COLOURS, strict=False))
 
     def series(event: str, value: Value, timed: bool = False) -> tuple[Series, ...]:
         drawn = []
@@ -217,7 +224,9 @@ def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
             from_zero=True,
         ),
     ]
-    return _with_points(charts)
+    done = max((_epoch(metric) for lines in runs.values() for metric in lines), default=0.0)
+    spans = {"count": (0.0, done), "clock": (0.0, 0.0)}
+    return _with_points(replace(chart, named=True, span=spans[chart.axis]) for chart in charts)
 
 
 def retry_marks(metrics: Sequence[Metric]) -> tuple[Mark, ...]:
@@ -280,6 +289,11 @@ def _lines_or_range(
         mean.append((x, sum(values) / len(values)))
         band.append((x, min(values), max(values)))
     return (Series("mean", tuple(mean), COLOURS[0]),), (Band(tuple(band), COLOURS[0]),)
+
+
+def _span(metrics: Sequence[Metric]) -> tuple[float, float] | None:
+    """The first and the last step that were done."""
+    return (metrics[0].step, max(metric.step for metric in metrics)) if metrics else None
 
 
 def _points(metrics: Iterable[Metric], value: Value) -> tuple[Point, ...]:

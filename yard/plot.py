@@ -73,6 +73,8 @@ class Chart:
         stacked: areas on top of each other; the series have the same x.
         from_zero: the y axis begins at 0.
         top: the y axis ends here at the least.
+        span: the x axis reaches from here to here at the least, so that charts of one run agree.
+        named: the legend is there even for a single series.
         note: a sentence below the chart.
     """
 
@@ -84,6 +86,8 @@ class Chart:
     stacked: bool = False
     from_zero: bool = False
     top: float | None = None
+    span: tuple[float, float] | None = None
+    named: bool = False
     bands: tuple[Band, ...] = ()
     marks: tuple[Mark, ...] = ()
     note: str = ""
@@ -92,7 +96,7 @@ class Chart:
     def legend(self) -> tuple[tuple[str, str], ...]:
         """Label and colour of every series; empty where there is nothing to tell apart."""
         named = tuple((series.label, series.colour) for series in self.series if not series.faint)
-        return named if len(named) > 1 else ()
+        return named if self.named or len(named) > 1 else ()
 
     @property
     def name(self) -> str:
@@ -220,9 +224,8 @@ class _Frame:
         series = _heaped(chart.series) if chart.stacked else chart.series
         points = [point for one in series for point in one.points]
         points += [(x, y) for band in chart.bands for x, *both in band.points for y in both]
-        x, (low, high) = _span(points, 0), _span(points, 1)
-        # Steps, epochs and times are counted from 0, unless all of it is far from there.
-        x = (0.0 if 0 < x[0] < x[1] / 2 else x[0], x[1])
+        ends = [*points, *((x, 0.0) for x in chart.span or ())]
+        x, (low, high) = _span(ends, 0), _span(points, 1)
         low, high = 0.0 if chart.from_zero else low, max(high, chart.top or high)
         # The axis begins and ends at a label, so that no curve is left without one beside it.
         step = tick_step(low, high, Y_TICKS)
@@ -358,7 +361,8 @@ def _span(points: Sequence[Sequence[float]], index: int) -> tuple[float, float]:
     """Lowest and highest coordinate; a range of nothing gets a width."""
     values = [point[index] for point in points] or [0.0]
     low, high = min(values), max(values)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    around = abs(low) / 10 or 1.0
+    return (low, high) if high > low else (low - around, high + around)
 
 
 def _exact(value: Any) -> float:
