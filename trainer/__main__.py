@@ -4,11 +4,14 @@ import argparse
 import faulthandler
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
 
 from trainer.errors import TrainerError
+
+DATASETS = ("cifar10", "cifar100", "fashion_mnist", "imagenet", "synthetic")
 
 
 def main() -> int:
@@ -39,9 +42,15 @@ def _parser() -> argparse.ArgumentParser:
     models.add_argument("--json", action="store_true", help="as JSON")
 
     data = commands.add_parser("data", help="prepare a data set")
-    data.add_argument("dataset", choices=["cifar10"])
-    data.add_argument("--source", type=Path, required=True, help="the archive it is published as")
+    data.add_argument("dataset", choices=DATASETS)
+    data.add_argument(
+        "--source", type=Path, help="the archive it is published as; a folder for imagenet"
+    )
     data.add_argument("--out", type=Path, required=True, help="directory to write")
+    data.add_argument("--counts", help="imagenet: other counts, as CLASSES,TRAINING,VALIDATION")
+    data.add_argument(
+        "--validation-classes", type=Path, help="imagenet: class of each validation image"
+    )
 
     bench = commands.add_parser("bench", help="measure; every rank of a job runs this")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True)
@@ -69,18 +78,24 @@ def _train(arguments: argparse.Namespace) -> None:
 def _models(arguments: argparse.Namespace) -> None:
     from trainer.models import describe_models
 
-    models = describe_models(classes=10)
+    models = describe_models()
     if arguments.json:
         print(json.dumps(models, indent=2))
         return
     for model in models:
-        print(f"{model['name']:12} {model['parameters']:>12,}  {model['description']}")
+        print(f"{model['name']:18} {model['parameters']:>12,}  {model['description']}")
 
 
 def _data(arguments: argparse.Namespace) -> None:
-    from trainer.data import cifar10
+    from trainer.data.datasets import prepare_dataset
 
-    written = cifar10.prepare(arguments.source, arguments.out, report=print)
+    written = prepare_dataset(
+        arguments.dataset,
+        arguments.source,
+        arguments.out,
+        counts=arguments.counts,
+        validation_classes=arguments.validation_classes,
+    )
     print(f"{arguments.dataset} {'written to' if written else 'is up to date in'} {arguments.out}")
 
 
@@ -101,6 +116,8 @@ def _bench(arguments: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     faulthandler.enable()
+    # Where a rank hangs: kill -USR1 writes what each of its threads is doing to the rank's log.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     status = main()
     if status:
         # Leave at once: an orderly exit would wait in MPI for ranks that wait for this one.

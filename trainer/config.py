@@ -10,12 +10,21 @@ from typing import Any
 
 from trainer.errors import ConfigError
 
-CHOICES = {"engine": ("horovod", "independent"), "precision": ("fp32", "bf16")}
+CHOICES = {
+    "engine": ("horovod", "independent"),
+    "precision": ("fp32", "bf16", "fp16"),
+    "optimizer": ("adamw", "sgd"),
+    "compression": ("none", "fp16"),
+}
+AT_LEAST_ONE = (
+    *("epochs", "batch_per_rank", "accumulate", "reference_batch", "train_images", "image_size"),
+    *("workers", "log_every_steps", "keep_checkpoints", "world_size"),
+)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run. Every field is required in the file, so that no default hides in code.
+    """One training run. A field without a default here is required in the file.
 
     Attributes:
         model: a name from `trainer.models`.
@@ -26,8 +35,8 @@ class TrainConfig:
         precision: number format of the forward and backward pass; parameters stay fp32.
         epochs: passes over the training images.
         batch_per_rank: images a rank sees in one step.
-        learning_rate: peak rate of the whole job; it is not scaled with the world size.
-        weight_decay: AdamW's decay, on weight matrices only.
+        learning_rate: peak rate; of the whole job unless `reference_batch` is given.
+        weight_decay: on weight matrices only.
         warmup_fraction: share of all steps over which the rate rises from zero.
         label_smoothing: share of the target spread over all classes, 0 to 1.
         train_images: size of the class-balanced subset to train on; None for all images.
@@ -35,6 +44,23 @@ class TrainConfig:
         log_every_steps: distance of two `step` lines in `metrics.jsonl`.
         world_size: number of ranks that must be there.
         hosts: host names that must be there, each with the same number of ranks.
+        optimizer: "adamw" or "sgd".
+        momentum: of `sgd`, in Nesterov's form.
+        reference_batch: number of images in a step that `learning_rate` is meant for; the rate
+            follows the real number in proportion (Goyal et al., 2017). None takes it as it is.
+        accumulate: parts that a rank computes its batch in, to save memory.
+        clip_norm: the largest norm of the gradient; None does not clip.
+        mixup, cutmix: Beta parameters of mixing images; 0 does not mix.
+        ema: decay of the averaged parameters that are evaluated and kept; 0 averages none.
+        channels_last: memory format of convolutions.
+        compile: translate the model with `torch.compile`; needs a C++ compiler in the image.
+        deterministic: refuse operations whose result depends on timing.
+        compression: number format in which Horovod sends gradients.
+        timeline: write Horovod's timeline.
+        image_size: edge in pixels that image files are scaled to; None for the usual 224.
+        workers: threads of a rank that read image files.
+        resume_dir: folder of checkpoints to go on from; None starts anew.
+        keep_checkpoints: how many of the newest checkpoints stay, beside the best.
     """
 
     model: str
@@ -54,20 +80,42 @@ class TrainConfig:
     log_every_steps: int
     world_size: int
     hosts: tuple[str, ...]
+    optimizer: str = "adamw"
+    momentum: float = 0.9
+    reference_batch: int | None = None
+    accumulate: int = 1
+    clip_norm: float | None = None
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    ema: float = 0.0
+    channels_last: bool = False
+    compile: bool = False
+    deterministic: bool = False
+    compression: str = "none"
+    timeline: bool = False
+    image_size: int | None = None
+    workers: int = 4
+    resume_dir: str | None = None
+    keep_checkpoints: int = 3
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             _require(value in choices, f"{name} is {value!r}; choose from {', '.join(choices)}")
-        for name in ("epochs", "batch_per_rank", "log_every_steps", "world_size"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1")
-        _require(
-            self.train_images is None or self.train_images >= 1, "train_images must be at least 1"
-        )
+        for name in AT_LEAST_ONE:
+            value = getattr(self, name)
+            _require(value is None or value >= 1, f"{name} must be at least 1")
         _require(self.learning_rate > 0, "learning_rate must be above 0")
-        _require(self.weight_decay >= 0, "weight_decay must not be below 0")
-        for name in ("warmup_fraction", "label_smoothing"):
+        _require(self.clip_norm is None or self.clip_norm > 0, "clip_norm must be above 0")
+        for name in ("weight_decay", "mixup", "cutmix"):
+            _require(getattr(self, name) >= 0, f"{name} must not be below 0")
+        for name in ("warmup_fraction", "label_smoothing", "momentum", "ema"):
             _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
+        _require(
+            self.batch_per_rank % self.accumulate == 0,
+            f"accumulate {self.accumulate} does not divide batch_per_rank {self.batch_per_rank}",
+        )
+        _require(self.engine == "horovod" or not self.timeline, "timeline needs engine 'horovod'")
         _require(len(self.hosts) > 0, "hosts is empty")
         _require(len(set(self.hosts)) == len(self.hosts), "hosts names a host twice")
         _require(
@@ -97,9 +145,14 @@ class TrainConfig:
         if not isinstance(document, dict):
             raise ConfigError("the configuration must be a JSON object")
         types_by_name = typing.get_type_hints(cls)
-        valid = [field.name for field in dataclasses.fields(cls)]
+        fields = dataclasses.fields(cls)
+        valid = [field.name for field in fields]
         unknown = sorted(set(document) - set(valid))
-        missing = [name for name in valid if name not in document]
+        missing = [
+            field.name
+            for field in fields
+            if field.default is dataclasses.MISSING and field.name not in document
+        ]
         if unknown:
             raise ConfigError(
                 f"unknown key in the configuration: {', '.join(unknown)}; "
@@ -107,7 +160,16 @@ class TrainConfig:
             )
         if missing:
             raise ConfigError(f"missing key in the configuration: {', '.join(missing)}")
-        return cls(**{name: _typed(name, document[name], types_by_name[name]) for name in valid})
+        return cls(
+            **{name: _typed(name, value, types_by_name[name]) for name, value in document.items()}
+        )
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The rate at the end of the warm-up, for the number of images in a step of this job."""
+        if self.reference_batch is None:
+            return self.learning_rate
+        return self.learning_rate * self.batch_per_rank * self.world_size / self.reference_batch
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as plain JSON values, the inverse of `from_json`."""
@@ -131,6 +193,6 @@ def _typed(name: str, value: Any, wanted: Any) -> Any:
         raise ConfigError(f"{name} must be a list of strings, not {value!r}")
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, bool) or not isinstance(value, wanted):
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise ConfigError(f"{name} must be of type {wanted.__name__}, not {value!r}")
     return value

@@ -90,6 +90,10 @@ class Engine(GradientExchange, Protocol):
         """Return every rank's value, by rank; every rank must call it."""
         ...
 
+    def broadcast(self, value: Any) -> Any:
+        """Return the value of rank 0; every rank must call it."""
+        ...
+
     def barrier(self) -> None:
         """Wait until every rank is here."""
         ...
@@ -153,6 +157,10 @@ class HorovodEngine:
         """Allgather of pickled values."""
         return list(self._hvd.allgather_object(value))
 
+    def broadcast(self, value: Any) -> Any:
+        """Broadcast of a pickled value."""
+        return self._hvd.broadcast_object(value, root_rank=0)
+
     def barrier(self) -> None:
         """Wait until every rank is here."""
         self._hvd.barrier()
@@ -196,6 +204,10 @@ class IndependentEngine(NoExchange):
     def gather(self, value: Any) -> list[Any]:
         """Allgather of pickled values."""
         return list(self._world.allgather(value))
+
+    def broadcast(self, value: Any) -> Any:
+        """Broadcast of a pickled value."""
+        return self._world.bcast(value)
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

@@ -18,6 +18,8 @@ class ConfigError(TrainerError):
 class DataError(TrainerError):
     """A data set is missing, damaged, or not what it should be."""
 
+    exit_status = 2
+
 
 class WorldError(TrainerError):
     """The ranks are not spread as asked."""

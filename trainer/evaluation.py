@@ -34,14 +34,31 @@ def evaluate(
     Ranks exchange sums, not means: their shares may differ in size, and each image counts once.
     """
     sums = torch.zeros(3, dtype=torch.float64)
+    device = next(model.parameters()).device.type
     was_training = model.training
     model.eval()
-    with torch.inference_mode(), autocast(precision):
+    with torch.inference_mode(), autocast(precision, device):
         for images, labels in batches:
             logits = model(images).float()
-            sums[0] += functional.cross_entropy(logits, labels, reduction="sum")
-            sums[1] += (logits.argmax(dim=1) == labels).sum()
-            sums[2] += len(labels)
+            loss = functional.cross_entropy(logits, labels, reduction="sum")
+            correct = (logits.argmax(dim=1) == labels).sum()
+            sums += torch.tensor([loss.item(), correct.item(), len(labels)], dtype=torch.float64)
     model.train(was_training)
-    loss, correct, count = engine.sum(sums).tolist()
-    return Evaluation(loss=loss / count, accuracy=correct / count, images=int(count))
+    loss_sum, right, count = engine.sum(sums).tolist()
+    return Evaluation(loss=loss_sum / count, accuracy=right / count, images=int(count))
+
+
+def average_buffers(model: nn.Module, engine: Engine) -> None:
+    """Give every rank the mean of all ranks' buffers; every rank must call it.
+
+    The running means of batch normalisation are each rank's own while it trains. Averaged before
+    an evaluation, all ranks judge with the same model, the one that a checkpoint holds.
+    """
+    buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    if not buffers or engine.world_size == 1:
+        return
+    values = torch.cat([buffer.flatten() for buffer in buffers])
+    means = engine.sum(values) / engine.world_size
+    parts = means.split([buffer.numel() for buffer in buffers])
+    for buffer, mean in zip(buffers, parts, strict=True):
+        buffer.copy_(mean.view_as(buffer))

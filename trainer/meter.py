@@ -1,9 +1,27 @@
-"""Loss and speed over a stretch of training."""
+"""Loss, speed and where the time went over a stretch of training."""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from trainer.engine import Engine
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Where the time of a step went, in seconds.
+
+    Attributes:
+        data: waiting for the batch.
+        communication: waiting for gradients of other ranks; what travels while the backward pass
+            still runs costs nothing and is not in here.
+        total: the whole step.
+    """
+
+    data: float
+    communication: float
+    total: float
 
 
 class Meter:
@@ -13,24 +31,32 @@ class Meter:
         loss: sum of the images' losses in nats, a scalar tensor: reading it as a number would
             make every step wait for its end, which costs an accelerator its head start.
         images: number of images.
+        steps: number of steps.
         seconds: time spent on them, evaluation excluded.
+        data_seconds, communication_seconds: the parts of it that `StepTime` names.
     """
 
     def __init__(self) -> None:
         self.loss = torch.zeros((), dtype=torch.float64)
         self.images = 0
+        self.steps = 0
         self.seconds = 0.0
+        self.data_seconds = 0.0
+        self.communication_seconds = 0.0
 
-    def add(self, mean_loss: Tensor, images: int, seconds: float) -> None:
+    def add(self, mean_loss: Tensor, images: int, time: StepTime) -> None:
         """Count a step."""
-        self.loss = self.loss + mean_loss * images
+        self.loss = self.loss.to(mean_loss.device) + mean_loss * images
         self.images += images
-        self.seconds += seconds
+        self.steps += 1
+        self.seconds += time.total
+        self.data_seconds += time.data
+        self.communication_seconds += time.communication
 
     def mean_loss(self, engine: Engine) -> float:
         """Mean loss over the images of all ranks; every rank must call it."""
         images = torch.tensor(self.images, dtype=torch.float64)
-        loss, count = engine.sum(torch.stack([self.loss, images])).tolist()
+        loss, count = engine.sum(torch.stack([self.loss.cpu(), images])).tolist()
         return float(loss / count)
 
     def images_per_second(self, world_size: int) -> float | None:
@@ -39,3 +65,12 @@ class Meter:
         Ranks keep the same pace, so one rank's time is everyone's.
         """
         return self.images * world_size / self.seconds if self.seconds else None
+
+    def seconds_per_step(self) -> dict[str, float]:
+        """Means over the steps of this rank: `data_seconds`, `compute_seconds` and so on."""
+        waited = self.data_seconds + self.communication_seconds
+        return {
+            "data_seconds": self.data_seconds / self.steps,
+            "compute_seconds": (self.seconds - waited) / self.steps,
+            "communication_seconds": self.communication_seconds / self.steps,
+        }

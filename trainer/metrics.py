@@ -2,11 +2,14 @@
 
 import json
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+Line = dict[str, Any]
+Listener = Callable[[Line], None]
 Event = Literal["start", "step", "epoch", "end"]
 
 
@@ -28,9 +31,17 @@ class Progress:
 
 
 class MetricsWriter:
-    """Appends lines to a file. Each is on its way to readers when `write` returns."""
+    """Appends lines to a file. Each is on its way to readers when `write` returns.
 
-    def __init__(self, path: Path) -> None:
+    A resumed run goes on in the file of the run it resumes, where there is one.
+
+    Args:
+        path: the file.
+        listeners: called with every line as well.
+    """
+
+    def __init__(self, path: Path, listeners: Sequence[Listener] = ()) -> None:
+        self._listeners = listeners
         # Line buffered: a reader never sees half a line, and a killed run loses none.
         self._stream = path.open("a", encoding="utf-8", buffering=1)
 
@@ -54,8 +65,9 @@ class MetricsWriter:
         accuracy: float | None = None,
         images_per_second: float | None = None,
         learning_rate: float | None = None,
+        seconds_per_step: Mapping[str, float] | None = None,
     ) -> None:
-        """Append a line; every line has the same keys.
+        """Append a line; every line has the same keys but for the times.
 
         Args:
             event: what happened.
@@ -64,6 +76,7 @@ class MetricsWriter:
             accuracy: share of images classified right, 0 to 1.
             images_per_second: of the whole world.
             learning_rate: of the last step.
+            seconds_per_step: where the time went, as `Meter.seconds_per_step` names it.
         """
         line = {
             "event": event,
@@ -76,5 +89,8 @@ class MetricsWriter:
             "accuracy": accuracy,
             "images_per_second": images_per_second,
             "lr": learning_rate,
+            **(seconds_per_step or {}),
         }
         self._stream.write(json.dumps(line) + "\n")
+        for listener in self._listeners:
+            listener(line)

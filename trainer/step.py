@@ -42,7 +42,7 @@ class TrainStep:
         exchange: the engine that averages the gradients.
         accumulate: parts that the batch is computed in, one after the other, to save memory.
         clip_norm: the largest norm that the gradients of all parameters together may have.
-        scaler: of the loss; None makes the one that the precision wants.
+        scaler: of the loss, see `loss_scaler`; the default scales nothing.
         communication_seconds: how long the last step waited for the other ranks.
     """
 
@@ -53,7 +53,7 @@ class TrainStep:
     exchange: GradientExchange = field(default_factory=NoExchange)
     accumulate: int = 1
     clip_norm: float | None = None
-    scaler: torch.amp.GradScaler | None = None
+    scaler: torch.amp.GradScaler = field(default_factory=lambda: loss_scaler("fp32"))
     communication_seconds: float = field(default=0.0, init=False)
 
     def __call__(self, images: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
@@ -68,8 +68,6 @@ class TrainStep:
             NonFiniteLossError: the loss is no number; nothing was exchanged or updated. Only on
                 CPUs: reading it would make an accelerator wait for every step.
         """
-        if self.scaler is None:
-            self.scaler = loss_scaler(self.precision, images.device.type)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.zero_grad()
@@ -93,7 +91,6 @@ class TrainStep:
 
     def _update(self) -> None:
         """Average, then unscale, then clip, then step: the norm is that of the true gradient."""
-        assert self.scaler is not None
         start = perf_counter()
         with self.exchange.synchronized(self.optimizer):
             self.communication_seconds = perf_counter() - start

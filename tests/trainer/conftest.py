@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from trainer.data import cifar10, store
 
@@ -14,6 +15,8 @@ CIFAR10 = Path("/data/cifar10")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The tensors here are small: threads would wait for each other, on a busy machine for long.
+    torch.set_num_threads(1)
     config.addinivalue_line("markers", "data: needs the prepared CIFAR-10 at /data/cifar10")
 
 
@@ -43,8 +46,8 @@ def small_cifar10(
         classes=cifar10.CLASSES,
         train_images=1000,
         test_images=201,
-        channel_means=cifar10.MEANS,
-        channel_deviations=cifar10.DEVIATIONS,
+        channel_means=cifar10.PUBLISHED.means,
+        channel_deviations=cifar10.PUBLISHED.deviations,
         source="the first images",
         source_sha256="",
     )
@@ -77,11 +80,11 @@ def config() -> dict[str, Any]:
 
 
 @pytest.fixture
-def make_run_dir(tmp_path: Path, small_cifar10: Path) -> Callable[[dict[str, Any]], Path]:
+def make_run_dir(tmp_path: Path, small_cifar10: Path) -> Callable[..., Path]:
     """Write a run directory for a configuration document on the small data set."""
 
-    def make(document: dict[str, Any]) -> Path:
-        run_dir = tmp_path / "run"
+    def make(document: dict[str, Any], name: str = "run") -> Path:
+        run_dir = tmp_path / name
         (run_dir / "logs").mkdir(parents=True)
         document = {**document, "data_dir": str(small_cifar10), "run_dir": str(run_dir)}
         (run_dir / "config.json").write_text(json.dumps(document))

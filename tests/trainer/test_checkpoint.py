@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoint import Checkpoint, CheckpointFolder, load_newest
 from trainer.errors import DataError
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
@@ -27,21 +27,27 @@ def advance(step: TrainStep, steps: int) -> None:
         step(torch.randn(4, 3, 8, 8, generator=generator), torch.tensor([0, 1, 2, 0]), 0.01)
 
 
-def checkpoint(step: TrainStep, steps: int) -> Checkpoint:
+def checkpoint(step: TrainStep, steps: int, epoch: int = 1) -> Checkpoint:
     return Checkpoint(
         model=step.model.state_dict(),
         optimizer=step.optimizer.state_dict(),
+        scaler={},
+        ema=None,
+        rng=[{"cpu": torch.get_rng_state()}],
+        sampler={"seed": 1, "epoch": epoch},
         step=steps,
-        epoch=1,
+        epoch=epoch,
+        accuracy=0.5,
+        best_accuracy=0.5,
         config={"model": "vit", "hosts": ["node1"], "train_images": None},
     )
 
 
 def test_training_goes_on_from_a_checkpoint_as_if_never_stopped(tmp_path: Path) -> None:
     step = trained(3)
-    checkpoint(step, 3).save(tmp_path / "checkpoints" / "last.pt")
+    checkpoint(step, 3).save(tmp_path / "checkpoints" / "epoch-1.pt")
 
-    loaded = Checkpoint.load(tmp_path / "checkpoints" / "last.pt")
+    loaded = Checkpoint.load(tmp_path / "checkpoints" / "epoch-1.pt")
     again = trained(0)
     again.model.load_state_dict(loaded.model)
     again.optimizer.load_state_dict(loaded.optimizer)
@@ -57,8 +63,8 @@ def test_training_goes_on_from_a_checkpoint_as_if_never_stopped(tmp_path: Path) 
 def test_failed_saving_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "last.pt"
-    checkpoint(trained(1), 1).save(path)
+    folder = CheckpointFolder(tmp_path, keep=2)
+    folder.add(checkpoint(trained(1), 1), is_best=True)
 
     def stop_halfway(content: Any, stream: Any) -> None:
         stream.write(b"half of it")
@@ -66,16 +72,40 @@ def test_failed_saving_leaves_the_old_checkpoint(
 
     monkeypatch.setattr(torch, "save", stop_halfway)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint(trained(2), 2).save(path)
-    assert Checkpoint.load(path).step == 1
-    assert [entry.name for entry in tmp_path.iterdir()] == ["last.pt"]
+        folder.add(checkpoint(trained(2), 2, epoch=2), is_best=True)
+    assert Checkpoint.load(tmp_path / "last.pt").step == 1
+    assert not list(tmp_path.glob("epoch-2*"))
 
 
-def test_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "last.pt"
-    checkpoint(trained(1), 1).save(path)
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(DataError, match="cannot read the checkpoint"):
-        Checkpoint.load(path)
-    with pytest.raises(DataError, match="cannot read the checkpoint"):
-        Checkpoint.load(tmp_path / "none.pt")
+def test_newest_and_best_stay(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, keep=2)
+    step = trained(1)
+    for epoch in range(1, 6):
+        folder.add(checkpoint(step, epoch, epoch), is_best=epoch == 2)
+    kept = sorted(path.name for path in tmp_path.glob("epoch-*.pt"))
+    assert kept == ["epoch-2.pt", "epoch-4.pt", "epoch-5.pt"]
+    assert len(list(tmp_path.glob("*.sha256"))) == 3
+    assert Checkpoint.load(tmp_path / "last.pt").epoch == 5
+    assert Checkpoint.load(tmp_path / "best.pt").epoch == 2
+
+
+def test_damaged_checkpoint_is_refused_and_the_one_before_taken(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, keep=3)
+    for epoch in (9, 10):
+        folder.add(checkpoint(trained(1), epoch, epoch), is_best=False)
+    path = tmp_path / "epoch-10.pt"
+    content = bytearray(path.read_bytes())
+    # In the middle of the parameters, where torch itself would not notice.
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    told: list[str] = []
+    assert load_newest(tmp_path, told.append).epoch == 9
+    assert len(told) == 1
+    assert "refused: cannot read the checkpoint" in told[0]
+    assert "epoch-10.pt: its sha256 is" in told[0]
+
+    (tmp_path / "epoch-9.pt.sha256").unlink()
+    with pytest.raises(DataError, match="all 2 are damaged"):
+        load_newest(tmp_path, told.append)
+    with pytest.raises(DataError, match="there is no epoch-<n>"):
+        load_newest(tmp_path / "none", told.append)

@@ -78,7 +78,7 @@ def canonical(tmp_path: Path, real_splits: Splits) -> Path:
 
 
 def test_prepared_data_is_cifar10(real_splits: Splits) -> None:
-    cifar10.check(real_splits)
+    cifar10.PUBLISHED.check(real_splits)
 
 
 @pytest.mark.parametrize("write", [write_canonical, write_npm])
@@ -100,8 +100,8 @@ def test_prepare_keeps_every_pixel_and_label(
         assert np.array_equal(prepared.images, real_splits[name].images)
         assert np.array_equal(prepared.labels, real_splits[name].labels)
     description = store.read_description(out)
-    assert description.channel_means == pytest.approx(cifar10.MEANS, abs=1e-4)
-    assert description.channel_deviations == pytest.approx(cifar10.DEVIATIONS, abs=1e-4)
+    assert description.channel_means == pytest.approx(cifar10.PUBLISHED.means, abs=1e-4)
+    assert description.channel_deviations == pytest.approx(cifar10.PUBLISHED.deviations, abs=1e-4)
     assert description.source_sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
     assert [line for line in lines if line.startswith("decoding")]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -150,17 +150,17 @@ def test_check_sees_wrong_labels_and_wrong_pixels(real_splits: Splits) -> None:
 
     shifted = {**real_splits, "train": Split(train.images, np.roll(train.labels, 1))}
     with pytest.raises(DataError, match="first labels"):
-        cifar10.check(shifted)
+        cifar10.PUBLISHED.check(shifted)
 
     labels = train.labels.copy()
     labels[20] = (labels[20] + 1) % 10
     with pytest.raises(DataError, match="images per class"):
-        cifar10.check({**real_splits, "train": Split(train.images, labels)})
+        cifar10.PUBLISHED.check({**real_splits, "train": Split(train.images, labels)})
 
     swapped = {**real_splits, "train": Split(train.images[:, ::-1], train.labels)}
     with pytest.raises(DataError, match="channel means"):
-        cifar10.check(swapped)
+        cifar10.PUBLISHED.check(swapped)
 
     short = {**real_splits, "test": Split(train.images[:9999], train.labels[:9999])}
     with pytest.raises(DataError, match="test: images of shape"):
-        cifar10.check(short)
+        cifar10.PUBLISHED.check(short)

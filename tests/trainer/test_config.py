@@ -1,16 +1,25 @@
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from trainer.config import TrainConfig
 from trainer.errors import ConfigError
 
+DECIDED_BY_THE_LAUNCH = {
+    *("model", "dataset", "data_dir", "run_dir", "engine", "precision", "epochs"),
+    *("batch_per_rank", "learning_rate", "train_images", "world_size", "hosts", "resume_dir"),
+}
+
 
 def test_round_trip(config: dict[str, Any]) -> None:
-    assert TrainConfig.from_json(config).to_json() == config
+    document = TrainConfig.from_json(config).to_json()
+    assert config.items() <= document.items()
+    assert TrainConfig.from_json(document).to_json() == document
 
 
 def test_null_means_all_training_images(config: dict[str, Any]) -> None:
@@ -50,6 +59,17 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
         ("train_images", 0),
         ("precision", "fp8"),
         ("engine", "carrier pigeon"),
+        ("optimizer", "lion"),
+        ("momentum", 1.0),
+        ("accumulate", 3),
+        ("clip_norm", 0),
+        ("mixup", -1),
+        ("ema", 1),
+        ("channels_last", 1),
+        ("compression", "zip"),
+        ("reference_batch", 0),
+        ("keep_checkpoints", 0),
+        ("resume_dir", 7),
         ("world_size", 0),
         ("hosts", []),
         ("hosts", "node1"),
@@ -61,6 +81,21 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
 def test_bad_value_is_refused_by_name(config: dict[str, Any], key: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=key):
         TrainConfig.from_json({**config, key: value})
+
+
+def test_rate_follows_the_images_of_a_step(config: dict[str, Any]) -> None:
+    config["learning_rate"] = 0.1
+    assert TrainConfig.from_json(config).peak_learning_rate == 0.1
+    # 2 ranks of 16 images.
+    config["reference_batch"] = 64
+    assert TrainConfig.from_json(config).peak_learning_rate == pytest.approx(0.05)
+
+
+def test_inventory_names_the_options_there_are() -> None:
+    """What `make train ARGS="--set ..."` takes is checked against this list, without torch."""
+    variables = yaml.safe_load(Path("/group_vars/all/training.yml").read_text())
+    fields = {field.name for field in dataclasses.fields(TrainConfig)}
+    assert set(variables["training_options"]) == fields - DECIDED_BY_THE_LAUNCH
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null"])

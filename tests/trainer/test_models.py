@@ -1,12 +1,12 @@
-import json
-import subprocess
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from torch.nn import functional
 
 from trainer.errors import ConfigError
-from trainer.models import build_model, parameter_count
+from trainer.models import MODELS, WithoutMemory, build_model, parameter_count
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
 from trainer.step import autocast
@@ -31,12 +31,12 @@ def test_class_count_decides_the_logits() -> None:
 
 
 def test_unknown_model_is_refused_with_the_list() -> None:
-    with pytest.raises(ConfigError, match="no model 'vitt'; there are: vit"):
+    with pytest.raises(ConfigError, match="no model 'vitt'; there are: cnn_a, cnn_b, vit, "):
         build_model("vitt", classes=10, image_size=32)
 
 
 def test_images_of_another_size_are_refused() -> None:
-    with pytest.raises(ConfigError, match="32 x 32"):
+    with pytest.raises(ConfigError, match="from 32 x 32 pixels on, in multiples of 16"):
         build_model("vit", classes=10, image_size=28)
 
 
@@ -90,10 +90,58 @@ def test_only_weight_matrices_decay() -> None:
     assert set(decay.values()) == {0.05, 0.0}
 
 
-def test_models_command_lists_names_and_parameters() -> None:
-    done = subprocess.run(
-        ["python3", "-m", "trainer", "models", "--json"], capture_output=True, text=True, check=True
-    )
-    (vit,) = json.loads(done.stdout)
-    assert vit["name"] == "vit"
-    assert vit["parameters"] == 2_693_194
+# One of each family, and those whose stem is something of its own.
+FAMILIES = (
+    *("cnn_a", "cnn_b", "vit", "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0"),
+    *(
+        "googlenet",
+        "inception_v3",
+        "maxvit_t",
+        "mnasnet0_5",
+        "mobilenet_v3_small",
+        "regnet_y_400mf",
+    ),
+    *("resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "vgg11", "vit_b_16"),
+)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_takes_small_images(name: str) -> None:
+    with WithoutMemory():
+        model = build_model(name, classes=100, image_size=32)
+        assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 100)
+
+
+def test_resnet_keeps_the_resolution_of_small_images() -> None:
+    with WithoutMemory():
+        small = build_model("resnet18", classes=10, image_size=32)
+        large = build_model("resnet18", classes=10, image_size=224)
+        assert small.layer1(small.maxpool(small.conv1(torch.zeros(1, 3, 32, 32)))).shape[2:] == (
+            *(32, 32),
+        )
+    # He et al. (2016) on ImageNet, but for the last layer: 11,689,512 with 1,000 classes.
+    assert parameter_count(large) == 11_689_512 - 990 * 513
+    # 64 kernels of 3 x 3 in place of 7 x 7, on three channels.
+    assert parameter_count(small) == parameter_count(large) - 64 * 3 * (49 - 9)
+
+
+def test_vision_transformer_of_torchvision_gets_small_patches() -> None:
+    with WithoutMemory():
+        model = build_model("vit_b_16", classes=10, image_size=32)
+    assert model.conv_proj.kernel_size == model.conv_proj.stride == (4, 4)
+    assert model.encoder.pos_embedding.shape[1] == 64 + 1
+
+
+def test_edge_that_a_network_cannot_take_is_refused() -> None:
+    with pytest.raises(ConfigError, match="vit_b_16 takes no images of 100 x 100 pixels"):
+        build_model("vit_b_16", classes=10, image_size=100)
+
+
+def test_counts_in_the_inventory_are_true() -> None:
+    """The list of `make train MODEL=list`, which knows no torch, against the models."""
+    variables = yaml.safe_load(Path("/group_vars/all/models.yml").read_text())
+    listed = variables["training_parameters"]
+    assert list(listed) == list(MODELS)
+    with WithoutMemory():
+        for name in FAMILIES:
+            assert listed[name] == parameter_count(build_model(name, 10, 32)), name

@@ -1,5 +1,7 @@
 import json
+import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +47,13 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_round_trip(directory: Path) -> None:
-    assert store.read_description(directory) == description()
+    read = store.read_description(directory)
+    assert replace(read, sha256={}) == description()
+    assert len(read.sha256) == 4
     for name, split in splits().items():
-        read = store.read_split(directory, name)
-        assert np.array_equal(read.images, split.images)
-        assert np.array_equal(read.labels, split.labels)
+        found = store.read_split(directory, name)
+        assert np.array_equal(found.images, split.images)
+        assert np.array_equal(found.labels, split.labels)
     assert directory.stat().st_mode & 0o777 == 0o755
 
 
@@ -98,11 +102,22 @@ def test_truncated_images_are_refused(directory: Path) -> None:
 
 
 def test_label_out_of_range_is_refused(directory: Path) -> None:
-    labels = np.load(directory / "test_labels.npy")
-    labels[3] = 2
-    np.save(directory / "test_labels.npy", labels)
-    with pytest.raises(DataError, match="labels"):
+    wrong = splits()
+    wrong["test"].labels[3] = 2
+    store.write(directory, description(), wrong)
+    with pytest.raises(DataError, match="label 2 of test image 3 is out of range"):
         ImageSet.load(directory, "test")
+
+
+@pytest.mark.parametrize("file", ["train_images.npy", "train_labels.npy"])
+def test_changed_byte_is_refused(directory: Path, file: str) -> None:
+    with (directory / file).open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        last = stream.read(1)[0]
+        stream.seek(-1, os.SEEK_END)
+        stream.write(bytes([last ^ 1]))
+    with pytest.raises(DataError, match=f"{file} is damaged: its sha256 is .*, expected"):
+        ImageSet.load(directory, "train")
 
 
 def test_counts_must_agree_with_the_description(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -15,6 +16,11 @@ from mpi_ranks import TIMEOUT, launch, mpirun
 from trainer.checkpoint import Checkpoint
 
 PROGRAMS = Path(__file__).parent / "programs"
+
+DIVERGED = (
+    r"trainer: the training loss became nan at step 2 on rank (?P<rank>[01]) \(.+\): "
+    r"(the first output that is not finite is that of layer|an update before it had left parameter)"
+)
 
 MakeRunDir = Callable[[dict[str, Any]], Path]
 
@@ -84,10 +90,13 @@ def test_training_on_real_images(
     for line in lines[-1], lines[-2]:
         assert (line["accuracy"] * 201) == pytest.approx(round(line["accuracy"] * 201), abs=1e-9)
     assert lines[-1]["accuracy"] == lines[-2]["accuracy"]
+    for line in steps:
+        assert line["compute_seconds"] > line["data_seconds"] > 0
+        assert line["communication_seconds"] > 0
 
     checkpoint = Checkpoint.load(run_dir / "checkpoints" / "last.pt")
     assert (checkpoint.step, checkpoint.epoch) == (30, 2)
-    assert checkpoint.config == json.loads((run_dir / "config.json").read_text())
+    assert json.loads((run_dir / "config.json").read_text()).items() <= checkpoint.config.items()
 
 
 @pytest.mark.data
@@ -119,7 +128,27 @@ def test_bad_configuration_ends_with_status_2(
     run_dir = make_run_dir({**config, "model": "vitt"})
     assert launch(run_dir).wait(timeout=TIMEOUT) == 2
     assert (run_dir / "exit_status").read_text() == "2\n"
-    assert any("no model 'vitt'; there are: vit" in log for log in logs(run_dir))
+    assert any("no model 'vitt'; there are: cnn_a, cnn_b, vit" in log for log in logs(run_dir))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dataset": "cifar1000"}, "no prepared data set in"),
+        ({"batch_per_rank": 300}, "needs 600 images for a step, there are 480"),
+        ({"model": "maxvit_t", "image_size": 64}, "image_size 64: cifar10 has 32"),
+        ({"resume_dir": "/nowhere"}, "no checkpoint to go on from in /nowhere"),
+    ],
+)
+def test_bad_input_ends_with_status_2_before_the_first_step(
+    change: dict[str, Any], message: str, config: dict[str, Any], make_run_dir: MakeRunDir
+) -> None:
+    run_dir = make_run_dir({**config, **change})
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 2
+    assert any(message in log for log in logs(run_dir))
+    assert not any("Traceback" in log for log in logs(run_dir))
+    assert not (run_dir / "metrics.jsonl").exists()
 
 
 @pytest.mark.data
@@ -128,7 +157,9 @@ def test_loss_that_is_no_number_ends_the_run(
 ) -> None:
     run_dir = make_run_dir({**config, "learning_rate": 1e30, "warmup_fraction": 0.0})
     assert launch(run_dir).wait(timeout=TIMEOUT) == 1
-    assert any("the training loss became" in log for log in logs(run_dir))
+    found = [re.search(DIVERGED, log) for log in logs(run_dir)]
+    # The other rank may be gone before it has said the same.
+    assert any(match and int(match["rank"]) == rank for rank, match in enumerate(found)), found
     assert [line["event"] for line in metrics(run_dir)][-1] == "step"
     assert not (run_dir / "checkpoints").exists()
 

@@ -1,4 +1,4 @@
-"""Random crops, flips and normalisation, on a whole batch at once."""
+"""Random crops, flips, mixtures and normalisation, on a whole batch at once."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,13 @@ class Normalise:
     deviations: tuple[float, ...]
 
     def __call__(self, images: Tensor) -> Tensor:
-        """images: uint8, batch x channels x height x width; float32 of that shape out."""
-        means = torch.tensor(self.means).view(1, -1, 1, 1) * 255
-        deviations = torch.tensor(self.deviations).view(1, -1, 1, 1) * 255
-        return (images.float() - means) / deviations
+        """images: uint8, batch x channels x height x width; float32, batch x 3 x ..., out.
+
+        A grey image becomes one of three equal channels, so that every model takes it.
+        """
+        means = torch.tensor(self.means, device=images.device).view(1, -1, 1, 1) * 255
+        deviations = torch.tensor(self.deviations, device=images.device).view(1, -1, 1, 1) * 255
+        return ((images.float() - means) / deviations).expand(-1, 3, -1, -1)
 
 
 def crop_and_flip(images: Tensor, padding: int, generator: torch.Generator) -> Tensor:
@@ -33,9 +36,9 @@ def crop_and_flip(images: Tensor, padding: int, generator: torch.Generator) -> T
     at a random place, flip from left to right with a probability of one half.
 
     Args:
-        images: uint8, batch x channels x height x width.
+        images: uint8, batch x channels x height x width, on any device.
         padding: largest shift in pixels, in each direction.
-        generator: source of the random numbers.
+        generator: source of the random numbers, of the CPU: they are the same on every device.
 
     Returns:
         uint8 of the same shape.
@@ -44,14 +47,87 @@ def crop_and_flip(images: Tensor, padding: int, generator: torch.Generator) -> T
     padded = functional.pad(images, (padding,) * 4)
     shift = torch.randint(0, 2 * padding + 1, (2, batch, 1), generator=generator)
     flip = torch.rand((batch, 1), generator=generator) < 0.5
-    rows = shift[0] + torch.arange(height)
-    columns = torch.arange(width)
+    device = images.device
+    shift, flip = shift.to(device), flip.to(device)
+    rows = shift[0] + torch.arange(height, device=device)
+    columns = torch.arange(width, device=device)
     columns = shift[1] + torch.where(flip, width - 1 - columns, columns)
     # One gather for crop and flip: sample, then channel, then row, then column. With the index
     # of the channels between two others, advanced indexing keeps the order of dimensions.
     return padded[
-        torch.arange(batch)[:, None, None, None],
-        torch.arange(images.shape[1])[None, :, None, None],
+        torch.arange(batch, device=device)[:, None, None, None],
+        torch.arange(images.shape[1], device=device)[None, :, None, None],
         rows[:, None, :, None],
         columns[:, None, None, :],
     ]
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """Blends each image of a batch with another one, and their labels alike.
+
+    With both above 0, a batch is mixed in one way or the other, by chance; one must be.
+
+    Attributes:
+        classes: number of classes.
+        mixup: Beta parameter of blending pixel by pixel (Zhang et al., 2018); 0 for none.
+        cutmix: Beta parameter of pasting a rectangle (Yun et al., 2019); 0 for none.
+    """
+
+    classes: int
+    mixup: float
+    cutmix: float
+
+    def __call__(
+        self, images: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Mix a batch.
+
+        Args:
+            images: float32, batch x channels x height x width.
+            labels: int64, batch.
+            generator: source of the random numbers, of the CPU.
+
+        Returns:
+            Images of the same shape, and probabilities, float32, batch x classes.
+        """
+        pastes = self.cutmix > 0 and (
+            self.mixup == 0 or bool(torch.rand((), generator=generator) < 0.5)
+        )
+        share = _beta(self.cutmix if pastes else self.mixup, generator)
+        partners = torch.randperm(len(labels), generator=generator).to(images.device)
+        if pastes:
+            top, bottom, left, right = _rectangle(images.shape[2:], 1 - share, generator)
+            mixed = images.clone()
+            mixed[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
+            # What was pasted may have been cut at the border: its true area counts.
+            height, width = images.shape[2:]
+            share = 1 - (bottom - top) * (right - left) / (height * width)
+        else:
+            mixed = share * images + (1 - share) * images[partners]
+        targets = functional.one_hot(labels, self.classes).float()
+        return mixed, share * targets + (1 - share) * targets[partners]
+
+
+def _beta(parameter: float, generator: torch.Generator) -> float:
+    """Draw from Beta(p, p); torch's own distribution takes no generator."""
+    shape = torch.full((2,), parameter)
+    first, second = torch._standard_gamma(shape, generator=generator).tolist()
+    # Both may underflow to zero for small parameters, where the share is near 0 or 1.
+    return float(first / (first + second)) if first + second > 0 else 1.0
+
+
+def _rectangle(
+    size: torch.Size, area: float, generator: torch.Generator
+) -> tuple[int, int, int, int]:
+    """Top, bottom, left and right of a rectangle with a random centre, cut at the border."""
+    height, width = size
+    half_height, half_width = (round(edge * area**0.5 / 2) for edge in (height, width))
+    row = int(torch.randint(height, (), generator=generator))
+    column = int(torch.randint(width, (), generator=generator))
+    return (
+        max(row - half_height, 0),
+        min(row + half_height, height),
+        max(column - half_width, 0),
+        min(column + half_width, width),
+    )

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from trainer.data import store
-from trainer.data.augment import Normalise, crop_and_flip
-from trainer.data.sampler import ShardedSampler, balanced_subset
+from trainer.data.augment import Mixing, Normalise, crop_and_flip
+from trainer.data.sampler import ShardedSampler, augmentation_seed, balanced_subset
 
 CROP_PADDING = 4
 EVALUATION_BATCH = 500
@@ -31,6 +31,10 @@ class ImageSet:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def to(self, device: torch.device) -> "ImageSet":
+        """The same images in the memory of a device."""
+        return ImageSet(self.images.to(device), self.labels.to(device))
 
     def shard(self, rank: int, world_size: int) -> "ImageSet":
         """Every `world_size`-th image from the `rank`-th on: all shards together are the set."""
@@ -68,23 +72,29 @@ class TrainingBatches:
         data: the training images of the whole world.
         sampler: this rank's share of them.
         normalise: from bytes to floats.
+        mixing: of images and labels; None for none.
+        crops: whether images are cut and flipped at random.
     """
 
     data: ImageSet
     sampler: ShardedSampler
     normalise: Normalise
+    mixing: Mixing | None = None
+    crops: bool = True
 
     def __len__(self) -> int:
         return self.sampler.batches
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images (float32, batch x channels x height x width) and labels (int64)."""
-        sampler = self.sampler
-        seed = (sampler.seed * 1_000_003 + epoch) * 1_000_003 + sampler.rank + 1
-        generator = torch.Generator().manual_seed(seed % 2**63)
-        for indices in sampler.epoch(epoch):
-            images = crop_and_flip(self.data.images[indices], CROP_PADDING, generator)
-            yield self.normalise(images), self.data.labels[indices]
+        """Yield images (float32, batch x channels x height x width) and labels, on the device."""
+        generator = torch.Generator().manual_seed(augmentation_seed(self.sampler, epoch))
+        for indices in self.sampler.epoch(epoch):
+            on_device = indices.to(self.data.images.device)
+            images, labels = self.data.images[on_device], self.data.labels[on_device]
+            if self.crops:
+                images = crop_and_flip(images, CROP_PADDING, generator)
+            batch = self.normalise(images), labels
+            yield self.mixing(*batch, generator) if self.mixing else batch
 
 
 @dataclass(frozen=True)

@@ -83,3 +83,9 @@ class ShardedSampler:
         order = torch.randperm(self.images, generator=generator)
         mine = order[: self.batches * self.batch_per_rank * self.world_size]
         yield from mine[self.rank :: self.world_size].split(self.batch_per_rank)
+
+
+def augmentation_seed(sampler: ShardedSampler, epoch: int) -> int:
+    """Another one for each epoch and rank; nothing of it need be kept to go on with a run."""
+    seed = (sampler.seed * 1_000_003 + epoch) * 1_000_003 + sampler.rank + 1
+    return seed % 2**63

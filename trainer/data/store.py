@@ -1,20 +1,24 @@
-"""A prepared data set on disk: four arrays and a description.
+"""A prepared data set on disk: four arrays, or two folders of files, and a description.
 
 * `train_images.npy`, `test_images.npy`: uint8, images x channels x height x width
 * `train_labels.npy`, `test_labels.npy`: uint8, one per image
+* `train/`, `val/`: a folder for each class with its images, JPEG files of any size, and
+  `train_files.txt`, `val_files.txt`: their names, a line each, so that nobody has to look for them
 * `dataset.json`: the fields of `Description`
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from trainer.atomic import write_json
 from trainer.errors import DataError
 
 SPLITS = ("train", "test")
@@ -33,6 +37,10 @@ class Description:
         channel_deviations: standard deviations, likewise.
         source: file name of what it was made from.
         source_sha256: that file's checksum.
+        layout: "arrays", or "folder" for sets that do not fit in memory.
+        augmentation: what training images go through: "crop_flip" or "none". Files are always
+            cut at random and flipped.
+        sha256: checksums of the arrays, by file.
     """
 
     name: str
@@ -43,6 +51,9 @@ class Description:
     channel_deviations: tuple[float, ...]
     source: str
     source_sha256: str
+    layout: str = "arrays"
+    augmentation: str = "crop_flip"
+    sha256: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,8 @@ def read_split(directory: Path, split: str) -> Split:
     description = read_description(directory)
     count = {"train": description.train_images, "test": description.test_images}[split]
     try:
+        for file in (f"{split}_images.npy", f"{split}_labels.npy"):
+            _check_sum(directory / file, description.sha256.get(file))
         images = np.load(directory / f"{split}_images.npy", mmap_mode="r")
         labels = np.load(directory / f"{split}_labels.npy")
     except (OSError, ValueError) as error:
@@ -114,11 +127,27 @@ def read_split(directory: Path, split: str) -> Split:
             f"{directory}: {split} images are {images.dtype} of shape {images.shape}, "
             f"expected uint8 of {count} x {channels} x height x width"
         )
-    if labels.shape != (count,) or labels.max() >= len(description.classes):
+    if labels.dtype != np.uint8 or labels.shape != (count,):
+        raise DataError(f"{directory}: {split} labels are {labels.shape}, expected {count} bytes")
+    worst = int(labels.argmax())
+    if labels[worst] >= len(description.classes):
         raise DataError(
-            f"{directory}: {split} labels must be {count} numbers below {len(description.classes)}"
+            f"{directory}: label {labels[worst]} of {split} image {worst} is out of range; "
+            f"there are {len(description.classes)} classes, counted from 0"
         )
     return Split(images, labels)
+
+
+def _check_sum(path: Path, expected: str | None) -> None:
+    """Compare a file's checksum; sets prepared by an earlier version have none."""
+    if expected is None:
+        return
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != expected:
+        raise DataError(
+            f"{path} is damaged: its sha256 is {found}, expected {expected}; prepare it again"
+        )
 
 
 def write(directory: Path, description: Description, splits: dict[str, Split]) -> None:
@@ -129,11 +158,17 @@ def write(directory: Path, description: Description, splits: dict[str, Split]) -
     directory.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
+        sums = {}
         for name in SPLITS:
-            np.save(scratch / f"{name}_images.npy", splits[name].images)
-            np.save(scratch / f"{name}_labels.npy", splits[name].labels)
-        text = json.dumps(dataclasses.asdict(description), indent=2)
-        (scratch / "dataset.json").write_text(text + "\n", encoding="utf-8")
+            for kind, values in (("images", splits[name].images), ("labels", splits[name].labels)):
+                path = scratch / f"{name}_{kind}.npy"
+                np.save(path, values)
+                with path.open("rb") as stream:
+                    sums[path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+        write_json(
+            scratch / "dataset.json",
+            dataclasses.asdict(dataclasses.replace(description, sha256=sums)),
+        )
         scratch.chmod(0o755)  # mkdtemp makes it private, but the training user reads it
         if directory.exists():
             old = scratch.with_name(scratch.name + ".old")

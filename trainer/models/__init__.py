@@ -2,12 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from trainer.errors import ConfigError
+from trainer.models.classifiers import build_classifier, classifier_names
+from trainer.models.cnn import DeepCNN, SimpleCNN
 from trainer.models.vit import ViT, ViTSize
+
+# What parameters are counted for, and benchmarks run with.
+REFERENCE_SIZE = 32
+REFERENCE_CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -16,25 +25,48 @@ class ModelSpec:
 
     Attributes:
         description: a line for people.
-        image_size: edge in pixels of the square images it takes.
-        build: makes the model for a number of classes.
+        build: makes it for a number of classes and the edge in pixels of the square images.
+        image_size: an edge it certainly takes, the one that benchmarks use.
+        smallest: the least edge it takes.
+        step: the edge must be a multiple of it.
     """
 
     description: str
-    image_size: int
-    build: Callable[[int], nn.Module]
+    build: Callable[[int, int], nn.Module]
+    image_size: int = REFERENCE_SIZE
+    smallest: int = REFERENCE_SIZE
+    step: int = 1
 
 
-def _vit(classes: int) -> nn.Module:
-    return ViT(ViTSize(image_size=32, patch_size=4, width=192, depth=6, heads=3), classes)
+def _vit(classes: int, image_size: int) -> nn.Module:
+    # 64 patches of 4 pixels at 32 x 32, 196 patches of 16 pixels at 224 x 224.
+    patch = 4 if image_size <= 64 else 16
+    return ViT(ViTSize(image_size, patch_size=patch, width=192, depth=6, heads=3), classes)
+
+
+def _plain(network: Callable[[int], nn.Module], classes: int, image_size: int) -> nn.Module:
+    """Networks that end in a pooling to a fixed size need not know the size of the image."""
+    return network(classes)
 
 
 MODELS = {
-    "vit": ModelSpec(
-        description="vision transformer, 192 wide, 6 layers, patches of 4 pixels",
-        image_size=32,
-        build=_vit,
+    "cnn_a": ModelSpec(
+        description="simple: three convolutions, one hidden layer",
+        build=partial(_plain, SimpleCNN),
     ),
+    "cnn_b": ModelSpec(
+        description="deep: eight convolutions, two shortcuts (ResNet-9, half as wide)",
+        build=partial(_plain, DeepCNN),
+    ),
+    "vit": ModelSpec(
+        description="vision transformer, 192 wide, 6 layers, patches of 4 pixels (16 above 64)",
+        build=_vit,
+        step=16,
+    ),
+    **{
+        name: ModelSpec(description="torchvision", build=partial(build_classifier, name))
+        for name in classifier_names()
+    },
 }
 
 
@@ -47,17 +79,18 @@ def build_model(name: str, classes: int, image_size: int) -> nn.Module:
         image_size: edge in pixels of the images it will be given.
 
     Raises:
-        ConfigError: there is no such model, or it takes images of another size.
+        ConfigError: there is no such model, or it does not take images of this size.
     """
     spec = MODELS.get(name)
     if spec is None:
-        raise ConfigError(f"no model {name!r}; there are: {', '.join(sorted(MODELS))}")
-    if spec.image_size != image_size:
+        raise ConfigError(f"no model {name!r}; there are: {', '.join(MODELS)}")
+    if image_size < spec.smallest or image_size % spec.step:
+        multiple = f", in multiples of {spec.step}" if spec.step > 1 else ""
         raise ConfigError(
-            f"{name} takes images of {spec.image_size} x {spec.image_size} pixels, "
+            f"{name} takes images from {spec.smallest} x {spec.smallest} pixels on{multiple}; "
             f"the data set has {image_size} x {image_size}"
         )
-    return spec.build(classes)
+    return spec.build(classes, image_size)
 
 
 def parameter_count(model: nn.Module) -> int:
@@ -65,14 +98,34 @@ def parameter_count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def describe_models(classes: int) -> list[dict[str, str | int]]:
-    """Name, parameter count and description of every model, without allocating any of them."""
-    with torch.device("meta"):
+class WithoutMemory(TorchFunctionMode):
+    """A context in which parameters have a shape and no memory behind it.
+
+    `torch.device("meta")` would do the same to every tensor, but some networks work out their
+    widths with tensors and need the values.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Redirect the functions that make parameters."""
+        kwargs = kwargs or {}
+        if func in (torch.empty, torch.zeros, torch.ones) and kwargs.get("device") is None:
+            kwargs["device"] = "meta"
+        return func(*args, **kwargs)
+
+
+def describe_models() -> list[dict[str, str | int]]:
+    """Name, parameter count and description of every model, without allocating any of them.
+
+    Counted for images of 32 x 32 pixels in 10 classes.
+    """
+    with WithoutMemory():
         return [
             {
                 "name": name,
-                "parameters": parameter_count(spec.build(classes)),
+                "parameters": parameter_count(spec.build(REFERENCE_CLASSES, REFERENCE_SIZE)),
                 "description": spec.description,
             }
-            for name, spec in sorted(MODELS.items())
+            for name, spec in MODELS.items()
         ]

@@ -1,0 +1,81 @@
+"""What a run writes beside its metrics: TensorBoard's files, samples of the node."""
+
+import json
+import os
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from trainer.tensorboard import EventWriter, masked_crc
+from trainer.utilisation import UtilisationSampler
+from trainer.weights_and_biases import start_wandb
+
+
+def records(path: Path) -> list[bytes]:
+    """The records of a TFRecord file, each checked by its checksums."""
+    content, found = path.read_bytes(), []
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        data = content[12 : 12 + length]
+        assert content[8:12] == struct.pack("<I", masked_crc(content[:8]))
+        assert content[12 + length : 16 + length] == struct.pack("<I", masked_crc(data))
+        found.append(data)
+        content = content[16 + length :]
+    return found
+
+
+def test_checksum_is_crc32c() -> None:
+    # The check value of CRC-32C is E3069283 (RFC 3720); masked as TFRecord does.
+    crc = 0xE3069283
+    assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_events_hold_the_scalars(tmp_path: Path) -> None:
+    line = {"event": "step", "time": 12.5, "step": 300, "loss": 0.5, "lr": None}
+    with EventWriter(tmp_path) as write:
+        write({**line, "event": "start"})
+        write(line)
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("events.out.tfevents.")
+    version, event = records(path)
+    assert version.endswith(b"brain.Event:2")
+    # Bytes as protoc's own encoder gives them: wall_time, step (300 is AC 02), summary.
+    value = b"\x0a\x0atrain/loss" + b"\x15" + struct.pack("<f", 0.5)
+    summary = b"\x0a" + bytes([len(value)]) + value
+    assert event == (
+        b"\x09"
+        + struct.pack("<d", 12.5)
+        + b"\x10\xac\x02"
+        + b"\x2a"
+        + bytes([len(summary)])
+        + summary
+    )
+
+
+def test_samples_name_memory_by_rank(tmp_path: Path) -> None:
+    path = tmp_path / "nodes" / "node1" / "utilisation.jsonl"
+    ballast = bytearray(50_000_000)
+    with UtilisationSampler(path, {3: os.getpid()}, every=0.05):
+        deadline = time.monotonic() + 10
+        while not (path.exists() and path.read_text().count("\n") >= 2):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    first, *_ = map(json.loads, path.read_text().splitlines())
+    assert set(first) == {"time", "cpu_percent", "memory_bytes", "rss_bytes", "gpus"}
+    assert list(first["rss_bytes"]) == ["3"]
+    assert len(ballast) < first["rss_bytes"]["3"] < first["memory_bytes"] * 2
+    assert 0 <= first["cpu_percent"] <= 100
+
+
+def test_wandb_without_its_package_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start_wandb(tmp_path, {"model": "vit"}) is None
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    assert start_wandb(tmp_path, {"model": "vit"}) is None
+    told = capsys.readouterr().out
+    assert "wandb is not in this image" in told
+    assert "secret" not in told

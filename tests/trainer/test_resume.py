@@ -1,0 +1,84 @@
+"""An interrupted and resumed run against one that was left alone, on two ranks, bit for bit."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mpi_ranks import TIMEOUT, launch
+
+from trainer.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.data
+
+
+@pytest.fixture
+def run(config: dict[str, Any], make_run_dir: Callable[..., Path]) -> Callable[..., Path]:
+    """Train three epochs with all that has a state: dropout, momentum, averages, mixing."""
+
+    def train(name: str, **changes: Any) -> Path:
+        document = {
+            **config,
+            **{"model": "cnn_a", "optimizer": "sgd", "ema": 0.9, "mixup": 0.2},
+            **{"epochs": 3, "batch_per_rank": 8, "train_images": 48, "log_every_steps": 1},
+            **{"learning_rate": 0.01, "deterministic": True},
+            **changes,
+        }
+        run_dir = make_run_dir(document, name)
+        status = launch(run_dir).wait(timeout=TIMEOUT)
+        assert status == 0, (run_dir / "logs" / "rank-0.log").read_text()
+        return run_dir
+
+    return train
+
+
+def curve(run_dir: Path) -> list[tuple[Any, ...]]:
+    """All that is measured of learning, without times."""
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    keys = ("event", "step", "epoch", "loss", "accuracy", "lr")
+    return [tuple(line[key] for key in keys) for line in lines]
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """Every tensor in nested state, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    values = value.values() if isinstance(value, dict) else value
+    return [
+        tensor
+        for entry in values
+        if isinstance(entry, dict | list | torch.Tensor)
+        for tensor in tensors(entry)
+    ]
+
+
+def test_resumed_equals_uninterrupted(run: Callable[..., Path], tmp_path: Path) -> None:
+    whole = run("whole")
+    # Twice the same request gives twice the same numbers.
+    assert curve(run("again")) == curve(whole)
+
+    # As an interruption in the third epoch leaves it, and the disk has spoilt the newest.
+    interrupted = tmp_path / "interrupted"
+    (whole / "checkpoints").rename(interrupted)
+    newest = Checkpoint.load(interrupted / "last.pt")
+    (interrupted / "epoch-3.pt").unlink()
+    content = bytearray((interrupted / "epoch-2.pt").read_bytes())
+    content[len(content) // 2] ^= 1
+    (interrupted / "epoch-2.pt").write_bytes(content)
+
+    resumed = run("resumed", resume_dir=str(interrupted))
+
+    log = (resumed / "logs" / "rank-0.log").read_text()
+    assert "refused: cannot read the checkpoint" in log
+    assert "going on after epoch 1, step 3" in log
+    start, *rest = curve(resumed)
+    assert start[:3] == ("start", 3, 2)
+    assert rest == [entry for entry in curve(whole) if entry[2] > 1]
+    last = Checkpoint.load(resumed / "checkpoints" / "last.pt")
+    for part in ("model", "optimizer", "ema", "rng"):
+        ours, theirs = tensors(getattr(last, part)), tensors(getattr(newest, part))
+        assert len(ours) == len(theirs) > 0
+        assert all(map(torch.equal, ours, theirs)), part
+    assert last.best_accuracy == newest.best_accuracy

@@ -1,0 +1,229 @@
+"""Images that stay files: read, cut and scaled by threads while the model computes."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from trainer.data.augment import Mixing, Normalise
+from trainer.data.sampler import ShardedSampler, augmentation_seed, balanced_subset
+from trainer.errors import DataError
+
+FOLDERS = {"train": "train", "test": "val"}
+EVALUATION_BATCH = 100
+# Batches in preparation beside the one in use.
+AHEAD = 2
+# The usual cut of ImageNet training (Szegedy et al., 2015): an area of 8 to 100 %, a ratio of the
+# edges between 3:4 and 4:3.
+AREA = (0.08, 1.0)
+RATIO = (3 / 4, 4 / 3)
+# Evaluation scales the shorter edge to 256 for images of 224, then takes the middle.
+EVALUATION_MARGIN = 256 / 224
+
+Load = Callable[[Path, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Image files and their classes.
+
+    Attributes:
+        root: the folder of the split.
+        files: paths below it, `class/file`.
+        labels: int64, one per file.
+    """
+
+    root: Path
+    files: tuple[str, ...]
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def shard(self, rank: int, world_size: int) -> "FileSet":
+        """Every `world_size`-th file from the `rank`-th on: all shards together are the set."""
+        return FileSet(
+            self.root, self.files[rank::world_size], self.labels[rank::world_size].clone()
+        )
+
+    @classmethod
+    def load(
+        cls, directory: Path, split: str, classes: tuple[str, ...], count: int | None, seed: int
+    ) -> "FileSet":
+        """Read the list of files of a split.
+
+        Args:
+            directory: the data set.
+            split: "train" or "test".
+            classes: names of the classes, which are the folders.
+            count: size of the class-balanced subset to keep; None for all.
+            seed: of the subset.
+
+        Raises:
+            DataError: the list is missing, or names a class that there is not.
+            ConfigError: there are fewer images than `count`.
+        """
+        index = directory / f"{FOLDERS[split]}_files.txt"
+        try:
+            files = tuple(index.read_text(encoding="utf-8").split())
+        except OSError as error:
+            raise DataError(f"cannot read {index}: {error.strerror}; prepare it again") from error
+        numbers = {name: number for number, name in enumerate(classes)}
+        try:
+            labels = torch.tensor([numbers[file.partition("/")[0]] for file in files])
+        except KeyError as error:
+            raise DataError(f"{index} names the class {error}, dataset.json does not") from error
+        root = directory / FOLDERS[split]
+        if count is None:
+            return cls(root, files, labels)
+        chosen = balanced_subset(labels, count, seed)
+        return cls(root, tuple(files[number] for number in chosen.tolist()), labels[chosen])
+
+
+@dataclass(frozen=True)
+class FolderTrainingBatches:
+    """One rank's batches of random cuts, the same for the same seed, epoch and rank.
+
+    Threads do the reading: JPEG decoding and scaling happen outside Python's lock, and a process
+    that has joined MPI must not be forked.
+
+    Attributes:
+        data: the training files of the whole world.
+        sampler: this rank's share of them.
+        image_size: edge of the cuts in pixels.
+        workers: number of threads.
+        normalise: from bytes to floats.
+        mixing: of images and labels; None for none.
+        device: where the batches go.
+    """
+
+    data: FileSet
+    sampler: ShardedSampler
+    image_size: int
+    workers: int
+    normalise: Normalise
+    mixing: Mixing | None
+    device: torch.device
+
+    def __len__(self) -> int:
+        return self.sampler.batches
+
+    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield images (float32, batch x channels x height x width) and labels."""
+        seed = augmentation_seed(self.sampler, epoch)
+        generator = torch.Generator().manual_seed(seed)
+
+        def load(path: Path, number: int) -> np.ndarray:
+            return random_cut(_open(path), self.image_size, Random(seed + number))
+
+        batches = self.sampler.epoch(epoch)
+        for images, labels in _stream(self.data, batches, load, self.workers):
+            floats = self.normalise(images.to(self.device, non_blocking=True))
+            batch = floats, labels.to(self.device)
+            yield self.mixing(*batch, generator) if self.mixing else batch
+
+
+@dataclass(frozen=True)
+class FolderEvaluationBatches:
+    """A rank's share of a split in order, each image once, its middle.
+
+    Attributes:
+        data: the files of this rank.
+        image_size, workers, normalise, device: as for training.
+    """
+
+    data: FileSet
+    image_size: int
+    workers: int
+    normalise: Normalise
+    device: torch.device
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        def load(path: Path, number: int) -> np.ndarray:
+            return middle(_open(path), self.image_size)
+
+        batches = iter(torch.arange(len(self.data)).split(EVALUATION_BATCH))
+        for images, labels in _stream(self.data, batches, load, self.workers):
+            yield self.normalise(images.to(self.device)), labels.to(self.device)
+
+
+def random_cut(image: Image.Image, edge: int, random: Random) -> np.ndarray:
+    """Cut a random part out, scale it to a square, mirror it half the time.
+
+    Returns:
+        uint8, 3 x edge x edge.
+    """
+    width, height = image.size
+    box = (0, 0, width, height)
+    for _ in range(10):
+        area = width * height * random.uniform(*AREA)
+        ratio = np.exp(random.uniform(*np.log(RATIO)))
+        wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if 0 < wide <= width and 0 < high <= height:
+            left, top = random.randint(0, width - wide), random.randint(0, height - high)
+            box = (left, top, left + wide, top + high)
+            break
+    square = image.resize((edge, edge), Image.Resampling.BILINEAR, box=box)
+    if random.random() < 0.5:
+        square = square.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return np.asarray(square).transpose(2, 0, 1)
+
+
+def middle(image: Image.Image, edge: int) -> np.ndarray:
+    """Scale the shorter edge to a little more than `edge` and take the middle.
+
+    Returns:
+        uint8, 3 x edge x edge.
+    """
+    part = min(image.size) / EVALUATION_MARGIN
+    left, top = ((length - part) / 2 for length in image.size)
+    box = (left, top, left + part, top + part)
+    return np.asarray(image.resize((edge, edge), Image.Resampling.BILINEAR, box=box)).transpose(
+        2, 0, 1
+    )
+
+
+def _open(path: Path) -> Image.Image:
+    """Read and decode a file.
+
+    Raises:
+        DataError: it is missing or no image; the message names it.
+    """
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except OSError as error:
+        raise DataError(f"cannot read the image {path}: {error}") from error
+
+
+def _stream(
+    data: FileSet, batches: Iterator[Tensor], load: Load, workers: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches of uint8 images and labels in order, loading some batches ahead."""
+    waiting: deque[tuple[list[Future[np.ndarray]], Tensor]] = deque()
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="images") as pool:
+
+        def collect() -> tuple[Tensor, Tensor]:
+            futures, indices = waiting.popleft()
+            images = np.stack([future.result() for future in futures])
+            return torch.from_numpy(images), data.labels[indices]
+
+        try:
+            for indices in batches:
+                paths = [(data.root / data.files[number], number) for number in indices.tolist()]
+                waiting.append(([pool.submit(load, *entry) for entry in paths], indices))
+                if len(waiting) > AHEAD:
+                    yield collect()
+            while waiting:
+                yield collect()
+        finally:
+            # An error, or a consumer that stops early, must not wait for what nobody will use.
+            pool.shutdown(wait=False, cancel_futures=True)

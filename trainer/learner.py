@@ -1,0 +1,131 @@
+"""What learns: a model, its optimizer, the step, and the way they come out of a checkpoint."""
+
+import shutil
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from trainer.checkpoint import Checkpoint
+from trainer.config import TrainConfig
+from trainer.engine import Engine, ExchangeOptions
+from trainer.errors import ConfigError
+from trainer.models import build_model
+from trainer.optimizer import adamw, sgd
+from trainer.step import TrainStep, loss_scaler
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model in training.
+
+    Attributes:
+        network: the model itself, whatever an engine or a compiler has wrapped around it.
+        averaged: the moving average of its parameters, or None.
+        train_step: takes a step with it.
+    """
+
+    network: nn.Module
+    averaged: AveragedModel | None
+    train_step: TrainStep
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model whose results count."""
+        return self.averaged if self.averaged is not None else self.network
+
+    def step(self, images: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
+        """Take a step; see `TrainStep`."""
+        loss = self.train_step(images, labels, learning_rate)
+        if self.averaged is not None:
+            self.averaged.update_parameters(self.network)
+        return loss
+
+
+def build_learner(
+    config: TrainConfig,
+    classes: int,
+    image_size: int,
+    engine: Engine,
+    device: torch.device,
+    resumed: Checkpoint | None,
+) -> Learner:
+    """Make what the configuration asks for, the same on every rank.
+
+    Args:
+        config: the run's configuration.
+        classes: number of classes to tell apart.
+        image_size: edge of the images in pixels.
+        engine: what will exchange the gradients.
+        device: where to compute.
+        resumed: the checkpoint to go on from; None starts anew.
+
+    Raises:
+        ConfigError: there is no such model, or no compiler for `compile`.
+    """
+    torch.manual_seed(config.seed)
+    memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+    network = build_model(config.model, classes, image_size)
+    network = network.to(device, memory_format=memory_format)
+    if resumed is not None:
+        network.load_state_dict(resumed.model)
+    rate = config.peak_learning_rate
+    if config.optimizer == "sgd":
+        optimizer = sgd(network, rate, config.weight_decay, config.momentum)
+    else:
+        optimizer = adamw(network, rate, config.weight_decay)
+    options = ExchangeOptions(config.accumulate, config.compression)
+    model, optimizer = engine.distribute(network, optimizer, options)
+    averaged = None
+    if config.ema:
+        average = get_ema_multi_avg_fn(config.ema)
+        averaged = AveragedModel(network, multi_avg_fn=average, use_buffers=True)
+    scaler = loss_scaler(config.precision, device.type)
+    if resumed is not None:
+        # Into what the engine returned: Horovod's optimizer is another one than went in.
+        optimizer.load_state_dict(resumed.optimizer)
+        scaler.load_state_dict(resumed.scaler)
+        if averaged is not None and resumed.ema is not None:
+            averaged.load_state_dict(resumed.ema)
+    train_step = TrainStep(
+        compiled(model, device) if config.compile else model,
+        optimizer,
+        config.precision,
+        config.label_smoothing,
+        exchange=engine,
+        accumulate=config.accumulate,
+        clip_norm=config.clip_norm,
+        scaler=scaler,
+    )
+    # From here on ranks may differ: where layers drop out values, each rank drops out others.
+    torch.manual_seed(config.seed + engine.rank)
+    if resumed is not None and len(resumed.rng) == engine.world_size:
+        restore_random_state(resumed.rng[engine.rank])
+    return Learner(network, averaged, train_step)
+
+
+def compiled(model: nn.Module, device: torch.device) -> nn.Module:
+    """Translate a model with `torch.compile`, at its first step.
+
+    Raises:
+        ConfigError: on CPUs it needs a C++ compiler, and there is none.
+    """
+    if device.type == "cpu" and shutil.which("g++") is None:
+        raise ConfigError("compile needs a C++ compiler, and this image has none")
+    return torch.compile(model)
+
+
+def random_state() -> dict[str, Tensor]:
+    """State of this process's random generators, by device."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random_state(state: dict[str, Tensor]) -> None:
+    """Put the generators back to where `random_state` saw them."""
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

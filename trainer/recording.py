@@ -1,0 +1,40 @@
+"""Everything a run writes down while it trains."""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from trainer.config import TrainConfig
+from trainer.engine import Engine
+from trainer.metrics import Listener, MetricsWriter
+from trainer.tensorboard import EventWriter
+from trainer.utilisation import UtilisationSampler
+from trainer.weights_and_biases import start_wandb
+from trainer.world import Rank
+
+
+@contextmanager
+def recording(
+    config: TrainConfig, engine: Engine, ranks: Sequence[Rank]
+) -> Iterator[MetricsWriter]:
+    """Yield the writer of metrics; rank 0's writes files, and feeds TensorBoard and W&B.
+
+    Beside it, the first rank of every node samples what the node has to give.
+    """
+    run_dir = Path(config.run_dir)
+    host = socket.gethostname()
+    with ExitStack() as stack:
+        if engine.local_rank == 0:
+            pids = {rank.rank: rank.pid for rank in ranks if rank.host == host}
+            path = run_dir / "nodes" / host / "utilisation.jsonl"
+            stack.enter_context(UtilisationSampler(path, pids))
+        if engine.rank > 0:
+            yield stack.enter_context(MetricsWriter(Path(os.devnull)))
+            return
+        listeners: list[Listener] = [stack.enter_context(EventWriter(run_dir / "tensorboard"))]
+        wandb = start_wandb(run_dir, config.to_json())
+        if wandb is not None:
+            listeners.append(wandb)
+        yield stack.enter_context(MetricsWriter(run_dir / "metrics.jsonl", listeners))

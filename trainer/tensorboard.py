@@ -1,0 +1,120 @@
+"""TensorBoard event files, written without TensorBoard.
+
+The format is TFRecord: for each record its length, the length's checksum, the data, the data's
+checksum. The data is a protocol buffer `tensorflow.Event`; scalars need six of its fields.
+"""
+
+import socket
+import struct
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from trainer.metrics import Line
+
+# The lines of metrics.jsonl and where their values go.
+TAGS = {
+    "step": {
+        "loss": "train/loss",
+        "lr": "train/learning_rate",
+        "images_per_second": "speed/images_per_second",
+        "data_seconds": "speed/data_seconds",
+        "compute_seconds": "speed/compute_seconds",
+        "communication_seconds": "speed/communication_seconds",
+    },
+    "epoch": {"loss": "test/loss", "accuracy": "test/accuracy"},
+}
+
+# CRC-32C (Castagnoli), reflected polynomial, as TFRecord wants it.
+CRC_POLYNOMIAL = 0x82F63B78
+MASK_DELTA = 0xA282EAD8
+
+
+class EventWriter:
+    """Writes the scalars of metrics lines into an event file.
+
+    Args:
+        folder: where event files go; TensorBoard joins several of a run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
+        self._stream = (folder / name).open("ab")
+        self._record(_double(1, time.time()) + _bytes(3, b"brain.Event:2"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+
+    def __call__(self, line: Line) -> None:
+        """Write the scalars of one line."""
+        tags = TAGS.get(line["event"], {})
+        values = b"".join(
+            # Summary.value = 1; of it tag = 1, simple_value = 2.
+            _bytes(1, _bytes(1, tag.encode()) + _float(2, line[key]))
+            for key, tag in tags.items()
+            if line.get(key) is not None
+        )
+        if values:
+            # Event: wall_time = 1, step = 2, summary = 5.
+            self._record(
+                _double(1, line["time"]) + _key(2, 0) + _varint(line["step"]) + _bytes(5, values)
+            )
+
+    def _record(self, data: bytes) -> None:
+        length = struct.pack("<Q", len(data))
+        checksums = (struct.pack("<I", masked_crc(part)) for part in (length, data))
+        self._stream.write(length + next(checksums) + data + next(checksums))
+        self._stream.flush()
+
+
+def masked_crc(data: bytes) -> int:
+    """CRC-32C, rotated and shifted: a checksum of data that holds checksums is no good."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
+
+
+def _crc_entry(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (CRC_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+_CRC_TABLE = tuple(_crc_entry(byte) for byte in range(256))
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _key(field: int, wire_type: int) -> bytes:
+    return _varint(field << 3 | wire_type)
+
+
+def _double(field: int, value: float) -> bytes:
+    return _key(field, 1) + struct.pack("<d", value)
+
+
+def _float(field: int, value: float) -> bytes:
+    return _key(field, 5) + struct.pack("<f", value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _key(field, 2) + _varint(len(value)) + value

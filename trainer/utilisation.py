@@ -1,0 +1,119 @@
+"""What a run takes of its node, sampled every few seconds beside the training."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+EVERY_SECONDS = 5.0
+
+
+class UtilisationSampler:
+    """Appends samples to a file from a thread of its own.
+
+        {"time", "cpu_percent": of all cores of the node, "memory_bytes": used on the node,
+         "rss_bytes": {rank: resident size}, "gpus": [{"index", "name", "utilisation_percent",
+         "memory_bytes", "power_watts", "temperature_celsius"}]}
+
+    Args:
+        path: the file.
+        pids: process ids of this node's ranks, by rank.
+        every: seconds between two samples.
+    """
+
+    def __init__(self, path: Path, pids: Mapping[int, int], every: float = EVERY_SECONDS) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._every = every
+        self._ranks = {rank: psutil.Process(pid) for rank, pid in pids.items()}
+        self._gpus = Gpus()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="utilisation", daemon=True)
+
+    def __enter__(self) -> Self:
+        psutil.cpu_percent()  # the first call has nothing to compare with
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def sample(self) -> dict[str, Any]:
+        """Look once."""
+        rss = {}
+        for rank, process in self._ranks.items():
+            try:
+                rss[str(rank)] = process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue  # it has ended before this one
+        return {
+            "time": time.time(),
+            "cpu_percent": psutil.cpu_percent(),
+            "memory_bytes": psutil.virtual_memory().used,
+            "rss_bytes": rss,
+            "gpus": self._gpus.sample(),
+        }
+
+    def _run(self) -> None:
+        with self._path.open("a", encoding="utf-8", buffering=1) as stream:
+            while not self._over.wait(self._every):
+                stream.write(json.dumps(self.sample()) + "\n")
+
+
+class Gpus:
+    """NVIDIA's GPUs of the node; none where the package nvidia-ml-py or a driver is missing."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+        except ImportError:
+            return
+        except pynvml.NVMLError:
+            return
+        self._nvml = pynvml
+        count = pynvml.nvmlDeviceGetCount()
+        self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+
+    def sample(self) -> list[dict[str, Any]]:
+        """Look at every GPU once; what a GPU does not tell is null."""
+        nvml = self._nvml
+        return [
+            {
+                "index": index,
+                "name": nvml.nvmlDeviceGetName(handle),
+                "utilisation_percent": self._ask(
+                    lambda handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, handle
+                ),
+                "memory_bytes": self._ask(
+                    lambda handle: nvml.nvmlDeviceGetMemoryInfo(handle).used, handle
+                ),
+                "power_watts": self._ask(
+                    lambda handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000, handle
+                ),
+                "temperature_celsius": self._ask(
+                    lambda handle: nvml.nvmlDeviceGetTemperature(handle, 0), handle
+                ),
+            }
+            for index, handle in enumerate(self._handles)
+        ]
+
+    def _ask(self, question: Any, handle: Any) -> Any:
+        try:
+            return question(handle)
+        except self._nvml.NVMLError:
+            return None
