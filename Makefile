@@ -40,19 +40,20 @@ local-up: $(READY) ## bring up the local cluster: NODES=2
 local-down: $(READY) ## take the local cluster down and leave nothing behind
 	@$(YARD) local-down
 
-data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive
+data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, or a folder for imagenet
 	@$(YARD) data $(or $(DATASET),cifar10) $(call option,SOURCE,--source)
 
 ##@ Training
 
 # What a training is asked with.
-ASKED = $(call option,MODEL,--model) $(call option,NODES,--nodes) $(call option,PROCS_PER_NODE,--procs-per-node) \
+ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call option,NODES,--nodes) \
+	$(call option,PROCS_PER_NODE,--procs-per-node) \
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
 	$(call option,TRAIN_IMAGES,--train-images)
 
 .PHONY: train scaling runs logs stop report tensorboard bench
-train: $(READY) ## train: MODEL= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= TRAIN_IMAGES= NAME= ARGS=
+train: $(READY) ## train: MODEL=name|list or RECIPE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= TRAIN_IMAGES= NAME= ARGS=
 	@$(YARD) train $(ASKED) $(call option,NAME,--name) $(ARGS)
 
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
@@ -111,7 +112,7 @@ unit-yard: $(READY)
 unit-trainer: $(READY)
 	$(PLAY) playbooks/test_image.yml
 	docker run --rm --init --network none --cap-add SYS_PTRACE --volume $(CURDIR)/tests/trainer:/tests:ro \
-		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
+		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
 		python3 -m pytest -p no:cacheprovider /tests
 
 molecule: $(READY) ## the roles on containers of their own, each broken on purpose as well: ROLE=

@@ -16,9 +16,10 @@ from yard.context import Context
 from yard.errors import Exit, YardError
 from yard.interrupt import Interrupts, quiet_control_keys
 from yard.inventory import read_inventory
-from yard.listing import show_runs
+from yard.listing import show_models, show_runs
 from yard.logs import show_logs
 from yard.project import Project
+from yard.recipe import read_recipe
 from yard.request import (
     TrainRequest,
     check_dataset,
@@ -35,6 +36,8 @@ from yard.train import stop, train
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
 
+# The name of no model: asks for all of them.
+LIST = "list"
 
 Command = Callable[[Context, argparse.Namespace], Exit]
 
@@ -153,7 +156,9 @@ def _add_scaling(commands: Any) -> None:
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="one of training_models")
+    wanted = parser.add_mutually_exclusive_group(required=True)
+    wanted.add_argument("--model", help="one of training_models, or `list` to see them")
+    wanted.add_argument("--recipe", metavar="NAME", help="a whole training, from trainer/recipes")
     parser.add_argument("--nodes", type=int, metavar="N", help="machines")
     parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
     parser.epilog = (
@@ -196,16 +201,21 @@ def _argument(parse: Callable[[str], Any], wanted: str) -> Callable[[str], Any]:
 
 
 def _train(context: Context, asked: argparse.Namespace) -> Exit:
-    return train(context, _request(asked, asked.name), STARTED_AT)
+    if asked.model == LIST:
+        show_models(context.console, read_inventory(context.project, context.inventory).models)
+        return Exit.DONE
+    return train(context, _request(context, asked, asked.name), STARTED_AT)
 
 
 def _scaling(context: Context, asked: argparse.Namespace) -> Exit:
-    return scaling(context, _request(asked, None), asked.hold)
+    return scaling(context, _request(context, asked, None), asked.hold)
 
 
-def _request(asked: argparse.Namespace, name: str | None) -> TrainRequest:
+def _request(context: Context, asked: argparse.Namespace, name: str | None) -> TrainRequest:
+    recipe = read_recipe(context.project, asked.recipe) if asked.recipe else None
     return TrainRequest(
-        model=asked.model,
+        model=recipe.model if recipe else asked.model,
+        recipe=recipe,
         nodes=asked.nodes,
         procs_per_node=asked.procs_per_node,
         epochs=asked.epochs,

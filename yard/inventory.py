@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ from yard.project import Project, inventory_name
 
 @dataclass(frozen=True)
 class Model:
-    """A model and the training it gets unless the request says otherwise."""
+    """A model and the training it gets unless the request says otherwise.
+
+    `parameters` is the number of them, where the inventory tells.
+    """
 
     name: str
     description: str
     defaults: Mapping[str, Any]
+    parameters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Inventory:
         trainers: machines that train, in order.
         models, datasets: by name.
         defaults: the inventory's `training_run_*` variables, without that prefix.
+        options: the trainer's further options with a description each; empty where the inventory
+            does not list them.
         choices: what an option may be, where the inventory says so (`training_engines` → engine).
         container_hosts: machines on which the nodes are containers that set-up makes.
         max_nodes: how many nodes set-up can make; None where nodes are given.
@@ -53,6 +59,7 @@ class Inventory:
     datasets: Mapping[str, Dataset]
     defaults: Mapping[str, Any]
     choices: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, str] = field(default_factory=dict)
     container_hosts: tuple[str, ...] = ()
     max_nodes: int | None = None
     cluster_size: int | None = None
@@ -98,10 +105,7 @@ def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
         path=path,
         name=inventory_name(path),
         trainers=trainers,
-        models={
-            name: Model(name, str(entry.get("description", "")), entry)
-            for name, entry in variables.get("training_models", {}).items()
-        },
+        models=_models(variables),
         datasets={
             name: Dataset(name, str(entry.get("description", "")), entry.get("train_images"))
             for name, entry in variables.get("training_datasets", {}).items()
@@ -119,10 +123,24 @@ def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
             )
             if plural in variables
         },
+        options=variables.get("training_options", {}),
         container_hosts=container_hosts,
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),
     )
+
+
+def _models(variables: Mapping[str, Any]) -> dict[str, Model]:
+    """Models with an entry of their own, then those that share the common one."""
+    entries = variables.get("training_models", {})
+    common = variables.get("training_model_defaults", {})
+    parameters = variables.get("training_parameters", {})
+    models = {}
+    for name in dict.fromkeys((*entries, *parameters)):
+        entry = entries.get(name, common)
+        description = str(entry.get("description", ""))
+        models[name] = Model(name, description, entry, parameters.get(name))
+    return models
 
 
 def _hosts(document: Mapping[str, Any], group: str) -> Iterator[str]:

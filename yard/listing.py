@@ -1,6 +1,6 @@
-"""The table of all runs."""
+"""Tables: of all runs, of all models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from yard.inventory import Model
 from yard.manifest import read_manifest
 from yard.summary import read_summary
 from yard.verdict import COLOURS
@@ -38,6 +39,23 @@ def show_runs(console: Console, runs: Sequence[Path]) -> None:
         table.add_column("name")
     for run in sorted(runs, reverse=True):
         table.add_row(*_row(run)[: len(table.columns)])
+    console.print(table)
+
+
+def show_models(console: Console, models: Mapping[str, Model]) -> None:
+    """Print a line for every model that an inventory offers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("model", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("dataset", no_wrap=True)
+    table.add_column("description")
+    for model in models.values():
+        table.add_row(
+            Text(model.name),
+            Text("" if model.parameters is None else f"{model.parameters:,}"),
+            Text(str(model.defaults.get("dataset", ""))),
+            Text(model.description),
+        )
     console.print(table)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from yard.errors import RequestError
 from yard.inventory import Inventory, Model
+from yard.recipe import Recipe
 
 ALL_IMAGES = "all"
 
@@ -32,6 +33,7 @@ class TrainRequest:
     """What the user typed; None where nothing was said."""
 
     model: str
+    recipe: Recipe | None = None
     nodes: int | None = None
     procs_per_node: int | None = None
     epochs: int | None = None
@@ -107,10 +109,10 @@ class Training:
 
 
 def resolve(request: TrainRequest, inventory: Inventory) -> Training:
-    """Fill the request up from the inventory and check it.
+    """Fill the request up from the recipe and the inventory and check it.
 
-    A value comes from the request, else from the model's entry in `training_models`, else from the
-    inventory's `training_run_*` variables.
+    A value comes from the request, else from the recipe, else from the model's entry in
+    `training_models`, else from the inventory's `training_run_*` variables.
 
     Raises:
         RequestError: with every problem found, each naming what there is instead.
@@ -120,11 +122,12 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
     if model is None:
         problems.append(_unknown("model", request.model, inventory.models))
         model = Model(request.model, "", {})
+    defaults = {**model.defaults, **(request.recipe.defaults if request.recipe else {})}
 
     def value(name: str, asked: Any, unset: Any = None) -> Any:
         if asked is not None:
             return asked
-        return model.defaults.get(name, inventory.defaults.get(name, unset))
+        return defaults.get(name, inventory.defaults.get(name, unset))
 
     def number(
         label: str, name: str, asked: float | None, unset: float | None = None, whole: bool = True
@@ -179,8 +182,11 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
             and choice not in inventory.choices[name]
         ):
             problems.append(f"{name} {choice!r}: choose from {', '.join(inventory.choices[name])}")
-    for name in sorted(NAMED.intersection(request.options)):
-        problems.append(f"--set {name}: not a free option (see `yard train --help`)")
+    for name in sorted(request.options):
+        if name in NAMED:
+            problems.append(f"--set {name}: not a free option (see `yard train --help`)")
+        elif inventory.options and name not in inventory.options:
+            problems.append(_unknown_option(name, inventory.options))
     if problems:
         raise RequestError(problems)
     return Training(
@@ -195,7 +201,7 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
         train_images_available=available,
         engine=chosen["engine"],
         precision=chosen["precision"],
-        options=dict(request.options),
+        options={**defaults.get("options", {}), **request.options},
     )
 
 
@@ -228,6 +234,12 @@ def _unknown(kind: str, name: str, entries: Mapping[str, Any]) -> str:
     width = max(len(entry) for entry in entries)
     known = [f"    {entry:<{width}}  {entries[entry].description}".rstrip() for entry in entries]
     return "\n".join([f"{kind} {name!r}: unknown; there are", *known])
+
+
+def _unknown_option(name: str, options: Mapping[str, str]) -> str:
+    width = max(map(len, options))
+    known = [f"    {option:<{width}}  {text}" for option, text in options.items()]
+    return "\n".join([f"--set {name}: unknown; there are", *known])
 
 
 def _too_many_nodes(nodes: int, inventory: Inventory) -> str:

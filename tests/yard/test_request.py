@@ -1,9 +1,15 @@
 """What a request may ask for, and how all of its problems are told at once."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+import yaml
 
 from yard.errors import Exit, RequestError
-from yard.inventory import Inventory
+from yard.inventory import Inventory, parse_inventory
+from yard.project import Project
+from yard.recipe import read_recipe
 from yard.request import TrainRequest, parse_option, parse_train_images, resolve
 
 
@@ -106,3 +112,57 @@ def test_options_are_read_as_yaml() -> None:
     assert parse_train_images("500") == 500
     with pytest.raises(ValueError, match="some"):
         parse_train_images("some")
+
+
+REPOSITORY = Project(Path(__file__).parents[2])
+
+
+def test_recipe_stands_between_request_and_model(lab: Inventory) -> None:
+    recipe = read_recipe(REPOSITORY, "cnn_b_cifar10")
+    request = TrainRequest("vit", recipe=recipe, epochs=3, options={"momentum": 0.5})
+    training = resolve(request, lab)
+    assert (training.epochs, training.batch_per_rank) == (3, 128)
+    assert training.train_images is None
+    assert (training.options["optimizer"], training.options["momentum"]) == ("sgd", 0.5)
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.root.glob("trainer/recipes/*.yml")))
+def test_every_recipe_asks_for_what_there_is(path: Path) -> None:
+    variables = {
+        name: value
+        for file in ("models", "training", "datasets")
+        for name, value in yaml.safe_load(
+            (REPOSITORY.root / f"group_vars/all/{file}.yml").read_text()
+        ).items()
+    }
+    hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
+    inventory = parse_inventory(hosts, Path("inventory/lab"))
+    recipe = read_recipe(REPOSITORY, path.stem)
+    # Its options as if they had been typed, so that each is looked up.
+    request = TrainRequest(recipe.model, recipe=recipe, options=recipe.options)
+    assert resolve(request, inventory).epochs == recipe.epochs
+
+
+def test_unknown_recipe_lists_the_recipes() -> None:
+    with pytest.raises(RequestError, match=r"recipe 'cnn_c': unknown; there are\n +cnn_b_cifar10"):
+        read_recipe(REPOSITORY, "cnn_c")
+
+
+def test_unknown_option_lists_the_options(lab: Inventory) -> None:
+    listed = replace(lab, options={"seed": "of everything random", "ema": "decay"})
+    text = problems_of(TrainRequest("vit", options={"sead": 2}), listed)
+    assert text == "--set sead: unknown; there are\n    seed  of everything random\n    ema   decay"
+    assert resolve(TrainRequest("vit", options={"seed": 2}), listed).options == {"seed": 2}
+
+
+def test_models_without_an_entry_share_one() -> None:
+    variables = {
+        "training_models": {"vit": {"description": "own", "dataset": "cifar10"}},
+        "training_model_defaults": {"description": "torchvision", "dataset": "cifar10"},
+        "training_parameters": {"vit": 5, "resnet18": 7},
+    }
+    hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
+    models = parse_inventory(hosts, Path("inventory/lab")).models
+    assert list(models) == ["vit", "resnet18"]
+    assert (models["vit"].description, models["vit"].parameters) == ("own", 5)
+    assert (models["resnet18"].description, models["resnet18"].parameters) == ("torchvision", 7)
