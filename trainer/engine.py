@@ -103,6 +103,11 @@ class Engine(GradientExchange, Protocol):
         ...
 
 
+# Without a name Horovod takes the type of the value for one, and waits for ever for ranks that have
+# a value of another type.
+_GATHERED, _BROADCAST = "gathered", "broadcast"
+
+
 class HorovodEngine:
     """Gradients averaged by Horovod over MPI, while the backward pass still runs."""
 
@@ -155,11 +160,11 @@ class HorovodEngine:
 
     def gather(self, value: Any) -> list[Any]:
         """Allgather of pickled values."""
-        return list(self._hvd.allgather_object(value))
+        return list(self._hvd.allgather_object(value, name=_GATHERED))
 
     def broadcast(self, value: Any) -> Any:
         """Broadcast of a pickled value."""
-        return self._hvd.broadcast_object(value, root_rank=0)
+        return self._hvd.broadcast_object(value, root_rank=0, name=_BROADCAST)
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
