@@ -94,7 +94,7 @@ lint: $(READY) ## ansible-lint, yamllint, ruff, mypy, shellcheck, hadolint
 	ruff check .
 	ruff format --check .
 	mypy -p yard -p trainer
-	mypy roles/*/library/*.py roles/*/module_utils/*.py
+	mypy roles/*/library/*.py roles/*/module_utils/*.py molecule/*.py
 	for tests in tests/*/; do (cd $$tests && mypy --config-file $(CURDIR)/pyproject.toml *.py); done
 	shellcheck $$(git ls-files | xargs -r grep -slE '^#!.*\b(ba)?sh$$')
 	hadolint docker/*/Dockerfile
