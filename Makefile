@@ -30,9 +30,18 @@ $(READY): requirements.txt bootstrap.sh
 
 ##@ The cluster
 
-.PHONY: setup local-up local-down data
+.PHONY: setup verify exec local-up local-down data
 setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
 	@$(YARD) setup
+
+verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi
+	@$(YARD) verify $(call option,CHECKS,--checks)
+
+# The command reaches the shell of the nodes as it was typed: neither make nor a shell here looks into it.
+unexport CMD
+exec: export TRAINYARD_COMMAND = $(value CMD)
+exec: $(READY) ## run a command on the nodes: CMD='uptime' ON=host,host LIMIT=60
+	@$(YARD) exec $(call option,ON,--on) $(call option,LIMIT,--seconds) -- "$$TRAINYARD_COMMAND"
 
 local-up: $(READY) ## bring up the local cluster: NODES=2
 	@$(YARD) local-up $(call option,NODES,--nodes)

@@ -14,6 +14,7 @@ from yard import STARTED_AT, __version__
 from yard.bench import bench
 from yard.context import Context
 from yard.errors import Exit, YardError
+from yard.execute import execute
 from yard.interrupt import Interrupts, quiet_control_keys
 from yard.inventory import read_inventory
 from yard.listing import show_models, show_runs
@@ -32,6 +33,7 @@ from yard.scaling import HOLD, RANK_BATCH, scaling
 from yard.setup import forget_setup, put_dataset, run_operation, run_setup
 from yard.tensorboard import PORT, tensorboard
 from yard.train import stop, train
+from yard.verify import PARTS, verify
 
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
@@ -39,7 +41,7 @@ EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the requ
 # The name of no model: asks for all of them.
 LIST = "list"
 
-Command = Callable[[Context, argparse.Namespace], Exit]
+Command = Callable[[Context, argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -86,6 +88,22 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "data", _data, "put a data set on the nodes", operates=True)
     command.add_argument("dataset", metavar="DATASET")
     command.add_argument("--source", metavar="PATH|URL", help="take it from here")
+
+    command = _add(commands, "verify", _verify, "a verdict on the cluster", operates=True)
+    command.add_argument(
+        "--checks",
+        default="",
+        metavar="NAME,...",
+        help=f"only these, of {', '.join(PARTS)}",
+    )
+    command = _add(commands, "exec", _exec, "run a command on the nodes", operates=True)
+    command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
+    command.add_argument("--on", default="", metavar="HOST,...", help="only there")
+    command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
+    command.epilog = (
+        "exit status: the largest of all nodes; 124 for a node where the time was up, "
+        "255 for one that cannot be reached"
+    )
 
     command = _add(
         commands, "bench", _bench, "throughput beside ranks that do not communicate", operates=True
@@ -253,6 +271,19 @@ def _data(context: Context, asked: argparse.Namespace) -> Exit:
     check_dataset(asked.dataset, inventory)
     put_dataset(context, inventory, asked.dataset, asked.source)
     return Exit.DONE
+
+
+def _verify(context: Context, asked: argparse.Namespace) -> Exit:
+    return verify(context, _names(asked.checks))
+
+
+def _exec(context: Context, asked: argparse.Namespace) -> int:
+    return execute(context, asked.shell_command, _names(asked.on), asked.seconds)
+
+
+def _names(text: str) -> list[str]:
+    """The names in a list with commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def _runs(context: Context, asked: argparse.Namespace) -> Exit:

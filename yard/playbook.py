@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,6 +101,7 @@ def run_playbook(
     log: Path,
     on_event: Callable[[Event], None],
     cancelled: Callable[[], bool] = lambda: False,
+    limit: Sequence[str] = (),
 ) -> Outcome:
     """Run a playbook to its end; events are handed over in the caller's thread.
 
@@ -111,6 +112,7 @@ def run_playbook(
     Args:
         log: gets Ansible's whole output, appended.
         cancelled: asked several times a second; once true, Ansible and its workers are ended.
+        limit: hosts of the inventory to run on; none means all.
     """
     received: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
 
@@ -129,6 +131,7 @@ def run_playbook(
             project_dir=str(project.root),
             playbook=str(playbook),
             inventory=str(inventory.absolute()),
+            limit=",".join(limit) or None,
             extravars=dict(extravars),
             envvars=_environment(project),
             settings={"suppress_output_file": True, "pexpect_timeout": 1},

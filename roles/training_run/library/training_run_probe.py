@@ -10,7 +10,8 @@ module: training_run_probe
 short_description: Tells whether a node is fit for a training run
 description:
   - Looks whether the engine answers, holds the image and carries no other run; whether the data set
-    is there, there is room on the disk, and the port of the run's sshd is free. Changes nothing.
+    is there, there is room on the disk, and the port of the run's sshd is free; whether the node
+    has memory, file descriptors and readable data, and no stray processes. Changes nothing.
 author: Trainyard
 options:
   image:
@@ -37,6 +38,22 @@ options:
     description: Room that a run needs on the disk of O(directory), in 10^9 bytes.
     type: float
     required: true
+  uid:
+    description: User id of the training user.
+    type: int
+    required: true
+  gid:
+    description: Group id of the training user.
+    type: int
+    required: true
+  memory_gigabytes:
+    description: Memory that must be available, in 10^9 bytes.
+    type: float
+    required: true
+  open_files:
+    description: Files that a container must be able to open.
+    type: int
+    required: true
 """
 
 EXAMPLES = r"""
@@ -48,6 +65,10 @@ EXAMPLES = r"""
     address: 10.0.0.11
     port: 2222
     free_gigabytes: 2
+    uid: 2000
+    gid: 2000
+    memory_gigabytes: 2
+    open_files: 1024
 """
 
 RETURN = r"""
@@ -56,6 +77,15 @@ reasons:
   returned: always
   type: list
   elements: str
+checks:
+  description: What any run needs, each with name, ok, value, threshold and remedy.
+  returned: always
+  type: list
+  elements: dict
+hardware:
+  description: Processor, memory, disks and network cards.
+  returned: always
+  type: dict
 image_id:
   description: Identity of the image on this node, empty when it is not there.
   returned: always
@@ -79,11 +109,21 @@ bf16:
 """
 
 import os
-import shutil
 import socket
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, containers, get
+from ansible.module_utils.check import Check
+from ansible.module_utils.docker_socket import EngineError, containers, get, inspect
+from ansible.module_utils.hardware import hardware
+from ansible.module_utils.node_checks import (
+    disk,
+    memory,
+    open_files,
+    readable,
+    strays,
+    writable,
+)
 
 
 def port_trouble(address: str, port: int) -> str:
@@ -105,6 +145,27 @@ def multiplies_bf16() -> bool:
     return bool({"avx512_bf16", "amx_bf16"}.intersection(flags))
 
 
+def node_checks(wanted: dict[str, Any]) -> list[Check]:
+    """Look at what every run needs of a node, engine or not."""
+    checks = [memory(wanted["memory_gigabytes"]), open_files(wanted["open_files"])]
+    # Where these directories are missing, set-up is: that is said once.
+    if os.path.isdir(wanted["directory"]):
+        checks.append(disk(wanted["directory"], wanted["free_gigabytes"]))
+        checks.append(writable(wanted["directory"], wanted["uid"], wanted["gid"]))
+    data = os.path.dirname(wanted["dataset"])
+    if os.path.isdir(data):
+        checks.append(readable(data, wanted["uid"], wanted["gid"]))
+    return checks
+
+
+def stray_checks(uid: int) -> list[Check]:
+    """Look for what trains and is no run's; raise EngineError where no engine answers."""
+    runs = [inspect(found["Id"]) for found in containers("trainyard.run")]
+    inits = [found["State"]["Pid"] for found in runs if found and found["State"]["Running"]]
+    found: list[Check] = strays(uid, get("/containers/json"), inits)
+    return found
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -114,13 +175,19 @@ def main() -> None:
             "address": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
             "free_gigabytes": {"type": "float", "required": True},
+            "uid": {"type": "int", "required": True},
+            "gid": {"type": "int", "required": True},
+            "memory_gigabytes": {"type": "float", "required": True},
+            "open_files": {"type": "int", "required": True},
         },
         supports_check_mode=True,
     )
     wanted = module.params
     reasons: list[str] = []
+    checks = node_checks(wanted)
     image_id = run = ""
     try:
+        checks += stray_checks(wanted["uid"])
         image = get(f"/images/{wanted['image']}/json")
         held = containers("trainyard.run")
         if image is None:
@@ -135,13 +202,6 @@ def main() -> None:
 
     if not os.path.isdir(wanted["directory"]):
         reasons.append(f"there is no {wanted['directory']}: run make setup")
-    else:
-        free = shutil.disk_usage(wanted["directory"]).free / 1e9
-        if free < wanted["free_gigabytes"]:
-            reasons.append(
-                f"{free:.1f} GB are free under {wanted['directory']}, "
-                f"{wanted['free_gigabytes']:g} GB are needed"
-            )
     if not os.path.isfile(os.path.join(wanted["dataset"], "dataset.json")):
         name = os.path.basename(wanted["dataset"])
         reasons.append(f"there is no data set in {wanted['dataset']}: run make data DATASET={name}")
@@ -151,7 +211,9 @@ def main() -> None:
         reasons.append(trouble)
     module.exit_json(
         changed=False,
-        reasons=reasons,
+        reasons=reasons + [check.reason() for check in checks if not check.ok],
+        checks=[check.asdict() for check in checks],
+        hardware=hardware(),
         image_id=image_id,
         run=run,
         address=wanted["address"],

@@ -1,0 +1,225 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: what a node says about itself, for comparison with the others."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: cluster_check_node
+short_description: Tells releases, names and GPUs of a node
+description:
+  - Tells which releases of Open MPI, UCX, Docker and the kernel's GPU driver the node has, to which
+    addresses it resolves the names of the cluster, and in which state its GPUs are.
+  - Changes nothing.
+author: Trainyard
+options:
+  names:
+    description: Name of every node, and the address that it must resolve to.
+    type: dict
+    required: true
+  address:
+    description: The node's own address on the training network.
+    type: str
+    required: true
+  network:
+    description: CIDR of the training network; empty means any.
+    type: str
+    default: ""
+  shm_gigabytes:
+    description: Room that must be in C(/dev/shm), in 10^9 bytes.
+    type: float
+    required: true
+  gpu:
+    description: Whether the inventory says that the node has GPUs.
+    type: bool
+    required: true
+  gpu_count:
+    description: How many GPUs the inventory says there are; 0 says nothing.
+    type: int
+    default: 0
+  gpu_model:
+    description: Their model; empty says nothing.
+    type: str
+    default: ""
+  gpu_celsius:
+    description: Highest temperature.
+    type: float
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Ask the node
+  cluster_check_node:
+    names: {gpu01: 10.0.0.11, gpu02: 10.0.0.12}
+    address: 10.0.0.11
+    network: 10.0.0.0/24
+    shm_gigabytes: 0.06
+    gpu: true
+    gpu_count: 8
+    gpu_celsius: 85
+"""
+
+RETURN = r"""
+nodename:
+  description: The name that the node gives itself.
+  returned: always
+  type: str
+releases:
+  description: Releases by name; empty where there is none.
+  returned: always
+  type: dict
+checks:
+  description: What was looked at, each with name, ok, value, threshold and remedy.
+  returned: always
+  type: list
+  elements: dict
+gpus:
+  description: GPUs with model, memory, temperature and errors.
+  returned: always
+  type: list
+  elements: dict
+port:
+  description: A free TCP port of the ephemeral range; 0 where the address is another node's.
+  returned: always
+  type: int
+"""
+
+import ipaddress
+import os
+import re
+import socket
+import threading
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.check import Check, equal
+from ansible.module_utils.docker_socket import EngineError, get
+from ansible.module_utils.gpus import driver_release, gpu_checks, read_gpus
+from ansible.module_utils.node_checks import shared_memory
+from ansible.module_utils.ports import free_port
+
+# A name server that does not answer holds up the resolver for many seconds.
+RESOLVE_SECONDS = 5.0
+
+
+def release(module: AnsibleModule, command: list[str]) -> str:
+    """The first version number that a program prints about itself; empty where there is none."""
+    if module.get_bin_path(command[0]) is None:
+        return ""
+    _, out, err = module.run_command(command)
+    found = re.search(r"\d+\.\d+[\w.]*", out + err)
+    return found[0] if found else ""
+
+
+def docker_release() -> str:
+    """Release of the engine; empty where none answers."""
+    try:
+        return str(get("/version")["Version"])
+    except EngineError:
+        return ""
+
+
+def resolve(names: list[str]) -> dict[str, str]:
+    """Address of each name, as programs get it; what went wrong, where there is none."""
+    found = dict.fromkeys(names, f"no answer within {RESOLVE_SECONDS:g} s")
+
+    def ask(name: str) -> None:
+        try:
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            found[name] = " ".join(dict.fromkeys(str(answer[4][0]) for answer in answers))
+        except OSError as error:
+            found[name] = str(error.strerror)
+
+    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(RESOLVE_SECONDS)
+    return dict(found)
+
+
+def name_checks(names: dict[str, str]) -> list[Check]:
+    """Every name must lead to the node's address on the training network, before any other."""
+    found = resolve(list(names))
+    wrong = [
+        Check(
+            "names",
+            ok=False,
+            value=found[name],
+            threshold=address,
+            subject=name,
+            remedy=f"look at the lines of {name} in /etc/hosts there; make setup writes them",
+        )
+        for name, address in names.items()
+        if found[name].split(" ")[0] != address
+    ]
+    return wrong or [equal("names", "as the inventory", "as the inventory")]
+
+
+def address_check(address: str, network: str, own: bool) -> Check:
+    """The address must be the node's, and lie in the training network."""
+    inside = not network or ipaddress.ip_address(address) in ipaddress.ip_network(network)
+    return Check(
+        "address",
+        ok=own and inside,
+        value=address if own else f"{address}, which this node does not have",
+        threshold=f"its own in {network}" if network else "its own",
+        remedy="put the node's own address on the training network into cluster_address",
+    )
+
+
+def own_port(address: str) -> int:
+    """A free port on the node's address; 0 where the address is not this node's."""
+    try:
+        port: int = free_port(address)
+    except OSError:
+        return 0
+    return port
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "names": {"type": "dict", "required": True},
+            "address": {"type": "str", "required": True},
+            "network": {"type": "str", "default": ""},
+            "shm_gigabytes": {"type": "float", "required": True},
+            "gpu": {"type": "bool", "required": True},
+            "gpu_count": {"type": "int", "default": 0},
+            "gpu_model": {"type": "str", "default": ""},
+            "gpu_celsius": {"type": "float", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    wanted: dict[str, Any] = module.params
+    port = own_port(wanted["address"])
+    checks = [
+        shared_memory(wanted["shm_gigabytes"]),
+        *name_checks(wanted["names"]),
+        address_check(wanted["address"], wanted["network"], port > 0),
+    ]
+    gpus: list[dict[str, Any]] = []
+    if wanted["gpu"]:
+        gpus, trouble = read_gpus()
+        checks += gpu_checks(
+            gpus, trouble, wanted["gpu_count"], wanted["gpu_model"], wanted["gpu_celsius"]
+        )
+    module.exit_json(
+        changed=False,
+        nodename=os.uname().nodename,
+        releases={
+            "openmpi": release(module, ["mpirun", "--version"]),
+            "ucx": release(module, ["ucx_info", "-v"]),
+            "docker": docker_release(),
+            "driver": driver_release(),
+            "cuda": gpus[0]["cuda"] if gpus else "",
+        },
+        checks=[check.asdict() for check in checks],
+        gpus=gpus,
+        port=port,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: ports, clocks, latency and bandwidth between this node and every other."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: cluster_check_pairs
+short_description: Measures the network between the nodes, pair by pair
+description:
+  - Runs on all nodes at the same time. Every node connects to a port of every other, tells which
+    address the connections seem to come from and how far the clocks are apart; then the pairs
+    measure latency and bandwidth in a round-robin tournament, so that no node is in two tests at
+    once.
+  - Every step has a time limit. The whole ends after C(start_seconds) and, for each round,
+    C(match_seconds), whatever the other nodes do.
+author: Trainyard
+options:
+  name:
+    description: This node, one of O(nodes).
+    type: str
+    required: true
+  nodes:
+    description: All nodes in one order, each with name, address and port.
+    type: list
+    elements: dict
+    required: true
+  seconds:
+    description: Duration of one bandwidth measurement; a pair has one in each direction.
+    type: float
+    required: true
+  connect_seconds:
+    description: Time limit of a connection.
+    type: float
+    required: true
+  start_seconds:
+    description: Time within which all nodes begin.
+    type: float
+    required: true
+  match_seconds:
+    description: Time limit of a pair.
+    type: float
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Measure
+  cluster_check_pairs:
+    name: node1
+    nodes:
+      - {name: node1, address: 10.0.0.11, port: 40001}
+      - {name: node2, address: 10.0.0.12, port: 40002}
+    seconds: 1
+    connect_seconds: 3
+    start_seconds: 15
+    match_seconds: 10
+"""
+
+RETURN = r"""
+greetings:
+  description: By peer, why its port was not reached, the address it saw, its lead in time.
+  returned: always
+  type: dict
+matches:
+  description: By peer, the round, and for the side that came, latency and bandwidth.
+  returned: always
+  type: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.iperf import bits_per_second, server
+from ansible.module_utils.tournament import Limits, Line, Node, Tournament, round_trip
+
+
+class Meter:
+    """Latency, then bandwidth in both directions."""
+
+    def __init__(self, seconds: float, limit: float) -> None:
+        self.seconds = seconds
+        # Two directions, each with time for its end.
+        self.limit = limit / 2
+
+    def __call__(self, line: Line, me: Node, peer: Node, at_home: bool) -> dict[str, Any]:
+        """Measure one match; see `tournament.Measure`."""
+        latency = round_trip(line, at_home)
+        if at_home:
+            with server(me.address) as port:
+                line.say(port=port)
+                line.hear()
+            return {}
+        port = line.hear()["port"]
+        there, back = (
+            bits_per_second(me.address, peer.address, port, self.seconds, self.limit, backwards)
+            for backwards in (False, True)
+        )
+        line.say(done=True)
+        return {"latency_seconds": latency, "bits_per_second": [there, back]}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "nodes": {"type": "list", "elements": "dict", "required": True},
+            "seconds": {"type": "float", "required": True},
+            "connect_seconds": {"type": "float", "required": True},
+            "start_seconds": {"type": "float", "required": True},
+            "match_seconds": {"type": "float", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    nodes = [Node(node["name"], node["address"], int(node["port"])) for node in asked["nodes"]]
+    me = next(node for node in nodes if node.name == asked["name"])
+    limits = Limits(asked["connect_seconds"], asked["start_seconds"], asked["match_seconds"])
+    meter = Meter(asked["seconds"], asked["match_seconds"])
+    try:
+        result = Tournament(me, nodes, limits, meter).run()
+    except OSError as error:
+        module.fail_json(msg=f"cannot listen on {me.address} port {me.port}: {error.strerror}")
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""`make verify`: a good cluster is proved in time, and every fault put in is found and named."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CHECKOUT, RUNS, Outcome, make, on_node
+
+NODES = ["node1", "node2", "node3", "node4"]
+# The longest a verification may take with a fault in it.
+LIMIT = 240
+# With this library preloaded, every program of a node sees the time in /etc/faketimerc.
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verification: how the command ended, its files, and how long it took."""
+
+    outcome: Outcome
+    directory: Path
+    document: dict[str, Any]
+    seconds: float
+
+    def causes(self, who: str) -> dict[str, str]:
+        """What a node, or a pair, is blamed for: name of the check to reason."""
+        return {
+            cause["name"]: cause["reason"]
+            for fault in self.document["faults"]
+            if fault["who"] == who
+            for cause in fault["causes"]
+        }
+
+    @property
+    def blamed(self) -> set[str]:
+        """Nodes and pairs that are blamed for anything."""
+        return {fault["who"] for fault in self.document["faults"]}
+
+
+def verify(checks: str) -> Verdict:
+    before = set(RUNS.glob("verify-*"))
+    began = time.monotonic()
+    outcome = make("verify", CHECKS=checks)
+    seconds = time.monotonic() - began
+    (directory,) = set(RUNS.glob("verify-*")) - before
+    document = json.loads((directory / "verdict.json").read_text())
+    return Verdict(outcome, directory, document, seconds)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[dict[str, str]]:
+    """Four nodes that are set up, as container by name; two afterwards, as before."""
+    assert make("local-up", NODES=len(NODES)).status == 0
+    assert make("setup").status == 0
+    listed = subprocess.run(
+        ["ansible-inventory", "--host", "localhost"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    prefix = json.loads(listed.stdout).get("local_cluster_name", "trainyard")
+    yield {node: f"{prefix}-{node}" for node in NODES}
+    assert make("local-up", NODES=2).status == 0
+
+
+@pytest.fixture(scope="module")
+def good(cluster: dict[str, str]) -> Verdict:
+    """The whole verification of a cluster that is as set-up leaves it."""
+    return verify("")
+
+
+def test_a_good_cluster_is_fit_in_time(good: Verdict) -> None:
+    assert good.outcome.status == 0
+    assert good.document["ok"] is True
+    assert good.document["faults"] == []
+    assert good.seconds < 90
+    names = {check["name"] for check in good.document["checks"]}
+    assert {"reachable", "Open MPI", "UCX", "Docker", "image", "names", "disk", "memory"} <= names
+    assert {"shared memory", "open files", "readable", "writable", "stray processes"} <= names
+    assert {"ssh", "firewall", "source address", "clock", "latency", "bandwidth", "MPI"} <= names
+
+
+@pytest.mark.parametrize("name", ["ssh", "firewall", "source address", "latency", "bandwidth"])
+def test_every_ordered_pair_is_looked_at(good: Verdict, name: str) -> None:
+    found = [tuple(check["pair"]) for check in good.document["checks"] if check["name"] == name]
+    assert sorted(found) == sorted((a, b) for a in NODES for b in NODES if a != b)
+
+
+def test_no_node_is_in_two_measurements_at_once(good: Verdict) -> None:
+    """Six pairs in three rounds; on a node, a round ends before the next one begins."""
+    matches = good.document["matches"]
+    assert len(matches) == 6
+    assert {match["round"] for match in matches} == {0, 1, 2}
+    for one in matches:
+        for other in matches:
+            if one["round"] < other["round"] and set(one["pair"]) & set(other["pair"]):
+                assert one["until"] <= other["from"] + 0.1
+
+
+def test_the_hardware_is_reported(good: Verdict) -> None:
+    nodes = json.loads((good.directory / "nodes.json").read_text())
+    assert list(nodes) == NODES
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for node in nodes.values():
+        assert node["memory_bytes"] == memory
+        assert node["cpu"]["model"]
+        assert node["cpu"]["threads"] == os.cpu_count()
+        assert {disk["kind"] for disk in node["disks"]} <= {"SSD", "HDD", "NVMe", "virtual"}
+        assert node["nics"][0]["mac"]
+
+
+def test_the_page_shows_the_measurements(good: Verdict, tmp_path: Path) -> None:
+    """A real browser opens it from disk: every field of the heat map has a colour and a number."""
+    page = (good.directory / "verify.html").read_text()
+    probe = """<script>onload = () => {
+      const cells = [...document.querySelector(".heat").querySelectorAll("td:not(.self)")];
+      const shown = cells.filter(cell => parseFloat(cell.textContent) > 0
+        && getComputedStyle(cell).backgroundColor != "rgba(0, 0, 0, 0)");
+      document.documentElement.dataset.probe = cells.length + " fields, " + shown.length;
+    };</script>"""
+    (tmp_path / "page.html").write_text(page.replace("</body>", probe + "</body>"))
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    shown = subprocess.run(
+        [*browser, f"--user-data-dir={tmp_path}", f"file://{tmp_path}/page.html"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert 'data-probe="12 fields, 12"' in shown.stdout
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault put into a node.
+
+    Attributes:
+        host: where.
+        breaks, mends: shell commands on that node.
+        checks: the part of the verification that is run.
+        check: name of the check that must fail.
+        says: what its reason must hold.
+        blamed: the node or the pair that must be named, and nobody else: the host by default.
+    """
+
+    host: str
+    breaks: str
+    mends: str
+    checks: str
+    check: str
+    says: str
+    blamed: str = ""
+
+
+# An address of the cluster's network that no node has.
+SECOND_ADDRESS = "$(getent hosts node4 | sed 's/[.][0-9]* .*/.99/')"
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+FAULTS = {
+    "wrong line in /etc/hosts": Fault(
+        "node2",
+        "cp /etc/hosts /root/hosts && sed -E 's/^[0-9.]+ (node3)$/192.0.2.3 \\1/' /root/hosts "
+        "> /etc/hosts",
+        "cat /root/hosts > /etc/hosts",
+        "ssh",
+        "names",
+        "names node3: 192.0.2.3",
+    ),
+    "host key changed": Fault(
+        # Ansible's connection is open already; the nodes' logins are new ones.
+        "node3",
+        f"mkdir /root/key && mv {HOST_KEY}* /root/key && ssh-keygen -q -t ed25519 -N '' "
+        f"-f {HOST_KEY} && systemctl reload ssh",
+        "mv /root/key/* /etc/ssh && rmdir /root/key && systemctl reload ssh",
+        "ssh",
+        "ssh",
+        "the host key of node3 is not the one",
+    ),
+    "key removed on one side": Fault(
+        "node2",
+        "mv ~trainer/.ssh/id_ed25519 /root/id_ed25519",
+        "mv /root/id_ed25519 ~trainer/.ssh/id_ed25519",
+        "ssh",
+        "ssh",
+        "refuses the key of node2",
+    ),
+    "one-way firewall": Fault(
+        "node3",
+        "iptables -I INPUT -p tcp --syn --dport 1024:65535 -s $(getent hosts node1 | cut -d' ' "
+        "-f1) -j DROP",
+        "iptables -D INPUT 1",
+        "pairs",
+        "firewall",
+        "no answer",
+        "node1 to node3",
+    ),
+    "masqueraded source address": Fault(
+        "node4",
+        f"ip address add {SECOND_ADDRESS}/24 dev eth0 && iptables -t nat -I POSTROUTING -p tcp "
+        f"-o eth0 -j SNAT --to-source {SECOND_ADDRESS}",
+        f"iptables -t nat -D POSTROUTING 1; ip address del {SECOND_ADDRESS}/24 dev eth0",
+        "pairs",
+        "source address",
+        ".99, wanted is",
+    ),
+    "1 Mbit/s on one link": Fault(
+        "node2",
+        "tc qdisc add dev eth0 root tbf rate 1mbit burst 16kb latency 100ms",
+        "tc qdisc del dev eth0 root",
+        "pairs",
+        "bandwidth",
+        "at least",
+    ),
+    "another Open MPI": Fault(
+        "node4",
+        "printf '#!/bin/sh\\necho \"mpirun (Open MPI) 4.1.4\"\\n' > /usr/local/bin/mpirun && "
+        "chmod 755 /usr/local/bin/mpirun",
+        "rm /usr/local/bin/mpirun",
+        "nodes",
+        "Open MPI",
+        "4.1.4, wanted is 5.",
+    ),
+    "another image": Fault(
+        "node2",
+        "tar -cC /etc hostname | docker import - other:1 && docker image ls trainyard/trainer | "
+        "awk 'NR > 1 {print $2}' > /root/tags && for t in $(cat /root/tags); do docker tag "
+        "trainyard/trainer:$t kept:$t; docker tag other:1 trainyard/trainer:$t; done",
+        "for t in $(cat /root/tags); do docker tag kept:$t trainyard/trainer:$t; docker rmi "
+        "kept:$t; done; docker rmi other:1",
+        "nodes",
+        "image",
+        "wanted is sha256:",
+    ),
+    "full disk": Fault(
+        "node3",
+        "mount -t tmpfs -o size=8m none /srv/trainyard/runs && "
+        "dd if=/dev/zero of=/srv/trainyard/runs/full bs=1M 2>/dev/null; true",
+        "umount /srv/trainyard/runs",
+        "nodes",
+        "disk",
+        "0 GB free",
+    ),
+    "clock off": Fault(
+        "node4",
+        f"apt-get install -qq --no-install-recommends libfaketime >/dev/null && echo +30 > "
+        f"/etc/faketimerc && echo {FAKETIME} > /etc/ld.so.preload",
+        "rm /etc/ld.so.preload /etc/faketimerc",
+        "pairs",
+        "clock",
+        "s off, wanted is at most 1 s",
+    ),
+    "stray process": Fault(
+        "node2",
+        "setsid runuser -u trainer -- sleep 999 >/dev/null 2>&1 </dev/null & sleep 0.5",
+        "pkill -u trainer -x sleep",
+        "nodes",
+        "stray processes",
+        "sleep 999",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_named(good: Verdict, fault: Fault) -> None:
+    on_node(fault.host, fault.breaks)
+    try:
+        verdict = verify(fault.checks)
+    finally:
+        on_node(fault.host, fault.mends)
+    assert verdict.outcome.status == 3
+    blamed = fault.blamed or fault.host
+    assert fault.says in verdict.causes(blamed).get(fault.check, "")
+    assert verdict.blamed == {blamed}
+    assert blamed in verdict.outcome.output
+    assert verdict.seconds < LIMIT
+
+
+@pytest.mark.parametrize("fault", ["off", "accepts and never answers"])
+def test_a_silent_node_is_named_in_time(good: Verdict, cluster: dict[str, str], fault: str) -> None:
+    container = cluster["node4"]
+    route = on_node("node4", "ip route show default")
+    if fault == "off":
+        # To the others, a machine without power: nothing there answers, not even ARP.
+        breaks = [["docker", "exec", container, "ip", "link", "set", "eth0", "down"]]
+        mends = [
+            ["docker", "exec", container, "ip", "link", "set", "eth0", "up"],
+            ["docker", "exec", container, "ip", "route", "replace", *route.split()],
+        ]
+    else:
+        # The kernel goes on to accept connections for the processes that stand still.
+        breaks, mends = [["docker", "pause", container]], [["docker", "unpause", container]]
+    for command in breaks:
+        subprocess.run(command, check=True)
+    try:
+        verdict = verify("ssh,pairs")
+    finally:
+        for command in mends:
+            subprocess.run(command, check=True)
+    assert verdict.outcome.status == 3
+    assert verdict.blamed == {"node4"}
+    assert "reachable" in verdict.causes("node4")
+    assert verdict.seconds < LIMIT
+    # The others were measured all the same.
+    measured = [
+        check
+        for check in verdict.document["checks"]
+        if check["name"] == "bandwidth" and check["ok"]
+    ]
+    assert len(measured) == 6
+
+
+def test_training_refuses_an_unfit_node(good: Verdict) -> None:
+    fault = FAULTS["full disk"]
+    on_node(fault.host, fault.breaks)
+    try:
+        outcome = make("train", MODEL="vit", NODES=len(NODES))
+    finally:
+        on_node(fault.host, fault.mends)
+    assert outcome.status == 3
+    assert "node3: disk /srv/trainyard/runs: 0.0 GB free" in outcome.output
+    assert "4 nodes are wanted and 3 are fit. Nothing was started." in outcome.output
