@@ -183,8 +183,8 @@ FAULTS = {
     ),
     "key removed on one side": Fault(
         "node2",
-        "mv ~trainer/.ssh/id_ed25519 /root/id_ed25519",
-        "mv /root/id_ed25519 ~trainer/.ssh/id_ed25519",
+        "mv /etc/ssh/ssh_trust/id_ed25519 /root/id_ed25519",
+        "mv /root/id_ed25519 /etc/ssh/ssh_trust/id_ed25519",
         "ssh",
         "ssh",
         "refuses the key of node2",
