@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.engines import BACKENDS, ENGINES
 from trainer.errors import ConfigError
 
 CHOICES = {
-    "engine": ("horovod", "independent"),
+    "engine": ENGINES,
+    "backend": tuple(BACKENDS),
     "precision": ("fp32", "bf16", "fp16"),
     "optimizer": ("adamw", "sgd"),
     "compression": ("none", "fp16"),
@@ -61,6 +63,7 @@ class TrainConfig:
         workers: threads of a rank that read image files.
         resume_dir: folder of checkpoints to go on from; None starts anew.
         keep_checkpoints: how many of the newest checkpoints stay, beside the best.
+        backend: what engine `ddp` sends gradients with.
     """
 
     model: str
@@ -97,6 +100,7 @@ class TrainConfig:
     workers: int = 4
     resume_dir: str | None = None
     keep_checkpoints: int = 3
+    backend: str = "gloo"
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainer.engine import Engine
+from trainer.engines import Engine
 from trainer.step import autocast
 
 

@@ -9,7 +9,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainer.checkpoint import Checkpoint
 from trainer.config import TrainConfig
-from trainer.engine import Engine, ExchangeOptions
+from trainer.engines import Engine, ExchangeOptions
 from trainer.errors import ConfigError
 from trainer.models import build_model
 from trainer.optimizer import adamw, sgd

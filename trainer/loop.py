@@ -14,7 +14,7 @@ from trainer.config import TrainConfig
 from trainer.data.loading import Data, load_data
 from trainer.device import pick_device
 from trainer.divergence import first_non_finite
-from trainer.engine import Engine, start_engine
+from trainer.engines import Engine, start_engine
 from trainer.errors import ConfigError, DivergenceError, NonFiniteLossError
 from trainer.evaluation import average_buffers, evaluate
 from trainer.learner import Learner, build_learner, random_state
@@ -36,7 +36,7 @@ def train(config: TrainConfig) -> None:
             stops being a number.
     """
     set_process_up(config)
-    engine = start_engine(config.engine)
+    engine = start_engine(config.engine, config.backend)
     ranks = gather_ranks(engine)
     check_ranks(ranks, config.world_size, config.hosts)
     is_first = engine.rank == 0

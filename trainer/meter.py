@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.engine import Engine
+from trainer.engines import Engine
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trainer.config import TrainConfig
-from trainer.engine import Engine
+from trainer.engines import Engine
 from trainer.metrics import Listener, MetricsWriter
 from trainer.tensorboard import EventWriter
 from trainer.utilisation import UtilisationSampler

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainer.engine import GradientExchange, NoExchange
+from trainer.engines import GradientExchange, NoExchange
 from trainer.errors import NonFiniteLossError
 
 AUTOCAST_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from trainer.atomic import write_json
-from trainer.engine import Engine
+from trainer.engines import Engine
 from trainer.errors import WorldError
 
 

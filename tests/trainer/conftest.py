@@ -76,6 +76,7 @@ def config() -> dict[str, Any]:
         "log_every_steps": 5,
         "world_size": 2,
         "hosts": [socket.gethostname()],
+        "backend": "gloo",
     }
 
 

@@ -22,6 +22,11 @@ def test_round_trip(config: dict[str, Any]) -> None:
     assert TrainConfig.from_json(document).to_json() == document
 
 
+def test_backend_may_be_left_out(config: dict[str, Any]) -> None:
+    del config["backend"]
+    assert TrainConfig.from_json(config).backend == "gloo"
+
+
 def test_null_means_all_training_images(config: dict[str, Any]) -> None:
     assert TrainConfig.from_json({**config, "train_images": None}).train_images is None
 
@@ -70,6 +75,7 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
         ("reference_batch", 0),
         ("keep_checkpoints", 0),
         ("resume_dir", 7),
+        ("backend", "ucc"),
         ("world_size", 0),
         ("hosts", []),
         ("hosts", "node1"),

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trainer.engine import IndependentEngine
+from trainer.engines import IndependentEngine
 from trainer.meter import Meter, StepTime
 
 

@@ -14,7 +14,7 @@ from trainer.data.augment import Mixing, Normalise
 from trainer.data.folder import FileSet, FolderEvaluationBatches, FolderTrainingBatches
 from trainer.data.memory import EvaluationBatches, ImageSet, TrainingBatches
 from trainer.data.sampler import ShardedSampler
-from trainer.engine import Engine
+from trainer.engines import Engine
 from trainer.errors import ConfigError
 
 # Edge in pixels of what is cut out of files, unless the configuration says otherwise.

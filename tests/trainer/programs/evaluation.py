@@ -4,7 +4,7 @@ import torch
 
 from trainer.data.augment import Normalise
 from trainer.data.memory import EvaluationBatches, ImageSet
-from trainer.engine import HorovodEngine
+from trainer.engines import HorovodEngine
 from trainer.evaluation import evaluate
 from trainer.models.vit import ViT, ViTSize
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainer.engine import HorovodEngine
+from trainer.engines import HorovodEngine
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainer.engine import ExchangeOptions, HorovodEngine
+from trainer.engines import ExchangeOptions, HorovodEngine
 from trainer.models.vit import ViT, ViTSize
 from trainer.step import TrainStep
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainer.engine import IndependentEngine
+from trainer.engines import IndependentEngine
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
 from trainer.step import TrainStep

@@ -1,0 +1,45 @@
+"""Every engine averages gradients to the same bits as Horovod, and shares one world with others."""
+
+import torch
+
+from trainer.engines import DdpEngine, Engine, HorovodEngine, IndependentEngine
+from trainer.models.vit import ViT, ViTSize
+from trainer.optimizer import adamw
+from trainer.step import TrainStep
+
+STEPS = 3
+
+generator = torch.Generator().manual_seed(5)
+images = torch.randn(8, 3, 16, 16, generator=generator)
+labels = torch.randint(0, 10, (8,), generator=generator)
+
+
+def train(engine: Engine) -> list[torch.Tensor]:
+    """Take some steps and return the parameters."""
+    torch.manual_seed(1 + engine.rank)  # only rank 0's parameters shall count
+    model = ViT(ViTSize(image_size=16, patch_size=4, width=32, depth=2, heads=2), classes=10)
+    wrapped, optimizer = engine.distribute(model, adamw(model, 0.1, 0.05))
+    step = TrainStep(wrapped, optimizer, "fp32", exchange=engine)
+    for _ in range(STEPS):
+        step(images[engine.rank :: 2], labels[engine.rank :: 2], 0.01)
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+# MPI ends with who started it; a Horovod that did would end it for the others.
+world = IndependentEngine()
+horovod = HorovodEngine()
+expected = train(horovod)
+rank = horovod.rank
+horovod.close()
+for backend in ("gloo", "mpi"):
+    engine = DdpEngine(backend)
+    assert (engine.rank, engine.world_size) == (rank, 2)
+    assert engine.local_rank == rank
+    for one, other in zip(expected, train(engine), strict=True):
+        assert torch.equal(one, other), backend
+    assert engine.sum(torch.tensor([1.0, rank], dtype=torch.float64)).tolist() == [2.0, 1.0]
+    assert engine.gather({"rank": rank}) == [{"rank": 0}, {"rank": 1}]
+    assert engine.broadcast({"rank": rank}) == {"rank": 0}
+    engine.barrier()
+    if backend == "mpi":
+        engine.close()

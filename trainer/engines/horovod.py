@@ -1,0 +1,81 @@
+"""Horovod."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.engines.base import DEFAULT_OPTIONS, ExchangeOptions
+
+# Without a name Horovod takes the type of the value for one, and waits for ever for ranks that have
+# a value of another type.
+_GATHERED, _BROADCAST = "gathered", "broadcast"
+
+
+class HorovodEngine:
+    """Gradients averaged by Horovod over MPI, while the backward pass still runs."""
+
+    name = "horovod"
+
+    def __init__(self) -> None:
+        import horovod.torch as hvd
+
+        hvd.init()
+        self._hvd = hvd
+        self.rank: int = hvd.rank()
+        self.local_rank: int = hvd.local_rank()
+        self.world_size: int = hvd.size()
+
+    def distribute(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        options: ExchangeOptions = DEFAULT_OPTIONS,
+    ) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Broadcast parameters, buffers and optimizer state; wrap the optimizer."""
+        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        # Not Horovod's broadcast_optimizer_state: on a fresh optimizer it takes a step with
+        # gradients of zero to have a state to send, and that step decays the weights.
+        state = self._hvd.broadcast_object(optimizer.state_dict(), root_rank=0)
+        optimizer.load_state_dict(state)
+        wrapped = self._hvd.DistributedOptimizer(
+            optimizer,
+            named_parameters=model.named_parameters(),
+            compression=getattr(self._hvd.Compression, options.compression),
+            # Horovod adds up the gradients of these passes; the step divides its loss by them.
+            backward_passes_per_step=options.accumulate,
+        )
+        return model, wrapped
+
+    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Horovod counts the passes itself."""
+        return nullcontext()
+
+    @contextmanager
+    def synchronized(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """Wait for the background thread, and keep the optimizer from waiting a second time."""
+        optimizer.synchronize()
+        with optimizer.skip_synchronize():
+            yield
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Allreduce."""
+        return self._hvd.allreduce(values, op=self._hvd.Sum)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Allgather of pickled values."""
+        return list(self._hvd.allgather_object(value, name=_GATHERED))
+
+    def broadcast(self, value: Any) -> Any:
+        """Broadcast of a pickled value."""
+        return self._hvd.broadcast_object(value, root_rank=0, name=_BROADCAST)
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self._hvd.barrier()
+
+    def close(self) -> None:
+        """Stop Horovod's background thread and leave MPI."""
+        self._hvd.shutdown()
