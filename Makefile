@@ -59,10 +59,10 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,PROCS_PER_NODE,--procs-per-node) \
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
-	$(call option,TRAIN_IMAGES,--train-images)
+	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images)
 
 .PHONY: train scaling runs logs stop report tensorboard bench
-train: $(READY) ## train: MODEL=name|list or RECIPE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= TRAIN_IMAGES= NAME= ARGS=
+train: $(READY) ## train: MODEL=name|list or RECIPE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= NAME= ARGS=
 	@$(YARD) train $(ASKED) $(call option,NAME,--name) $(ARGS)
 
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
@@ -83,9 +83,9 @@ report: $(READY) ## draw the report of a run anew, or compare several: RUN=lates
 tensorboard: $(READY) ## TensorBoard over the runs, on this machine's loopback: PORT=6006
 	@$(YARD) tensorboard $(call option,PORT,--port)
 
-bench: $(READY) ## throughput beside processes that do not communicate: MODEL=vit NODES=2 PROCS_PER_NODE=1
-	@$(YARD) bench $(call option,MODEL,--model) $(call option,NODES,--nodes) \
-		$(call option,PROCS_PER_NODE,--procs-per-node) $(ARGS)
+bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn_a NODES=2 PROCS_PER_NODE=1 TRANSPORT=
+	@$(YARD) bench $(call option,MODELS,--models) $(call option,NODES,--nodes) \
+		$(call option,PROCS_PER_NODE,--procs-per-node) $(call option,TRANSPORT,--transport) $(ARGS)
 
 ##@ Tests
 

@@ -54,15 +54,21 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", help="measure; every rank of a job runs this")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True)
-    throughput = benchmarks.add_parser(
-        "throughput", help="training with Horovod against training without communication"
-    )
-    throughput.add_argument("--model", default="vit")
-    throughput.add_argument("--batch", type=int, default=64, help="images per rank and step")
-    throughput.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    throughput.add_argument("--steps", type=int, default=10, help="steps in a round")
-    throughput.add_argument("--rounds", type=int, default=5, help="rounds of each engine")
-    throughput.add_argument("--json", type=Path, help="file for the result")
+    suite = benchmarks.add_parser("suite", help="everything; under mpirun")
+    suite.add_argument("--model", action="append", required=True, help="may be repeated")
+    suite.add_argument("--rounds", type=int, default=5, help="turns of whatever is compared")
+    suite.add_argument("--seconds", type=float, default=5.0, help="of a turn of training, about")
+    turn = benchmarks.add_parser("turn", help="one turn of the suite; under torchrun")
+    turn.add_argument("--model", required=True)
+    turn.add_argument("--number", type=int, required=True, help="of the round")
+    turn.add_argument("--steps", type=int, required=True)
+    turn.add_argument("--precision", required=True)
+    for benchmark in (suite, turn):
+        benchmark.add_argument("--batch", type=int, default=64, help="images per rank and step")
+        benchmark.add_argument(
+            "--dataset", type=Path, default=Path("/data/cifar10"), help="a prepared data set"
+        )
+        benchmark.add_argument("--json", type=Path, required=True, help="file for the result")
     return parser
 
 
@@ -100,18 +106,24 @@ def _data(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from trainer.bench import Throughput, measure_throughput
+    if arguments.benchmark == "turn":
+        from trainer.bench.arms import Workload, torchrun_turn
 
-    measure_throughput(
-        Throughput(
-            model=arguments.model,
-            batch_per_rank=arguments.batch,
-            precision=arguments.precision,
-            steps=arguments.steps,
-            rounds=arguments.rounds,
-        ),
-        arguments.json,
+        workload = Workload(
+            arguments.model, arguments.batch, arguments.precision, arguments.dataset
+        )
+        torchrun_turn(workload, arguments.number, arguments.steps, arguments.json)
+        return
+    from trainer.bench.suite import Suite, measure
+
+    suite = Suite(
+        models=tuple(arguments.model),
+        batch_per_rank=arguments.batch,
+        dataset=arguments.dataset,
+        rounds=arguments.rounds,
+        seconds=arguments.seconds,
     )
+    measure(suite, arguments.json)
 
 
 if __name__ == "__main__":

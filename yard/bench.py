@@ -1,55 +1,111 @@
-"""Benchmarks on the cluster: launched like a run, shown as a table, kept as one file."""
+"""Benchmarks on the cluster: launched like a run, shown as tables, kept as one file and a plot."""
 
 import time
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from yard.bench_report import draw_bench, show_bench
 from yard.context import Context
-from yard.errors import Exit, Interrupted
+from yard.errors import Exit, Interrupted, RequestError
 from yard.files import read_json, write_json
-from yard.inventory import read_inventory
-from yard.playbook import Event, run_playbook
+from yard.inventory import Inventory, read_inventory
+from yard.playbook import Event, Outcome, run_playbook
 from yard.progress import PHASES, make_progress, phase_of
-from yard.request import TrainRequest, resolve
+from yard.request import Training, TrainRequest, resolve
 from yard.run import run_id_of
 from yard.setup import show_failures
+from yard.stop import stop_on_nodes
 from yard.train import make_ready
 
 # What rank 0 writes into its run directory.
-RESULT = "throughput.json"
+RESULT = "bench.json"
 POLL_SECONDS = 60
+# A small one, a large one and the main job's; those that the inventory knows are measured.
+MODELS = ("cnn_a", "resnet18", "vit")
+BATCH = 64
 
 
-def bench(context: Context, request: TrainRequest) -> Exit:
-    """Measure training throughput beside the same processes without communication.
+def bench(
+    context: Context, request: TrainRequest, models: tuple[str, ...], rounds: int, seconds: float
+) -> Exit:
+    """Measure matrix products, allreduce, and every way to train, in one job and in turns.
 
-    Both are measured in one job, in turns (see `trainer/bench.py`). The result goes to
-    `bench/results.json`, and everything else the job left to `bench/<id>/`.
+    What is compared is described in `trainer/bench/`. The result goes to `bench/results.json`, the
+    plot to `bench/results.svg`, and everything else the job left to `bench/<id>/`.
+
+    Args:
+        request: nodes and ranks; its model is one of `models`.
+        models: what is trained.
+        rounds: turns of each thing that is compared.
+        seconds: of a turn of training, about.
 
     Raises:
         RequestError: the request makes no sense; nothing has been touched.
         ClusterError: the cluster is not set up, and set-up failed or is not ours to run.
         Interrupted: the user stopped it; its containers are gone.
     """
-    project, console, interrupts = context.project, context.console, context.interrupts
+    project, console = context.project, context.console
     inventory = read_inventory(project, context.inventory)
-    training = resolve(request, inventory)
+    training = _resolve_all(request, models, inventory)
+    if rounds < 1 or seconds <= 0:
+        raise RequestError([f"rounds {rounds}, seconds {seconds:g}: must be above 0"])
     inventory = make_ready(context, inventory, training)
-    name = run_id_of(replace(training, dataset="bench"), time.time())
+    name = run_id_of(replace(training, model="bench"), time.time())
     directory = project.root / "bench" / name
+    plan = {"models": list(models), "rounds": rounds, "seconds": seconds}
+    outcome = _launch(context, inventory, training, directory, plan)
+    if outcome.status == "cancelled":
+        stop_on_nodes(context, directory, inventory.path)
+        raise Interrupted(f"interrupted; {project.shown(directory)} has the logs")
+    result = read_json(directory / RESULT)
+    if not outcome.ok or result is None:
+        show_failures(console, outcome)
+        console.print(f"Logs: {project.shown(directory)}/logs", soft_wrap=True)
+        return Exit.FAILED
+    measured_at = datetime.now(UTC).isoformat(timespec="seconds")
+    result = {"run": name, "measured_at": measured_at, **result}
+    results, plot = (project.root / "bench" / f"results.{kind}" for kind in ("json", "svg"))
+    write_json(results, result)
+    draw_bench(result, plot)
+    show_bench(console, result)
+    console.print(f"{project.shown(results)}, {project.shown(plot)}", soft_wrap=True)
+    return Exit.DONE
+
+
+def _resolve_all(request: TrainRequest, models: tuple[str, ...], inventory: Inventory) -> Training:
+    """Check the request with each of the models; what it comes to but for the model is the same."""
+    problems: list[str] = []
+    resolved = None
+    for model in models:
+        try:
+            resolved = resolve(replace(request, model=model), inventory)
+        except RequestError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems or resolved is None:
+        raise RequestError(problems or ["no model is named, and the inventory knows none"])
+    return resolved
+
+
+def _launch(
+    context: Context,
+    inventory: Inventory,
+    training: Training,
+    directory: Path,
+    plan: dict[str, object],
+) -> Outcome:
+    """Run playbooks/train.yml with the trainer's benchmarks in place of a training."""
     variables = {
         **training.extravars(),
         "training_run_command": "bench",
-        "training_run_id": name,
+        "training_run_bench": plan,
+        "training_run_id": directory.name,
         "training_run_collect_dir": str(directory),
         # Nothing to show meanwhile, and every look takes time from the cores that are measured.
         "training_run_poll_seconds": POLL_SECONDS,
     }
-
-    with make_progress(console) as progress:
+    interrupts = context.interrupts
+    with make_progress(context.console) as progress:
 
         def show(event: Event) -> None:
             phase = phase_of(event.role, event.task_file)
@@ -57,54 +113,15 @@ def bench(context: Context, request: TrainRequest) -> Exit:
                 progress.phase("Measuring" if phase == "follow" else PHASES[phase])
 
         interrupts.announce = lambda _: progress.note("Stopping ...")
-        launch = project.playbook("train")
-        log = directory / "ansible.log"
         outcome = run_playbook(
-            project, launch, inventory.path, variables, log, show, lambda: interrupts.requested
+            context.project,
+            context.project.playbook("train"),
+            inventory.path,
+            variables,
+            directory / "ansible.log",
+            show,
+            lambda: interrupts.requested,
         )
         if not outcome.ok:
             progress.fail()
-    if outcome.status == "cancelled":
-        keys = ("training_run_id", "training_run_collect_dir")
-        stop = project.playbook("stop")
-        ending = {key: variables[key] for key in keys}
-        ended = run_playbook(project, stop, inventory.path, ending, log, lambda _: None)
-        # Silent where it worked, as it mostly does; what is left on a node must be said.
-        show_failures(console, ended)
-        raise Interrupted(f"interrupted; {project.shown(directory)} has the logs")
-    result = read_json(directory / RESULT)
-    if not outcome.ok or result is None:
-        show_failures(console, outcome)
-        console.print(f"Logs: {project.shown(directory)}/logs", soft_wrap=True)
-        return Exit.FAILED
-    results = project.root / "bench" / "results.json"
-    write_json(results, {**result, "run": name})
-    show_throughput(console, result)
-    console.print(f"Written to {project.shown(results)}", soft_wrap=True)
-    return Exit.DONE
-
-
-def show_throughput(console: Console, result: dict[str, Any]) -> None:
-    """Print every round and the medians."""
-    title = (
-        f"{result['model']}, batch {result['batch_per_rank']} a rank, {result['precision']}, "
-        f"{result['world_size']} ranks on {len(result['hosts'])} nodes, images/s"
-    )
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("round", "no communication", "Horovod", "of ideal"):
-        table.add_column(heading, justify="right")
-    speeds = {(r["round"], r["engine"]): r["images_per_second"] for r in result["rounds"]}
-    for number in sorted({number for number, _ in speeds}):
-        ideal, real = speeds[number, "independent"], speeds[number, "horovod"]
-        table.add_row(str(number), f"{ideal:.1f}", f"{real:.1f}", f"{100 * real / ideal:.1f} %")
-    median = result["images_per_second"]
-    table.add_section()
-    table.add_row(
-        "median",
-        f"{median['independent']:.1f}",
-        f"{median['horovod']:.1f}",
-        f"{100 * result['ratio']:.1f} %",
-        style="bold",
-    )
-    console.print(title, soft_wrap=True)
-    console.print(table)
+    return outcome

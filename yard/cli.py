@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from yard import STARTED_AT, __version__
-from yard.bench import bench
+from yard.bench import BATCH, MODELS, bench
 from yard.context import Context
 from yard.errors import Exit, YardError
 from yard.execute import execute
@@ -106,13 +106,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     command = _add(
-        commands, "bench", _bench, "throughput beside ranks that do not communicate", operates=True
+        commands, "bench", _bench, "matrix products, allreduce, ways to train", operates=True
     )
-    command.add_argument("--model", default="vit", help="one of training_models")
+    command.add_argument("--models", metavar="NAME,...", help="some of training_models")
     command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
     command.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
-    command.add_argument("--precision", help="number format of the forward and backward pass")
+    command.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of everything")
+    command.add_argument(
+        "--seconds", type=float, default=5.0, metavar="S", help="of a turn of training, about"
+    )
+    command.add_argument("--transport", help="how the ranks talk to each other")
 
     _add(commands, "runs", _runs, "the table of runs")
     command = _add(commands, "logs", _logs, "the collected logs of a run, tagged by rank and host")
@@ -189,6 +193,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", help="one of training_datasets")
     parser.add_argument("--precision", help="number format of the forward and backward pass")
     parser.add_argument("--engine", help="what exchanges the gradients")
+    parser.add_argument("--transport", help="how the ranks talk to each other")
     parser.add_argument(
         "--train-images",
         type=_argument(parse_train_images, "a number, or `all`"),
@@ -242,6 +247,7 @@ def _request(context: Context, asked: argparse.Namespace, name: str | None) -> T
         dataset=asked.dataset,
         precision=asked.precision,
         engine=asked.engine,
+        transport=asked.transport,
         name=name,
         train_images=asked.train_images,
         options=dict(asked.options),
@@ -249,14 +255,15 @@ def _request(context: Context, asked: argparse.Namespace, name: str | None) -> T
 
 
 def _bench(context: Context, asked: argparse.Namespace) -> Exit:
+    models = tuple(asked.models.split(",")) if asked.models else MODELS
     request = TrainRequest(
-        model=asked.model,
+        model=models[0],
         nodes=asked.nodes,
         procs_per_node=asked.procs_per_node,
-        batch=asked.batch,
-        precision=asked.precision,
+        batch=asked.batch if asked.batch is not None else BATCH,
+        transport=asked.transport,
     )
-    return bench(context, request)
+    return bench(context, request, models, asked.rounds, asked.seconds)
 
 
 def _setup(context: Context, asked: argparse.Namespace) -> Exit:

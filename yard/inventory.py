@@ -120,6 +120,7 @@ def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
             for option, plural in (
                 ("engine", "training_engines"),
                 ("precision", "training_precisions"),
+                ("transport", "training_transports"),
             )
             if plural in variables
         },

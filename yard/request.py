@@ -27,6 +27,9 @@ NAMED = {
     "world_size",
 }
 
+# What is chosen from a list of the inventory.
+CHOSEN = ("engine", "precision", "transport")
+
 
 @dataclass(frozen=True)
 class TrainRequest:
@@ -42,6 +45,7 @@ class TrainRequest:
     dataset: str | None = None
     precision: str | None = None
     engine: str | None = None
+    transport: str | None = None
     name: str | None = None
     train_images: int | str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class Training:
     Attributes:
         train_images: size of the subset; None for the whole training set.
         train_images_available: size of the training set, where the inventory tells.
-        engine, precision: None leaves them to the launch role's own default.
+        engine, precision, transport: None leaves them to the launch role's own default.
         learning_rate: of the whole job, not of a rank.
     """
 
@@ -73,6 +77,7 @@ class Training:
     train_images_available: int | None
     engine: str | None
     precision: str | None
+    transport: str | None
     options: Mapping[str, Any]
 
     @property
@@ -102,7 +107,7 @@ class Training:
             "training_run_train_images": self.train_images,
             "training_run_options": dict(self.options),
         }
-        for name in ("engine", "precision"):
+        for name in CHOSEN:
             if getattr(self, name) is not None:
                 variables[f"training_run_{name}"] = getattr(self, name)
         return variables
@@ -174,7 +179,7 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
                 f"images, more than the {usable:,} to train on"
             )
 
-    chosen = {name: value(name, getattr(request, name)) for name in ("engine", "precision")}
+    chosen = {name: value(name, getattr(request, name)) for name in CHOSEN}
     for name, choice in chosen.items():
         if (
             choice is not None
@@ -201,6 +206,7 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
         train_images_available=available,
         engine=chosen["engine"],
         precision=chosen["precision"],
+        transport=chosen["transport"],
         options={**defaults.get("options", {}), **request.options},
     )
 

@@ -17,7 +17,6 @@ from yard.playbook import Event, Outcome, run_playbook
 from yard.progress import (
     FOLLOW_TASK,
     PHASES,
-    STOPPING,
     TRAINING,
     Progress,
     make_progress,
@@ -25,7 +24,8 @@ from yard.progress import (
 )
 from yard.request import Training, TrainRequest, resolve
 from yard.run import STOP_MARK, create_run, inspected_image, read_run
-from yard.setup import put_dataset, read_record, run_setup, setup_reasons, show_failures
+from yard.setup import put_dataset, read_record, run_setup, setup_reasons
+from yard.stop import stop_on_nodes
 from yard.summary import CHECKING, Summary, read_summary, summarise, write_summary
 from yard.verdict import show_verdict
 
@@ -100,30 +100,11 @@ def stop(context: Context, run: Path) -> Exit:
 
 
 def stop_ranks(context: Context, run: Path) -> Outcome:
-    """Run playbooks/stop.yml to its end, whatever is pressed meanwhile."""
-    console = context.console
+    """Stop a run on its nodes and collect what it left, whatever is pressed meanwhile."""
     manifest = read_run(run).manifest
     # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
     (run / STOP_MARK).touch()
-    with make_progress(console) as progress:
-        context.interrupts.announce = lambda count: progress.note(
-            "Still collecting the logs of this run; it ends by itself."
-        )
-        progress.phase(STOPPING)
-        outcome = run_playbook(
-            context.project,
-            context.project.playbook("stop"),
-            Path(manifest.inventory_path),
-            {"training_run_id": run.name, "training_run_collect_dir": str(run)},
-            run / "ansible.log",
-            lambda event: progress.task(event.task) if event.task else None,
-        )
-        if not outcome.ok:
-            progress.fail()
-    if not outcome.ok:
-        console.print("[red]Not everything could be stopped and collected:[/]")
-        show_failures(console, outcome)
-    return outcome
+    return stop_on_nodes(context, run, Path(manifest.inventory_path))
 
 
 def conclude(run: Path) -> Summary:

@@ -98,3 +98,17 @@ def test_two_processes_on_one_node(main_job: Job) -> None:
     summary = json.loads((CHECKOUT / "runs/latest/summary.json").read_text())
     assert summary["world_size"] == 2
     assert summary["hosts"] == ["node1"]
+
+
+def test_other_engine(main_job: Job) -> None:
+    assert make("train", MODEL="vit", NODES=2, ENGINE="ddp", EPOCHS=1, TRAIN_IMAGES=640).status == 0
+    run = CHECKOUT / "runs/latest"
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["engine"], summary["hosts"]) == ("ddp", ["node1", "node2"])
+    assert json.loads((run / "config.json").read_text())["backend"] == "gloo"
+    losses = [
+        record["loss"]
+        for line in (run / "metrics.jsonl").read_text().splitlines()
+        if (record := json.loads(line))["event"] == "step"
+    ]
+    assert losses[-1] < losses[0]

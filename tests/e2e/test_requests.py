@@ -9,8 +9,9 @@ from conftest import CHECKOUT, make
     [
         ({"MODEL": "nonsense", "NODES": 2}, ["nonsense", "vit"]),
         ({"MODEL": "vit", "NODES": 9}, ["9", "node1", "node2"]),
+        ({"MODEL": "vit", "NODES": 2, "TRANSPORT": "mail"}, ["mail", "tcp", "ucx", "nccl"]),
     ],
-    ids=["unknown-model", "more-nodes-than-there-are"],
+    ids=["unknown-model", "more-nodes-than-there-are", "unknown-transport"],
 )
 def test_is_refused_before_anything_is_touched(
     request_made: dict[str, object], named: list[str]

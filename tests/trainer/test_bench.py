@@ -1,25 +1,59 @@
+from pathlib import Path
+
 import pytest
 
-from trainer.bench import Round, Throughput, summarise
+from trainer.bench.suite import Suite
+from trainer.bench.throughput import Turn, images_per_second, order, summarise
 from trainer.errors import ConfigError
 
 
 def test_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
     # The machine is half as fast in round 2; ratios of neighbours do not see it.
-    speeds = [("independent", 100, 50, 110), ("horovod", 98, 48, 99)]
-    rounds = [
-        Round(number + 1, engine, (1.0, 1.0), float(values[number]))
+    speeds = [("independent", 100, 50, 110), ("horovod", 98, 48, 99), ("ddp_mpi", 90, 50, 100)]
+    turns = [
+        Turn(number + 1, arm, (1.0, 1.0), float(values[number]))
         for number in range(3)
-        for engine, *values in speeds
+        for arm, *values in speeds
     ]
-    summary = summarise(rounds)
-    assert summary["images_per_second"] == {"independent": 100.0, "horovod": 98.0}
-    assert summary["ratio"] == pytest.approx(0.96)
-    assert len(summary["rounds"]) == 6
+    summary = summarise(turns)
+    medians = {"independent": 100.0, "horovod": 98.0, "ddp_mpi": 90.0}
+    assert summary["images_per_second"] == medians
+    assert summary["ratios"] == {
+        "horovod_over_ideal": pytest.approx(0.96),
+        "ddp_mpi_over_ideal": pytest.approx(100 / 110),
+        "horovod_over_best_ddp": pytest.approx(0.99),
+    }
+
+
+def test_best_of_several_is_chosen_anew_in_every_round() -> None:
+    turns = [
+        Turn(1, "horovod", (1.0,), 100.0),
+        Turn(1, "ddp_gloo", (1.0,), 80.0),
+        Turn(1, "ddp_mpi", (1.0,), 50.0),
+        Turn(2, "horovod", (1.0,), 100.0),
+        Turn(2, "ddp_gloo", (1.0,), 50.0),
+        Turn(2, "ddp_mpi", (1.0,), 80.0),
+    ]
+    assert summarise(turns)["ratios"]["horovod_over_best_ddp"] == pytest.approx(1.25)
+
+
+def test_speeds_of_ranks_that_wait_for_each_other_are_those_of_the_last() -> None:
+    assert images_per_second("independent", 100, (1.0, 2.0)) == 150
+    assert images_per_second("together", 100, (1.0, 2.0)) == 100
+    assert images_per_second("first", 100, (1.0,)) == 100
+
+
+def test_every_arm_has_every_place_in_some_round() -> None:
+    names = ["a", "b", "c"]
+    rounds = [order(names, number) for number in range(1, 7)]
+    assert rounds[:3] == [["a", "b", "c"], ["a", "c", "b"], ["c", "a", "b"]]
+    for place in range(3):
+        assert {found[place] for found in rounds} == set(names)
 
 
 def test_bad_requests_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no model 'none'"):
-        Throughput(model="none", batch_per_rank=1, precision="fp32", steps=1, rounds=1)
-    with pytest.raises(ConfigError, match="at least 1"):
-        Throughput(model="vit", batch_per_rank=1, precision="fp32", steps=1, rounds=0)
+    data = Path("/data/cifar10")
+    with pytest.raises(ConfigError, match=r"no model .none.; there are: .*vit"):
+        Suite(("vit", "none"), batch_per_rank=1, dataset=data, rounds=1, seconds=1)
+    with pytest.raises(ConfigError, match="above 0"):
+        Suite(("vit",), batch_per_rank=1, dataset=data, rounds=0, seconds=1)

@@ -44,7 +44,8 @@ def training_pids(run_dir: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "program", ["gradients.py", "fresh_optimizer.py", "evaluation.py", "independent.py"]
+    "program",
+    ["engines.py", "gradients.py", "fresh_optimizer.py", "evaluation.py", "independent.py"],
 )
 def test_program(program: str) -> None:
     done = mpirun("python3", PROGRAMS / program)
@@ -187,20 +188,24 @@ def test_terminated_launch_ends_its_ranks(config: dict[str, Any], make_run_dir: 
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_throughput_benchmark(tmp_path: Path) -> None:
-    path = tmp_path / "throughput.json"
-    arguments = ("--batch", "2", "--steps", "2", "--rounds", "3", "--json", str(path))
-    done = mpirun("python3", "-m", "trainer", "bench", "throughput", *arguments)
+@pytest.mark.data
+def test_benchmarks(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    arguments = ("--model", "vit", "--batch", "2", "--rounds", "1", "--seconds", "0.01")
+    done = mpirun("python3", "-m", "trainer", "bench", "suite", *arguments, "--json", str(path))
     assert done.returncode == 0, done.stderr
     result = json.loads(path.read_text())
-    order = [(entry["round"], entry["engine"]) for entry in result["rounds"]]
-    assert order == [
-        *[(1, "horovod"), (1, "independent")],
-        *[(2, "independent"), (2, "horovod")],
-        *[(3, "horovod"), (3, "independent")],
-    ]
-    assert all(len(entry["seconds"]) == 2 for entry in result["rounds"])
     assert result["world_size"] == 2
-    assert set(result["images_per_second"]) == {"independent", "horovod"}
-    assert 0 < result["ratio"] < 2
-    assert "median" in done.stdout
+    assert set(result["matmul"]["gflops"]) == {"one_rank", "all_ranks", "distributed"}
+    assert all(value > 0 for value in result["matmul"]["gflops"].values())
+    times = {(entry["engine"], entry["bytes"]): entry["seconds"] for entry in result["allreduce"]}
+    for engine in ("horovod", "ddp_gloo", "ddp_mpi"):
+        assert 0 < times[engine, 4**6] < times[engine, 4**13]
+    training = result["throughput"]["vit"]
+    ranks = {turn["arm"]: len(turn["seconds"]) for turn in training["turns"]}
+    alone = {"one_rank": 1, "minimal": 1}
+    both = {"independent": 2, "synthetic": 2, "horovod": 2}
+    both |= {"ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2}
+    assert {arm: count for arm, count in ranks.items() if arm != "bf16"} == alone | both
+    assert 0 < training["ratios"]["horovod_over_ideal"] < 2
+    assert set(training["images_per_second"]) == set(ranks)

@@ -91,6 +91,7 @@ def test_local_cluster_can_grow_to_its_limit(local: Inventory) -> None:
         ({"nodes": 2, "batch": 6000}, "one step of 2 ranks takes 12,000 images, more than the"),
         ({"precision": "fp64"}, "precision 'fp64': choose from fp32, bf16"),
         ({"engine": "pigeon"}, "engine 'pigeon': choose from horovod"),
+        ({"transport": "mail"}, "transport 'mail': choose from tcp, ucx"),
         ({"options": {"epochs": 3}}, "--set epochs: not a free option"),
     ],
 )

@@ -54,6 +54,14 @@ options:
     description: Files that a container must be able to open.
     type: int
     required: true
+  transport:
+    description: Transport that the image must name in its label C(trainyard.transports).
+    type: str
+    default: tcp
+  needs_gpu:
+    description: Whether the node must have a GPU.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -102,6 +110,10 @@ cores:
   description: Processor cores that processes on this node may use.
   returned: always
   type: int
+gpus:
+  description: NVIDIA GPUs that the driver of this node knows.
+  returned: always
+  type: int
 bf16:
   description: Whether the processor multiplies bfloat16 numbers itself.
   returned: always
@@ -136,6 +148,14 @@ def port_trouble(address: str, port: int) -> str:
         except OSError as error:
             return f"cannot listen on {address} port {port}: {error.strerror}"
     return ""
+
+
+def count_gpus() -> int:
+    """Return the number of GPUs that NVIDIA's kernel driver has found."""
+    try:
+        return len(os.listdir("/proc/driver/nvidia/gpus"))
+    except FileNotFoundError:
+        return 0
 
 
 def multiplies_bf16() -> bool:
@@ -179,6 +199,8 @@ def main() -> None:
             "gid": {"type": "int", "required": True},
             "memory_gigabytes": {"type": "float", "required": True},
             "open_files": {"type": "int", "required": True},
+            "transport": {"type": "str", "default": "tcp"},
+            "needs_gpu": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -194,11 +216,24 @@ def main() -> None:
             reasons.append(f"it does not hold the image {wanted['image']}: run make setup")
         else:
             image_id = image["Id"]
+            known = (image["Config"]["Labels"] or {}).get("trainyard.transports", "").split()
+            if wanted["transport"] not in known:
+                reasons.append(
+                    f"the image {wanted['image']} has no transport {wanted['transport']}, "
+                    f"but {', '.join(known) or 'none'}: choose another TRANSPORT"
+                )
         if held:
             run = held[0]["Labels"]["trainyard.run"]
             reasons.append(f"it is held by run {run}: wait for it, or make stop RUN={run}")
     except EngineError as error:
         reasons.append(f"{error}: run make setup")
+
+    gpus = count_gpus()
+    if wanted["needs_gpu"] and not gpus:
+        reasons.append(
+            f"transport {wanted['transport']} needs an NVIDIA GPU, and its driver shows none: "
+            "choose another TRANSPORT, or see to the driver"
+        )
 
     if not os.path.isdir(wanted["directory"]):
         reasons.append(f"there is no {wanted['directory']}: run make setup")
@@ -218,6 +253,7 @@ def main() -> None:
         run=run,
         address=wanted["address"],
         cores=len(os.sched_getaffinity(0)),
+        gpus=gpus,
         bf16=multiplies_bf16(),
     )
 

@@ -1,0 +1,73 @@
+import io
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from yard.bench_report import draw_bench, show_bench
+
+
+@pytest.fixture
+def result() -> dict[str, Any]:
+    """Results of two ranks on a processor without bf16, so that one arm is missing."""
+    speeds = {
+        "one_rank": 62.4,
+        "minimal": 63.0,
+        "independent": 125.0,
+        "synthetic": 126.3,
+        "horovod": 122.5,
+        "ddp_mpi": 117.1,
+        "ddp_gloo": 110.9,
+        "ddp_torchrun": 109.8,
+    }
+    ratios = {
+        "horovod_over_ideal": 0.98,
+        "ddp_mpi_over_ideal": 0.937,
+        "ddp_gloo_over_ideal": 0.887,
+        "ddp_torchrun_over_ideal": 0.878,
+        "horovod_over_best_ddp": 1.046,
+        "loop_over_minimal": 0.991,
+        "real_over_synthetic": 0.99,
+    }
+    return {
+        "hosts": ["node1", "node2"],
+        "world_size": 2,
+        "threads": 1,
+        "matmul": {
+            "size": 2048,
+            "gflops": {"one_rank": 101.5, "all_ranks": 99.8, "distributed": 187.2},
+        },
+        "allreduce": [
+            {"engine": engine, "bytes": size, "seconds": seconds * size, "gigabytes_per_second": 1}
+            for engine, seconds in (("horovod", 3e-9), ("ddp_mpi", 2e-9), ("ddp_gloo", 4e-9))
+            for size in (4096, 2**20)
+        ],
+        "throughput": {"vit": {"images_per_second": speeds, "ratios": ratios}},
+    }
+
+
+def test_tables(result: dict[str, Any]) -> None:
+    out = io.StringIO()
+    show_bench(Console(file=out, width=120), result)
+    lines = [line.split("  ") for line in out.getvalue().splitlines()]
+    shown = {words[0]: words[-1].strip() for words in lines}
+    assert shown["2 ranks on 2 nodes, 1 thread a rank; medians over all turns"]
+    assert shown["Horovod"] == "122.5"
+    assert shown["Horovod / no communication"] == "0.980"
+    assert shown["the same, bf16"] == ""
+    assert shown["4 KiB"] == "0.02"
+    assert shown["one product, all ranks together"] == "187.2"
+
+
+def test_plot(result: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "bench" / "results.svg"
+    draw_bench(result, path)
+    assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    text = path.read_text()
+    assert "vit, DDP, torchrun" in text
+    before = path.read_bytes()
+    result["throughput"]["vit"]["ratios"]["horovod_over_ideal"] = 0.5
+    draw_bench(result, path)
+    assert path.read_bytes() != before

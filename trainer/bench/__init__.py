@@ -1,0 +1,1 @@
+"""Benchmarks that run under mpirun, every rank in step."""

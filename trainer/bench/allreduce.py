@@ -1,0 +1,76 @@
+"""How long a sum over all ranks takes, by its size and by who computes it."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainer.engines import DdpEngine, Engine, HorovodEngine
+
+SIZES = tuple(4**power for power in range(6, 14))  # 4 KiB to 64 MiB
+# A turn moves about this much, and at least and at most so many sums.
+TURN_BYTES = 2**27
+FEWEST, MOST = 2, 50
+
+
+def measure_allreduce(
+    world: Engine, ddp: Mapping[str, DdpEngine], rounds: int, sizes: tuple[int, ...] = SIZES
+) -> list[dict[str, Any]]:
+    """Sum float32 tensors over all ranks with Horovod, Gloo and MPI, in turns.
+
+    Args:
+        world: who the ranks are.
+        ddp: engines by backend.
+        rounds: turns of each.
+        sizes: in bytes.
+
+    Returns:
+        [{"engine", "bytes", "seconds": median of one sum, "gigabytes_per_second"}, ...]. The last
+        is bytes that each rank sends in a ring, 2 (n - 1) / n times the size, by that time: the
+        "bus bandwidth" of NCCL's tests, which does not depend on the number of ranks n.
+    """
+    seconds: dict[tuple[str, int], list[float]] = {}
+    for _ in range(rounds):
+        for name in ("horovod", *(f"ddp_{backend}" for backend in ddp)):
+            world.barrier()
+            horovod = HorovodEngine() if name == "horovod" else None
+            reduce = _horovod if horovod else _torch(ddp[name.removeprefix("ddp_")])
+            for size in sizes:
+                values = torch.ones(size // 4)
+                reduce(values)
+                times = min(max(TURN_BYTES // size, FEWEST), MOST)
+                start = perf_counter()
+                for _ in range(times):
+                    reduce(values)
+                spent = (perf_counter() - start) / times
+                seconds.setdefault((name, size), []).append(spent)
+            if horovod is not None:
+                horovod.close()
+    factor = 2 * (world.world_size - 1) / world.world_size
+    return [
+        {
+            "engine": name,
+            "bytes": size,
+            "seconds": statistics.median(spent),
+            "gigabytes_per_second": factor * size / statistics.median(spent) / 1e9,
+        }
+        for (name, size), spent in seconds.items()
+    ]
+
+
+def _horovod(values: Tensor) -> None:
+    import horovod.torch as hvd
+
+    hvd.allreduce_(values, op=hvd.Average, name=f"bench.{len(values)}")
+
+
+def _torch(engine: DdpEngine) -> Callable[[Tensor], None]:
+    def reduce(values: Tensor) -> None:
+        dist.all_reduce(values, group=engine.group)
+        values /= engine.world_size
+
+    return reduce

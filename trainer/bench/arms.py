@@ -1,0 +1,239 @@
+"""What the throughput benchmark compares: ways to train the same model on the same images."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from time import perf_counter
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer.data import store
+from trainer.data.augment import Normalise
+from trainer.data.memory import ImageSet, TrainingBatches
+from trainer.data.sampler import ShardedSampler
+from trainer.engines import DdpEngine, Engine, HorovodEngine
+from trainer.models import build_model
+from trainer.network import cluster_address
+from trainer.optimizer import adamw
+from trainer.step import TrainStep
+
+CLASSES = 10
+IMAGE_SIZE = 32
+LEARNING_RATE = 1e-3
+WEIGHT_DECAY = 0.05
+SEED = 1
+# Untimed steps at the start of a turn: Horovod negotiates each tensor once before it remembers.
+WARM_UP_STEPS = 2
+
+# How the ranks of an arm belong together, which decides how their speeds add up.
+Ranks = Literal["first", "independent", "together"]
+Batches = Iterator[tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What every arm trains.
+
+    Attributes:
+        model: a name from `trainer.models`.
+        batch_per_rank: images a rank sees in one step.
+        precision: of the forward and backward pass.
+        dataset: directory of a prepared data set.
+    """
+
+    model: str
+    batch_per_rank: int
+    precision: str
+    dataset: Path
+
+
+class Arm(Protocol):
+    """One way to train.
+
+    Attributes:
+        ranks: "first" when rank 0 works and the others rest, "independent" when all work and none
+            waits for another, "together" when they exchange gradients.
+    """
+
+    ranks: Ranks
+
+    def turn(self, number: int, steps: int) -> float:
+        """Take the warm-up steps, then `steps` timed ones, and return the seconds of these.
+
+        Every rank that works must call it.
+        """
+        ...
+
+
+def read_batches(workload: Workload, rank: int, world_size: int) -> TrainingBatches:
+    """A rank's share of the real training images, augmented as in training."""
+    description = store.read_description(workload.dataset)
+    data = ImageSet.load(workload.dataset, "train")
+    normalise = Normalise(description.channel_means, description.channel_deviations)
+    sampler = ShardedSampler(len(data), workload.batch_per_rank, rank, world_size, SEED)
+    return TrainingBatches(data, sampler, normalise)
+
+
+def fresh_model(workload: Workload) -> nn.Module:
+    """Make the model, in the memory format that convolutions are trained in, ready to train."""
+    torch.manual_seed(SEED)
+    model = build_model(workload.model, CLASSES, IMAGE_SIZE)
+    return model.to(memory_format=torch.channels_last).train()
+
+
+class LoopArm:
+    """This package's own loop, with or without an engine that exchanges gradients.
+
+    Args:
+        workload: what to train.
+        batches: images for one turn.
+        ranks: see `Arm`.
+        join: gives the engine; called at every turn.
+        leave: whether to close the engine after every turn. Horovod's background thread would
+            take part of the core from the arms that have their turn meanwhile.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        batches: Callable[[int], Batches],
+        ranks: Ranks,
+        join: Callable[[], Engine] | None = None,
+        leave: bool = False,
+    ) -> None:
+        self.ranks = ranks
+        self._batches, self._join, self._leave = batches, join, leave
+        model = fresh_model(workload)
+        self._step = TrainStep(model, adamw(model, LEARNING_RATE, WEIGHT_DECAY), workload.precision)
+        self._is_distributed = False
+
+    def turn(self, number: int, steps: int) -> float:
+        """See `Arm`."""
+        engine = self._join() if self._join else None
+        if engine is not None and not self._is_distributed:
+            model, optimizer = engine.distribute(self._step.model, self._step.optimizer)
+            self._step = TrainStep(model, optimizer, self._step.precision, exchange=engine)
+            self._is_distributed = True
+        batches = self._batches(number)
+        self._advance(batches, WARM_UP_STEPS)
+        start = perf_counter()
+        self._advance(batches, steps)
+        seconds = perf_counter() - start
+        if engine is not None and self._leave:
+            engine.close()
+        return seconds
+
+    def _advance(self, batches: Batches, steps: int) -> None:
+        for _ in range(steps):
+            self._step(*next(batches), LEARNING_RATE)
+
+
+class MinimalArm:
+    """The least that trains: PyTorch alone, on a batch that is ready, nothing looked at."""
+
+    ranks: Ranks = "first"
+
+    def __init__(self, workload: Workload, batch: tuple[Tensor, Tensor]) -> None:
+        self._images, self._labels = batch
+        self._model = fresh_model(workload)
+        self._optimizer = adamw(self._model, LEARNING_RATE, WEIGHT_DECAY)
+
+    def turn(self, number: int, steps: int) -> float:
+        """See `Arm`."""
+        self._advance(WARM_UP_STEPS)
+        start = perf_counter()
+        self._advance(steps)
+        return perf_counter() - start
+
+    def _advance(self, steps: int) -> None:
+        for _ in range(steps):
+            self._optimizer.zero_grad()
+            functional.cross_entropy(self._model(self._images), self._labels).backward()
+            self._optimizer.step()
+
+
+class TorchrunArm:
+    """DistributedDataParallel over Gloo in processes that torchrun starts, anew for every turn."""
+
+    ranks: Ranks = "together"
+
+    def __init__(self, workload: Workload, world: Engine) -> None:
+        self._workload, self._world = workload, world
+
+    def turn(self, number: int, steps: int) -> float:
+        """See `Arm`."""
+        with socket.create_server((cluster_address(), 0)) as free:
+            host, port = self._world.gather(free.getsockname()[:2])[0]
+        with tempfile.TemporaryDirectory(prefix="torchrun-") as scratch:
+            result = Path(scratch, "seconds.json")
+            command = [sys.executable, "-m", "trainer.bench.torchrun"]
+            command += ["--nnodes", str(self._world.world_size), "--nproc-per-node", "1"]
+            command += ["--node-rank", str(self._world.rank)]
+            command += ["--master-addr", host, "--master-port", str(port)]
+            command += ["--module", "trainer", "bench", "turn", "--json", str(result)]
+            command += ["--model", self._workload.model, "--steps", str(steps)]
+            command += ["--batch", str(self._workload.batch_per_rank)]
+            command += ["--precision", self._workload.precision, "--number", str(number)]
+            command += ["--dataset", str(self._workload.dataset)]
+            # Without what mpirun has set: these are other processes in a world of their own.
+            ours = ("OMPI_", "PMIX_", "PRTE_")
+            environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+            subprocess.run(command, env=environment, check=True)
+            return float(json.loads(result.read_text()))
+
+
+def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> None:
+    """What torchrun starts: one turn of DistributedDataParallel over Gloo."""
+    engine = DdpEngine("gloo")
+    batches = read_batches(workload, engine.rank, engine.world_size)
+    arm = LoopArm(workload, batches.epoch, "together", lambda: engine)
+    result.write_text(json.dumps(arm.turn(number, steps)))
+    engine.close()
+
+
+def make_arms(
+    workload: Workload, world: Engine, ddp: Mapping[str, Engine], bf16: bool
+) -> dict[str, Arm]:
+    """All arms by name.
+
+    * `one_rank`: one rank alone
+    * `minimal`: a raw loop on a batch that is ready, one rank alone
+    * `independent`: every rank for itself: what training together would reach if communication
+      cost nothing
+    * `synthetic`: the same on a batch that is ready, instead of real images with augmentation
+    * `horovod`, `ddp_gloo`, `ddp_mpi`: engines, under mpirun
+    * `ddp_torchrun`: DistributedDataParallel over Gloo as torchrun starts it
+    * `bf16`: `independent` in bf16, where the processor multiplies that
+
+    Args:
+        workload: what to train.
+        world: who the ranks are.
+        ddp: engines with the backends `gloo` and `mpi`.
+        bf16: whether to measure bf16 too.
+    """
+    batches = read_batches(workload, world.rank, world.world_size)
+    ready = next(batches.epoch(1))
+    arms: dict[str, Arm] = {
+        "one_rank": LoopArm(workload, batches.epoch, "first"),
+        "minimal": MinimalArm(workload, ready),
+        "independent": LoopArm(workload, batches.epoch, "independent"),
+        "synthetic": LoopArm(workload, lambda _: repeat(ready), "independent"),
+        "horovod": LoopArm(workload, batches.epoch, "together", HorovodEngine, leave=True),
+        "ddp_gloo": LoopArm(workload, batches.epoch, "together", lambda: ddp["gloo"]),
+        "ddp_mpi": LoopArm(workload, batches.epoch, "together", lambda: ddp["mpi"]),
+        "ddp_torchrun": TorchrunArm(workload, world),
+    }
+    if bf16:
+        halved = Workload(workload.model, workload.batch_per_rank, "bf16", workload.dataset)
+        arms["bf16"] = LoopArm(halved, batches.epoch, "independent")
+    return arms

@@ -1,0 +1,103 @@
+"""All benchmarks in one job."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.atomic import write_json
+from trainer.bench.allreduce import measure_allreduce
+from trainer.bench.arms import Workload, make_arms
+from trainer.bench.matmul import measure_matmul
+from trainer.bench.throughput import measure_throughput
+from trainer.engines import DdpEngine, IndependentEngine
+from trainer.errors import ConfigError
+from trainer.models import MODELS
+from trainer.network import use_cluster_network
+from trainer.world import gather_ranks, versions
+
+# Settings that the figures depend on, as the environment has them.
+SETTINGS = ("HOROVOD_", "OMPI_MCA_", "UCX_", "NCCL_", "GLOO_", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What to measure.
+
+    Attributes:
+        models: names from `trainer.models`.
+        batch_per_rank: images a rank sees in one step.
+        dataset: directory of a prepared data set of 32 x 32 images in 10 classes.
+        rounds: turns of everything that is measured.
+        seconds: how long a turn of training shall take, about.
+    """
+
+    models: tuple[str, ...]
+    batch_per_rank: int
+    dataset: Path
+    rounds: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        for model in self.models:
+            if model not in MODELS:
+                raise ConfigError(f"no model {model!r}; there are: {', '.join(MODELS)}")
+        if min(self.batch_per_rank, self.rounds) < 1 or self.seconds <= 0:
+            raise ConfigError("batch, rounds and seconds must be above 0")
+
+
+def measure(suite: Suite, path: Path | None) -> None:
+    """Measure everything; rank 0 writes the result, and each rank says what is being done.
+
+    Args:
+        suite: what to measure.
+        path: file for the result, or None:
+            {"world_size", "hosts", "threads", "settings", "versions", "matmul", "allreduce",
+            "throughput": {model: ...}}, see the modules of this package.
+    """
+    use_cluster_network()
+    # First of all: MPI ends with who started it, and Horovod comes and goes.
+    world = IndependentEngine()
+    ranks = gather_ranks(world)
+    ddp = {"gloo": DdpEngine("gloo"), "mpi": DdpEngine("mpi")}
+    _say("matrix products")
+    matmul = measure_matmul(world, suite.rounds)
+    _say("allreduce")
+    allreduce = measure_allreduce(world, ddp, suite.rounds)
+    throughput = {}
+    for model in suite.models:
+        _say(f"training throughput of {model}")
+        workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset)
+        arms = make_arms(workload, world, ddp, bf16=_multiplies_bf16())
+        throughput[model] = measure_throughput(workload, arms, world, suite.rounds, suite.seconds)
+    _say("done")
+    if world.rank > 0 or path is None:
+        return
+    write_json(
+        path,
+        {
+            "world_size": world.world_size,
+            "hosts": sorted({rank.host for rank in ranks}),
+            "threads": torch.get_num_threads(),
+            "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
+            "versions": versions(),
+            "matmul": matmul,
+            "allreduce": allreduce,
+            "throughput": throughput,
+        },
+    )
+
+
+def _say(what: str) -> None:
+    print(what, flush=True)
+
+
+def _multiplies_bf16() -> bool:
+    """Whether the processor multiplies bfloat16; without, it is slower than float32."""
+    flags: list[str] = []
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("flags"):
+            flags = line.split()
+            break
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
