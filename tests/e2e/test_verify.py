@@ -252,7 +252,7 @@ FAULTS = {
         "rm /etc/ld.so.preload /etc/faketimerc",
         "pairs",
         "clock",
-        "s off, wanted is at most 1 s",
+        "s off, wanted is at most 1",
     ),
     "stray process": Fault(
         "node2",
