@@ -122,7 +122,7 @@ def test_a_syntax_error_is_a_failure_too(project: Project) -> None:
 
 @pytest.mark.parametrize("stop_after", [0.0, 1.2, 4.0])
 def test_cancelling_ends_ansible_its_workers_and_their_commands(
-    project: Project, stop_after: float
+    project: Project, stop_after: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first event, while workers start, and in the middle of a command."""
     play = Play(
@@ -130,15 +130,17 @@ def test_cancelling_ends_ansible_its_workers_and_their_commands(
         "    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
         "      args:\n        chdir: '{{ playbook_dir }}'\n",
     )
-    before = set(os.listdir(tempfile.gettempdir()))
+    # A place of its own: others make temporary files at the same time.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     began = time.monotonic()
     outcome = play.run(stop_after=stop_after)
     assert outcome.status == "cancelled"
     assert time.monotonic() - began < stop_after + 10
     wait_for(lambda: sleepers_in(project.root) == [], "the workers' commands to end", 5)
     assert processes_below(project.root) == []
-    left = {name for name in set(os.listdir(tempfile.gettempdir())) - before if "yard-" in name}
-    assert left == set()
+    assert list(temporary.iterdir()) == []
 
 
 def sleepers_in(folder: Path) -> list[str]:
