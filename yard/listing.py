@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.inventory import Model
-from yard.manifest import read_manifest
-from yard.summary import read_summary
+from yard.overview import overview_of
 from yard.verdict import COLOURS
 
 # From these widths on there is room for the four numbers, which the id has too, and for the rest.
@@ -18,11 +17,7 @@ NUMBERS_FROM, ALL_FROM = 112, 150
 
 
 def show_runs(console: Console, runs: Sequence[Path]) -> None:
-    """Print a line for every run, newest first.
-
-    A run without a summary is still going, or its `yard` was killed: `yard stop` ends and collects
-    it. One whose summary another version of yard wrote in another way is called unreadable.
-    """
+    """Print a line for every run, newest first; see `Overview` for what its result may be."""
     if not runs:
         console.print("no runs yet")
         return
@@ -60,26 +55,17 @@ def show_models(console: Console, models: Mapping[str, Model]) -> None:
 
 
 def _row(run: Path) -> list[Text]:
-    manifest = read_manifest(run)
-    assert manifest is not None, "list_runs gives directories with a manifest"
-    try:
-        summary = read_summary(run)
-    except (KeyError, TypeError):
-        result, accuracy, speed = Text("unreadable", style="red"), None, None
-    else:
-        if summary is None:
-            result, accuracy, speed = Text("unfinished", style="dim"), None, None
-        else:
-            result = Text(summary.status, style=COLOURS[summary.status])
-            accuracy, speed = summary.test_accuracy, summary.images_per_second
-    configuration = manifest.configuration
+    found = overview_of(run)
+    accuracy = found.summary.test_accuracy if found.summary else None
+    speed = found.summary.images_per_second if found.summary else None
+    started = found.started_at
     numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
     return [
         Text(run.name),
-        result,
+        Text(found.status, style=COLOURS.get(found.status, "dim")),
         Text("" if accuracy is None else f"{100 * accuracy:.1f} %"),
         Text("" if speed is None else f"{speed:,.1f}"),
-        *(Text(str(configuration[name])) for name in numbers),
-        Text(f"{datetime.fromtimestamp(manifest.started_at).astimezone():%Y-%m-%d %H:%M}"),
-        Text(manifest.name or ""),
+        *(Text(str(found.configuration.get(name, ""))) for name in numbers),
+        Text(f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M}" if started else ""),
+        Text(found.name or ""),
     ]

@@ -1,5 +1,6 @@
 """The pages: what they hold, and how a real browser shows them."""
 
+import io
 import re
 import shutil
 from collections.abc import Callable
@@ -9,17 +10,19 @@ import pytest
 from browser import show
 from conftest import DATA, RUN_ID
 from extend import retry, sample_the_nodes, time_the_steps
+from rich.console import Console
 
 from yard import report
 from yard.charts import training_charts
 from yard.comparison import write_comparison
 from yard.errors import RequestError
 from yard.index import write_index
+from yard.listing import show_runs
 from yard.metrics import read_every_line, read_metrics
 from yard.page import drawings, render
 from yard.plot import Chart, Series, clock_ticks, short, thin, ticks
 from yard.report import draw_report, write_report
-from yard.run import REPORT_ERROR, read_run
+from yard.run import REPORT_ERROR, list_runs, read_run
 from yard.summary import summarise, write_summary
 from yard.timeline import timeline_of
 
@@ -204,6 +207,19 @@ def test_the_page_of_all_runs(tmp_path: Path) -> None:
         for name, value in {"batch": 64, "epochs": 5, "nodes": 2, "processes": 1}.items()
     ]
     assert all(number in page for number in numbers)
+
+
+def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
+    runs = several_runs(tmp_path)
+    (runs / RUNS[1] / "manifest.json").write_text('{"from": "another version"}')
+    (runs / RUNS[2] / "manifest.json").write_text("[cut off")
+    page = write_index(runs).read_text()
+    assert page.count('<span class="badge unreadable">') == 2
+    assert all(name in page for name in RUNS)
+    out = io.StringIO()
+    show_runs(Console(file=out, width=200), list_runs(runs))
+    lines = out.getvalue().splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["unreadable", "unreadable", "succeeded"]
 
 
 def test_a_failure_while_drawing_does_not_lose_the_run(
