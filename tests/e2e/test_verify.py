@@ -322,5 +322,6 @@ def test_training_refuses_an_unfit_node(good: Verdict) -> None:
     finally:
         on_node(fault.host, fault.mends)
     assert outcome.status == 3
-    assert "node3: disk /srv/trainyard/runs: 0.0 GB free" in outcome.output
+    unfit = "node3 is not fit for a run: disk /srv/trainyard/runs: 0.0 GB free"
+    assert unfit in outcome.output
     assert "4 nodes are wanted and 3 are fit. Nothing was started." in outcome.output
