@@ -74,6 +74,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.iperf import bits_per_second, server
 from ansible.module_utils.tournament import Limits, Line, Node, Tournament, round_trip
 
+# Whether the bytes flow backwards, from the server to the client.
+DIRECTIONS = (False, True)
+
 
 class Meter:
     """Latency, then bandwidth in both directions."""
@@ -87,17 +90,23 @@ class Meter:
         """Measure one match; see `tournament.Measure`."""
         latency = round_trip(line, at_home)
         if at_home:
-            with server(me.address) as port:
-                line.say(port=port)
-                line.hear()
+            for _ in DIRECTIONS:
+                # A server of its own for each: one still held by a test that was cut off turns the
+                # next away, and over a slow link even that answer gets lost.
+                with server(me.address) as port:
+                    line.say(port=port)
+                    line.hear()
             return {}
+        there, back = (self._bits_per_second(line, me, peer, way) for way in DIRECTIONS)
+        return {"latency_seconds": latency, "bits_per_second": [there, back]}
+
+    def _bits_per_second(self, line: Line, me: Node, peer: Node, backwards: bool) -> float:
         port = line.hear()["port"]
-        there, back = (
-            bits_per_second(me.address, peer.address, port, self.seconds, self.limit, backwards)
-            for backwards in (False, True)
+        rate: float = bits_per_second(
+            me.address, peer.address, port, self.seconds, self.limit, backwards
         )
         line.say(done=True)
-        return {"latency_seconds": latency, "bits_per_second": [there, back]}
+        return rate
 
 
 def main() -> None:
