@@ -14,19 +14,13 @@ from yard.context import Context
 from yard.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.files import read_json
 from yard.inventory import read_inventory
-from yard.playbook import Event, run_playbook
+from yard.playbook import run_playbook
 from yard.progress import duration, make_progress
 from yard.setup import show_failures
+from yard.verify_progress import CheckProgress
 
 # What can be asked for; the nodes themselves are always looked at.
 PARTS = ("nodes", "ssh", "pairs", "mpi")
-# What the screen shows meanwhile, by role and task file.
-PHASES = {
-    ("training_run", "probe"): "Looking at the nodes",
-    ("cluster_check", "ssh"): "Logging in between every two nodes",
-    ("cluster_check", "pairs"): "Measuring the network",
-    ("cluster_check", "mpi"): "Running MPI on the nodes",
-}
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
 
 
@@ -55,12 +49,6 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     directory = project.runs / f"verify-{stamp}"
     with make_progress(console) as progress:
-
-        def show(event: Event) -> None:
-            phase = PHASES.get((event.role, Path(event.task_file).stem))
-            if event.kind == "playbook_on_task_start" and phase is not None:
-                progress.phase(phase)
-
         interrupts.announce = lambda _: progress.note("Stopping ...")
         outcome = run_playbook(
             project,
@@ -71,7 +59,7 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
                 "cluster_check_parts": list(parts or PARTS),
             },
             directory / "verify.log",
-            show,
+            CheckProgress(progress, inventory.trainers, parts or PARTS).take,
             lambda: interrupts.requested,
         )
     if outcome.status == "cancelled":

@@ -146,6 +146,21 @@ def test_a_slow_link_of_one_node(good: Measured) -> None:
     assert blame(good) == {"node4": {"bandwidth"}}
 
 
+def test_latency_stays_where_bandwidth_cannot_be_measured(good: Measured) -> None:
+    match = good["node2"]["pairs"]["matches"]["node1"]
+    del match["bits_per_second"]
+    match["trouble"] = "iperf3: unable to send control message"
+    judge = judgement.Judge(good, WANTED, None)
+    values = {
+        finding["name"]: finding["value"]
+        for finding in judge.judge()
+        if finding.get("pair") == ["node1", "node2"]
+    }
+    assert values["latency"] == 0.1
+    assert values["bandwidth"] == "not measured: iperf3: unable to send control message"
+    assert blame(good) == {"node1 to node2": {"bandwidth"}, "node2 to node1": {"bandwidth"}}
+
+
 def test_a_host_that_does_not_answer_in_the_program_is_named(good: Measured) -> None:
     job = {
         "excluded": {"node4": "Open MPI"},

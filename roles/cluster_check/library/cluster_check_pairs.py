@@ -72,7 +72,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.iperf import bits_per_second, server
-from ansible.module_utils.tournament import Limits, Line, Node, Tournament, round_trip
+from ansible.module_utils.tournament import (
+    Limits,
+    Line,
+    Node,
+    Tournament,
+    round_trip,
+    trouble_of,
+)
 
 # Whether the bytes flow backwards, from the server to the client.
 DIRECTIONS = (False, True)
@@ -97,7 +104,10 @@ class Meter:
                     line.say(port=port)
                     line.hear()
             return {}
-        there, back = (self._bits_per_second(line, me, peer, way) for way in DIRECTIONS)
+        try:
+            there, back = (self._bits_per_second(line, me, peer, way) for way in DIRECTIONS)
+        except (OSError, ValueError) as error:
+            return {"latency_seconds": latency, "trouble": trouble_of(error)}
         return {"latency_seconds": latency, "bits_per_second": [there, back]}
 
     def _bits_per_second(self, line: Line, me: Node, peer: Node, backwards: bool) -> float:

@@ -280,10 +280,11 @@ class Judge:
         trouble: dict[Pair, str] = {}
         for a, answer in self._answers("pairs"):
             for b, match in answer["matches"].items():
+                if "latency_seconds" in match:
+                    latency[a, b] = latency[b, a] = match["latency_seconds"] * 1e3
                 if "bits_per_second" in match:
                     there, back = match["bits_per_second"]
                     bandwidth[a, b], bandwidth[b, a] = there / 1e9, back / 1e9
-                    latency[a, b] = latency[b, a] = match["latency_seconds"] * 1e3
                 elif not match["at_home"]:
                     trouble[a, b] = trouble[b, a] = match["trouble"]
         self._measured("latency", latency, trouble, at_most, "latency_milliseconds", "ms", 3)
