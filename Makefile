@@ -59,11 +59,12 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,PROCS_PER_NODE,--procs-per-node) \
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
-	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images)
+	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall)
 
-.PHONY: train scaling runs logs stop report tensorboard bench
-train: $(READY) ## train: MODEL=name|list or RECIPE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= NAME= ARGS=
-	@$(YARD) train $(ASKED) $(call option,NAME,--name) $(ARGS)
+.PHONY: train scaling runs status logs attach stop report tensorboard bench
+train: $(READY) ## train: MODEL=name|list or RECIPE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= RESUME= RETRIES= STALL= NAME= ARGS=
+	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
+		$(call option,NAME,--name) $(ARGS)
 
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(ARGS)
@@ -71,8 +72,14 @@ scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficie
 runs: $(READY) ## the table of runs, also as runs/index.html
 	@$(YARD) runs
 
-logs: $(READY) ## logs of a run: RUN=latest RANK=
-	@$(YARD) logs $(or $(RUN),latest) $(call option,RANK,--rank)
+status: $(READY) ## what runs on which node, since when, and how far it is
+	@$(YARD) status
+
+logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
+	@$(YARD) logs $(or $(RUN),latest) $(call option,RANK,--rank) $(if $(FOLLOW),--follow)
+
+attach: $(READY) ## go on with a run after the control node was away: RUN=latest
+	@$(YARD) attach $(or $(RUN),latest)
 
 stop: $(READY) ## stop a run and bring its logs home: RUN=
 	@$(YARD) stop $(or $(RUN),latest)

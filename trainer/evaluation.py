@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.engines import Engine
+from trainer.heartbeat import beat
 from trainer.step import autocast
 
 
@@ -43,6 +44,7 @@ def evaluate(
             loss = functional.cross_entropy(logits, labels, reduction="sum")
             correct = (logits.argmax(dim=1) == labels).sum()
             sums += torch.tensor([loss.item(), correct.item(), len(labels)], dtype=torch.float64)
+            beat()
     model.train(was_training)
     loss_sum, right, count = engine.sum(sums).tolist()
     return Evaluation(loss=loss_sum / count, accuracy=right / count, images=int(count))

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from trainer.engines import GradientExchange, NoExchange
 from trainer.errors import NonFiniteLossError
+from trainer.heartbeat import beat
 
 AUTOCAST_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -87,6 +88,7 @@ class TrainStep:
                 self.scaler.scale(loss / self.accumulate).backward()
             total += loss.detach() / self.accumulate
         self._update()
+        beat()
         return total
 
     def _update(self) -> None:

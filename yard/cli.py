@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from yard import STARTED_AT, __version__
+from yard.attach import attach
 from yard.bench import BATCH, MODELS, bench
 from yard.context import Context
 from yard.errors import Exit, YardError
@@ -25,12 +27,14 @@ from yard.request import (
     TrainRequest,
     check_dataset,
     check_nodes,
+    parse_nodes,
     parse_option,
     parse_train_images,
 )
 from yard.run import find_run, list_runs
 from yard.scaling import HOLD, RANK_BATCH, scaling
 from yard.setup import forget_setup, put_dataset, run_operation, run_setup
+from yard.status import show_status
 from yard.tensorboard import PORT, tensorboard
 from yard.train import stop, train
 from yard.verify import PARTS, verify
@@ -119,9 +123,17 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--transport", help="how the ranks talk to each other")
 
     _add(commands, "runs", _runs, "the table of runs")
-    command = _add(commands, "logs", _logs, "the collected logs of a run, tagged by rank and host")
+    _add(commands, "status", _status, "what runs on which node", operates=True)
+    command = _add(
+        commands, "logs", _logs, "the logs of a run, tagged by rank and host", operates=True
+    )
     _add_run(command)
     command.add_argument("--rank", type=int, metavar="R", help="of this rank alone")
+    command.add_argument("--follow", action="store_true", help="go on until the run ends")
+    command = _add(
+        commands, "attach", _attach, "go on with a run whose yard is gone", operates=True
+    )
+    _add_run(command)
     command = _add(commands, "report", _report, "draw the report of a run, or compare several")
     command.add_argument(
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
@@ -161,6 +173,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_train(commands: Any) -> None:
     parser = _add(commands, "train", _train, "train a model on several nodes", operates=True)
     _add_request(parser)
+    parser.add_argument("--resume", metavar="RUN", help="go on from the checkpoints of this run")
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start a failed run again up to N times, from its newest checkpoint",
+    )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
 
 
@@ -181,7 +201,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("--model", help="one of training_models, or `list` to see them")
     wanted.add_argument("--recipe", metavar="NAME", help="a whole training, from trainer/recipes")
-    parser.add_argument("--nodes", type=int, metavar="N", help="machines")
+    parser.add_argument(
+        "--nodes",
+        type=_argument(parse_nodes, "a number, or the least and the most like 2..4"),
+        default=(None, None),
+        metavar="N|N..M",
+        help="machines; with 2..4 as many as are fit, and at least 2",
+    )
     parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
     parser.epilog = (
         "What is not given here comes from the model's entry in training_models (group_vars/), "
@@ -199,6 +225,12 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         type=_argument(parse_train_images, "a number, or `all`"),
         metavar="N|all",
         help="train on this many images of the training set",
+    )
+    parser.add_argument(
+        "--stall",
+        type=int,
+        metavar="SECONDS",
+        help="without a step for so long a run counts as hanging and is ended; 0: never",
     )
     parser.add_argument(
         "--set",
@@ -227,7 +259,9 @@ def _train(context: Context, asked: argparse.Namespace) -> Exit:
     if asked.model == LIST:
         show_models(context.console, read_inventory(context.project, context.inventory).models)
         return Exit.DONE
-    return train(context, _request(context, asked, asked.name), STARTED_AT)
+    request = _request(context, asked, asked.name)
+    again = replace(request, resume=asked.resume, retries=asked.retries)
+    return train(context, again, STARTED_AT)
 
 
 def _scaling(context: Context, asked: argparse.Namespace) -> Exit:
@@ -236,10 +270,13 @@ def _scaling(context: Context, asked: argparse.Namespace) -> Exit:
 
 def _request(context: Context, asked: argparse.Namespace, name: str | None) -> TrainRequest:
     recipe = read_recipe(context.project, asked.recipe) if asked.recipe else None
+    least, most = asked.nodes
     return TrainRequest(
         model=recipe.model if recipe else asked.model,
         recipe=recipe,
-        nodes=asked.nodes,
+        nodes=most,
+        min_nodes=None if least == most else least,
+        stall=asked.stall,
         procs_per_node=asked.procs_per_node,
         epochs=asked.epochs,
         batch=asked.batch,
@@ -305,8 +342,17 @@ def _runs(context: Context, asked: argparse.Namespace) -> Exit:
 
 def _logs(context: Context, asked: argparse.Namespace) -> Exit:
     run = find_run(context.project.runs, asked.run)
-    show_logs(context.console, run, asked.rank)
+    show_logs(context, run, asked.rank, asked.follow)
     return Exit.DONE
+
+
+def _status(context: Context, asked: argparse.Namespace) -> Exit:
+    show_status(context)
+    return Exit.DONE
+
+
+def _attach(context: Context, asked: argparse.Namespace) -> Exit:
+    return attach(context, find_run(context.project.runs, asked.run))
 
 
 def _report(context: Context, asked: argparse.Namespace) -> Exit:

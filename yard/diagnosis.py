@@ -27,6 +27,7 @@ class Signature:
     pattern: re.Pattern[str]
     cause: str
     remedy: str
+    again: bool
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def load_signatures() -> tuple[Signature, ...]:
             pattern=re.compile(entry["pattern"].replace(" ", r"\s+"), re.MULTILINE),
             cause=entry["cause"],
             remedy=entry["remedy"],
+            again=entry.get("again", True),
         )
         for entry in document["signatures"]
     )
@@ -81,9 +83,13 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
     cause, if training never began; else the diagnosis says that the cause is unknown.
     """
     first_failed = first_failed_rank(record)
+    first_host = None if first_failed is None else record.host_of(first_failed)
     sources = {
         "rank": _first(record.rank_logs, first_failed),
+        "rank_end": [end.log for end in record.rank_ends if end.rank == first_failed],
         "mpirun": [record.mpirun_log] if record.mpirun_log else [],
+        # A finding of the whole machine may be found on every node of it.
+        "node": sorted(record.findings, key=lambda log: log.host != first_host),
         "container": list(record.container_logs),
         "inspect": list(record.inspections),
         "ansible": [
@@ -103,7 +109,13 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
 
 
 def first_failed_rank(record: RunRecord) -> int | None:
-    """The rank that mpirun names as the first to fail; the others fail because of it."""
+    """The rank that failed first; the others fail because of it.
+
+    By the times at which the ranks ended, else as mpirun says.
+    """
+    failed = [end.rank for end in record.rank_ends if end.exit_status]
+    if failed:
+        return failed[0]
     if record.mpirun_log is None:
         return None
     found = FIRST_FAILED.search(record.mpirun_log.text)
@@ -179,8 +191,14 @@ def _first(logs: Iterable[Log], rank: int | None) -> list[Log]:
 
 
 def _lines_of(text: str, found: re.Match[str]) -> tuple[str, ...]:
-    """The lines a match touches, at most three."""
+    """The lines a match touches, at most three; of fewer, with those before, which lead to it."""
     begin = text.rfind("\n", 0, found.start()) + 1
     end = text.find("\n", found.end())
-    lines = text[begin : end if end >= 0 else len(text)].splitlines()
-    return tuple(line.rstrip() for line in lines if line.strip())[:PROOF_LINES]
+    touched = _written(text[begin : end if end >= 0 else len(text)])[:PROOF_LINES]
+    before = _written(text[:begin])
+    return tuple(before[len(before) - (PROOF_LINES - len(touched)) :] + touched)
+
+
+def _written(text: str) -> list[str]:
+    """Lines that say something: mpirun rules off its messages with dashes."""
+    return [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]

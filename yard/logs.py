@@ -1,44 +1,117 @@
-"""Prints collected logs, every line tagged with its rank and host."""
+"""Prints the logs of ranks, every line tagged with its rank and host."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from yard.errors import RequestError
-from yard.run import FIRST_LINE
+from yard.context import Context
+from yard.errors import ClusterError, RequestError
+from yard.playbook import Event, run_playbook
+from yard.run import FIRST_LINE, read_run
+from yard.setup import show_failures
+from yard.summary import read_summary
 
 # One colour a rank, so that the eye can follow one of several.
 RANK_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+LOG_TASKS = ("Read the logs so far", "Follow the logs")
 
 
-def show_logs(console: Console, run: Path, rank: int | None) -> None:
-    """Print the logs of all ranks, or of one.
+class LogView:
+    """Prints what is new of each rank's log; pieces of a log may come again or overlap."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown: dict[int, int] = {}
+        self._hosts: dict[int, str] = {}
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks of which something has come."""
+        return sorted(self._shown)
+
+    def show(self, rank: int, offset: int, content: bytes) -> None:
+        """Print the lines of a piece that have not been shown.
+
+        Args:
+            offset: where the piece begins in the file, in bytes, at the beginning of a line.
+        """
+        shown = self._shown.setdefault(rank, 0)
+        if offset > shown:
+            self._print(rank, f"({offset - shown:,} bytes of this log are not shown)")
+        new = content[max(0, shown - offset) :]
+        self._shown[rank] = max(shown, offset + len(content))
+        for line in new.decode("utf-8", errors="replace").splitlines():
+            found = FIRST_LINE.search(line) if rank not in self._hosts else None
+            if found:
+                self._hosts[rank] = found["host"]
+            self._print(rank, line)
+
+    def _print(self, rank: int, line: str) -> None:
+        tag = Text(f"[{rank} {self._hosts.get(rank, '?')}] ")
+        tag.stylize(RANK_COLOURS[rank % len(RANK_COLOURS)])
+        self._console.print(tag + Text(line), soft_wrap=True)
+
+
+def show_logs(context: Context, run: Path, rank: int | None, follow: bool = False) -> None:
+    """Print the logs of all ranks, or of one: the collected ones, or those still on the nodes.
+
+    Args:
+        follow: go on until the run ends, or the user has seen enough.
 
     Raises:
-        RequestError: the run has no logs, or none of this rank.
+        RequestError: there are no logs, or none of this rank.
+        ClusterError: the nodes could not be asked.
     """
-    files = sorted((run / "logs").glob("rank-*.log"), key=_rank)
-    chosen = [path for path in files if rank in (None, _rank(path))]
-    if not files:
-        raise RequestError([f"{run.name}: no logs have been collected"])
-    if not chosen:
-        there = ", ".join(str(_rank(path)) for path in files)
-        raise RequestError([f"{run.name}: no log of rank {rank}; there are {there}"])
-    for path in chosen:
-        _show(console, path)
+    view = LogView(context.console)
+    if read_summary(run) is None:
+        _show_live(context, run, rank, follow, view)
+    # What the last look at the nodes missed has been collected meanwhile.
+    files = {rank_of(path.name): path for path in (run / "logs").glob("rank-*.log")}
+    for number in sorted(files):
+        if rank in (None, number):
+            view.show(number, 0, files[number].read_bytes())
+    there = sorted({*files, *view.ranks})
+    if not there:
+        raise RequestError([f"{run.name}: no rank has written a log"])
+    if rank is not None and rank not in there:
+        names = ", ".join(map(str, there))
+        raise RequestError([f"{run.name}: no log of rank {rank}; there are {names}"])
 
 
-def _show(console: Console, path: Path) -> None:
-    rank = _rank(path)
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        found = FIRST_LINE.search(lines.readline())
-        lines.seek(0)
-        tag = Text(f"[{rank} {found['host'] if found else '?'}] ")
-        tag.stylize(RANK_COLOURS[rank % len(RANK_COLOURS)])
-        for line in lines:
-            console.print(tag + Text(line.rstrip("\n")), soft_wrap=True)
+def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view: LogView) -> None:
+    """Print what the nodes have of a run that goes on."""
+    project = context.project
+    manifest = read_run(run).manifest
+
+    def take(event: Event) -> None:
+        if event.task in LOG_TASKS and event.kind in ("runner_on_ok", "runner_retry"):
+            logs: Mapping[str, Mapping[str, Any]] = event.result.get("logs", {})
+            for name in sorted(logs, key=rank_of):
+                piece = logs[name]
+                view.show(rank_of(name), piece["offset"], piece["text"].encode())
+
+    log = project.state(Path(manifest.inventory_path)) / "log" / "logs.log"
+    log.unlink(missing_ok=True)
+    variables = {"training_run_id": run.name, "training_run_logs_follow": follow}
+    if rank is not None:
+        variables["training_run_logs_rank"] = rank
+    outcome = run_playbook(
+        project,
+        project.playbook("logs"),
+        Path(manifest.inventory_path),
+        variables,
+        log,
+        take,
+        lambda: context.interrupts.requested,
+    )
+    if outcome.status == "failed" and not view.ranks:
+        show_failures(context.console, outcome)
+        raise ClusterError("the nodes could not be asked")
 
 
-def _rank(path: Path) -> int:
-    return int(path.stem.removeprefix("rank-"))
+def rank_of(name: str) -> int:
+    """The rank whose log has this file name."""
+    return int(Path(name).stem.removeprefix("rank-"))

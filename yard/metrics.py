@@ -55,9 +55,9 @@ class Metric:
         return cls(**values)
 
     @property
-    def key(self) -> tuple[str, int]:
-        """What tells two lines apart: a poll may bring a line again."""
-        return (self.event, self.step)
+    def key(self) -> tuple[str, int, float]:
+        """What tells two lines apart: a poll may bring a line again, an attempt may redo a step."""
+        return (self.event, self.step, self.time)
 
     def to_line(self) -> str:
         """The line as the trainer writes it, with its newline."""

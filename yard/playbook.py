@@ -5,7 +5,6 @@ import queue
 import re
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any, TextIO
 
 import ansible_runner
 
+from yard.leftovers import clear_leftovers, private_folder
 from yard.project import Project
 
 # How long ansible-playbook gets to end its workers before it is killed, in seconds.
@@ -122,8 +122,9 @@ def run_playbook(
 
     log.parent.mkdir(parents=True, exist_ok=True)
     give_up = threading.Event()
+    clear_leftovers()
     with (
-        tempfile.TemporaryDirectory(prefix="yard-") as private,
+        private_folder() as private,
         log.open("a", encoding="utf-8") as log_file,
     ):
         thread, runner = ansible_runner.run_async(

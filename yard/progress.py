@@ -21,6 +21,7 @@ from yard.metrics import Metric
 # named after what they do, so a task added to one needs no change here.
 PHASES: Mapping[str, str] = {
     "check": "Checking nodes",
+    "take": "Taking nodes",
     "start": "Starting containers",
     "follow": "Starting ranks",
     "stop": "Collecting logs",
@@ -28,6 +29,8 @@ PHASES: Mapping[str, str] = {
 # From the first line of the metrics on: until then the ranks read their data and find each other.
 TRAINING = "Training"
 STOPPING = "Stopping and collecting logs"
+# Phases of a launch in which nothing has been started yet.
+NOTHING_STARTED = ("check", "take")
 LAUNCH_ROLE = "training_run"
 FOLLOW_TASK = "Follow the run"
 # Where there is no terminal, in seconds: distance of two lines of steps, how long a task takes that

@@ -22,6 +22,7 @@ NAMED = {
     "learning_rate",
     "model",
     "precision",
+    "resume_dir",
     "run_dir",
     "train_images",
     "world_size",
@@ -33,7 +34,14 @@ CHOSEN = ("engine", "precision", "transport")
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What the user typed; None where nothing was said."""
+    """What the user typed; None where nothing was said.
+
+    Attributes:
+        min_nodes: with how many nodes it is done at the least; None: with as many as `nodes` says.
+        resume: run whose checkpoints are gone on from.
+        retries: how often a failed run is started again.
+        stall: seconds without a step after which a run counts as hanging; 0: never.
+    """
 
     model: str
     recipe: Recipe | None = None
@@ -48,11 +56,15 @@ class TrainRequest:
     transport: str | None = None
     name: str | None = None
     train_images: int | str | None = None
+    min_nodes: int | None = None
+    resume: str | None = None
+    retries: int = 0
+    stall: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What was said, without what was not."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, {})}
+        return {key: value for key, value in asdict(self).items() if value not in (None, {}, 0)}
 
 
 @dataclass(frozen=True)
@@ -60,9 +72,10 @@ class Training:
     """A training with nothing left open, as the launch gets it.
 
     Attributes:
+        nodes, min_nodes: how many at the most and at the least.
         train_images: size of the subset; None for the whole training set.
         train_images_available: size of the training set, where the inventory tells.
-        engine, precision, transport: None leaves them to the launch role's own default.
+        engine, precision, transport, stall_seconds: None leaves them to the launch role's default.
         learning_rate: of the whole job, not of a rank.
     """
 
@@ -79,6 +92,8 @@ class Training:
     precision: str | None
     transport: str | None
     options: Mapping[str, Any]
+    min_nodes: int
+    stall_seconds: int | None = None
 
     @property
     def world_size(self) -> int:
@@ -100,6 +115,7 @@ class Training:
             "training_run_model": self.model,
             "training_run_dataset": self.dataset,
             "training_run_node_count": self.nodes,
+            "training_run_node_minimum": self.min_nodes,
             "training_run_procs_per_node": self.procs_per_node,
             "training_run_epochs": self.epochs,
             "training_run_batch_per_rank": self.batch_per_rank,
@@ -107,7 +123,7 @@ class Training:
             "training_run_train_images": self.train_images,
             "training_run_options": dict(self.options),
         }
-        for name in CHOSEN:
+        for name in (*CHOSEN, "stall_seconds"):
             if getattr(self, name) is not None:
                 variables[f"training_run_{name}"] = getattr(self, name)
         return variables
@@ -156,8 +172,12 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
     epochs = number("epochs", "epochs", request.epochs)
     batch = number("batch", "batch_per_rank", request.batch)
     rate = number("learning rate", "learning_rate", request.lr, whole=False)
-    if nodes is not None and nodes > len(inventory.nodes):
-        problems.append(_too_many_nodes(nodes, inventory))
+    least = request.min_nodes if request.min_nodes is not None else nodes
+    if least is not None and least > len(inventory.nodes):
+        problems.append(_too_many_nodes(least, inventory))
+    for name, count in (("retries", request.retries), ("stall", request.stall or 0)):
+        if count < 0:
+            problems.append(f"{name} {count}: must be 0 or more")
 
     dataset_name = value("dataset", request.dataset)
     dataset = inventory.datasets.get(dataset_name)
@@ -208,6 +228,8 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
         precision=chosen["precision"],
         transport=chosen["transport"],
         options={**defaults.get("options", {}), **request.options},
+        min_nodes=least,
+        stall_seconds=request.stall,
     )
 
 
@@ -265,6 +287,19 @@ def parse_train_images(text: str) -> int | str:
         ValueError: it is neither.
     """
     return ALL_IMAGES if text == ALL_IMAGES else int(text)
+
+
+def parse_nodes(text: str) -> tuple[int, int]:
+    """Read `--nodes`: a count, or the least and the most, as in `2..4`.
+
+    Raises:
+        ValueError: it is neither, or the least is above the most.
+    """
+    least, _, most = text.partition("..")
+    found = (int(least), int(most or least))
+    if found[0] > found[1]:
+        raise ValueError(text)
+    return found
 
 
 def parse_option(text: str, load: Callable[[str], Any]) -> tuple[str, Any]:

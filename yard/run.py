@@ -1,10 +1,12 @@
 """Run directories: their names, and what one holds when the run is over."""
 
+import fcntl
 import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +23,8 @@ from yard.request import Training
 STOP_MARK = "stop_requested"
 # Why the report could not be drawn; not there when it could.
 REPORT_ERROR = "report-error.log"
+# Where the records of attempts go that failed and were followed by another.
+ATTEMPTS = "attempts"
 # Of a long log only the end is read: what ends a run stands there.
 LOG_TAIL_BYTES = 256 * 1024
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
@@ -43,6 +47,23 @@ class Log:
 
 
 @dataclass(frozen=True)
+class RankEnd:
+    """How a rank ended, from `ranks/<rank>.json` (docker/trainer/bin/rank).
+
+    Attributes:
+        ended_at: Unix seconds of the node's clock.
+        exit_status: as a shell gives it: 128 and the signal's number after a signal.
+        log: the file itself.
+    """
+
+    rank: int
+    host: str
+    ended_at: float
+    exit_status: int
+    log: Log
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """All of a run directory that the summary, the diagnosis and the report are made from.
 
@@ -53,6 +74,9 @@ class RunRecord:
         launcher_exit_status: exit status of mpirun; None when it did not end by itself.
         rank_logs, mpirun_log, container_logs: what was collected of them.
         inspections: output of `docker inspect`, by host, as text.
+        rank_ends: how ranks ended, in order of time.
+        attempts: how often the run was launched.
+        findings: what the nodes had to tell at the end, by host.
     """
 
     run_id: str
@@ -66,6 +90,15 @@ class RunRecord:
     mpirun_log: Log | None
     container_logs: tuple[Log, ...]
     inspections: tuple[Log, ...]
+    rank_ends: tuple[RankEnd, ...] = ()
+    findings: tuple[Log, ...] = ()
+    attempts: int = 1
+
+    @property
+    def missing_hosts(self) -> tuple[str, ...]:
+        """Chosen nodes of which nothing has been collected: they could not be reached."""
+        home = {Path(log.path).parts[1] for log in (*self.inspections, *self.container_logs)}
+        return tuple(host for host in self.manifest.hosts if host not in home)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -113,6 +146,24 @@ def create_run(runs: Path, training: Training) -> Path:
     link.symlink_to(run.name)
     link.replace(runs / "latest")
     return run
+
+
+@contextmanager
+def followed(run: Path) -> Iterator[None]:
+    """Be the one process that follows a run and writes its records; a killed one gives that back.
+
+    Raises:
+        RequestError: another one does.
+    """
+    directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError([f"{run.name} is being followed by another yard"]) from error
+        yield
+    finally:
+        os.close(directory)
 
 
 def find_run(runs: Path, name: str) -> Path:
@@ -169,7 +220,15 @@ def read_run(run: Path) -> RunRecord:
         mpirun_log=_read_log(run, logs / "mpirun.log") if (logs / "mpirun.log").is_file() else None,
         container_logs=_read_node_files(run, "container.log"),
         inspections=_read_node_files(run, "container.json"),
+        rank_ends=_read_rank_ends(run),
+        findings=_read_node_files(run, "findings.json"),
+        attempts=count_attempts(run),
     )
+
+
+def count_attempts(run: Path) -> int:
+    """How often a run has been launched: the attempts that failed, and the one that counts."""
+    return 1 + len(list((run / ATTEMPTS).glob("*")))
 
 
 def inspected_image(record: RunRecord) -> dict[str, str] | None:
@@ -195,6 +254,18 @@ def _names(runs: list[Path]) -> list[str]:
 def _read_node_files(run: Path, name: str) -> tuple[Log, ...]:
     paths = sorted((run / "nodes").glob(f"*/{name}"))
     return tuple(_read_log(run, path, host=path.parent.name) for path in paths)
+
+
+def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
+    ends = []
+    for path in (run / "ranks").glob("*.json"):
+        document = read_json(path)
+        if document is None:
+            continue  # the node died, or its disk was full, while it was written
+        rank, host = int(document["rank"]), str(document["host"])
+        log = _read_log(run, path, host=host, rank=rank)
+        ends.append(RankEnd(rank, host, document["ended_at"], document["exit_status"], log))
+    return tuple(sorted(ends, key=lambda end: end.ended_at))
 
 
 def _read_rank_log(run: Path, path: Path) -> Log:

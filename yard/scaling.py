@@ -102,11 +102,11 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
         ClusterError, Interrupted: see `train`.
     """
     inventory = read_inventory(context.project, context.inventory)
-    several = replace(request, nodes=request.nodes or 2)
+    several = replace(request, nodes=request.nodes or 2, min_nodes=None)
     if several.nodes == 1:
         raise RequestError(["nodes 1: scaling compares one node with more"])
     many = resolve(several, inventory)
-    single = replace(request, nodes=1)
+    single = replace(several, nodes=1)
     if hold == GLOBAL_BATCH:
         single = replace(single, batch=many.batch_per_rank * many.nodes)
     one = resolve(single, inventory)

@@ -10,10 +10,8 @@ from yard.errors import Exit
 from yard.files import read_json, write_json
 from yard.manifest import iso
 from yard.metrics import Metric, of_event
+from yard.progress import NOTHING_STARTED
 from yard.run import RunRecord
-
-# Phase of the launch in which nothing has been started yet, see progress.PHASES.
-CHECKING = "check"
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class Summary:
         seconds_to_first_step: from the start of the command to the end of the first step.
         started_at, finished_at: ISO 8601, UTC.
         diagnosis: None unless the run failed.
+        missing_hosts: nodes that could not be reached at the end; their logs are not here.
+        attempts: how often it was launched, see `yard.retry`.
     """
 
     run_id: str
@@ -64,6 +64,8 @@ class Summary:
     started_at: str | None
     finished_at: str | None
     diagnosis: Diagnosis | None
+    missing_hosts: tuple[str, ...] = ()
+    attempts: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """The document as written."""
@@ -78,7 +80,8 @@ class Summary:
         """
         found = document["diagnosis"]
         diagnosis = None if found is None else Diagnosis.from_json(found)
-        return cls(**{**document, "hosts": tuple(document["hosts"]), "diagnosis": diagnosis})
+        lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts")}
+        return cls(**{**document, **lists, "diagnosis": diagnosis})
 
 
 def read_summary(run: Path) -> Summary | None:
@@ -132,6 +135,8 @@ def summarise(record: RunRecord) -> Summary:
         started_at=iso(record.manifest.started_at),
         finished_at=iso(launch.finished_at),
         diagnosis=diagnose(record) if status == "failed" else None,
+        missing_hosts=() if exit_status == Exit.UNFIT else record.missing_hosts,
+        attempts=record.attempts,
     )
 
 
@@ -148,7 +153,8 @@ def run_exit_status(record: RunRecord) -> Exit:
     if record.stop_requested:
         return Exit.INTERRUPTED
     never_began = not record.rank_logs and not record.metrics
-    if never_began and (launch.phase == CHECKING or any(f.unreachable for f in launch.failures)):
+    unreachable = any(failure.unreachable for failure in launch.failures)
+    if never_began and (launch.phase in NOTHING_STARTED or unreachable):
         return Exit.UNFIT
     return Exit.FAILED
 

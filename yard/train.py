@@ -1,9 +1,13 @@
 """The way of a run: check, make ready, launch, follow, collect, sum up."""
 
+import getpass
 import re
+import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,10 +16,11 @@ from yard.context import Context
 from yard.errors import ClusterError, Exit, Interrupted
 from yard.inventory import Inventory, read_inventory
 from yard.manifest import Manifest, new_manifest, write_manifest
-from yard.metrics import Metric
+from yard.metrics import Metric, read_metrics
 from yard.playbook import Event, Outcome, run_playbook
 from yard.progress import (
     FOLLOW_TASK,
+    NOTHING_STARTED,
     PHASES,
     TRAINING,
     Progress,
@@ -23,13 +28,15 @@ from yard.progress import (
     phase_of,
 )
 from yard.request import Training, TrainRequest, resolve
-from yard.run import STOP_MARK, create_run, inspected_image, read_run
+from yard.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
+from yard.run import STOP_MARK, create_run, find_run, followed, inspected_image, read_run
 from yard.setup import put_dataset, read_record, run_setup, setup_reasons
 from yard.stop import stop_on_nodes
-from yard.summary import CHECKING, Summary, read_summary, summarise, write_summary
+from yard.summary import Summary, read_summary, summarise, write_summary
 from yard.verdict import show_verdict
 
 CHOOSE_TASK = "Choose the nodes"
+CHECKING = "check"
 # What the gang check says where set-up, or the data set that make_ready puts there, is missing.
 SETUP_HELPS = re.compile(r"\bmake (?:setup|data)\b|: unreachable:")
 
@@ -48,6 +55,9 @@ def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
     project, console, interrupts = context.project, context.console, context.interrupts
     inventory = read_inventory(project, context.inventory)
     training = resolve(request, inventory)
+    earlier = None if request.resume is None else find_run(project.runs, request.resume)
+    if earlier is not None:
+        check_resumable(earlier)
     announce(console, inventory, training)
     inventory = make_ready(context, inventory, training)
     if interrupts.requested:
@@ -57,26 +67,55 @@ def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
     console.print(f"Run {escape(run.name)}", soft_wrap=True)
     manifest = new_manifest(project, inventory, request, training, run.name, started_at)
     write_manifest(run, manifest)
-    launcher = Launcher(context, training, run, manifest)
-    outcome = launcher.run()
-    if _setup_would_help(inventory, outcome) and not interrupts.requested:
-        console.print("The nodes are not as set-up left them; setting up once more.")
-        try:
-            make_ready(context, inventory, training, force=True)
-        except (ClusterError, Interrupted) as error:
-            console.print(escape(str(error)), soft_wrap=True)
-        else:
-            outcome = launcher.run()
+    variables = training.extravars()
+    if earlier is not None:
+        variables |= resume_variables(earlier, same_run=False)
+    with followed(run):
+        launcher = Launcher(context, run, manifest, "train", variables)
+        outcome = launcher.run()
+        too_late = launcher.phase not in NOTHING_STARTED
+        if _setup_would_help(inventory, outcome) and not (too_late or interrupts.requested):
+            console.print("The nodes are not as set-up left them; setting up once more.")
+            try:
+                make_ready(context, inventory, training, force=True)
+            except (ClusterError, Interrupted) as error:
+                console.print(escape(str(error)), soft_wrap=True)
+            else:
+                launcher.run()
+        _try_again(context, run, variables, request.retries)
+        return finish(context, run)
+
+
+def _try_again(context: Context, run: Path, variables: Mapping[str, Any], retries: int) -> None:
+    """Launch a failed run again, as often as was asked and may help."""
+    for left in reversed(range(retries)):
+        failure = worth_another(read_run(run))
+        if failure is None or context.interrupts.requested:
+            return
+        place = put_attempt_aside(run)
+        resumed = resume_variables(run, same_run=True)
+        whence = "from its newest checkpoint" if "training_run_resume_from" in resumed else "anew"
+        context.console.print(
+            f"[yellow]Failed[/] ({escape(failure.host or 'not known where')}: "
+            f"{escape(failure.cause)}) It starts {whence}; retries left: {left}. "
+            f"Its logs are in {escape(context.project.shown(place))}",
+            soft_wrap=True,
+        )
+        Launcher(context, run, read_run(run).manifest, "train", {**variables, **resumed}).run()
+
+
+def finish(context: Context, run: Path) -> Exit:
+    """Sum a run up whose playbook has ended, and say how it went."""
     # What comes after this is short: a Ctrl-C there has nothing left to stop.
-    interrupted = interrupts.requested
+    interrupted = context.interrupts.requested
     if interrupted:
         stop_ranks(context, run)
     summary = conclude(run)
-    show_verdict(console, project, run, summary)
+    show_verdict(context.console, context.project, run, summary)
     if not interrupted:
         return Exit(summary.exit_status)
     if summary.exit_status != Exit.INTERRUPTED:
-        console.print("The interruption came after the run had ended by itself.")
+        context.console.print("The interruption came after the run had ended by itself.")
     return Exit.INTERRUPTED
 
 
@@ -99,16 +138,25 @@ def stop(context: Context, run: Path) -> Exit:
     return Exit.DONE if outcome.ok else Exit.FAILED
 
 
-def stop_ranks(context: Context, run: Path) -> Outcome:
-    """Stop a run on its nodes and collect what it left, whatever is pressed meanwhile."""
+def stop_ranks(context: Context, run: Path, asked: bool = True) -> Outcome:
+    """Stop a run on its nodes and collect what it left, whatever is pressed meanwhile.
+
+    Args:
+        asked: the user wants the end; else the run has ended, and what it left is collected.
+    """
     manifest = read_run(run).manifest
-    # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
-    (run / STOP_MARK).touch()
+    if asked:
+        # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
+        (run / STOP_MARK).touch()
     return stop_on_nodes(context, run, Path(manifest.inventory_path))
 
 
-def conclude(run: Path) -> Summary:
-    """Complete the manifest from what was collected, write the summary and draw the report."""
+def conclude(run: Path, finished_at: float | None = None) -> Summary:
+    """Complete the manifest from what was collected, write the summary and draw the report.
+
+    Args:
+        finished_at: when the run was over, Unix seconds; now, if nothing is said.
+    """
     # Takes a while to import; nobody shall wait for that at the start.
     from yard.report import draw_report
 
@@ -119,12 +167,17 @@ def conclude(run: Path) -> Summary:
         hosts=record.hosts,
         versions={**record.manifest.versions, "trainer": record.world.get("versions", {})},
         image=inspected_image(record),
-    ).with_launch(finished_at=time.time())
+    ).with_launch(finished_at=finished_at or time.time())
     write_manifest(run, manifest)
     summary = summarise(replace(record, manifest=manifest))
     write_summary(run, summary)
     draw_report(run)
     return summary
+
+
+def owner() -> str:
+    """Who runs it, as the nodes tell others who want them: `ada@control`."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _setup_would_help(inventory: Inventory, outcome: Outcome) -> bool:
@@ -136,8 +189,10 @@ def _setup_would_help(inventory: Inventory, outcome: Outcome) -> bool:
 
 def announce(console: Console, inventory: Inventory, training: Training) -> None:
     """Say what will be trained, before anything is done."""
-    nodes = f"{training.nodes} node" + ("s" if training.nodes > 1 else "")
-    ranks = f"{training.world_size} rank" + ("s" if training.world_size > 1 else "")
+    least = f"{training.min_nodes} to " if training.min_nodes < training.nodes else ""
+    nodes = f"{least}{training.nodes} node" + ("s" if training.nodes > 1 else "")
+    least = f"{training.min_nodes * training.procs_per_node} to " if least else ""
+    ranks = f"{least}{training.world_size} rank" + ("s" if training.world_size > 1 else "")
     console.print(
         f"[bold]{escape(training.model)}[/] on [bold]{escape(training.dataset)}[/], "
         f"{nodes}, {ranks} ({escape(inventory.name)})"
@@ -165,7 +220,7 @@ def make_ready(
         Interrupted: the user stopped it.
     """
     project, console = context.project, context.console
-    reasons = setup_reasons(project, inventory, training.nodes)
+    reasons = setup_reasons(project, inventory, training.min_nodes)
     ours = bool(inventory.container_hosts)
     if reasons and not ours:
         shown = project.shown(inventory.path)
@@ -174,7 +229,7 @@ def make_ready(
         )
     if reasons or force:
         console.print(f"Setting up: {escape('; '.join(reasons) or 'a node is not fit')}")
-        inventory = run_setup(context, inventory, training.nodes)
+        inventory = run_setup(context, inventory, training.min_nodes)
     record = read_record(project, inventory)
     if ours and (record is None or training.dataset not in record.datasets):
         put_dataset(context, inventory, training.dataset)
@@ -183,15 +238,19 @@ def make_ready(
 
 @dataclass
 class Launcher:
-    """One run of playbooks/train.yml, and what its events tell."""
+    """One run of a playbook that follows a run (train or attach), and what its events tell."""
 
     context: Context
-    training: Training
     directory: Path
     manifest: Manifest
+    playbook: str
+    variables: Mapping[str, Any]
     phase: str = CHECKING
-    _seen: set[tuple[str, int]] = field(default_factory=set)
+    _seen: set[tuple[str, int, float]] = field(default_factory=set)
     _polled_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._seen.update(metric.key for metric in read_metrics(self.directory / "metrics.jsonl"))
 
     def run(self) -> Outcome:
         """Launch and follow to the end, or until the user stops it; updates the manifest."""
@@ -203,12 +262,13 @@ class Launcher:
             progress.phase(PHASES[CHECKING])
             outcome = run_playbook(
                 project,
-                project.playbook("train"),
-                self.context.inventory,
+                project.playbook(self.playbook),
+                Path(self.manifest.inventory_path),
                 {
-                    **self.training.extravars(),
+                    **self.variables,
                     "training_run_id": self.directory.name,
                     "training_run_collect_dir": str(self.directory),
+                    "training_run_owner": owner(),
                 },
                 self.directory / "ansible.log",
                 lambda event: self._take(event, progress, began_at),

@@ -27,6 +27,13 @@ def show_verdict(console: Console, project: Project, run: Path, summary: Summary
         for line in summary.diagnosis.proof:
             console.print(f"    {escape(line)}", soft_wrap=True)
         console.print()
+    if summary.missing_hosts:
+        _row(
+            console,
+            "missing",
+            f"logs of {', '.join(summary.missing_hosts)}, which could not be reached; "
+            f"make attach RUN={run.name} brings them when it is back",
+        )
     folder = project.shown(run)
     _row(console, "logs", f"{folder}/logs/")
     if (run / REPORT_ERROR).is_file():

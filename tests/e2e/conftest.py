@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -80,11 +82,61 @@ def containers_of_runs(host: str) -> str:
     return on_node(host, "docker ps --all --quiet --filter label=trainyard.run")
 
 
+NODES = ("node1", "node2")
+
+
+@cache
+def cluster_name() -> str:
+    """Name of the local cluster, with which the names of its machines begin."""
+    asked = ["ansible-inventory", "--host", "localhost"]
+    done = subprocess.run(asked, cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    return str(json.loads(done.stdout).get("local_cluster_name", "trainyard"))
+
+
+def machine(verb: str, host: str) -> None:
+    """Do something to a machine of the local cluster as a whole: `docker kill`, `docker start`."""
+    subprocess.run(["docker", verb, f"{cluster_name()}-{host}"], check=True, capture_output=True)
+
+
+def in_machine(host: str, command: str) -> str:
+    """Run a shell command as root in a machine of the local cluster, past Ansible and SSH."""
+    done = subprocess.run(
+        ["docker", "exec", f"{cluster_name()}-{host}", "sh", "-c", command],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{host}: {command}\n{done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def wait_until_ready(host: str) -> None:
+    """Wait for a machine that has just been started: its SSH and its Docker engine."""
+    look = "systemctl is-active --quiet ssh docker && docker version > /dev/null 2>&1"
+    wait_for(f"{host} to be ready", lambda: in_machine(host, f"{look} && echo yes || true"))
+
+
+def wait_for(what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
+    """Return what `ready` gives as soon as it gives something."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = ready()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"no {what} after {seconds:g} s")
+
+
 class BackgroundRun:
     """A `make train` under way in a process group of its own, as a terminal would start it."""
 
+    # The line that yard prints as soon as it has seen the end, whatever the end was.
+    NOTICED = ("Collecting logs ...", "Stopping and collecting logs ...")
+
+    under_way: ClassVar[list["BackgroundRun"]] = []
+
     def __init__(self, **variables: object) -> None:
-        before = set(RUNS.iterdir()) if RUNS.is_dir() else set()
+        self.under_way.append(self)
+        self.lines: list[tuple[float, str]] = []
         self.process = subprocess.Popen(
             ["make", "train", *(f"{name}={value}" for name, value in variables.items())],
             cwd=CHECKOUT,
@@ -94,53 +146,105 @@ class BackgroundRun:
             text=True,
             start_new_session=True,
         )
-        self.directory = self._wait(
-            "the run's directory",
-            lambda: next((path for path in RUNS.glob("2*") if path not in before), None),
-        )
-        self.run_id = self.directory.name
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @classmethod
+    def at_once(cls, count: int, **variables: object) -> list["BackgroundRun"]:
+        """Start several at the same instant."""
+        return [cls(**variables) for _ in range(count)]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append((time.time(), line.rstrip("\n")))
+
+    @property
+    def output(self) -> str:
+        """Everything printed so far."""
+        return "".join(f"{line}\n" for _, line in self.lines)
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, once it has one."""
+        found = self._wait("run id", lambda: re.search(r"^Run (\S+)$", self.output, re.MULTILINE))
+        return str(found[1])
+
+    @property
+    def directory(self) -> Path:
+        """The run's directory on the control node."""
+        return RUNS / self.run_id
 
     def _wait(self, what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        def look() -> Any:
             found = ready()
-            if found:
-                return found
-            assert self.process.poll() is None, self.process.communicate()[0]
-            time.sleep(0.5)
-        raise AssertionError(f"no {what} after {seconds:g} s")
+            assert found or self.process.poll() is None or self._reader.is_alive(), self.output
+            return found
 
-    def wait_for_training(self) -> None:
+        return wait_for(what, look, seconds)
+
+    def wait_for_output(self, text: str) -> None:
+        """Return when a text has been printed."""
+        self._wait(repr(text), lambda: text in self.output)
+
+    def trains(self) -> "BackgroundRun":
         """Return when the first step is done."""
         metrics = f"/srv/trainyard/runs/{self.run_id}/metrics.jsonl"
-        self._wait(
-            "first step",
-            lambda: (
-                on_node("node1", f"grep -c step {metrics} 2>/dev/null || echo") not in ("", "0")
-            ),
-        )
+        look = f"grep -q '\"step\",' {metrics} 2>/dev/null && echo yes || true"
+        self._wait("first step", lambda: in_machine("node1", look))
+        return self
 
     def rank_pid(self, rank: int, host: str) -> int:
         """Process id of a rank in its container, from the first line of its log."""
-        line = on_node(host, f"head -1 /srv/trainyard/runs/{self.run_id}/logs/rank-{rank}.log")
+        line = in_machine(host, f"head -1 /srv/trainyard/runs/{self.run_id}/logs/rank-{rank}.log")
         found = re.search(r"\(pid (\d+)\)", line)
         assert found, line
         return int(found[1])
+
+    def in_container(self, host: str, command: str) -> None:
+        """Run a command in the run's container on a node."""
+        in_machine(host, f"docker exec trainyard-{self.run_id} {command}")
 
     def interrupt(self) -> None:
         """Press Ctrl-C: the terminal sends it to the whole group, make and all."""
         os.killpg(self.process.pid, signal.SIGINT)
 
+    def kill_yard(self) -> None:
+        """Kill yard with -9; make, which waits for it, ends too."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        for child in children.split():
+            os.kill(int(child), signal.SIGKILL)
+        self.process.wait(timeout=60)
+
+    def noticed_at(self) -> float:
+        """When the end of the run was noticed, Unix seconds."""
+        return next(moment for moment, line in self.lines if line in self.NOTICED)
+
     def finish(self) -> Outcome:
         """Wait for the end."""
-        output = self.process.communicate(timeout=180)[0]
-        print(output)
-        return Outcome(status_behind(self.process.returncode, output), output)
+        self.process.wait(timeout=300)
+        self._reader.join(timeout=60)
+        print(self.output)
+        return Outcome(status_behind(self.process.returncode, self.output), self.output)
+
+    def put_an_end_to(self) -> None:
+        """End a run that its test has left: the next test needs the nodes."""
+        if self.process.poll() is None:
+            self.interrupt()
+            self.process.wait(timeout=120)
 
     def summary(self) -> dict[str, Any]:
         """Read summary.json."""
         found: dict[str, Any] = json.loads((self.directory / "summary.json").read_text())
         return found
+
+
+@pytest.fixture(autouse=True)
+def no_run_outlives_its_test() -> Iterator[None]:
+    """A test that fails must not take the nodes from the others."""
+    yield
+    while BackgroundRun.under_way:
+        BackgroundRun.under_way.pop().put_an_end_to()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 
 from yard.diagnosis import Diagnosis, diagnose, load_signatures
 from yard.playbook import TaskFailure
-from yard.run import Log, RunRecord
+from yard.run import Log, RankEnd, RunRecord
 
 Record = Callable[[str], RunRecord]
 
@@ -43,6 +43,44 @@ def test_killed_rank_that_its_peer_noticed_first(record: Record) -> None:
     found = diagnose(replace(killed, rank_logs=silent, mpirun_log=log))
     assert (found.host, found.signature) == ("node2", "peer_lost")
     assert "node2" in found.remedy
+
+
+def test_the_first_to_end_is_the_first_that_failed(record: Record) -> None:
+    """mpirun blames the survivor; the times at which the ranks ended tell who was first."""
+    killed = record("killed")
+    ends = tuple(
+        RankEnd(
+            rank,
+            host,
+            ended_at,
+            128 + signal,
+            Log(
+                f"ranks/{rank}.json",
+                f'{{"rank": {rank}, "host": "{host}", "started_at": 1.5, "ended_at": {ended_at}, '
+                f'"exit_status": {128 + signal}, "signal": {signal}}}\n',
+                host,
+                rank,
+            ),
+        )
+        for rank, host, ended_at, signal in ((1, "node2", 10.0, 9), (0, "node1", 10.2, 15))
+    )
+    blamed = Log("logs/mpirun.log", "process rank 0 with PID 18 on node node1 calling abort\n")
+    found = diagnose(replace(killed, mpirun_log=blamed, rank_ends=ends))
+    assert (found.host, found.rank, found.signature) == ("node2", 1, "rank_ended_by_kill")
+    assert found.log == "ranks/1.json"
+
+
+def test_a_finding_of_the_whole_machine_is_laid_to_the_first_failed_rank(record: Record) -> None:
+    killed = record("killed")
+    said = '["the kernel killed 1 processes for want of memory during the run"]'
+    findings = tuple(Log(f"nodes/{host}/findings.json", said, host) for host in ("node1", "node2"))
+    found = diagnose(replace(killed, findings=findings))
+    assert (found.host, found.signature) == ("node2", "node_out_of_memory")
+
+
+def test_a_short_proof_comes_with_the_lines_that_lead_to_it(record: Record) -> None:
+    found = with_log(record, "rank", "Traceback\n  in step\n    loss()\nKeyError: 'fc'\nafter\n")
+    assert found.proof == ("  in step", "    loss()", "KeyError: 'fc'")
 
 
 def test_out_of_memory_is_told_from_a_kill(record: Record) -> None:
@@ -84,6 +122,8 @@ def with_log(record: Record, where: str, text: str) -> Diagnosis:
         return diagnose(replace(bare, rank_logs=(Log("logs/rank-1.log", text, "node2", 1),)))
     if where == "mpirun":
         return diagnose(replace(bare, mpirun_log=Log("logs/mpirun.log", text)))
+    if where == "node":
+        return diagnose(replace(bare, findings=(Log("findings.json", text, "node2"),)))
     failure = TaskFailure("node2", "Look at the nodes", "training_run", "check.yml", text, True)
     launch = replace(bare.manifest.launch, failures=(failure,))
     return diagnose(replace(bare, rank_logs=(), manifest=replace(bare.manifest, launch=launch)))
@@ -165,6 +205,71 @@ CASES = [
         "(Segmentation fault).",
         "11 (Segmentation fault)",
     ),
+    (
+        "node_disk_full",
+        "node",
+        "the disk of /srv/trainyard/runs is full: 4,096 bytes are free",
+        "/srv/trainyard/runs",
+    ),
+    (
+        "container_killed",
+        "node",
+        "the container was killed while the run was on (exit status 137)",
+        "node2 was killed",
+    ),
+    ("engine_gone", "node", "the Docker engine does not answer on /var/run/docker.sock", "node2"),
+    (
+        "rank_stopped",
+        "mpirun",
+        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
+        "rank 1 on node2 (pid 29): stopped by a signal, no sign of life for 50 s\n",
+        "Rank 1 was stopped",
+    ),
+    (
+        "rank_waits_for_disk",
+        "mpirun",
+        "rank 0 on node1 (pid 29): waiting for a disk or a share, no sign of life for 51 s\n",
+        "Rank 0 waits",
+    ),
+    (
+        "peer_silent",
+        "mpirun",
+        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
+        "trainyard: no answer from node2\n",
+        "node2 no longer answers",
+    ),
+    (
+        "stalled",
+        "mpirun",
+        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
+        "rank 1 on node2 (pid 29): waiting, no sign of life for 50 s\n",
+        "stood still for 50 s",
+    ),
+    (
+        "start_stalled",
+        "mpirun",
+        "trainyard: the ranks have not begun to train within 120 s; this is what they do:\n",
+        "within 120 s",
+    ),
+    (
+        "peer_unreachable",
+        "mpirun",
+        "trainyard: the container on node2 (10.0.0.12:2222) cannot be reached: timed out\n",
+        "on node2: timed out",
+    ),
+    (
+        "mpirun_killed",
+        "mpirun",
+        "trainyard: mpirun on node1 ended by signal 9 (Killed)\n",
+        "9 (Killed)",
+    ),
+    (
+        "stalled_tensor",
+        "rank",
+        "[W stall_inspector.cc:107] One or more tensors were submitted to be reduced\n"
+        "Missing ranks:\n1: [allreduce.head.weight]\n",
+        "Rank 1 did not hand in",
+    ),
     ("python_error", "rank", "Traceback\nKeyError: 'fc'\n", "KeyError: 'fc'"),
     (
         "host_unreachable",
@@ -184,7 +289,13 @@ def test_signature(record: Record, name: str, where: str, text: str, said: str) 
 
 
 def test_every_signature_is_tested() -> None:
-    elsewhere = {"rank_killed", "container_out_of_memory", "gang_incomplete"}
+    elsewhere = {
+        "container_out_of_memory",
+        "gang_incomplete",
+        "node_out_of_memory",
+        "rank_ended_by_kill",
+        "rank_killed",
+    }
     assert {signature.name for signature in load_signatures()} == {
         name for name, *_ in CASES
     } | elsewhere

@@ -10,7 +10,7 @@ from yard.errors import Exit, RequestError
 from yard.inventory import Inventory, parse_inventory
 from yard.project import Project
 from yard.recipe import read_recipe
-from yard.request import TrainRequest, parse_option, parse_train_images, resolve
+from yard.request import TrainRequest, parse_nodes, parse_option, parse_train_images, resolve
 
 
 def problems_of(request: TrainRequest, inventory: Inventory) -> str:
@@ -47,6 +47,17 @@ def test_unsaid_engine_is_left_to_the_role(lab: Inventory) -> None:
     assert "training_run_engine" not in resolve(TrainRequest("vit"), lab).extravars()
     said = resolve(TrainRequest("vit", engine="horovod"), lab).extravars()
     assert said["training_run_engine"] == "horovod"
+
+
+def test_nodes_may_be_a_range(lab: Inventory) -> None:
+    assert (parse_nodes("2"), parse_nodes("2..4")) == ((2, 2), (2, 4))
+    for text in ("4..2", "two", "..2"):
+        with pytest.raises(ValueError, match=r"\S"):
+            parse_nodes(text)
+    training = resolve(TrainRequest("vit", nodes=4, min_nodes=2), lab)
+    assert training.extravars()["training_run_node_count"] == 4
+    assert training.extravars()["training_run_node_minimum"] == 2
+    assert "nodes 3" in problems_of(TrainRequest("vit", nodes=4, min_nodes=3), lab)
 
 
 def test_unknown_model_lists_the_models(lab: Inventory) -> None:

@@ -182,6 +182,28 @@ def test_stop_from_another_terminal(ready: Yard) -> None:
     assert "had ended before (stopped)" in again.stdout
 
 
+def test_attach_after_yard_was_killed(ready: Yard) -> None:
+    process = ready.start(*TRAIN, "--set", "steps=60")
+    metrics = ready.root / "runs/latest/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
+    followed = ready("attach", "latest")
+    assert followed.returncode == 2
+    assert "is being followed by another yard" in followed.stderr
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (ready.root / "runs/latest/summary.json").exists()
+
+    attached = ready("attach", "latest")
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+    assert "Succeeded after" in attached.stdout
+    summary = summary_of(ready)
+    assert (summary["status"], summary["steps"]) == ("succeeded", 60)
+    assert summary["seconds_to_first_step"] is not None
+    again = ready("attach", "latest")
+    assert again.returncode == 0
+    assert "had ended before (succeeded)" in again.stdout
+
+
 def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
     """At 80 columns; what is shown is looked at without its colours."""
     command, *arguments = ready.command(*TRAIN, "--set", "steps=600")

@@ -9,17 +9,22 @@ DOCUMENTATION = r"""
 module: training_run_end
 short_description: Ends a run on a node
 description:
-  - Interrupts what still runs of this run, writes the container's log and state into the run's
-    directory and removes the container and the run's private keys. Other runs and their processes
-    are never touched, because everything is found by the run's label.
+  - Interrupts what still runs of this run, then terminates it, then kills it. Writes the
+    container's log and state and what the node can tell of a failure into the run's directory;
+    removes the container, the run's private keys and its lock. Other runs and their processes are
+    never touched, because everything is found by the run's label.
 author: Trainyard
 options:
   run_id:
     description: The run.
     type: str
     required: true
-  directory:
-    description: Directory of the run.
+  home:
+    description: Where its logs go on the control node; two runs of one id differ in it.
+    type: str
+    required: true
+  root:
+    description: Directory of all runs.
     type: path
     required: true
   host:
@@ -27,7 +32,7 @@ options:
     type: str
     required: true
   patience:
-    description: Seconds between the interrupt and the kill.
+    description: Seconds between the interrupt and the termination, and from there to the kill.
     type: int
     default: 10
 """
@@ -36,7 +41,8 @@ EXAMPLES = r"""
 - name: End the run on this node
   training_run_end:
     run_id: 20261120T120000Z_vit_cifar10_b64_e5_n2_p1
-    directory: /srv/trainyard/runs/20261120T120000Z_vit_cifar10_b64_e5_n2_p1
+    home: /home/ada/trainyard/runs/20261120T120000Z_vit_cifar10_b64_e5_n2_p1
+    root: /srv/trainyard/runs
     host: node1
 """
 
@@ -46,78 +52,129 @@ removed:
   returned: always
   type: list
   elements: str
+ours:
+  description: Whether the node was this run's, so that its directory can be brought home.
+  returned: always
+  type: bool
+trouble:
+  description: What could not be done, or empty. The files of the run can be collected all the same.
+  returned: always
+  type: str
 """
 
-import glob
 import json
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import containers, inspect, logs, remove, stop
+from ansible.module_utils.docker_socket import EngineError, containers, inspect, remove, send
+from ansible.module_utils.node_facts import FULL_BYTES, free_bytes, oom_kills
+from ansible.module_utils.run_lock import guarded, read, release, same, write
+from ansible.module_utils.run_records import keep_records, remove_keys
+
+# Asked first, then told; the container's first process hands both on (see docker/trainer/bin).
+STEPS = ("SIGINT", "SIGTERM")
 
 
-def launchers(init: int) -> list[int]:
-    """Return the process ids of mpirun in the container whose first process is `init`."""
-    namespace = os.readlink(f"/proc/{init}/ns/pid")
+def is_running(container: str) -> bool:
+    """Tell whether a container still runs."""
+    found = inspect(container)
+    return found is not None and bool(found["State"]["Running"])
+
+
+def end(container: str, patience: int) -> None:
+    """Interrupt the run in a container, then terminate it, then kill it.
+
+    A container ends by itself when its ranks have. The interrupt of the launcher's ends the ranks
+    of all nodes; the others have only to wait for that.
+    """
+    for step in STEPS:
+        send(container, step)
+        deadline = time.monotonic() + patience
+        while is_running(container):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+    if is_running(container):
+        send(container, "SIGKILL")
+
+
+def machine_findings(root: str, lock: dict[str, Any] | None) -> list[str]:
+    """Return what the machine knows of a failure, as sentences that signatures match."""
     found = []
-    for path in glob.glob("/proc/[0-9]*"):
-        try:
-            with open(f"{path}/comm", encoding="utf-8") as file:
-                name = file.read().strip()
-            if name in ("mpirun", "prterun") and os.readlink(f"{path}/ns/pid") == namespace:
-                found.append(int(os.path.basename(path)))
-        except FileNotFoundError:
-            continue  # a process that ended while we looked
+    free = free_bytes(root)
+    if free < FULL_BYTES:
+        found.append(f"the disk of {root} is full: {free:,} bytes are free")
+    killed = oom_kills() - int(lock["oom_kills"]) if lock else 0
+    if killed > 0:
+        found.append(f"the kernel killed {killed} processes for want of memory during the run")
     return found
 
 
-def interrupt(state: dict[str, Any], directory: str, patience: int) -> None:
-    """Interrupt mpirun, which ends every rank, and wait until the launch has noted how it ended."""
-    status_file = os.path.join(directory, "exit_status")
-    if os.path.exists(status_file):
-        return
-    waiting = launchers(state["Pid"])
-    for pid in waiting:
-        os.kill(pid, signal.SIGINT)
-    deadline = time.monotonic() + (patience if waiting else 0)
-    while time.monotonic() < deadline and not os.path.exists(status_file):
-        time.sleep(0.1)
+def was_killed(container: str, directory: str) -> bool:
+    """Tell whether a container was killed from outside: a launch that ends notes its status."""
+    found = inspect(container)
+    if found is None or found["State"]["Running"]:
+        return False
+    noted = os.path.exists(os.path.join(directory, "exit_status"))
+    return not noted and found["State"]["ExitCode"] == 128 + signal.SIGKILL
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "run_id": {"type": "str", "required": True},
-            "directory": {"type": "path", "required": True},
+            "home": {"type": "str", "required": True},
+            "root": {"type": "path", "required": True},
             "host": {"type": "str", "required": True},
             "patience": {"type": "int", "default": 10},
         },
     )
-    directory, patience = module.params["directory"], module.params["patience"]
-    removed = []
-    for found in containers(f"trainyard.run={module.params['run_id']}"):
-        container, name = found["Id"], found["Names"][0].lstrip("/")
-        state = inspect(container)
-        if state is not None and state["State"]["Running"]:
-            interrupt(state["State"], directory, patience)
-            stop(container, patience)
-            state = inspect(container)
-        if state is not None and os.path.isdir(directory):
-            records = os.path.join(directory, "nodes", module.params["host"])
-            os.makedirs(records, exist_ok=True)
-            with open(os.path.join(records, "container.json"), "w", encoding="utf-8") as file:
-                json.dump(state, file, indent=2)
-            with open(os.path.join(records, "container.log"), "wb") as file:
-                file.write(logs(container))
-        remove(container)
-        removed.append(name)
-    keys = glob.glob(os.path.join(directory, "ssh", "*_ed25519*"))
-    for key in keys:
-        os.remove(key)
-    module.exit_json(changed=bool(removed or keys), removed=removed)
+    asked = module.params
+    root, host = asked["root"], asked["host"]
+    directory = os.path.join(root, asked["run_id"])
+    mine = {"run": asked["run_id"], "home": asked["home"]}
+    with guarded(root):
+        lock = read(root)
+        if lock is not None and lock["run"] == asked["run_id"] and not same(lock, mine):
+            module.exit_json(changed=False, removed=[], ours=False, trouble="")
+        if lock is not None and same(lock, mine):
+            write(root, {**lock, "ending": True})
+
+    removed: list[str] = []
+    trouble = ""
+    known: list[str] = []
+    with suppress(FileNotFoundError):
+        known = machine_findings(root, lock if lock and same(lock, mine) else None)
+        # A full disk: this is the room for what is written now.
+        os.remove(os.path.join(directory, ".reserve"))
+    try:
+        for found in containers(f"trainyard.run={asked['run_id']}"):
+            container, name = found["Id"], found["Names"][0].lstrip("/")
+            if was_killed(container, directory):
+                known.append("the container was killed while the run was on (exit status 137)")
+            end(container, asked["patience"])
+            keep_records(container, directory, host)
+            remove(container)
+            removed.append(name)
+    except EngineError as error:
+        trouble = str(error)
+        known.append(trouble)
+    except OSError as error:
+        trouble = f"the records of the container: {error}"
+    if os.path.isdir(directory):
+        with suppress(OSError):
+            os.makedirs(os.path.join(directory, "nodes", host), exist_ok=True)
+            path = os.path.join(directory, "nodes", host, "findings.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(known, file, indent=2)
+    keys = remove_keys(directory)
+    if not trouble:
+        release(root, mine)
+    module.exit_json(changed=bool(removed or keys), removed=removed, ours=True, trouble=trouble)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ DOCUMENTATION = r"""
 module: training_run_poll
 short_description: Tells where a run stands
 description:
-  - Reads the run's directory on the launcher. Waits up to O(wait) seconds, so that a follower need
-    not come back more often than it shows something; returns at once when the run ends.
+  - Reads the run's directory on the launcher. Waits, so that a follower need not come back more
+    often than it shows something; returns at once when the run ends. Coming back costs more than
+    waiting, so the older the run is, the longer the wait, up to O(wait) seconds.
 author: Trainyard
 options:
   directory:
@@ -22,9 +23,9 @@ options:
     type: str
     required: true
   wait:
-    description: Seconds to wait for the end of the run.
+    description: The longest wait in seconds; a fifth of it when the run is young.
     type: float
-    default: 2
+    default: 10
 """
 
 EXAMPLES = r"""
@@ -46,7 +47,7 @@ state:
 exit_status:
   description:
     - Exit status of the run, or null while it runs.
-    - 128 where the container ended before the run did.
+    - 128 where the container ended before the run did, or the run was collected by somebody else.
   returned: always
   type: int
 metrics:
@@ -70,6 +71,10 @@ from ansible.module_utils.docker_socket import EngineError, inspect
 
 # The status a shell gives to a command it could not run to its end.
 CONTAINER_GONE = 128
+# Looks at a file are cheap, questions to the engine are not; in seconds.
+LOOK, ASK = 0.2, 2.0
+# Share of a run's age that a follower waits for the next look.
+PACE = 1 / 30
 
 
 def read_metrics(path: str) -> list[dict[str, Any]]:
@@ -91,21 +96,51 @@ def read_metrics(path: str) -> list[dict[str, Any]]:
     return shown + ([newest_step] if newest_step else [])
 
 
-def exit_status(directory: str, container: str) -> int | None:
-    """Return the run's exit status, None while it runs."""
+def noted_status(directory: str) -> int | None:
+    """Return the status that the launcher noted, None while it runs."""
     try:
         with open(os.path.join(directory, "exit_status"), encoding="ascii") as file:
             return int(file.read())
     except FileNotFoundError:
-        pass
+        return None
+
+
+def is_gone(container: str) -> bool:
+    """Tell whether the container has ended."""
     try:
         found = inspect(container)
     except EngineError:
         # The engine may be restarting under running containers (live-restore): ask again later.
-        return None
-    if found is None or not found["State"]["Running"]:
-        return CONTAINER_GONE
-    return None
+        return False
+    return found is None or not found["State"]["Running"]
+
+
+def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
+    """Return the run's status as soon as it has one, None after `seconds` or at its first step."""
+    metrics_file = os.path.join(directory, "metrics.jsonl")
+    started = os.path.exists(metrics_file)
+    deadline = time.monotonic() + seconds
+    asked_at = float("-inf")
+    while True:
+        status = noted_status(directory)
+        if status is None and time.monotonic() - asked_at >= ASK:
+            asked_at = time.monotonic()
+            if is_gone(container):
+                # It may have noted its end after we looked and before it was gone.
+                noted = noted_status(directory)
+                status = CONTAINER_GONE if noted is None else noted
+        first_step = not started and os.path.exists(metrics_file)
+        if status is not None or first_step or time.monotonic() >= deadline:
+            return status
+        time.sleep(LOOK)
+
+
+def age(directory: str) -> float:
+    """Return the seconds since a run's directory was made, 0 when it has been collected."""
+    try:
+        return time.time() - os.stat(os.path.join(directory, "ssh")).st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def main() -> None:
@@ -113,28 +148,18 @@ def main() -> None:
         argument_spec={
             "directory": {"type": "path", "required": True},
             "container": {"type": "str", "required": True},
-            "wait": {"type": "float", "default": 2.0},
+            "wait": {"type": "float", "default": 10.0},
         },
         supports_check_mode=True,
     )
     directory, container = module.params["directory"], module.params["container"]
-    metrics_file = os.path.join(directory, "metrics.jsonl")
-    started = os.path.exists(metrics_file)
-    deadline = time.monotonic() + module.params["wait"]
-    while True:
-        status = exit_status(directory, container)
-        first_step = not started and os.path.exists(metrics_file)
-        if status is not None or first_step or time.monotonic() >= deadline:
-            break
-        time.sleep(0.2)
-    metrics = read_metrics(metrics_file)
+    longest = module.params["wait"]
+    seconds = min(longest, max(longest / 5, age(directory) * PACE))
+    status = wait_for_end(directory, container, seconds)
+    metrics = read_metrics(os.path.join(directory, "metrics.jsonl"))
     state = "finished" if status is not None else "running" if metrics else "starting"
     module.exit_json(
-        changed=False,
-        state=state,
-        exit_status=status,
-        metrics=metrics,
-        elapsed=time.time() - os.stat(os.path.join(directory, "ssh")).st_mtime,
+        changed=False, state=state, exit_status=status, metrics=metrics, elapsed=age(directory)
     )
 
 

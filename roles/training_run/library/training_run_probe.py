@@ -136,6 +136,7 @@ from ansible.module_utils.node_checks import (
     strays,
     writable,
 )
+from ansible.module_utils.run_lock import described, holder
 
 
 def port_trouble(address: str, port: int) -> str:
@@ -211,7 +212,8 @@ def main() -> None:
     try:
         checks += stray_checks(wanted["uid"])
         image = get(f"/images/{wanted['image']}/json")
-        held = containers("trainyard.run")
+        lock = holder(wanted["directory"]) if os.path.isdir(wanted["directory"]) else None
+        held = [found for found in containers("trainyard.run") if found["State"] == "running"]
         if image is None:
             reasons.append(f"it does not hold the image {wanted['image']}: run make setup")
         else:
@@ -222,9 +224,10 @@ def main() -> None:
                     f"the image {wanted['image']} has no transport {wanted['transport']}, "
                     f"but {', '.join(known) or 'none'}: choose another TRANSPORT"
                 )
-        if held:
-            run = held[0]["Labels"]["trainyard.run"]
-            reasons.append(f"it is held by run {run}: wait for it, or make stop RUN={run}")
+        if lock is not None or held:
+            run = lock["run"] if lock is not None else held[0]["Labels"]["trainyard.run"]
+            whose = described(lock) if lock is not None else f"run {run}"
+            reasons.append(f"it is held by {whose}: wait for it, or make stop RUN={run}")
     except EngineError as error:
         reasons.append(f"{error}: run make setup")
 

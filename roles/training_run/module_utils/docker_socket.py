@@ -30,12 +30,18 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(SOCKET)
 
 
-def ask(method: str, path: str, timeout: float = 10.0, **query: Any) -> tuple[int, bytes]:
+def ask(
+    method: str, path: str, timeout: float = 10.0, document: Any = None, **query: Any
+) -> tuple[int, bytes]:
     """Return status and body of one request; raise EngineError where no engine answers."""
     address = f"{path}?{urlencode(query)}" if query else path
     connection = _Connection(timeout)
     try:
-        connection.request(method, address)
+        if document is None:
+            connection.request(method, address)
+        else:
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, address, json.dumps(document), headers)
         response = connection.getresponse()
         return response.status, response.read()
     except OSError as error:
@@ -81,9 +87,20 @@ def logs(container: str) -> bytes:
     return b"".join(lines)
 
 
-def stop(container: str, seconds: int) -> None:
-    """Stop a container: the stop signal, then after `seconds` the kill. Gone is fine."""
-    ask("POST", f"/containers/{quote(container)}/stop", timeout=seconds + 30.0, t=seconds)
+def run(name: str, configuration: dict[str, Any]) -> None:
+    """Make a container (body of the API's ContainerCreate) and start it."""
+    for path, document, query in (
+        ("/containers/create", configuration, {"name": name}),
+        (f"/containers/{quote(name)}/start", None, {}),
+    ):
+        status, body = ask("POST", path, timeout=60.0, document=document, **query)
+        if status >= 400:
+            raise EngineError(f"starting {name}: {body.decode(errors='replace').strip()}")
+
+
+def send(container: str, signal: str) -> None:
+    """Send a signal to the first process of a container. One that has ended needs none."""
+    ask("POST", f"/containers/{quote(container)}/kill", signal=signal)
 
 
 def remove(container: str) -> None:

@@ -1,0 +1,56 @@
+"""What of a failed run is put aside, and which failures another attempt cannot mend."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from yard.errors import RequestError
+from yard.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
+from yard.run import Log, RunRecord, count_attempts
+
+Record = Callable[[str], RunRecord]
+
+
+def test_a_killed_rank_is_worth_another_attempt(record: Record) -> None:
+    found = worth_another(record("killed"))
+    assert found is not None
+    assert found.host == "node2"
+
+
+def test_what_would_fail_again_is_not(record: Record) -> None:
+    killed = record("killed")
+    log = Log("logs/rank-0.log", "trainer: unknown key in the configuration: sed", "node1", 0)
+    assert worth_another(replace(killed, rank_logs=(log,))) is None
+
+
+@pytest.mark.parametrize("case", ["succeeded", "stopped", "unfit"])
+def test_nor_what_did_not_fail(record: Record, case: str) -> None:
+    assert worth_another(record(case)) is None
+
+
+def test_an_attempt_is_put_aside_and_what_goes_on_stays(recorded: Callable[[str], Path]) -> None:
+    run = recorded("killed")
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints/epoch-1.pt").touch()
+    place = put_attempt_aside(run)
+    assert (place.name, count_attempts(run)) == ("1", 2)
+    assert (place / "logs/rank-1.log").is_file()
+    assert sorted(path.name for path in run.iterdir()) == [
+        "ansible.log",
+        "attempts",
+        "checkpoints",
+        "manifest.json",
+        "metrics.jsonl",
+    ]
+    assert resume_variables(run, same_run=True) == {
+        "training_run_resume_from": str(run / "checkpoints"),
+        "training_run_metrics_from": str(run / "metrics.jsonl"),
+    }
+    assert list(resume_variables(run, same_run=False)) == ["training_run_resume_from"]
+
+
+def test_a_run_without_checkpoint_cannot_be_gone_on_from(recorded: Callable[[str], Path]) -> None:
+    with pytest.raises(RequestError, match="no checkpoint"):
+        check_resumable(recorded("killed"))
