@@ -1,7 +1,7 @@
 """Faults put into whole runs: noticed in time, diagnosed, nothing left, every log at home.
 
 Each test ends a run in its own way on one cluster. The table at the end says of each how many
-seconds passed until it was noticed.
+seconds passed until it was noticed. The last test trains once more, without any help in between.
 """
 
 import re
@@ -16,7 +16,9 @@ from conftest import (
     BackgroundRun,
     Outcome,
     in_machine,
+    machine,
     make,
+    wait_until_ready,
 )
 
 # Trains until something ends it.
@@ -24,6 +26,7 @@ LONG = {"MODEL": "vit", "NODES": 2, "EPOCHS": 50, "TRAIN_IMAGES": 640, "BATCH": 
 # Trains a few seconds, the test on all of the test set included.
 SHORT = {"MODEL": "vit", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 128, "BATCH": 16}
 NOTICE_SECONDS = 60
+STALL_SECONDS = 12
 
 
 @dataclass(frozen=True)
@@ -144,3 +147,169 @@ def test_killed_sshd_is_not_missed() -> None:
     assert run.finish().status == 0
     assert left_behind(run) == []
     TABLE.append(Row("kill -9 of sshd while training", None, "succeeded"))
+
+
+def test_memory_limit() -> None:
+    run = BackgroundRun(**LONG).trains()
+    in_machine("node2", f"docker update --memory 1g --memory-swap 1g trainyard-{run.run_id}")
+    struck_at = time.time()
+    # Shared memory counts, and no process can be ended for it: the largest one is.
+    run.in_container("node2", "sh -c 'head -c 1G /dev/zero > /dev/shm/filler || true'")
+    causes = {"container_out_of_memory", "node_out_of_memory"}
+    conclude("memory limit hit", run, struck_at, "node2", causes)
+
+
+def test_full_disk() -> None:
+    in_machine("node1", "mount -t tmpfs -o size=1200m,mode=755 tmpfs /srv/trainyard/runs")
+    try:
+        run = BackgroundRun(**LONG).trains()
+        struck_at = time.time()
+        # Whatever is left goes too: the filler takes the last block, not only the last megabyte.
+        in_machine("node1", "cat /dev/zero > /srv/trainyard/runs/filler || true")
+        outcome = run.finish()
+    finally:
+        in_machine("node1", "umount --lazy /srv/trainyard/runs")
+    assert outcome.status == 1
+    diagnosis = run.summary()["diagnosis"]
+    assert diagnosis["signature"] in {"disk_full", "node_disk_full"}, diagnosis
+    assert diagnosis["host"] == "node1"
+    assert left_behind(run) == []
+    seconds = run.noticed_at() - struck_at
+    assert seconds < NOTICE_SECONDS
+    TABLE.append(Row("disk full on the run directory", seconds, diagnosis["signature"]))
+
+
+def test_stopped_rank() -> None:
+    run = BackgroundRun(**LONG, STALL=STALL_SECONDS).trains()
+    struck_at = time.time()
+    run.in_container("node2", f"kill -STOP {run.rank_pid(1, 'node2')}")
+    conclude("stalled collective: a rank stands still", run, struck_at, "node2", "rank_stopped")
+    for rank in (0, 1):
+        stack = (run.directory / f"logs/rank-{rank}.log").read_text()
+        assert re.search(r"Current thread .*\n  File ", stack), stack
+
+
+def test_cut_network() -> None:
+    run = BackgroundRun(**LONG, STALL=STALL_SECONDS).trains()
+    other = in_machine("node1", "hostname --all-ip-addresses").split()[0]
+    struck_at = time.time()
+    rules = [f"INPUT --source {other}", f"OUTPUT --destination {other}"]
+    for rule in rules:
+        in_machine("node2", f"iptables --insert {rule} --jump DROP")
+    try:
+        conclude("network cut and healed", run, struck_at, "node2", {"peer_silent", "lost_node"})
+    finally:
+        for rule in rules:
+            in_machine("node2", f"iptables --delete {rule} --jump DROP")
+
+
+def test_slow_network() -> None:
+    run = BackgroundRun(**SHORT).trains()
+    slow = "tc qdisc add dev eth0 root tbf rate 20mbit burst 32kbit latency 200ms"
+    in_machine("node2", slow)
+    try:
+        assert run.finish().status == 0
+    finally:
+        in_machine("node2", "tc qdisc del dev eth0 root")
+    assert left_behind(run) == []
+    TABLE.append(Row("link slowed down", None, "succeeded"))
+
+
+def test_stopped_node() -> None:
+    run = BackgroundRun(**LONG, STALL=STALL_SECONDS).trains()
+    struck_at = time.time()
+    machine("kill", "node2")
+    try:
+        outcome = run.finish()
+    finally:
+        machine("start", "node2")
+    assert outcome.status == 1
+    assert "missing       logs of node2" in outcome.output
+    diagnosis = run.summary()["diagnosis"]
+    assert (diagnosis["host"], diagnosis["signature"]) in {
+        ("node2", "lost_node"),
+        ("node2", "peer_silent"),
+        ("node2", "peer_lost"),
+        ("node2", "host_unreachable"),
+    }
+    assert run.noticed_at() - struck_at < NOTICE_SECONDS
+    wait_until_ready("node2")
+    assert make("attach", RUN=run.run_id).status == 1
+    assert (run.directory / "logs/rank-1.log").stat().st_size > 0
+    assert left_behind(run) == []
+    TABLE.append(Row("stop of a node", run.noticed_at() - struck_at, str(diagnosis["signature"])))
+
+
+def test_second_launch_is_refused_and_locks_do_not_outlive_a_run() -> None:
+    run = BackgroundRun(**LONG).trains()
+    refused = make("train", **SHORT)
+    assert refused.status == 3
+    assert re.search(rf"held by run {run.run_id} of \S+@\S+ since", refused.output)
+    status = make("status").output
+    assert status.count(run.run_id) == 2
+    assert re.search(r"step \d+/\d+ · epoch \d+/50", status)
+    log = make("logs", RUN=run.run_id, RANK=1).output
+    assert re.search(r"\[1 node2\] rank 1 of 2 on node2", log)
+    assert "[0 node1]" not in log
+    # Nobody follows it any more, and its containers die: what is left is a stale lock.
+    run.kill_yard()
+    for host in NODES:
+        in_machine(host, f"docker kill trainyard-{run.run_id}")
+    assert make("train", **SHORT).status == 0
+    assert make("attach", RUN=run.run_id).status == 1
+    assert left_behind(run) == []
+    TABLE.append(Row("launch while another runs", None, "refused, with its holder"))
+
+
+def test_two_launches_at_the_same_instant() -> None:
+    runs = BackgroundRun.at_once(2, **SHORT)
+    statuses = [run.finish().status for run in runs]
+    assert sorted(statuses) == [0, 3]
+    loser = runs[statuses.index(3)]
+    winner = runs[statuses.index(0)]
+    assert winner.run_id in loser.output
+    assert left_behind(winner) == []
+    TABLE.append(Row("two launches at the same instant", None, "one runs, one is refused"))
+
+
+PHASES = {
+    "before containers": "Checking nodes",
+    "during start": "Starting containers",
+    "while training": "Training",
+    "while collecting": "Collecting logs",
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_interrupt(phase: str) -> None:
+    run = BackgroundRun(**(SHORT if phase == "while collecting" else LONG))
+    run.wait_for_output(f"{PHASES[phase]} ...")
+    struck_at = time.time()
+    run.interrupt()
+    outcome = run.finish()
+    assert outcome.status == 130
+    status = run.summary()["status"]
+    assert status == ("succeeded" if phase == "while collecting" else "stopped")
+    if phase == "while training":
+        for rank in (0, 1):
+            log = run.directory / f"logs/rank-{rank}.log"
+            assert log.read_text().startswith(f"rank {rank} of 2 on node{rank + 1} ")
+    assert left_behind(run) == []
+    TABLE.append(Row(f"Ctrl-C {phase}", time.time() - struck_at, status))
+
+
+def test_attach_after_yard_was_killed() -> None:
+    run = BackgroundRun(**SHORT).trains()
+    run.kill_yard()
+    attached = make("attach", RUN=run.run_id)
+    assert attached.status == 0
+    summary = run.summary()
+    assert (summary["status"], summary["steps"]) == ("succeeded", 4)
+    assert left_behind(run) == []
+    TABLE.append(Row("yard killed with -9, then attach", None, "succeeded"))
+
+
+def test_a_normal_run_succeeds_after_all_that() -> None:
+    run = BackgroundRun(**SHORT)
+    assert run.finish().status == 0
+    assert left_behind(run) == []

@@ -1,0 +1,48 @@
+"""Short runs in a row leave nothing: TRAINYARD_SHORT_RUNS=100 for a long row."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from conftest import CHECKOUT, NODES, in_machine, make
+
+SHORT = {"MODEL": "vit", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 64, "BATCH": 16}
+
+
+def processes_of_the_checkout() -> int:
+    """Processes of the control node that have something to do with this checkout."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            lines.append((process / "cmdline").read_bytes().decode(errors="replace"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+    return sum(str(CHECKOUT) in line for line in lines)
+
+
+def state() -> dict[str, object]:
+    """All that a run must leave as it was."""
+    found: dict[str, object] = {
+        "temporary files": {
+            name for name in os.listdir(tempfile.gettempdir()) if name.startswith("trainyard-")
+        },
+        "processes": processes_of_the_checkout(),
+        "ansible": set(os.listdir(CHECKOUT / ".trainyard/tmp")),
+    }
+    for host in NODES:
+        found[f"containers on {host}"] = in_machine(host, "docker ps --all --quiet")
+        found[f"volumes on {host}"] = in_machine(host, "docker volume ls --quiet")
+        found[f"files on {host}"] = in_machine(host, "ls -A /srv/trainyard/runs /tmp /dev/shm")
+        found[f"processes on {host}"] = in_machine(
+            host, "ps -e -o comm= | grep -c -E 'shim|python|mpirun|prte' || true"
+        )
+    return found
+
+
+def test_runs_in_a_row_leave_nothing() -> None:
+    # The first one may warm caches and connections.
+    assert make("train", **SHORT).status == 0
+    before = state()
+    for _ in range(int(os.environ.get("TRAINYARD_SHORT_RUNS", "2"))):
+        assert make("train", **SHORT).status == 0
+    assert state() == before
