@@ -16,7 +16,7 @@ from yard.request import Training, TrainRequest, resolve
 from yard.run import run_id_of
 from yard.setup import show_failures
 from yard.stop import stop_on_nodes
-from yard.train import make_ready
+from yard.train import make_ready, owner
 
 # What rank 0 writes into its run directory.
 RESULT = "bench.json"
@@ -103,6 +103,10 @@ def _launch(
         "training_run_collect_dir": str(directory),
         # Nothing to show meanwhile, and every look takes time from the cores that are measured.
         "training_run_poll_seconds": POLL_SECONDS,
+        # Benchmarks write no metrics that could tell whether they get on.
+        "training_run_start_seconds": 0,
+        "training_run_stall_seconds": 0,
+        "training_run_owner": owner(),
     }
     interrupts = context.interrupts
     with make_progress(context.console) as progress:
