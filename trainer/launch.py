@@ -32,9 +32,9 @@ PEER_PATIENCE = 30.0
 REPORT_PATIENCE = 8.0
 END_PATIENCE = 5.0
 # Seconds between two looks at the processor time of the ranks, and the share of a core below which
-# a thread waits: Horovod's looks every millisecond whether the others are there.
+# a thread waits: Horovod's looks every millisecond whether the others are there, which took 5 %.
 LOOK = 5.0
-SHARE = 0.04
+SHARE = 0.1
 HARD = 10
 
 

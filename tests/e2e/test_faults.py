@@ -4,6 +4,8 @@ Each test ends a run in its own way on one cluster. The table at the end says of
 seconds passed until it was noticed. The last test trains once more, without any help in between.
 """
 
+import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -154,7 +156,7 @@ def test_memory_limit() -> None:
     in_machine("node2", f"docker update --memory 1g --memory-swap 1g trainyard-{run.run_id}")
     struck_at = time.time()
     # Shared memory counts, and no process can be ended for it: the largest one is.
-    run.in_container("node2", "sh -c 'head -c 1G /dev/zero > /dev/shm/filler || true'")
+    run.in_container("node2", "sh -c 'head -c 1G /dev/zero > /dev/shm/filler' || true")
     causes = {"container_out_of_memory", "node_out_of_memory"}
     conclude("memory limit hit", run, struck_at, "node2", causes)
 
@@ -191,7 +193,7 @@ def test_stopped_rank() -> None:
 
 def test_cut_network() -> None:
     run = BackgroundRun(**LONG, STALL=STALL_SECONDS).trains()
-    other = in_machine("node1", "hostname --all-ip-addresses").split()[0]
+    other = in_machine("node2", "getent hosts node1").split()[0]
     struck_at = time.time()
     rules = [f"INPUT --source {other}", f"OUTPUT --destination {other}"]
     for rule in rules:
@@ -307,6 +309,28 @@ def test_attach_after_yard_was_killed() -> None:
     assert (summary["status"], summary["steps"]) == ("succeeded", 4)
     assert left_behind(run) == []
     TABLE.append(Row("yard killed with -9, then attach", None, "succeeded"))
+
+
+def test_truncated_checkpoint_is_refused_and_the_one_before_is_used() -> None:
+    asked = {**SHORT, "EPOCHS": 3}
+    whole = BackgroundRun(**asked)
+    assert whole.finish().status == 0
+    newest = whole.directory / "checkpoints/epoch-3.pt"
+    os.truncate(newest, newest.stat().st_size // 2)
+    resumed = BackgroundRun(**asked, RESUME=whole.run_id)
+    assert resumed.finish().status == 0
+    log = (resumed.directory / "logs/rank-0.log").read_text()
+    assert re.search(r"refused: cannot read the checkpoint \S+/epoch-3\.pt: its sha256 is", log)
+    # It begins after epoch 2, and ends to the bit where the whole run ended.
+    ends = [
+        json.loads((run.directory / "metrics.jsonl").read_text().splitlines()[-1])
+        for run in (whole, resumed)
+    ]
+    assert resumed.summary()["steps"] == whole.summary()["steps"] == 12
+    assert [end["loss"] for end in ends] == [ends[0]["loss"]] * 2
+    assert [end["accuracy"] for end in ends] == [ends[0]["accuracy"]] * 2
+    assert left_behind(resumed) == []
+    TABLE.append(Row("checkpoint truncated, RESUME=", None, "the one before is used"))
 
 
 def test_a_normal_run_succeeds_after_all_that() -> None:

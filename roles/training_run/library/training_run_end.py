@@ -141,16 +141,18 @@ def main() -> None:
         lock = read(root)
         if lock is not None and lock["run"] == asked["run_id"] and not same(lock, mine):
             module.exit_json(changed=False, removed=[], ours=False, trouble="")
-        if lock is not None and same(lock, mine):
-            write(root, {**lock, "ending": True})
+        own = lock if lock is not None and same(lock, mine) else None
+        known = machine_findings(root, own)
+        # A full disk: this is the room for what is written now.
+        with suppress(FileNotFoundError):
+            os.remove(os.path.join(directory, ".reserve"))
+        if own is not None:
+            # Where even that does not fit, nothing can be started either.
+            with suppress(OSError):
+                write(root, {**own, "ending": True})
 
     removed: list[str] = []
     trouble = ""
-    known: list[str] = []
-    with suppress(FileNotFoundError):
-        known = machine_findings(root, lock if lock and same(lock, mine) else None)
-        # A full disk: this is the room for what is written now.
-        os.remove(os.path.join(directory, ".reserve"))
     try:
         for found in containers(f"trainyard.run={asked['run_id']}"):
             container, name = found["Id"], found["Names"][0].lstrip("/")
