@@ -14,16 +14,19 @@ ended while nobody follows it.
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
+
+from trainer.heartbeat import WAITS
 
 REPORT = "/opt/trainyard/bin/hang-report"
 # Seconds: between two looks, for the peers' sshd, for a report, and for each step of the end.
@@ -32,10 +35,11 @@ PEER_PATIENCE = 30.0
 REPORT_PATIENCE = 8.0
 END_PATIENCE = 5.0
 # Seconds between two looks at the processor time of the ranks, and the share of a core below which
-# a thread waits: Horovod's looks every millisecond whether the others are there, which took 5 %.
+# a thread does not compute.
 LOOK = 5.0
-SHARE = 0.1
+SHARE = 0.04
 HARD = 10
+RANK = re.compile(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)")
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ class Watch:
     """Tells whether the ranks of this node get on, from what they touch in the run directory.
 
     Training is synchronous: what stops one rank stops all within a step, so those of this node
-    speak for the others. A rank whose main thread computes is not taken for one that waits: on a
-    busy machine a batch may take long. Only after `HARD` times the limit it counts as lost.
+    speak for the others. A rank that computes is not taken for one that hangs: on a busy machine a
+    batch may take long. Only after `HARD` times the limit it counts as lost.
     """
 
     run_dir: Path
@@ -87,22 +91,25 @@ class Watch:
         """Note whether the main thread of a rank has used a processor since the last look."""
         if now - self._looked_at < min(LOOK, (self.limits.stall or LOOK) / 4):
             return
-        seconds = main_thread_seconds()
-        used = [seconds[rank] - self._seconds[rank] for rank in seconds if rank in self._seconds]
+        beats = (self.run_dir / "ranks").glob("*.beat")
+        seconds = main_thread_seconds({int(b.stem) for b in beats if b.read_bytes() != WAITS})
+        used = [seconds[pid] - self._seconds[pid] for pid in seconds if pid in self._seconds]
         if used and max(used) > SHARE * (now - self._looked_at):
             self._computed_at = now
         self._looked_at, self._seconds = now, seconds
 
 
-def main_thread_seconds() -> dict[int, float]:
-    """Processor seconds of the main thread of every rank in this container, by process id.
+def main_thread_seconds(ranks: Collection[int]) -> dict[int, float]:
+    """Processor seconds of the main threads of some ranks in this container, by process id.
 
+    A rank that waits is none of them: Horovod looks every millisecond whether the others are there.
     Fields 14 and 15 of proc(5) stat, in clock ticks; the name before them may hold anything.
     """
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            if b"OMPI_COMM_WORLD_RANK=" not in (process / "environ").read_bytes():
+            rank = RANK.search((process / "environ").read_bytes())
+            if rank is None or int(rank[1]) not in ranks:
                 continue
             stat = (process / "task" / process.name / "stat").read_text(encoding="utf-8")
             user, system = stat.rpartition(")")[2].split()[11:13]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engines.base import DEFAULT_OPTIONS, ExchangeOptions
+from trainer.heartbeat import waiting
 
 # Without a name Horovod takes the type of the value for one, and waits for ever for ranks that have
 # a value of another type.
@@ -56,13 +57,15 @@ class HorovodEngine:
     @contextmanager
     def synchronized(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
         """Wait for the background thread, and keep the optimizer from waiting a second time."""
-        optimizer.synchronize()
+        with waiting():
+            optimizer.synchronize()
         with optimizer.skip_synchronize():
             yield
 
     def sum(self, values: Tensor) -> Tensor:
         """Allreduce."""
-        return self._hvd.allreduce(values, op=self._hvd.Sum)
+        with waiting():
+            return self._hvd.allreduce(values, op=self._hvd.Sum)
 
     def gather(self, value: Any) -> list[Any]:
         """Allgather of pickled values."""
