@@ -1,4 +1,4 @@
-"""Runs mpirun on the first node of a run, and ends it when the ranks no longer get on.
+"""Runs mpirun on the first node of a run, and ends it when the ranks cannot get on any longer.
 
 `python3 -m trainer.launch MPIRUN-ARGUMENT...`, with in the environment
 
@@ -39,6 +39,8 @@ END_PATIENCE = 5.0
 LOOK = 5.0
 SHARE = 0.04
 HARD = 10
+# Bytes below which a disk counts as full: less than any checkpoint needs.
+FULL = 1_000_000
 RANK = re.compile(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)")
 
 
@@ -72,6 +74,9 @@ class Watch:
         Args:
             now: Unix seconds.
         """
+        disk = os.statvfs(self.run_dir)
+        if disk.f_bavail * disk.f_frsize < FULL:
+            return f"the disk of {self.run_dir} is full"
         metrics = self.run_dir / "metrics.jsonl"
         # A run that starts again brings the metrics that it has.
         trains = metrics.exists() and metrics.stat().st_mtime > self.began_at
@@ -212,7 +217,9 @@ class Launcher:
 
 
 def _say(log: BinaryIO, text: str) -> None:
-    log.write(f"trainyard: {text}\n".encode())
+    # On a full disk the end goes on without words.
+    with contextlib.suppress(OSError):
+        log.write(f"trainyard: {text}\n".encode())
 
 
 def main() -> int:

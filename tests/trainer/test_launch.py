@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_without_limits_a_run_may_hang(run_dir: Path) -> None:
     (run_dir / "metrics.jsonl").touch()
     beat(run_dir, 0, BEGAN)
     assert watch.trouble(BEGAN + 1e6) is None
+
+
+def test_a_full_disk() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        run_dir = Path(directory)
+        (run_dir / "ranks").mkdir()
+        watch = Watch(run_dir, Limits(start=0, stall=0), BEGAN)
+        assert watch.trouble(BEGAN) is None
+        disk = os.statvfs(run_dir)
+        (run_dir / "filler").write_bytes(bytes(disk.f_bavail * disk.f_frsize - 500_000))
+        assert watch.trouble(BEGAN) == f"the disk of {run_dir} is full"
 
 
 def test_a_rank_that_computes_is_not_taken_for_one_that_waits(run_dir: Path) -> None:
