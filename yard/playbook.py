@@ -143,22 +143,28 @@ def run_playbook(
         recorder = _Recorder(log_file)
         cancelled_at: float | None = None
         asked = False
-        while thread.is_alive() or not received.empty():
-            for raw in _arriving(received):
-                recorder.record(raw)
-                on_event(_event(raw))
-            if cancelled_at is None and cancelled() and thread.is_alive():
-                cancelled_at = time.monotonic()
-            if cancelled_at is None:
-                continue
-            # The process is known from its first event on. Killed before that, it might leave
-            # workers that it has just started.
-            if not asked and recorder.pid is not None:
-                asked = True
-                _terminate(recorder.pid)
-            if time.monotonic() - cancelled_at > CANCEL_GRACE:
-                give_up.set()
-        thread.join()
+        try:
+            while thread.is_alive() or not received.empty():
+                for raw in _arriving(received):
+                    recorder.record(raw)
+                    on_event(_event(raw))
+                if cancelled_at is None and cancelled() and thread.is_alive():
+                    cancelled_at = time.monotonic()
+                if cancelled_at is None:
+                    continue
+                # The process is known from its first event on. Killed before that, it might leave
+                # workers that it has just started.
+                if not asked and recorder.pid is not None:
+                    asked = True
+                    _terminate(recorder.pid)
+                if time.monotonic() - cancelled_at > CANCEL_GRACE:
+                    give_up.set()
+        except BaseException:
+            # Nobody listens any more, a closed pipe perhaps: Ansible must not wait for that.
+            give_up.set()
+            raise
+        finally:
+            thread.join()
     if cancelled_at is not None:
         status = "cancelled"
     else:

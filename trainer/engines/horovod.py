@@ -14,6 +14,32 @@ from trainer.heartbeat import waiting
 # a value of another type.
 _GATHERED, _BROADCAST = "gathered", "broadcast"
 
+# From channels last to the order in which that lies in memory, and back.
+_NHWC, _NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def _as_it_lies(tensor: Tensor) -> Tensor:
+    """A contiguous view of a tensor that is channels last: Horovod takes none that is not."""
+    lies_otherwise = tensor.dim() == len(_NHWC) and not tensor.is_contiguous()
+    return tensor.permute(_NHWC) if lies_otherwise else tensor
+
+
+class _AsTheyLie:
+    """A compression of Horovod's that exchanges gradients in the order in which they lie."""
+
+    def __init__(self, compression: Any) -> None:
+        self._compression = compression
+
+    def compress(self, tensor: Tensor) -> tuple[Tensor, tuple[Any, bool]]:
+        view = _as_it_lies(tensor)
+        compressed, context = self._compression.compress(view)
+        return compressed, (context, view is not tensor)
+
+    def decompress(self, tensor: Tensor, context: tuple[Any, bool]) -> Tensor:
+        inner, permuted = context
+        plain: Tensor = self._compression.decompress(tensor, inner)
+        return plain.permute(_NCHW) if permuted else plain
+
 
 class HorovodEngine:
     """Gradients averaged by Horovod over MPI, while the backward pass still runs."""
@@ -36,15 +62,16 @@ class HorovodEngine:
         options: ExchangeOptions = DEFAULT_OPTIONS,
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Broadcast parameters, buffers and optimizer state; wrap the optimizer."""
-        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        state = {name: _as_it_lies(value) for name, value in model.state_dict().items()}
+        self._hvd.broadcast_parameters(state, root_rank=0)
         # Not Horovod's broadcast_optimizer_state: on a fresh optimizer it takes a step with
         # gradients of zero to have a state to send, and that step decays the weights.
-        state = self._hvd.broadcast_object(optimizer.state_dict(), root_rank=0)
-        optimizer.load_state_dict(state)
+        fresh = self._hvd.broadcast_object(optimizer.state_dict(), root_rank=0)
+        optimizer.load_state_dict(fresh)
         wrapped = self._hvd.DistributedOptimizer(
             optimizer,
             named_parameters=model.named_parameters(),
-            compression=getattr(self._hvd.Compression, options.compression),
+            compression=_AsTheyLie(getattr(self._hvd.Compression, options.compression)),
             # Horovod adds up the gradients of these passes; the step divides its loss by them.
             backward_passes_per_step=options.accumulate,
         )
