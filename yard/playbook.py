@@ -143,28 +143,32 @@ def run_playbook(
         recorder = _Recorder(log_file)
         cancelled_at: float | None = None
         asked = False
-        try:
-            while thread.is_alive() or not received.empty():
-                for raw in _arriving(received):
-                    recorder.record(raw)
-                    on_event(_event(raw))
-                if cancelled_at is None and cancelled() and thread.is_alive():
-                    cancelled_at = time.monotonic()
-                if cancelled_at is None:
+        trouble: Exception | None = None
+        while thread.is_alive() or not received.empty():
+            for raw in _arriving(received):
+                recorder.record(raw)
+                if trouble is not None:
                     continue
-                # The process is known from its first event on. Killed before that, it might leave
-                # workers that it has just started.
-                if not asked and recorder.pid is not None:
-                    asked = True
-                    _terminate(recorder.pid)
-                if time.monotonic() - cancelled_at > CANCEL_GRACE:
-                    give_up.set()
-        except BaseException:
-            # Nobody listens any more, a closed pipe perhaps: Ansible must not wait for that.
-            give_up.set()
-            raise
-        finally:
-            thread.join()
+                try:
+                    on_event(_event(raw))
+                except Exception as error:
+                    # A closed pipe perhaps. Ansible must not wait for somebody who is gone.
+                    trouble = error
+            wanted = trouble is None and not cancelled()
+            if cancelled_at is None and not wanted and thread.is_alive():
+                cancelled_at = time.monotonic()
+            if cancelled_at is None:
+                continue
+            # The process is known from its first event on. Killed before that, it might leave
+            # workers that it has just started.
+            if not asked and recorder.pid is not None:
+                asked = True
+                _terminate(recorder.pid)
+            if time.monotonic() - cancelled_at > CANCEL_GRACE:
+                give_up.set()
+        thread.join()
+    if trouble is not None:
+        raise trouble
     if cancelled_at is not None:
         status = "cancelled"
     else:

@@ -155,6 +155,24 @@ def sleepers_in(folder: Path) -> list[str]:
     return found
 
 
+def test_ansible_ends_where_nobody_takes_its_events(project: Project) -> None:
+    play = Play(
+        project,
+        "    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
+        "      args:\n        chdir: '{{ playbook_dir }}'\n",
+    )
+
+    def closed_pipe(event: Event) -> None:
+        if event.kind == "runner_on_start":
+            raise BrokenPipeError
+
+    hosts = project.root / "hosts.yml"
+    with pytest.raises(BrokenPipeError):
+        run_playbook(project, play.playbook, hosts, {}, play.log, closed_pipe)
+    wait_for(lambda: sleepers_in(project.root) == [], "the workers' commands to end", 5)
+    assert processes_below(project.root) == []
+
+
 def test_the_environment_is_not_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "a-secret-value")
     Play(project, "    - name: Ping\n      ansible.builtin.ping:\n").run(password="hush-hush")
