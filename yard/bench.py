@@ -103,9 +103,6 @@ def _launch(
         "training_run_collect_dir": str(directory),
         # Nothing to show meanwhile, and every look takes time from the cores that are measured.
         "training_run_poll_seconds": POLL_SECONDS,
-        # Benchmarks write no metrics that could tell whether they get on.
-        "training_run_start_seconds": 0,
-        "training_run_stall_seconds": 0,
         "training_run_owner": owner(),
     }
     interrupts = context.interrupts
