@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the table of docs/roles.md from the logs of molecule/run: molecule/table.py DIRECTORY
 
-Each cell says what a log shows, so a row is as good as the last run of its scenario.
+Each cell says what a log shows, so a row is as good as the last run of its scenario. A cell that
+its scenario is to fill and that stays empty is an error: then the log was not understood, or
+something did not run.
 """
 
 import re
@@ -9,23 +11,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs/roles.md"
 BEGIN = "<!-- The table below is written by molecule/run -->\n"
 END = "<!-- End of the table -->\n"
-RELEASES = ("Debian 12", "Debian 13")
+RELEASES = {"bookworm": "Debian 12", "trixie": "Debian 13"}
 COLUMNS = (
     "check on clean",
     "idempotent",
     "verified",
     "mutations noticed",
     "removed again",
-    *RELEASES,
+    *RELEASES.values(),
 )
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-PHASE = re.compile(r"➜ (\w+): Executed: Successful")
+# With colours `openmpi ➜ verify: Executed`, without `[openmpi > verify] Executed`.
+PHASE = re.compile(r" (?:➜|>) (\w+)[]:] Executed: Successful")
 NOTICED = re.compile(r"^TASK \[Check that verify noticed: (.*)\]", re.MULTILINE)
 REMOVED = re.compile(r"^TASK \[Check that the machine is as it was\]", re.MULTILINE)
 VERIFIED = re.compile(r"verified on (Debian \d+)")
@@ -59,7 +65,7 @@ class Result:
             yes("verify" in self.phases),
             str(self.mutations or "-"),
             yes(self.removed),
-            *(yes(release in self.releases) for release in RELEASES),
+            *(yes(release in self.releases) for release in RELEASES.values()),
         ]
 
 
@@ -76,6 +82,35 @@ def read_log(text: str) -> Result:
     )
 
 
+def required_columns(scenario: Path) -> list[str]:
+    """List the columns that a scenario fills when it passes, from its own settings and files."""
+    base = yaml.safe_load((ROOT / "molecule/shared/base.yml").read_text())
+    own = yaml.safe_load((scenario / "molecule.yml").read_text())
+
+    def setting(*path: str) -> Any:
+        """What the scenario says, else what all have in common."""
+        for found in (own, base):
+            for key in path:
+                found = (found or {}).get(key)
+            if found is not None:
+                return found
+        return None
+
+    steps = setting("scenario", "test_sequence")
+    columns = {
+        "check on clean": "check" in steps,
+        "idempotent": "idempotence" in steps,
+        "verified": "verify" in steps,
+        "mutations noticed": "side_effect" in steps and (scenario / "mutations.yml").is_file(),
+        "removed again": "side_effect ../shared/remove.yml" in steps
+        and (ROOT / "roles" / scenario.name / "tasks/absent.yml").is_file(),
+    }
+    if setting("ansible", "playbooks", "verify") == "../shared/verify.yml":
+        machines = ("provisioner", "inventory", "group_vars", "all", "local_cluster_releases")
+        columns |= {RELEASES[release]: "verify" in steps for release in setting(*machines)}
+    return [column for column, required in columns.items() if required]
+
+
 def table(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     """Lay out rows under the columns, as Markdown."""
     head = ("", *COLUMNS)
@@ -83,19 +118,28 @@ def table(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def main(logs: Path) -> None:
-    scenarios = sorted(file.parent.name for file in ROOT.glob("molecule/*/molecule.yml"))
+def main(logs: Path) -> str:
+    """Write the table; return what is missing in it."""
+    scenarios = sorted(file.parent for file in ROOT.glob("molecule/*/molecule.yml"))
     # Roles first, then what is about several of them.
-    scenarios.sort(key=lambda name: not (ROOT / "roles" / name).is_dir())
-    rows = [
-        (name, read_log((logs / f"{name}.log").read_text()).cells())
-        for name in scenarios
-        if (logs / f"{name}.log").is_file()
-    ]
+    scenarios.sort(key=lambda scenario: not (ROOT / "roles" / scenario.name).is_dir())
+    rows = []
+    missing = []
+    for scenario in scenarios:
+        log = logs / f"{scenario.name}.log"
+        cells = read_log(log.read_text() if log.is_file() else "").cells()
+        rows.append((scenario.name, cells))
+        missing += [
+            f"{log}: nothing tells of: {column}"
+            for column in required_columns(scenario)
+            if cells[COLUMNS.index(column)] == "-"
+        ]
     before, rest = DOCUMENT.read_text().split(BEGIN)
     after = rest.split(END)[1]
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+    if not missing:
+        DOCUMENT.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+    return "\n".join(missing)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    sys.exit(main(Path(sys.argv[1])) or None)
