@@ -21,10 +21,12 @@ GOOD = {
 }
 
 
-def check(inventory: Path, *options: str) -> tuple[int, list[str]]:
+def check(
+    inventory: Path, *options: str, playbook: str = "playbooks/validate.yml"
+) -> tuple[int, list[str]]:
     """Run the playbook; return its status and the sentences about the inventory."""
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", inventory, *options, "playbooks/validate.yml"],
+        ["ansible-playbook", "--inventory", inventory, *options, playbook],
         cwd=CHECKOUT,
         env={**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
         capture_output=True,
@@ -32,6 +34,7 @@ def check(inventory: Path, *options: str) -> tuple[int, list[str]]:
         check=False,
     )
     lines = (done.stdout + done.stderr).replace(f"{inventory}/", "").splitlines()
+    assert not any("changed=1" in line for line in lines), lines
     start = [number for number, line in enumerate(lines) if "Nothing was changed." in line]
     if not start:
         return done.returncode, lines
@@ -82,6 +85,58 @@ def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> No
         "hosts.yml:8: cluster_address of gpu02: 10.0.1.12 is not in cluster_network 10.0.0.0/24. "
         "One of both is wrong.",
     ]
+
+
+def test_knows_the_prefix_of_every_role(inventory: Path) -> None:
+    slips = []
+    for file in sorted(CHECKOUT.glob("roles/*/meta/argument_specs.yml")):
+        points = yaml.safe_load(file.read_text())["argument_specs"].values()
+        names = sorted({name for point in points for name in point.get("options") or {}})
+        # Without its last letter, as in cifs_mount_share.
+        slips += [(file.parts[-3], name[:-1], name) for name in names[:1]]
+    (inventory / "group_vars/trainers.yml").write_text(
+        "".join(f"{slip}: 1\n" for _, slip, _ in slips)
+    )
+    status, lines = check(inventory)
+    assert status == 2
+    assert len(slips) >= 12
+    for number, (line, (role, slip, name)) in enumerate(zip(lines, slips, strict=True), start=1):
+        assert line.startswith(
+            f"group_vars/trainers.yml:{number}: {slip} is not a variable of role {role}. "
+        )
+        assert line.endswith(f"Is {name} meant?"), line
+
+
+def test_names_mistakes_of_every_kind_before_anything_is_done(inventory: Path) -> None:
+    replace(inventory / "hosts.yml", "10.0.0.0/24", "10.0.0.0/33")
+    replace(inventory / "hosts.yml", "gpu_nodes:", "gpunodes:")
+    replace(inventory / "hosts.yml", "container_hosts:", "container_host:")
+    (inventory / "group_vars/trainer.yml").write_text("docker_engine_users: [ada]\n")
+    (inventory / "group_vars/all.yml").write_text("docker_engine_user: [ada]\n")
+    status, lines = check(inventory, playbook="site.yml")
+    assert status == 2
+    assert lines == [
+        "group container_hosts, which playbooks/local_up.yml works on, is missing. "
+        'Is container_host meant? A group may be empty: "container_hosts: {hosts: {}}".',
+        "group_vars/trainer.yml: there is no group trainer, so nothing reads it. "
+        "Is trainers meant?",
+        "group_vars/all.yml:1: docker_engine_user is not a variable of role docker_engine. "
+        "Is docker_engine_users meant?",
+        "hosts.yml:10: cluster_network: '10.0.0.0/33' does not appear to be an IPv4 or IPv6 "
+        "network. Write it as CIDR, such as 10.0.0.0/24.",
+    ]
+
+
+def test_wants_version_6_where_it_says_so(inventory: Path) -> None:
+    replace(inventory / "hosts.yml", "cluster_address: 10.0.0.12", "cluster_address_v6: 10.0.0.12")
+    replace(inventory / "hosts.yml", "ansible_host: gpu02.example.com", "ansible_host: 10.0.0.12")
+    assert check(inventory) == (
+        2,
+        [
+            "hosts.yml:8: cluster_address_v6 of gpu02: 10.0.0.12 is of version 4. "
+            "Is cluster_address meant?"
+        ],
+    )
 
 
 def test_names_groups_that_plays_work_on(inventory: Path) -> None:

@@ -62,10 +62,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.inventory_files import (
     declared_variables,
     directory_definitions,
+    group_files,
     groups_of_plays,
     inventory_definitions,
 )
 from ansible.module_utils.inventory_problems import (
+    misnamed_files,
     missing_groups,
     network_problems,
     unknown_variables,
@@ -95,6 +97,7 @@ def main() -> None:
     known = [*given["known"], *(definition.name for definition in site)]
     problems = [
         *missing_groups(groups_of_plays(Path(given["playbook"])), groups, hosts),
+        *misnamed_files(group_files(given["sources"]), groups, checkout),
         *unknown_variables(definitions, hosts, declared, known, checkout),
         *network_problems(definitions, hosts, groups, declared, checkout),
     ]

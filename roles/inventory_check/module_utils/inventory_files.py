@@ -55,6 +55,19 @@ def directory_definitions(directory: Path) -> Iterator[Definition]:
             yield from _of_mapping(file, _compose(file))
 
 
+def group_files(sources: list[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the names that an inventory's group_vars bear, and the file or directory of each.
+
+    Args:
+        sources: files and directories, as given with --inventory.
+    """
+    directories = {path if path.is_dir() else path.parent for path in map(Path, sources)}
+    for directory in sorted(directories):
+        for file in sorted((directory / "group_vars").glob("*")):
+            if not file.name.startswith(".") and (file.is_dir() or file.suffix in SUFFIXES):
+                yield file.name if file.is_dir() else file.stem, file.resolve()
+
+
 def declared_variables(roles: Path) -> dict[str, set[str]]:
     """Return the variables that each role declares in its argument_specs.yml, by role."""
     declared = {}

@@ -82,6 +82,25 @@ def missing_groups(
         yield "group trainers has no host. Add the machines that train."
 
 
+def misnamed_files(
+    files: Iterable[tuple[str, Path]], groups: Mapping[str, Sequence[str]], checkout: Path
+) -> Iterator[str]:
+    """Find files in group_vars whose name is nearly that of a group, so that nobody reads them.
+
+    A name that is like no group's may belong to another inventory beside this one.
+
+    Args:
+        files: the names that group_vars bear, and the file of each.
+        groups: the inventory's groups.
+        checkout: files below it are named without its path.
+    """
+    for name, file in files:
+        near = get_close_matches(name, groups, n=1, cutoff=ALIKE)
+        if name not in groups and near:
+            shown = file.relative_to(checkout) if file.is_relative_to(checkout) else file
+            yield f"{shown}: there is no group {name}, so nothing reads it. Is {near[0]} meant?"
+
+
 def network_problems(
     definitions: Sequence[Definition],
     hosts: Hosts,
@@ -147,6 +166,8 @@ def _address_trouble(name: str, variables: Mapping[str, Any]) -> str:
         address = ipaddress.ip_address(value)
     except ValueError:
         return f'"{value}" is not an IP address. Set {name} to one in {network}.'
+    if name == "cluster_address_v6" and address.version != 6:
+        return f"{value} is of version {address.version}. Is cluster_address meant?"
     if name != "cluster_address" or not network or _network_trouble(network):
         return ""
     if address not in ipaddress.ip_network(network):
