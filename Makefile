@@ -144,6 +144,9 @@ docs: $(READY) ## write every role's README anew from its argument_specs.yml
 	@for role in roles/*/; do aar-doc --output-mode replace $$role markdown; done
 
 .PHONY: lock
-lock: ## write requirements.txt anew from pyproject.toml (needs uv)
+lock: ## write requirements.txt anew from pyproject.toml, and those of docker/trainer (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header \
 		--output-file requirements.txt
+	for target in runtime; do uv pip compile docker/trainer/requirements/$$target.in --generate-hashes --no-header \
+		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
+		--output-file docker/trainer/requirements/$$target.txt; done

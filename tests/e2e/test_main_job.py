@@ -4,9 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
-from conftest import CHECKOUT, Outcome, containers_of_runs, make, on_node
+import pytest
+from conftest import CHECKOUT, RUNS, Outcome, containers_of_runs, make, on_node
 
 Job = tuple[Outcome, Path]
+WANDB_KEY = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_trains_on_two_nodes(main_job: Job) -> None:
@@ -100,9 +102,19 @@ def test_two_processes_on_one_node(main_job: Job) -> None:
     assert summary["hosts"] == ["node1"]
 
 
-def test_other_engine(main_job: Job) -> None:
-    assert make("train", MODEL="vit", NODES=2, ENGINE="ddp", EPOCHS=1, TRAIN_IMAGES=640).status == 0
-    run = CHECKOUT / "runs/latest"
+@pytest.fixture(scope="module")
+def other_job(main_job: Job) -> Job:
+    """A short job with the other engine, watched by W&B."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_API_KEY", WANDB_KEY)
+        patch.setenv("WANDB_MODE", "offline")
+        outcome = make("train", MODEL="vit", NODES=2, ENGINE="ddp", EPOCHS=1, TRAIN_IMAGES=640)
+    return outcome, (RUNS / "latest").resolve()
+
+
+def test_other_engine(other_job: Job) -> None:
+    outcome, run = other_job
+    assert outcome.status == 0
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["engine"], summary["hosts"]) == ("ddp", ["node1", "node2"])
     assert json.loads((run / "config.json").read_text())["backend"] == "gloo"
@@ -112,3 +124,14 @@ def test_other_engine(main_job: Job) -> None:
         if (record := json.loads(line))["event"] == "step"
     ]
     assert losses[-1] < losses[0]
+
+
+def test_a_key_in_the_environment_reaches_the_ranks_and_shows_nowhere(other_job: Job) -> None:
+    outcome, run = other_job
+    assert len(list(run.glob("wandb/offline-run-*/run-*.wandb"))) == 1
+    assert WANDB_KEY not in outcome.output
+    assert [
+        path
+        for path in run.rglob("*")
+        if path.is_file() and WANDB_KEY.encode() in path.read_bytes()
+    ] == []

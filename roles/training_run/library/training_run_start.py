@@ -37,6 +37,14 @@ options:
     description: Path below the run's directory to content. Files are readable by their owner alone.
     type: dict
     required: true
+  secrets:
+    description:
+      - Environment of the ranks that nobody else shall see, by name; what is empty is left out.
+        It reaches them in the file C(.environment), a line each, which goes with the run's keys.
+        Arguments of mpirun are seen by all, and the container's own environment by whoever may
+        ask the engine.
+    type: dict
+    default: {}
   name:
     description: Name of the container.
     type: str
@@ -93,6 +101,22 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.docker_socket import EngineError, inspect, logs, run
 from ansible.module_utils.run_lock import guarded, read, same
+from ansible.module_utils.run_records import ENVIRONMENT
+
+
+def lines_of(secrets: dict[str, Any]) -> str:
+    """Return an environment as lines.
+
+    Raises:
+        ValueError: a value has more than one line; the message names it without its value.
+    """
+    lines = []
+    for name, value in secrets.items():
+        if "\n" in str(value):
+            raise ValueError(f"the value of {name} must be one line")
+        if value not in (None, ""):
+            lines.append(f"{name}={value}\n")
+    return "".join(lines)
 
 
 def listens(address: str, port: int) -> bool:
@@ -119,6 +143,7 @@ def main() -> None:
             "uid": {"type": "int", "required": True},
             "gid": {"type": "int", "required": True},
             "files": {"type": "dict", "required": True},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
             "name": {"type": "str", "required": True},
             "container": {"type": "dict", "required": True},
             "address": {"type": "str", "required": True},
@@ -128,7 +153,11 @@ def main() -> None:
     )
     asked = module.params
     directory = os.path.join(asked["root"], asked["run_id"])
-    for name, content in asked["files"].items():
+    try:
+        secrets = lines_of(asked["secrets"])
+    except ValueError as error:
+        module.fail_json(msg=f"training_run_secrets: {error}")
+    for name, content in {**asked["files"], **({ENVIRONMENT: secrets} if secrets else {})}.items():
         path = os.path.join(directory, name)
         # Ansible may have read a JSON document out of a string on its way here.
         text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"

@@ -9,6 +9,9 @@ import os
 
 from ansible.module_utils.docker_socket import inspect, logs
 
+# In a run's directory: the environment of the ranks that nobody else shall see.
+ENVIRONMENT = ".environment"
+
 
 def keep_records(container: str, directory: str, host: str) -> None:
     """Write a container's state and output to `nodes/<host>` of the run's directory."""
@@ -23,8 +26,9 @@ def keep_records(container: str, directory: str, host: str) -> None:
 
 
 def remove_keys(directory: str) -> list[str]:
-    """Remove the private keys of a run; return their paths."""
+    """Remove the private keys of a run and its other secrets; return their paths."""
     keys = glob.glob(os.path.join(directory, "ssh", "*_ed25519*"))
+    keys += glob.glob(os.path.join(directory, ENVIRONMENT))
     for key in keys:
         os.remove(key)
     return keys
