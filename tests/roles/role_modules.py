@@ -7,16 +7,26 @@ import ansible.module_utils
 ROLES = Path(__file__).parents[2] / "roles"
 # Ansible packs these folders into what it sends to a node, under this very name.
 ansible.module_utils.__path__.extend(
-    str(ROLES / role / "module_utils") for role in ("cluster_check", "training_run")
+    str(ROLES / role / "module_utils")
+    for role in ("cluster_check", "nvidia_driver", "training_run")
 )
 
 from ansible.module_utils import (  # noqa: E402  # found through the line above
     attribution,
     gpus,
     judgement,
+    nvidia_cards,
     ports,
     schedule,
     tournament,
 )
 
-__all__ = ["attribution", "gpus", "judgement", "ports", "schedule", "tournament"]
+__all__ = [
+    "attribution",
+    "gpus",
+    "judgement",
+    "nvidia_cards",
+    "ports",
+    "schedule",
+    "tournament",
+]

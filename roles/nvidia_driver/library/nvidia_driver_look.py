@@ -1,0 +1,187 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: the NVIDIA GPUs of a machine, and what drives them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: nvidia_driver_look
+short_description: Tells which NVIDIA GPUs a machine has, and what drives them
+description:
+  - Lists the GPUs on the PCI bus, chooses the kernel modules that fit them, and compares the
+    module that is loaded with the programs that are installed. Changes nothing.
+author: Trainyard
+options:
+  sys:
+    description: Where the kernel tells about devices and modules.
+    type: path
+    default: /sys
+  branch:
+    description: Branch of the driver that is wanted.
+    type: int
+    required: true
+  modules:
+    description: Kind of kernel modules that is wanted.
+    type: str
+    choices: [auto, open, proprietary, site]
+    default: auto
+"""
+
+EXAMPLES = r"""
+- name: Look for GPUs
+  nvidia_driver_look:
+    branch: 550
+"""
+
+RETURN = r"""
+cards:
+  description: GPUs on the PCI bus, each with slot, device and generation.
+  returned: always
+  type: list
+  elements: dict
+modules:
+  description: The kind of kernel modules that fits.
+  returned: always
+  type: str
+misfit:
+  description: Why no driver of this branch and kind fits the GPUs; empty where one does.
+  returned: always
+  type: str
+loaded:
+  description: Version of the kernel module that is loaded; empty where none is.
+  returned: always
+  type: str
+built:
+  description: Version of the module that the running kernel would load; empty where it has none.
+  returned: always
+  type: str
+library:
+  description: Version of the installed library that programs reach the module with.
+  returned: always
+  type: str
+reboot:
+  description: Why the machine must be rebooted before the driver works; empty where it need not.
+  returned: always
+  type: list
+  elements: str
+gpus:
+  description: GPUs as nvidia-smi has them, each with index, name, uuid, slot, memory and driver.
+  returned: always
+  type: list
+  elements: dict
+trouble:
+  description: Why nvidia-smi could not tell; empty where it could.
+  returned: always
+  type: str
+headers:
+  description: Whether modules can be built for the running kernel as the machine is.
+  returned: always
+  type: bool
+machine:
+  description: What tells this machine from others, with C(boot), C(processes) and C(container).
+  returned: always
+  type: dict
+"""
+
+import csv
+import os
+import re
+import subprocess
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.nvidia_cards import find_cards, settle_modules
+
+# How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
+PATIENCE = 60
+FIELDS = ("index", "name", "uuid", "pci.bus_id", "memory.total", "driver_version")
+NAMES = ("index", "name", "uuid", "slot", "memory_mebibytes", "driver")
+
+
+def text_of(path: str) -> str:
+    """What a file says; empty where there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def output_of(*command: str) -> tuple[int, str]:
+    """Exit status and output of a command; status 127 where there is no such program."""
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except FileNotFoundError:
+        return 127, f"there is no {command[0]}"
+    except subprocess.TimeoutExpired:
+        return 124, f"{command[0]} gave no answer within {PATIENCE} s"
+    return answer.returncode, (answer.stdout + answer.stderr).strip()
+
+
+def library_version() -> str:
+    """Version of NVML, which is in the name of the file that its link leads to."""
+    _, listed = output_of("/sbin/ldconfig", "--print-cache")
+    found = re.search(r"libnvidia-ml\.so\.1 \(.*=> (\S+)", listed)
+    name = os.path.realpath(found[1]) if found else ""
+    return name.rpartition(".so.")[2] if re.search(r"\.so\.\d+\.\d+", name) else ""
+
+
+def ask_smi() -> tuple[list[dict[str, str]], str]:
+    """GPUs as the driver has them, and why it could not be asked."""
+    status, said = output_of(
+        "nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"
+    )
+    if status != 0:
+        return [], said
+    rows = csv.reader(said.splitlines(), skipinitialspace=True)
+    return [dict(zip(NAMES, row, strict=True)) for row in rows], ""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "sys": {"type": "path", "default": "/sys"},
+            "branch": {"type": "int", "required": True},
+            "modules": {
+                "type": "str",
+                "default": "auto",
+                "choices": ["auto", "open", "proprietary", "site"],
+            },
+        },
+        supports_check_mode=True,
+    )
+    sys, kernel = module.params["sys"], os.uname().release
+    cards = find_cards(sys)
+    modules, misfit = settle_modules(cards, module.params["branch"], module.params["modules"])
+    loaded = text_of(os.path.join(sys, "module/nvidia/version"))
+    status, built = output_of("modinfo", "--field=version", "--set-version", kernel, "nvidia")
+    library = library_version()
+    reboot = []
+    if os.path.isdir(os.path.join(sys, "module/nouveau")):
+        reboot.append("the kernel drives the GPUs with nouveau")
+    if loaded and library and loaded != library:
+        reboot.append(f"the kernel has {loaded} loaded, and the programs are of {library}")
+    gpus, trouble = ask_smi()
+    container, _ = output_of("systemd-detect-virt", "--quiet", "--container")
+    module.exit_json(
+        changed=False,
+        cards=[card.asdict() for card in cards],
+        modules=modules,
+        misfit=misfit,
+        loaded=loaded,
+        built=built if status == 0 else "",
+        library=library,
+        reboot=reboot,
+        gpus=gpus,
+        trouble=trouble,
+        headers=os.path.isdir(f"/lib/modules/{kernel}/build/"),
+        machine={
+            "boot": text_of("/proc/sys/kernel/random/boot_id"),
+            "processes": os.readlink("/proc/self/ns/pid"),
+            "container": container == 0,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
