@@ -36,6 +36,7 @@ class Event:
         received_at: when it reached this process, Unix seconds of the control node's clock.
         play, role, task, host: names; empty where the event has none.
         task_file: path of the file the task stands in.
+        action: the module's name as the task has it.
         result: what the module returned.
         ignored: whether a failure has no consequence (`ignore_errors`).
     """
@@ -46,6 +47,7 @@ class Event:
     role: str = ""
     task: str = ""
     task_file: str = ""
+    action: str = ""
     host: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
     ignored: bool = False
@@ -221,6 +223,7 @@ def _event(raw: Mapping[str, Any]) -> Event:
         role=data.get("role") or "",
         task=data.get("task") or "",
         task_file=(data.get("task_path") or "").rpartition(":")[0],
+        action=data.get("task_action") or "",
         host=data.get("host") or "",
         result=result if isinstance(result, dict) else {},
         ignored=bool(data.get("ignore_errors")),

@@ -126,6 +126,8 @@ def run_operation(
 ) -> Outcome:
     """Run a playbook that is not a training, one phase a play; its output goes to a log file.
 
+    What its debug tasks say is shown at the end.
+
     Raises:
         ClusterError: a task failed; host, task and message have been shown.
         Interrupted: the user stopped it.
@@ -133,6 +135,14 @@ def run_operation(
     project, interrupts = context.project, context.interrupts
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     log = project.state(context.inventory) / "log" / f"{name}-{stamp}.log"
+    said: list[str] = []
+
+    def follow(event: Event) -> None:
+        _show(progress, event)
+        # What a role has to say to people: that a reboot is due, that there was nothing to do.
+        if event.kind == "runner_on_ok" and event.action.endswith("debug"):
+            said.append(str(event.result.get("msg", "")))
+
     with make_progress(context.console) as progress:
         interrupts.announce = lambda count: progress.task("stopping")
         outcome = run_playbook(
@@ -141,11 +151,13 @@ def run_operation(
             context.inventory,
             extravars,
             log,
-            lambda event: _show(progress, event),
+            follow,
             lambda: interrupts.requested,
         )
         if not outcome.ok:
             progress.fail()
+    for message in said:
+        context.console.print(escape(message), soft_wrap=True)
     if outcome.status == "cancelled":
         raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
     if not outcome.ok:

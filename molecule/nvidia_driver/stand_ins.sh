@@ -30,5 +30,3 @@ gpu_machine idle
 gpu_machine older
 mkdir older/module/nvidia
 echo 470.82.01 > older/module/nvidia/version
-machine old
-device old 0000:3b:00.0 0x10de 0x1b06 0x030000 # NVIDIA GeForce GTX 1080 Ti
