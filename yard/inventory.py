@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Inventory:
         container_hosts: machines on which the nodes are containers that set-up makes.
         max_nodes: how many nodes set-up can make; None where nodes are given.
         cluster_size: how many it makes unasked; None where nodes are given.
+        gpus_per_node: how many GPUs every node has at the least, where the inventory tells; else 0.
     """
 
     path: Path
@@ -64,6 +65,7 @@ class Inventory:
     container_hosts: tuple[str, ...] = ()
     max_nodes: int | None = None
     cluster_size: int | None = None
+    gpus_per_node: int = 0
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -136,7 +138,19 @@ def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
         container_hosts=container_hosts,
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),
+        gpus_per_node=_gpus_per_node(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
     )
+
+
+def _gpus_per_node(
+    trainers: Sequence[str], with_gpus: Collection[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> int:
+    """Number of GPUs that every node has; 0 where one has none, or is not told of."""
+    told = (
+        hostvars.get(host, {}).get("cluster_check_gpu_count", 0) if host in with_gpus else 0
+        for host in trainers
+    )
+    return min((count if isinstance(count, int) else 0 for count in told), default=0)
 
 
 def _models(variables: Mapping[str, Any]) -> dict[str, Model]:

@@ -133,7 +133,8 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
     """Fill the request up from the recipe and the inventory and check it.
 
     A value comes from the request, else from the recipe, else from the model's entry in
-    `training_models`, else from the inventory's `training_run_*` variables.
+    `training_models`, else from the inventory's `training_run_*` variables. The processes per
+    node are else as many as every node has GPUs.
 
     Raises:
         RequestError: with every problem found, each naming what there is instead.
@@ -168,7 +169,10 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
         return None
 
     nodes = number("nodes", "node_count", request.nodes, 1)
-    procs_per_node = number("processes per node", "procs_per_node", request.procs_per_node, 1)
+    # A rank computes on one GPU.
+    procs_per_node = number(
+        "processes per node", "procs_per_node", request.procs_per_node, inventory.gpus_per_node or 1
+    )
     epochs = number("epochs", "epochs", request.epochs)
     batch = number("batch", "batch_per_rank", request.batch)
     rate = number("learning rate", "learning_rate", request.lr, whole=False)

@@ -272,6 +272,29 @@ CASES = [
     ),
     ("python_error", "rank", "Traceback\nKeyError: 'fc'\n", "KeyError: 'fc'"),
     (
+        "gpu_runtime_missing",
+        "ansible",
+        'starting trainyard-x: {"message":"could not select device driver \\"nvidia\\" with '
+        'capabilities: [[gpu compute utility]]"}',
+        "engine of node2 cannot give GPUs",
+    ),
+    (
+        "gpu_driver_mismatch",
+        "ansible",
+        'starting trainyard-x: {"message":"failed to create task for container: OCI runtime create '
+        "failed: error running hook #0: Auto-detected mode as 'legacy'\\nnvidia-container-cli: "
+        'initialization error: nvml error: driver/library version mismatch: unknown"}',
+        "kernel of node2 has loaded",
+    ),
+    (
+        "gpu_driver_missing",
+        "ansible",
+        'starting trainyard-x: {"message":"failed to create task for container: OCI runtime create '
+        "failed: error running hook #0: Auto-detected mode as 'legacy'\\nnvidia-container-cli: "
+        'initialization error: nvml error: driver not loaded: unknown"}',
+        "initialization error",
+    ),
+    (
         "host_unreachable",
         "ansible",
         "Failed to connect to the host via ssh: No route to host",

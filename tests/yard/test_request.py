@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -34,6 +35,30 @@ def test_the_request_wins_over_the_model(lab: Inventory) -> None:
     training = resolve(asked, lab)
     assert (training.epochs, training.batch_per_rank, training.learning_rate) == (7, 32, 0.5)
     assert training.world_size == 2
+
+
+def test_a_rank_for_each_gpu(lab: Inventory) -> None:
+    document = {
+        "trainers": {"hosts": ["a", "b"]},
+        "gpu_nodes": {"children": ["big"]},
+        "big": {"hosts": ["b", "a"]},
+        "_meta": {
+            "hostvars": {"a": {"cluster_check_gpu_count": 8}, "b": {"cluster_check_gpu_count": 4}}
+        },
+    }
+
+    def per_node(told: dict[str, Any], asked: int | None = None) -> int:
+        gpus = parse_inventory(told, Path("site")).gpus_per_node
+        request = TrainRequest("vit", nodes=2, procs_per_node=asked)
+        training = resolve(request, replace(lab, gpus_per_node=gpus))
+        return training.procs_per_node
+
+    assert per_node(document) == 4
+    assert per_node(document, 2) == 2
+    # One without GPUs, and none that tells how many it has.
+    assert per_node({**document, "trainers": {"hosts": ["a", "b", "c"]}}) == 1
+    assert per_node({**document, "_meta": {"hostvars": {}}}) == 1
+    assert per_node({**document, "gpu_nodes": {}}) == 1
 
 
 def test_all_images_is_told_from_nothing_said(lab: Inventory) -> None:

@@ -59,7 +59,11 @@ options:
     type: str
     default: tcp
   needs_gpu:
-    description: Whether the node must have a GPU.
+    description: Whether the transport needs a GPU.
+    type: bool
+    default: false
+  has_gpus:
+    description: Whether the inventory gives the node's GPUs to the run.
     type: bool
     default: false
 """
@@ -111,7 +115,7 @@ cores:
   returned: always
   type: int
 gpus:
-  description: NVIDIA GPUs that the driver of this node knows.
+  description: NVIDIA GPUs of this node that a run can have.
   returned: always
   type: int
 bf16:
@@ -202,6 +206,7 @@ def main() -> None:
             "open_files": {"type": "int", "required": True},
             "transport": {"type": "str", "default": "tcp"},
             "needs_gpu": {"type": "bool", "default": False},
+            "has_gpus": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -231,11 +236,16 @@ def main() -> None:
     except EngineError as error:
         reasons.append(f"{error}: run make setup")
 
-    gpus = count_gpus()
-    if wanted["needs_gpu"] and not gpus:
+    gpus = count_gpus() if wanted["has_gpus"] else 0
+    if wanted["has_gpus"] and not gpus:
         reasons.append(
-            f"transport {wanted['transport']} needs an NVIDIA GPU, and its driver shows none: "
-            "choose another TRANSPORT, or see to the driver"
+            "it is to have NVIDIA GPUs, and their driver shows none: run make setup for role "
+            "nvidia_driver, or take this host out of group gpu_nodes"
+        )
+    elif wanted["needs_gpu"] and not gpus:
+        reasons.append(
+            f"transport {wanted['transport']} needs NVIDIA GPUs, and the inventory gives it none: "
+            "choose another TRANSPORT, or put this host into group gpu_nodes"
         )
 
     if not os.path.isdir(wanted["directory"]):
