@@ -8,11 +8,13 @@ ROLES = Path(__file__).parents[2] / "roles"
 # Ansible packs these folders into what it sends to a node, under this very name.
 ansible.module_utils.__path__.extend(
     str(ROLES / role / "module_utils")
-    for role in ("cluster_check", "nvidia_driver", "training_run")
+    for role in ("cifs_mount", "cluster_check", "nvidia_driver", "training_run")
 )
 
 from ansible.module_utils import (  # noqa: E402  # found through the line above
     attribution,
+    cifs_cause,
+    cifs_share,
     gpus,
     judgement,
     nvidia_cards,
@@ -23,6 +25,8 @@ from ansible.module_utils import (  # noqa: E402  # found through the line above
 
 __all__ = [
     "attribution",
+    "cifs_cause",
+    "cifs_share",
     "gpus",
     "judgement",
     "nvidia_cards",
