@@ -17,9 +17,15 @@ DATASETS = ("cifar10", "cifar100", "fashion_mnist", "imagenet", "synthetic")
 def main() -> int:
     """Run a subcommand and return the exit status: 0 done, 2 bad request, 1 anything else."""
     arguments = _parser().parse_args()
-    run = {"train": _train, "models": _models, "data": _data, "bench": _bench}[arguments.command]
+    commands = {
+        "train": _train,
+        "models": _models,
+        "data": _data,
+        "bench": _bench,
+        "verify": _verify,
+    }
     try:
-        run(arguments)
+        commands[arguments.command](arguments)
     except TrainerError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return error.exit_status
@@ -69,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
             "--dataset", type=Path, default=Path("/data/cifar10"), help="a prepared data set"
         )
         benchmark.add_argument("--json", type=Path, required=True, help="file for the result")
+
+    verify = commands.add_parser("verify", help="check the cluster; every rank of a job runs this")
+    verify.add_argument(
+        "--out", type=Path, required=True, help="directory for what each rank found"
+    )
     return parser
 
 
@@ -124,6 +135,12 @@ def _bench(arguments: argparse.Namespace) -> None:
         seconds=arguments.seconds,
     )
     measure(suite, arguments.json)
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from trainer.verify.job import verify
+
+    verify(arguments.out)
 
 
 if __name__ == "__main__":

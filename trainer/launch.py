@@ -1,13 +1,14 @@
 """Runs mpirun on the first node of a run, and ends it when the ranks cannot get on any longer.
 
-`python3 -m trainer.launch MPIRUN-ARGUMENT...`, with in the environment
+`python3 -m trainer.launch MPIRUN-ARGUMENT... [--then MPIRUN-ARGUMENT...]`, with in the environment
 
     TRAINYARD_RUN_DIR        the run directory
     TRAINYARD_PEERS          the other containers' sshd, `name=address:port` separated by spaces
     TRAINYARD_START_SECONDS  how long a run may take to its first step, 0 for ever
     TRAINYARD_STALL_SECONDS  how long it may then go without a step, 0 for ever
 
-The output of mpirun goes to `logs/mpirun.log`. The file `exit_status` appears in the run directory
+A second mpirun, behind `--then`, runs when the first has ended well. The output of both goes to
+`logs/mpirun.log`. The file `exit_status` appears in the run directory
 when mpirun has ended, and not before. Nothing here needs the control node: a run that hangs is
 ended while nobody follows it.
 """
@@ -29,6 +30,7 @@ from typing import BinaryIO
 from trainer.heartbeat import WAITS
 
 REPORT = "/opt/trainyard/bin/hang-report"
+THEN = "--then"
 # Seconds: between two looks, for the peers' sshd, for a report, and for each step of the end.
 TICK = 0.5
 PEER_PATIENCE = 30.0
@@ -123,11 +125,11 @@ def main_thread_seconds(ranks: Collection[int]) -> dict[int, float]:
 
 
 class Launcher:
-    """One mpirun and its log."""
+    """One mpirun, or several in turn, and their log."""
 
     def __init__(self, run_dir: Path, arguments: Sequence[str], peers: Mapping[str, str]) -> None:
         self.run_dir = run_dir
-        self.arguments = arguments
+        self.commands = split(arguments)
         self.peers = peers
         self._mpirun: subprocess.Popen[bytes] | None = None
         self._asked: int | None = None
@@ -135,31 +137,43 @@ class Launcher:
             signal.signal(number, self._received)
 
     def run(self, limits: Limits) -> int:
-        """Run mpirun to its end and return its status, 128 and the signal's number after one."""
+        """Run mpirun to its end and return its status, 128 and the signal's number after one.
+
+        Of several the first that ends badly is the last.
+        """
         with (self.run_dir / "logs" / "mpirun.log").open("ab", buffering=0) as log:
             if not self._await_peers(log):
                 return 1
-            if self._asked is not None:
-                return 128 + self._asked
-            # A session of its own and no input: else it stops when it looks for a terminal.
-            self._mpirun = subprocess.Popen(
-                ["mpirun", *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            watch = Watch(self.run_dir, limits, time.time())
-            while self._wait(TICK) is None:
-                trouble = watch.trouble(time.time())
-                if trouble is not None and self._asked is None:
-                    _say(log, f"{trouble}; this is what they do:")
-                    self._report(log)
-                    self._end()
-            status = self._mpirun.returncode
-            if status < 0:
-                name = signal.strsignal(-status)
-                _say(log, f"mpirun on {socket.gethostname()} ended by signal {-status} ({name})")
+            status = 0
+            for arguments in self.commands:
+                if self._asked is not None:
+                    return 128 + self._asked
+                status = self._run_one(arguments, limits, log)
+                if status:
+                    break
+        return status
+
+    def _run_one(self, arguments: Sequence[str], limits: Limits, log: BinaryIO) -> int:
+        """Run one mpirun to its end."""
+        # A session of its own and no input: else it stops when it looks for a terminal.
+        self._mpirun = subprocess.Popen(
+            ["mpirun", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        watch = Watch(self.run_dir, limits, time.time())
+        while self._wait(TICK) is None:
+            trouble = watch.trouble(time.time())
+            if trouble is not None and self._asked is None:
+                _say(log, f"{trouble}; this is what they do:")
+                self._report(log)
+                self._end()
+        status = self._mpirun.returncode
+        if status < 0:
+            name = signal.strsignal(-status)
+            _say(log, f"mpirun on {socket.gethostname()} ended by signal {-status} ({name})")
         return 128 - status if status < 0 else status
 
     def _await_peers(self, log: BinaryIO) -> bool:
@@ -214,6 +228,17 @@ class Launcher:
         self._asked = number
         if self._mpirun is not None:
             self._mpirun.send_signal(number)
+
+
+def split(arguments: Sequence[str]) -> list[list[str]]:
+    """The arguments of each mpirun, from those of the command line."""
+    commands: list[list[str]] = [[]]
+    for argument in arguments:
+        if argument == THEN:
+            commands.append([])
+        else:
+            commands[-1].append(argument)
+    return commands
 
 
 def _say(log: BinaryIO, text: str) -> None:

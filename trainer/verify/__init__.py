@@ -1,0 +1,1 @@
+"""What `make verify` runs in the trainer's containers: a rank on every node, or GPU."""

@@ -1,0 +1,67 @@
+"""How long a GPU takes for a matrix product: among equal ones, a slow card shows."""
+
+import statistics
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import torch
+
+# Some 10^12 multiplications and additions in float32: from 10 ms to 0.3 s on the GPUs of ten years.
+EDGE = 8192
+WARM_UP, REPEATS = 3, 7
+
+
+def measure_products(
+    devices: Sequence[torch.device], edge: int = EDGE, repeats: int = REPEATS
+) -> list[dict[str, Any]]:
+    """Multiply two square float32 matrices on each device, one device after the other.
+
+    A card that is hot, or held back in its clock or its bus, is slower than others of its model;
+    the first products bring the clock up and are not counted. The numbers are whole, so that the
+    product is exact in float32 and can be checked, and random: equal ones need less power.
+
+    Returns:
+        [{"gpu": index, "model", "seconds": median of one product, "wrong": number of wrong elements
+        in its first row}, ...]
+    """
+    found = []
+    for device in devices:
+        left, right = (_random(edge, device) for _ in range(2))
+        product = torch.empty(edge, edge, device=device)
+        times = []
+        for _ in range(WARM_UP + repeats):
+            _wait(device)
+            start = perf_counter()
+            torch.mm(left, right, out=product)
+            _wait(device)
+            times.append(perf_counter() - start)
+        # On the processor, which the card's faults do not reach.
+        wrong = product[0].cpu().double() != left[0].cpu().double() @ right.cpu().double()
+        model = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+        seconds = statistics.median(times[WARM_UP:])
+        found.append(
+            {
+                "gpu": device.index or 0,
+                "model": model,
+                "seconds": seconds,
+                "wrong": int(wrong.sum()),
+            }
+        )
+    return found
+
+
+def own_gpus(local_rank: int, local_size: int) -> list[torch.device]:
+    """The GPUs of this host that a rank measures: each is measured by one of the host's ranks."""
+    number = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return [torch.device("cuda", index) for index in range(local_rank, number, local_size)]
+
+
+def _random(edge: int, device: torch.device) -> torch.Tensor:
+    """Whole numbers from -8 to 8: a sum of 8192 products of theirs is below 2^24."""
+    return torch.randint(-8, 9, (edge, edge), device=device).float()
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
