@@ -34,7 +34,7 @@ $(READY): requirements.txt bootstrap.sh
 setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
 	@$(YARD) setup
 
-verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi
+verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi,containers
 	@$(YARD) verify $(call option,CHECKS,--checks)
 
 # The command reaches the shell of the nodes as it was typed: neither make nor a shell here looks into it.

@@ -17,10 +17,12 @@ from yard.inventory import read_inventory
 from yard.playbook import run_playbook
 from yard.progress import duration, make_progress
 from yard.setup import show_failures
+from yard.stop import stop_on_nodes
+from yard.train import owner
 from yard.verify_progress import CheckProgress
 
 # What can be asked for; the nodes themselves are always looked at.
-PARTS = ("nodes", "ssh", "pairs", "mpi")
+PARTS = ("nodes", "ssh", "pairs", "mpi", "containers")
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
 
 
@@ -50,6 +52,7 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     directory = project.runs / f"verify-{stamp}"
     with make_progress(console) as progress:
         interrupts.announce = lambda _: progress.note("Stopping ...")
+        watcher = CheckProgress(progress, inventory.trainers, parts or PARTS)
         outcome = run_playbook(
             project,
             project.playbook("verify"),
@@ -57,12 +60,15 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
             {
                 "cluster_check_directory": str(directory),
                 "cluster_check_parts": list(parts or PARTS),
+                "training_run_owner": owner(),
             },
             directory / "verify.log",
-            CheckProgress(progress, inventory.trainers, parts or PARTS).take,
+            watcher.take,
             lambda: interrupts.requested,
         )
     if outcome.status == "cancelled":
+        if "containers" in watcher.begun:
+            stop_on_nodes(context, directory, inventory.path)
         raise Interrupted(f"interrupted; {project.shown(directory)} has what was done")
     verdict = read_json(directory / "verdict.json")
     if verdict is None:

@@ -1,6 +1,6 @@
 """`verify.html`: the verdict on a cluster with the bandwidth between all nodes as a heat map."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +52,7 @@ def write_verify_page(directory: Path) -> Path:
             ("Latency", "ms, there and back",
              heat_map(verdict, "latency", "latency_milliseconds")),
         ],
+        sums=allreduce_rows(verdict.get("allreduce", [])),
         rows=summarise_checks(verdict["checks"]),
         hardware={host: hardware_cells(node) for host, node in nodes.items()},
     )  # fmt: skip
@@ -89,6 +90,20 @@ def heat_map(verdict: dict[str, Any], name: str, matrix: str) -> list[tuple[str,
                 cells.append(Cell(number(value), shade, f"{a} to {b}: {value:g} {unit}"))
         rows.append((a, cells))
     return rows
+
+
+def allreduce_rows(measured: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """One row a message size: size, time, and both bandwidths."""
+    return [
+        (
+            f"{entry['bytes'] / 2**20:g} MiB" if entry["bytes"] >= 2**20 else
+            f"{entry['bytes'] / 2**10:g} KiB",
+            f"{1e3 * entry['seconds']:.3g} ms",
+            number(entry["algorithm_gigabits_per_second"]),
+            number(entry["bus_gigabits_per_second"]),
+        )
+        for entry in measured
+    ]  # fmt: skip
 
 
 def shade_of(value: float, good: Sequence[float]) -> int:

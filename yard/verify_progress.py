@@ -13,6 +13,7 @@ PHASES = {
     "ssh": "Logging in between every two nodes",
     "pairs": "Measuring the network",
     "mpi": "Running MPI on the nodes",
+    "containers": "Running MPI and Horovod in containers",
 }
 # What ends a task on a host.
 FAILURES = ("runner_on_failed", "runner_on_unreachable")
@@ -20,19 +21,25 @@ ENDS = ("runner_on_ok", "runner_on_skipped", *FAILURES)
 
 
 class CheckProgress:
-    """Turns the events of playbooks/verify.yml into phases, each with a mark when it is over."""
+    """Turns the events of playbooks/verify.yml into phases, each with a mark when it is over.
+
+    Attributes:
+        begun: parts that have begun.
+    """
 
     def __init__(self, progress: Progress, hosts: Sequence[str], parts: Sequence[str]) -> None:
         self._progress = progress
         self._hosts = hosts
         self._parts = ("probe", *parts)
         self._done: set[str] = set()
+        self.begun: set[str] = set()
 
     def take(self, event: Event) -> None:
         """Take in one event."""
         part = Path(event.task_file).stem
         if event.kind == "playbook_on_task_start":
             self._done.clear()
+            self.begun.add(part)
             if part in PHASES and part in self._parts:
                 self._progress.phase(PHASES[part])
             self._progress.task(event.task)
@@ -49,6 +56,7 @@ class CheckProgress:
 def has_trouble(result: Mapping[str, Any]) -> bool:
     """Whether what a module of the checks returned holds a check that is not passed."""
     failed = any(not check["ok"] for check in result.get("checks", []))
+    failed = failed or bool(result.get("exit_status"))
     return failed or any(
         answer["trouble"]
         for about_peers in ("logins", "greetings", "matches")

@@ -19,6 +19,7 @@ from ansible.module_utils import (  # noqa: E402  # found through the line above
     judgement,
     nvidia_cards,
     ports,
+    programs,
     schedule,
     tournament,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "judgement",
     "nvidia_cards",
     "ports",
+    "programs",
     "schedule",
     "tournament",
 ]

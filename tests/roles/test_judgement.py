@@ -11,6 +11,8 @@ WANTED = {
     "clock_seconds": 1.0,
     "bandwidth_gigabits": 1.0,
     "latency_milliseconds": 10.0,
+    "allreduce_gigabits": 1.0,
+    "gpu_slowness": 1.15,
 }
 Measured = dict[str, dict[str, Any]]
 
@@ -56,9 +58,13 @@ def good() -> Measured:
     return measured
 
 
-def blame(measured: Measured, job: dict[str, Any] | None = None) -> dict[str, set[str]]:
+def blame(
+    measured: Measured,
+    job: dict[str, Any] | None = None,
+    containers: dict[str, Any] | None = None,
+) -> dict[str, set[str]]:
     """Who is at fault, and for which checks."""
-    judge = judgement.Judge(measured, WANTED, job)
+    judge = judgement.Judge(measured, WANTED, job, containers)
     return {
         fault["who"]: {cause["name"] for cause in fault["causes"]}
         for fault in judgement.faults(judge.judge())
@@ -161,13 +167,42 @@ def test_latency_stays_where_bandwidth_cannot_be_measured(good: Measured) -> Non
     assert blame(good) == {"node1 to node2": {"bandwidth"}, "node2 to node1": {"bandwidth"}}
 
 
+def output_of(hosts: tuple[str, ...], silent: tuple[tuple[str, str], ...] = ()) -> str:
+    """What hello_mpi prints on these hosts, where for some pairs (a, b) b does not hear a."""
+    size = len(hosts)
+    return "".join(
+        f"rank {rank} of {size} on {host} is here\n"
+        + "".join(
+            f"rank {rank} of {size} on {host} heard from {other}\n"
+            for other in hosts
+            if other != host and (other, host) not in silent
+        )
+        for rank, host in enumerate(hosts)
+    )
+
+
 def test_a_host_that_does_not_answer_in_the_program_is_named(good: Measured) -> None:
     job = {
         "excluded": {"node4": "Open MPI"},
-        "answered": ["node1", "node2"],
+        "said": output_of(("node1", "node2")),
         "trouble": "no end within its time limit",
     }
     assert blame(good, job) == {"node3": {"MPI"}, "node4": {"MPI"}}
+
+
+def test_a_host_goes_by_the_name_that_it_gives_itself(good: Measured) -> None:
+    names = tuple(f"machine-{host[-1]}" for host in HOSTS)
+    for host, name in zip(HOSTS, names, strict=True):
+        good[host]["node"]["nodename"] = name
+    assert blame(good, {"excluded": {}, "said": output_of(names), "trouble": ""}) == {}
+
+
+def test_whoever_nobody_hears_is_named_and_else_the_pair(good: Measured) -> None:
+    silent = (("node1", "node3"),)
+    job = {"excluded": {}, "said": output_of(HOSTS, silent), "trouble": "no end"}
+    assert blame(good, job) == {"node1 to node3": {"MPI"}}
+    job["said"] = output_of(HOSTS, tuple(("node2", host) for host in HOSTS))
+    assert blame(good, job) == {"node2": {"MPI"}}
 
 
 def test_jobs_leave_out_who_cannot_take_part(good: Measured) -> None:
@@ -196,3 +231,137 @@ def test_jobs_leave_out_who_cannot_take_part(good: Measured) -> None:
 )
 def test_ssh_is_understood(said: str, meaning: str) -> None:
     assert judgement.ssh_trouble(said, "a", "b")[0].startswith(meaning)
+
+
+Containers = dict[str, Any]
+
+
+@pytest.fixture
+def containers() -> Containers:
+    """What the programs in the containers of four good nodes leave."""
+    case = {"dtype": "float32", "elements": 1023, "wrong": 0}
+    sizes = [(4096, 0.2), (2**20, 4.0), (2**26, 3.0)]
+    ranks = [
+        {
+            "rank": rank,
+            "host": host,
+            "world_size": 4,
+            "sums": [dict(case)],
+            "products": [],
+            "bandwidth": [
+                {"bytes": size, "seconds": 0.1, "bus_gigabits_per_second": rate}
+                for size, rate in sizes
+            ],
+        }
+        for rank, host in enumerate(HOSTS)
+    ]
+    return {
+        "excluded": {},
+        "troubles": {},
+        "log": output_of(HOSTS),
+        "ranks": ranks,
+        "rank_logs": dict.fromkeys(range(4), ""),
+    }
+
+
+def test_good_containers_have_no_fault(good: Measured, containers: Containers) -> None:
+    assert blame(good, containers=containers) == {}
+    judge = judgement.Judge(good, WANTED, None, containers)
+    values = {(f["name"], f["host"]): f["value"] for f in judge.judge() if "host" in f}
+    assert values["MPI in containers", "node3"] == "answers"
+    assert values["Horovod sums", "node3"] == "right"
+    assert values["Horovod bandwidth", "node3"] == 4.0
+
+
+def test_a_container_that_does_not_start_is_named(good: Measured, containers: Containers) -> None:
+    containers["troubles"] = {"node2": "cannot listen on 10.0.0.2 port 2222: in use"}
+    containers.update(log="", ranks=[], rank_logs={})
+    found = blame(good, containers=containers)
+    assert found == {"node2": {"containers", "MPI in containers", "Horovod sums"}}
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        (
+            "trainyard: the container on node3 (10.0.0.3:2222) cannot be reached: timed out\n",
+            "its container at 10.0.0.3:2222 cannot be reached from node1: timed out",
+        ),
+        (
+            "PRTE has lost communication with a remote daemon.\n\n"
+            "  HNP daemon   : [prterun-node1-26@0,0] on node node1\n"
+            "  Remote daemon: [prterun-node1-26@0,2] on node node3\n\n"
+            "This is usually due to either a failure of the TCP network\n",
+            "the connection of mpirun to its container broke",
+        ),
+    ],
+    ids=["no answer", "broken"],
+)
+def test_a_container_that_mpirun_does_not_reach_is_named(
+    good: Measured, containers: Containers, log: str, says: str
+) -> None:
+    containers.update(log=log, ranks=[], rank_logs={})
+    assert blame(good, containers=containers) == {"node3": {"MPI in containers", "Horovod sums"}}
+    judge = judgement.Judge(good, WANTED, None, containers)
+    assert says in [finding["value"] for finding in judge.judge()]
+
+
+def test_a_rank_that_horovod_waits_for_is_named(good: Measured, containers: Containers) -> None:
+    for rank in containers["ranks"]:
+        del rank["sums"], rank["bandwidth"]
+    containers["rank_logs"][0] = (
+        "One or more tensors were submitted to be reduced by subset of ranks\n"
+        "Missing ranks:\n3: [verify.float32.1, verify.float32.1023 ...]\n"
+    )
+    assert blame(good, containers=containers) == {"node4": {"Horovod sums"}}
+
+
+def test_a_rank_that_never_came_to_horovod_is_named(good: Measured, containers: Containers) -> None:
+    del containers["ranks"][1]
+    assert blame(good, containers=containers) == {"node2": {"Horovod sums"}}
+
+
+def test_wrong_sums_are_named(good: Measured, containers: Containers) -> None:
+    containers["ranks"][3]["sums"][0]["wrong"] = 2
+    assert blame(good, containers=containers) == {"node4": {"Horovod sums"}}
+    judge = judgement.Judge(good, WANTED, None, containers)
+    assert "2 of 1023 wrong in float32" in [finding["value"] for finding in judge.judge()]
+
+
+def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
+    good: Measured, containers: Containers
+) -> None:
+    for rank in containers["ranks"]:
+        for entry in rank["bandwidth"]:
+            entry["bus_gigabits_per_second"] = 0.01
+    assert blame(good, containers=containers) == {host: {"Horovod bandwidth"} for host in HOSTS}
+    for host in HOSTS:
+        for peer, match in good[host]["pairs"]["matches"].items():
+            if "bits_per_second" in match and "node4" in (host, peer):
+                match["bits_per_second"] = [1e7, 1e7]
+    found = blame(good, containers=containers)
+    assert found == {"node4": {"bandwidth", "Horovod bandwidth"}}
+
+
+def test_a_slow_gpu_is_named_among_those_of_its_model(
+    good: Measured, containers: Containers
+) -> None:
+    for number, rank in enumerate(containers["ranks"]):
+        rank["products"] = [
+            {"gpu": 0, "model": "A", "seconds": 0.010 + 0.0001 * number, "wrong": 0},
+            {"gpu": 1, "model": "B", "seconds": 0.100, "wrong": 0},
+        ]
+    assert blame(good, containers=containers) == {}
+    containers["ranks"][2]["products"][1]["seconds"] = 0.130
+    assert blame(good, containers=containers) == {"node3": {"GPU time"}}
+    containers["ranks"][2]["products"][1].update(seconds=0.1, wrong=3)
+    assert blame(good, containers=containers) == {"node3": {"GPU product"}}
+
+
+def test_who_cannot_take_part_in_containers_is_left_out(
+    good: Measured, containers: Containers
+) -> None:
+    containers["excluded"] = {"node4": "image"}
+    del containers["ranks"][3]
+    containers["log"] = output_of(HOSTS[:3])
+    assert blame(good, containers=containers) == {"node4": {"MPI in containers"}}

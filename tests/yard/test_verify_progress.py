@@ -70,3 +70,12 @@ def test_trouble_marks_its_part_and_the_verdict_does_not() -> None:
 
 def test_parts_that_were_not_asked_for_are_not_named() -> None:
     assert shown(("playbook_on_task_start", "pairs", "", {}), parts=("ssh",)).ending() == ""
+
+
+def test_it_knows_what_has_begun() -> None:
+    """What runs in containers is to be ended when it is interrupted, and only then."""
+    progress = CheckProgress(Tasks(), ["node1"], ("ssh", "containers"))
+    for stem, begun in (("ssh", False), ("containers", True)):
+        file = f"/roles/cluster_check/tasks/{stem}.yml"
+        progress.take(Event("playbook_on_task_start", 0.0, task="", task_file=file))
+        assert ("containers" in progress.begun) is begun

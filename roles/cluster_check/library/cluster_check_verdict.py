@@ -25,6 +25,13 @@ options:
     description: What the program over all nodes printed, and whom it left out (C(excluded)).
     type: dict
     default: {}
+  containers:
+    description:
+      - For the programs in trainer containers, whom they left out (C(excluded)), and where a
+        container could not be started or ended (C(troubles)). What the programs themselves wrote
+        is read below O(directory).
+    type: dict
+    default: {}
   directory:
     description: Where the files go. Without, nothing is written.
     type: path
@@ -56,23 +63,33 @@ unfit_for_jobs:
   description: Hosts that have to stay out of a program over all nodes, and why.
   returned: always
   type: dict
+unfit_for_containers:
+  description: Hosts that have to stay out of a program in trainer containers, and why.
+  returned: always
+  type: dict
 """
 
+import glob
 import json
 import os
-import re
 import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.judgement import Finding, Judge, faults
+from ansible.module_utils.programs import allreduce
 
 # What a host must have for a program over all nodes.
 NEEDS = ("reachable", "address", "names", "Open MPI", "ssh", "firewall", "source address")
+# The same for one in trainer containers, where names, sshd and Open MPI are the container's own.
+CONTAINER_NEEDS = (
+    *("reachable", "address", "engine", "free", "image", "disk", "writable"),
+    *("firewall", "source address"),
+)
 # Exit status of timeout(1).
 TIMED_OUT = 124
-# What hello_mpi prints.
-HELLO = re.compile(r"^rank \d+ of \d+ on (\S+) heard from \S+$", re.MULTILINE)
+# Of a rank's output, what is read.
+LOG_BYTES = 65536
 
 
 def read_job(job: dict[str, Any]) -> dict[str, Any] | None:
@@ -84,9 +101,39 @@ def read_job(job: dict[str, Any]) -> dict[str, Any] | None:
         said = "no end within its time limit"
     return {
         "excluded": job["excluded"],
-        "answered": HELLO.findall(str(job.get("stdout", ""))),
+        "said": str(job.get("stdout", "")),
         "trouble": said,
     }
+
+
+def read_containers(containers: dict[str, Any], directory: str) -> dict[str, Any] | None:
+    """Read what the programs in containers left; None where they were not asked for."""
+    if not containers:
+        return None
+    ranks = []
+    for path in sorted(glob.glob(os.path.join(directory, "verify", "rank-*.json"))):
+        with open(path, encoding="utf-8") as file:
+            ranks.append(json.load(file))
+    ranks.sort(key=lambda rank: int(rank["rank"]))
+    return {
+        **containers,
+        "log": end_of(os.path.join(directory, "logs", "mpirun.log")),
+        "ranks": ranks,
+        "rank_logs": {
+            rank["rank"]: end_of(os.path.join(directory, "logs", f"rank-{rank['rank']}.log"))
+            for rank in ranks
+        },
+    }
+
+
+def end_of(path: str) -> str:
+    """The last part of a file; empty where there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.stat(path).st_size - LOG_BYTES, 0))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def matrix(findings: list[Finding], hosts: list[str], name: str) -> list[list[float | None]]:
@@ -116,6 +163,7 @@ def document(judge: Judge, began_at: float) -> dict[str, Any]:
         "checks": judge.findings,
         "bandwidth_gigabits": matrix(judge.findings, judge.hosts, "bandwidth"),
         "latency_milliseconds": matrix(judge.findings, judge.hosts, "latency"),
+        "allreduce": allreduce((judge.containers or {}).get("ranks", [])),
         "matches": matches,
     }
 
@@ -150,13 +198,19 @@ def main() -> None:
             "measured": {"type": "dict", "required": True},
             "wanted": {"type": "dict", "required": True},
             "job": {"type": "dict", "default": {}},
+            "containers": {"type": "dict", "default": {}},
             "directory": {"type": "path"},
             "began_at": {"type": "float", "default": 0.0},
         },
         supports_check_mode=True,
     )
     asked = module.params
-    judge = Judge(asked["measured"], asked["wanted"], read_job(asked["job"]))
+    judge = Judge(
+        asked["measured"],
+        asked["wanted"],
+        read_job(asked["job"]),
+        read_containers(asked["containers"], asked["directory"] or ""),
+    )
     judge.judge()
     found = document(judge, asked["began_at"])
     if asked["directory"] and not module.check_mode:
@@ -172,6 +226,7 @@ def main() -> None:
             for cause in fault["causes"]
         ],
         unfit_for_jobs=judge.excluded(NEEDS),
+        unfit_for_containers=judge.excluded(CONTAINER_NEEDS),
     )
 
 

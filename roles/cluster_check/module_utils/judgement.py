@@ -14,6 +14,15 @@ from typing import Any
 
 from ansible.module_utils.attribution import Pair, clock_errors, culprits, majority
 from ansible.module_utils.check import Check, at_least, at_most, equal
+from ansible.module_utils.programs import (
+    lost_nodes,
+    peak_bandwidth,
+    products,
+    spoken,
+    stalled_ranks,
+    sums_trouble,
+    trouble_of_launch,
+)
 
 Finding = dict[str, Any]
 # What must be the same on every node, and how people call it.
@@ -62,7 +71,8 @@ class Judge:
     Args:
         measured: by host in the order of the inventory, what its modules returned; see `_answer`.
         wanted: thresholds, see the argument specs of the role.
-        job: what the program over all nodes gave, see `_job`; None where it was not run.
+        job: what the program over all nodes gave, see `_program`; None where it was not run.
+        containers: what the programs in trainer containers gave, see `_containers`; None likewise.
     """
 
     def __init__(
@@ -70,10 +80,12 @@ class Judge:
         measured: Mapping[str, Mapping[str, Any]],
         wanted: Mapping[str, Any],
         job: Mapping[str, Any] | None,
+        containers: Mapping[str, Any] | None = None,
     ) -> None:
         self.measured = measured
         self.wanted = wanted
         self.job = job
+        self.containers = containers
         self.hosts = list(measured)
         self.findings: list[Finding] = []
         self.down: set[str] = set()
@@ -91,7 +103,10 @@ class Judge:
         self._clocks()
         self._network()
         if self.job is not None:
-            self._job(self.job)
+            nodenames = {self._answer(h, "node").get("nodename", h): h for h in self.hosts}
+            self._program("MPI", self.job, nodenames, {})
+        if self.containers is not None:
+            self._containers(self.containers)
         return self.findings
 
     def excluded(self, names: Sequence[str]) -> dict[str, str]:
@@ -329,21 +344,168 @@ class Judge:
 
     # -- all nodes together
 
-    def _job(self, job: Mapping[str, Any]) -> None:
-        """A program on every node: who took part, and who answered.
+    def _program(
+        self,
+        name: str,
+        job: Mapping[str, Any],
+        hosts: Mapping[str, str],
+        troubles: Mapping[str, str],
+    ) -> str | None:
+        """hello_mpi on every node: who took part, and who heard whom.
 
         Args:
-            job: `excluded` (host to reason), `answered` (node names), `trouble` (what mpirun said).
+            job: `excluded` (host to reason), `said` (its output), `trouble` (what mpirun said).
+            hosts: host by the name that it gives itself there.
+            troubles: hosts that are known to have kept the program from starting, and how.
+
+        Returns:
+            Who kept the nodes from all hearing each other, a host or a pair; None where they did.
         """
+        here, heard = spoken(job["said"], hosts)
+        members = [host for host in self.hosts if host not in job["excluded"]]
+        spoiler = next(iter(troubles), None)
+        remedy = "the output of mpirun is in verify.log, or logs/mpirun.log, beside the verdict"
+        first = len(self.findings)
+        # Where nobody has heard anything, a program that ended before says more than the pairs.
+        present = [host for host in members if host in here]
+        failed = [(a, b) for a in present for b in present if a != b and (a, b) not in heard]
+        because = self._because(failed, [(a, b) for a in present for b in present if a != b])
         for host in self.hosts:
             if host in job["excluded"]:
-                self._add(equal("MPI", f"not run: {job['excluded'][host]}", "answers"), host=host)
-                continue
-            name = self._answer(host, "node").get("nodename", host)
-            answered = name in job["answered"]
-            value = "answers" if answered else f"no answer; {one_line(job['trouble'])}"
-            remedy = "the output of mpirun is in verify.log beside the verdict"
-            self._add(equal("MPI", value, "answers", remedy=remedy), host=host)
+                self._add(equal(name, f"not run: {job['excluded'][host]}", "answers"), host=host)
+            elif host in troubles and host not in here:
+                self._add(equal(name, troubles[host], "answers", remedy=remedy), host=host)
+            elif host not in here and spoiler is not None:
+                self._add(equal(name, "not run", "answers"), host=host, because=spoiler)
+            elif host not in here:
+                value = f"no answer; {one_line(job['trouble'])}"
+                self._add(equal(name, value, "answers", remedy=remedy), host=host)
+            elif all(pair[1] != host for pair in failed):
+                self._add(equal(name, "answers", "answers"), host=host)
+        for pair in failed:
+            a, b = pair
+            hint = f"look at the firewalls of both, for the ports above 1023: make exec ON={a},{b}"
+            self._add(
+                equal(name, f"{b} hears nothing from {a}", "answers", remedy=hint),
+                pair=pair,
+                because=because.get(pair),
+            )
+        bad = [
+            f for f in self.findings[first:] if not f["ok"] and f.get("host") not in job["excluded"]
+        ]
+        return who(bad[0]) if bad else None
+
+    def _containers(self, containers: Mapping[str, Any]) -> None:
+        """The programs in trainer containers.
+
+        Args:
+            containers: `excluded` as above; `troubles`, hosts whose container could not be started
+                or ended, and why; `log`, the output of mpirun; `ranks`, what each rank of
+                trainer/verify wrote; `rank_logs`, their output by rank.
+        """
+        excluded = containers["excluded"]
+        members = [host for host in self.hosts if host not in excluded]
+        for host in members:
+            trouble = containers["troubles"].get(host, "")
+            self._add(
+                equal(
+                    "containers",
+                    one_line(trouble) if trouble else "start and end",
+                    "start and end",
+                    remedy="look at the engine of this node: journalctl -u docker",
+                ),
+                host=host,
+            )
+        ranks = containers["ranks"]
+        troubles = {
+            h: "its container did not start" for h in members if h in containers["troubles"]
+        }
+        if not ranks:
+            troubles |= lost_nodes(containers["log"], members)
+        trouble = trouble_of_launch(containers["log"])
+        job = {"excluded": excluded, "said": containers["log"], "trouble": trouble}
+        spoiler = self._program("MPI in containers", job, {h: h for h in self.hosts}, troubles)
+        self._sums(members, containers, spoiler)
+        self._allreduce(members, ranks)
+        self._products(ranks)
+
+    def _sums(
+        self, members: Sequence[str], containers: Mapping[str, Any], spoiler: str | None
+    ) -> None:
+        """Whether Horovod's sums are right, by the hosts that got them."""
+        ranks, logs = containers["ranks"], containers["rank_logs"]
+        stalled = stalled_ranks(ranks, logs)
+        for host in members:
+            own = [rank for rank in ranks if rank["host"] == host]
+            because = None
+            remedy = "logs/rank-*.log beside the verdict tell what each rank did"
+            if not ranks:
+                why = "" if spoiler else f"; {one_line(trouble_of_launch(containers['log']))}"
+                value, because = f"not run{why}", spoiler
+            elif host in stalled:
+                value = "it hands in nothing that the others could add"
+            elif not own or any("sums" not in rank for rank in own):
+                last = next(
+                    (logs[r["rank"]] for r in own if logs.get(r["rank"])), containers["log"]
+                )
+                value = f"{'no end' if own else 'no answer'}; {one_line(last)}"
+                because = next(iter(stalled), None)
+            else:
+                value = next(filter(None, map(sums_trouble, own)), "right")
+                remedy = "memory, network card or driver of a node damages what passes through it"
+            self._add(
+                equal("Horovod sums", value, "right", remedy=remedy), host=host, because=because
+            )
+
+    def _allreduce(self, members: Sequence[str], ranks: Sequence[Mapping[str, Any]]) -> None:
+        """The bus bandwidth of all nodes together; a slow link of one slows all."""
+        peak = peak_bandwidth(ranks)
+        if peak is None or len(members) < 2:
+            return
+        network = [
+            f for f in self.findings if f["name"] in ("bandwidth", "latency") and not f["ok"]
+        ]
+        for host in members:
+            self._add(
+                at_least(
+                    "Horovod bandwidth",
+                    round(peak, 2),
+                    self.wanted["allreduce_gigabits"],
+                    "Gbit/s",
+                    remedy="make verify CHECKS=pairs tells whose link it is; else other work is "
+                    "on the processors",
+                ),
+                host=host,
+                because=who(network[0]) if network else None,
+            )
+
+    def _products(self, ranks: Sequence[Mapping[str, Any]]) -> None:
+        """The matrix product of each GPU, beside those of its model."""
+        for product in products(ranks):
+            subject = f"GPU {product['gpu']}"
+            if product["wrong"]:
+                self._add(
+                    equal(
+                        "GPU product",
+                        f"{product['wrong']} wrong elements",
+                        "right",
+                        subject=subject,
+                        remedy="this card computes wrong: have it replaced",
+                    ),
+                    host=product["host"],
+                )
+            self._add(
+                at_most(
+                    "GPU time",
+                    round(product["ratio"], 2),
+                    self.wanted["gpu_slowness"],
+                    "of the median",
+                    subject=subject,
+                    remedy="look at its clocks, power limit and bus: nvidia-smi -q -d "
+                    "PERFORMANCE,CLOCK,POWER",
+                ),
+                host=product["host"],
+            )
 
     # -- helpers
 
@@ -434,17 +596,16 @@ def faults(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     for finding in findings:
         if finding["ok"]:
             continue
-        who = finding["because"] or finding.get("host") or " to ".join(finding["pair"])
-        causes.setdefault(who, []).append(finding)
+        causes.setdefault(who(finding), []).append(finding)
     found = []
-    for who, bad in causes.items():
+    for name, bad in causes.items():
         shown: dict[str, Finding] = {}
         # Its own findings say more than those of pairs that it spoils.
         for finding in sorted(bad, key=lambda finding: "pair" in finding):
             shown.setdefault(finding["name"], finding)
         found.append(
             {
-                "who": who,
+                "who": name,
                 "causes": [
                     {
                         "name": finding["name"],
@@ -457,6 +618,11 @@ def faults(findings: Sequence[Finding]) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def who(finding: Finding) -> str:
+    """Who stands behind a bad finding: a host, or a pair."""
+    return str(finding["because"] or finding.get("host") or " to ".join(finding["pair"]))
 
 
 def reason(finding: Finding) -> str:

@@ -159,6 +159,10 @@ def main() -> None:
         module.fail_json(msg=f"training_run_secrets: {error}")
     for name, content in {**asked["files"], **({ENVIRONMENT: secrets} if secrets else {})}.items():
         path = os.path.join(directory, name)
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            os.makedirs(parent)
+            os.chown(parent, asked["uid"], asked["gid"])
         # Ansible may have read a JSON document out of a string on its way here.
         text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -13,8 +13,14 @@ NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, memory, disks and network cards."""
-    return {"cpu": cpu(), "memory_bytes": memory_bytes(), "disks": disks(), "nics": nics()}
+    """Processor, memory, disks, network cards, and the kernel that drives them."""
+    return {
+        "cpu": cpu(),
+        "memory_bytes": memory_bytes(),
+        "disks": disks(),
+        "nics": nics(),
+        "kernel": os.uname().release,
+    }
 
 
 def cpu() -> dict[str, Any]:
