@@ -10,7 +10,12 @@ from mpi_ranks import mpirun
 from torch import Tensor
 
 from trainer.launch import split
-from trainer.verify.bandwidth import LONGEST_SECONDS, bus_factor, measure_bandwidth
+from trainer.verify.bandwidth import (
+    LONGEST_SECONDS,
+    TURN_SECONDS,
+    bus_factor,
+    measure_bandwidth,
+)
 from trainer.verify.products import measure_products, own_gpus
 from trainer.verify.sums import DTYPES, check_sums, contribution, expected_sum
 
@@ -89,7 +94,7 @@ def test_what_takes_too_long_is_not_tried_larger() -> None:
         elements.append(len(values))
         return values
 
-    agreed = iter([0.1, 0.1, LONGEST_SECONDS])
+    agreed = iter([TURN_SECONDS / 2, TURN_SECONDS / 2, LONGEST_SECONDS])
     found = measure_bandwidth(count, lambda _: next(agreed), 2, CPU, (4096, 16384, 65536))
     assert [entry["bytes"] for entry in found] == [4096, 16384]
     assert elements == [1024, 1024, 1024, 4096]
