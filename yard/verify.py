@@ -23,6 +23,8 @@ from yard.verify_progress import CheckProgress
 
 # What can be asked for; the nodes themselves are always looked at.
 PARTS = ("nodes", "ssh", "pairs", "mpi", "containers")
+# What is looked at where nothing is said.
+USUAL = ("nodes", "ssh", "pairs", "mpi")
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
 
 
@@ -33,7 +35,7 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     writes, the page `verify.html`, and Ansible's whole output.
 
     Args:
-        parts: of `PARTS`; none means all.
+        parts: of `PARTS`; none means `USUAL`.
 
     Raises:
         RequestError: there is no such part.
@@ -52,14 +54,14 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     directory = project.runs / f"verify-{stamp}"
     with make_progress(console) as progress:
         interrupts.announce = lambda _: progress.note("Stopping ...")
-        watcher = CheckProgress(progress, inventory.trainers, parts or PARTS)
+        watcher = CheckProgress(progress, inventory.trainers, parts or USUAL)
         outcome = run_playbook(
             project,
             project.playbook("verify"),
             inventory.path,
             {
                 "cluster_check_directory": str(directory),
-                "cluster_check_parts": list(parts or PARTS),
+                "cluster_check_parts": list(parts or USUAL),
                 "training_run_owner": owner(),
             },
             directory / "verify.log",
