@@ -23,10 +23,14 @@ from conftest import (
     wait_until_ready,
 )
 
+# The smallest model: what is tested is not the training, and all of the test set is evaluated after each epoch.
+SMALL = {"MODEL": "cnn_a", "NODES": 2, "BATCH": 16}
 # Trains until something ends it.
-LONG = {"MODEL": "vit", "NODES": 2, "EPOCHS": 50, "TRAIN_IMAGES": 640, "BATCH": 16}
-# Trains a few seconds, the test on all of the test set included.
-SHORT = {"MODEL": "vit", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 128, "BATCH": 16}
+LONG = {**SMALL, "EPOCHS": 5000, "TRAIN_IMAGES": 640}
+# Trains long enough to be hit while it does.
+SHORT = {**SMALL, "EPOCHS": 6, "TRAIN_IMAGES": 640}
+# Is over at once.
+SHORTEST = {**SMALL, "EPOCHS": 1, "TRAIN_IMAGES": 128}
 NOTICE_SECONDS = 60
 STALL_SECONDS = 12
 
@@ -251,7 +255,7 @@ def test_second_launch_is_refused_and_locks_do_not_outlive_a_run() -> None:
     assert re.search(rf"held by run {run.run_id} of \S+@\S+ since", refused.output)
     status = make("status").output
     assert status.count(run.run_id) == 2
-    assert re.search(r"step \d+/\d+ · epoch \d+/50", status)
+    assert re.search(r"step \d+/\d+ · epoch \d+/5000", status)
     log = make("logs", RUN=run.run_id, RANK=1).output
     assert re.search(r"\[1 node2\] rank 1 of 2 on node2", log)
     assert "[0 node1]" not in log

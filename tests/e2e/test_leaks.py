@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conftest import CHECKOUT, NODES, in_machine, make
 
-SHORT = {"MODEL": "vit", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 64, "BATCH": 16}
+SHORT = {"MODEL": "cnn_a", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 64, "BATCH": 16}
 
 
 def processes_of_the_checkout() -> int:

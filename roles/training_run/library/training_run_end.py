@@ -70,19 +70,20 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, containers, inspect, remove, send
+from ansible.module_utils.docker_socket import (
+    EngineError,
+    containers,
+    inspect,
+    is_running,
+    remove,
+    send,
+)
 from ansible.module_utils.node_facts import FULL_BYTES, free_bytes, oom_kills
 from ansible.module_utils.run_lock import guarded, read, release, same, write
 from ansible.module_utils.run_records import keep_records, remove_keys
 
 # Asked first, then told; the container's first process hands both on (see docker/trainer/bin).
 STEPS = ("SIGINT", "SIGTERM")
-
-
-def is_running(container: str) -> bool:
-    """Tell whether a container still runs."""
-    found = inspect(container)
-    return found is not None and bool(found["State"]["Running"])
 
 
 def end(container: str, patience: int) -> None:

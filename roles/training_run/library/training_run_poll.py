@@ -67,7 +67,7 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, inspect
+from ansible.module_utils.docker_socket import EngineError, is_running
 
 # The status a shell gives to a command it could not run to its end.
 CONTAINER_GONE = 128
@@ -108,11 +108,10 @@ def noted_status(directory: str) -> int | None:
 def is_gone(container: str) -> bool:
     """Tell whether the container has ended."""
     try:
-        found = inspect(container)
+        return not is_running(container)
     except EngineError:
         # The engine may be restarting under running containers (live-restore): ask again later.
         return False
-    return found is None or not found["State"]["Running"]
 
 
 def wait_for_end(directory: str, container: str, seconds: float) -> int | None:

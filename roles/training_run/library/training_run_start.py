@@ -99,7 +99,7 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, inspect, logs, run
+from ansible.module_utils.docker_socket import EngineError, is_running, logs, run
 from ansible.module_utils.run_lock import guarded, read, same
 from ansible.module_utils.run_records import ENVIRONMENT
 
@@ -178,9 +178,7 @@ def main() -> None:
             run(asked["name"], asked["container"])
         deadline = time.monotonic() + asked["wait"]
         while not listens(asked["address"], asked["port"]):
-            found = inspect(asked["name"])
-            running = found is not None and found["State"]["Running"]
-            if not running or time.monotonic() > deadline:
+            if not is_running(asked["name"]) or time.monotonic() > deadline:
                 said = logs(asked["name"]).decode(errors="replace")
                 module.fail_json(
                     msg=f"sshd in the container does not listen on {asked['address']} port "

@@ -74,6 +74,12 @@ def inspect(container: str) -> dict[str, Any] | None:
     return found
 
 
+def is_running(container: str) -> bool:
+    """Tell whether a container is there and runs."""
+    found = inspect(container)
+    return found is not None and bool(found["State"]["Running"])
+
+
 def logs(container: str) -> bytes:
     """Return stdout and stderr of a container in the order they came."""
     _, body = ask("GET", f"/containers/{quote(container)}/logs", stdout=1, stderr=1, timestamps=1)
