@@ -1,9 +1,11 @@
 """Benchmarks on the cluster: launched like a run, shown as tables, kept as one file and a plot."""
 
 import time
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from yard.bench_report import draw_bench, show_bench
 from yard.context import Context
@@ -11,7 +13,7 @@ from yard.errors import Exit, Interrupted, RequestError
 from yard.files import read_json, write_json
 from yard.inventory import Inventory, read_inventory
 from yard.playbook import Event, Outcome, run_playbook
-from yard.progress import PHASES, make_progress, phase_of
+from yard.progress import FOLLOW_TASK, PHASES, clock, make_progress, phase_of
 from yard.request import Training, TrainRequest, resolve
 from yard.run import run_id_of
 from yard.setup import show_failures
@@ -20,7 +22,9 @@ from yard.train import make_ready, owner
 
 # What rank 0 writes into its run directory.
 RESULT = "bench.json"
-POLL_SECONDS = 60
+POLL_SECONDS = 30
+# Matrix products and allreduce; all other parts are rounds of training.
+QUICK_PARTS = 2
 # A small one, a large one and the main job's; those that the inventory knows are measured.
 MODELS = ("cnn_a", "resnet18", "vit")
 BATCH = 64
@@ -87,6 +91,28 @@ def _resolve_all(request: TrainRequest, models: tuple[str, ...], inventory: Inve
     return resolved
 
 
+@dataclass
+class Seen:
+    """The newest line that was shown of where the benchmark is."""
+
+    newest: Mapping[str, Any] | None = None
+
+
+def position(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Where a benchmark is, like `part 5 of 17 · 6:12 left · allreduce`.
+
+    Args:
+        lines: of its `metrics.jsonl`; parts take about the same time, but for the first two.
+    """
+    newest = lines[-1]
+    words = [f"part {newest['done'] + 1} of {newest['parts']}"]
+    done = newest["done"] - QUICK_PARTS
+    if done > 0:
+        spent = newest["time"] - lines[QUICK_PARTS]["time"]
+        words.append(f"{clock(spent / done * (newest['parts'] - newest['done']))} left")
+    return " · ".join([*words, newest["what"]])
+
+
 def _launch(
     context: Context,
     inventory: Inventory,
@@ -106,12 +132,17 @@ def _launch(
         "training_run_owner": owner(),
     }
     interrupts = context.interrupts
+    seen = Seen()
     with make_progress(context.console) as progress:
 
         def show(event: Event) -> None:
             phase = phase_of(event.role, event.task_file)
             if phase is not None and event.kind == "playbook_on_task_start":
                 progress.phase("Measuring" if phase == "follow" else PHASES[phase])
+            measured = event.result.get("metrics") if event.task == FOLLOW_TASK else None
+            if measured and measured[-1] != seen.newest:
+                seen.newest = measured[-1]
+                progress.note(f"  {position(measured)}")
 
         interrupts.announce = lambda _: progress.note("Stopping ...")
         outcome = run_playbook(

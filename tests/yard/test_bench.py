@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from yard.bench import position
 from yard.bench_report import draw_bench, show_bench
 
 
@@ -71,3 +72,15 @@ def test_plot(result: dict[str, Any], tmp_path: Path) -> None:
     result["throughput"]["vit"]["ratios"]["horovod_over_ideal"] = 0.5
     draw_bench(result, path)
     assert path.read_bytes() != before
+
+
+def test_position_tells_what_is_left() -> None:
+    whats = ["matrix products", "allreduce", "vit, round 1", "vit, round 2", "vit, round 3"]
+    # The first two are over at once, a round takes a minute.
+    lines = [
+        {"what": what, "done": done, "parts": 7, "time": max(0, done - 2) * 60.0}
+        for done, what in enumerate(whats)
+    ]
+    assert position(lines[:1]) == "part 1 of 7 · matrix products"
+    assert position(lines[:3]) == "part 3 of 7 · vit, round 1"
+    assert position(lines) == "part 5 of 7 · 3:00 left · vit, round 3"

@@ -1,6 +1,8 @@
 """All benchmarks in one job."""
 
+import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +49,41 @@ class Suite:
             raise ConfigError("batch, rounds and seconds must be above 0")
 
 
+class Report:
+    """What rank 0 tells of the benchmark while it goes on; other ranks say nothing.
+
+    Args:
+        suite: what is measured.
+        path: file for the result, written anew with every part, so that a benchmark that is
+            stopped keeps what it has; None: rank 0 of no file, or another rank.
+        common: what the result begins with.
+    """
+
+    def __init__(self, suite: Suite, path: Path | None, common: dict[str, Any]) -> None:
+        self._path = path
+        self._result: dict[str, Any] = {**common, "throughput": {}}
+        self._done, self._parts = 0, 2 + len(suite.models) * suite.rounds
+
+    def begins(self, what: str) -> None:
+        """Say what is measured next, in the log and, for who follows, in `metrics.jsonl`."""
+        print(what, flush=True)
+        if self._path is not None:
+            line = {"event": "bench", "what": what, "done": self._done, "parts": self._parts}
+            with self._path.with_name("metrics.jsonl").open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps({**line, "time": time.time()}) + "\n")
+        self._done += 1
+
+    def keep(self, **part: Any) -> None:
+        """Add a part to the result."""
+        self._result |= part
+        if self._path is not None:
+            write_json(self._path, self._result)
+
+    def keep_model(self, model: str, measured: dict[str, Any]) -> None:
+        """Add the throughput of a model to the result."""
+        self.keep(throughput={**self._result["throughput"], model: measured})
+
+
 def measure(suite: Suite, path: Path | None) -> None:
     """Measure everything; rank 0 writes the result, and each rank says what is being done.
 
@@ -61,36 +98,30 @@ def measure(suite: Suite, path: Path | None) -> None:
     world = IndependentEngine()
     ranks = gather_ranks(world)
     ddp = {"gloo": DdpEngine("gloo"), "mpi": DdpEngine("mpi")}
-    _say("matrix products")
-    matmul = measure_matmul(world, suite.rounds)
-    _say("allreduce")
-    allreduce = measure_allreduce(world, ddp, suite.rounds)
-    throughput = {}
+    common = {
+        "world_size": world.world_size,
+        "hosts": sorted({rank.host for rank in ranks}),
+        "threads": torch.get_num_threads(),
+        "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
+        "versions": versions(),
+    }
+    report = Report(suite, path if world.rank == 0 else None, common)
+    report.begins("matrix products")
+    report.keep(matmul=measure_matmul(world, suite.rounds))
+    report.begins("allreduce")
+    report.keep(allreduce=measure_allreduce(world, ddp, suite.rounds))
     for model in suite.models:
-        _say(f"training throughput of {model}")
         workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset)
         arms = make_arms(workload, world, ddp, bf16=_multiplies_bf16())
-        throughput[model] = measure_throughput(workload, arms, world, suite.rounds, suite.seconds)
-    _say("done")
-    if world.rank > 0 or path is None:
-        return
-    write_json(
-        path,
-        {
-            "world_size": world.world_size,
-            "hosts": sorted({rank.host for rank in ranks}),
-            "threads": torch.get_num_threads(),
-            "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
-            "versions": versions(),
-            "matmul": matmul,
-            "allreduce": allreduce,
-            "throughput": throughput,
-        },
-    )
 
+        def round_begins(number: int, model: str = model) -> None:
+            report.begins(f"training throughput of {model}, round {number} of {suite.rounds}")
 
-def _say(what: str) -> None:
-    print(what, flush=True)
+        measured = measure_throughput(
+            workload, arms, world, suite.rounds, suite.seconds, round_begins
+        )
+        report.keep_model(model, measured)
+    print("done", flush=True)
 
 
 def _multiplies_bf16() -> bool:

@@ -1,7 +1,7 @@
 """Training throughput of every arm, in turns, and the ratios that matter."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,7 +42,12 @@ class Turn:
 
 
 def measure_throughput(
-    workload: Workload, arms: Mapping[str, Arm], world: Engine, rounds: int, seconds: float
+    workload: Workload,
+    arms: Mapping[str, Arm],
+    world: Engine,
+    rounds: int,
+    seconds: float,
+    round_begins: Callable[[int], None],
 ) -> dict[str, Any]:
     """Let all arms take turns, round after round.
 
@@ -56,6 +61,7 @@ def measure_throughput(
         world: who the ranks are.
         rounds: turns of every arm.
         seconds: how long a turn of `independent` shall take, about.
+        round_begins: called with the number of every round, from 1.
 
     Returns:
         {"model", "batch_per_rank", "precision", "steps", "turns": [fields of `Turn`, ...],
@@ -67,6 +73,7 @@ def measure_throughput(
     steps = min(max(wanted, FEWEST_STEPS), MOST_STEPS)
     turns: list[Turn] = []
     for number in range(1, rounds + 1):
+        round_begins(number)
         for name in order(list(arms), number):
             arm = arms[name]
             works = arm.ranks != "first" or world.rank == 0

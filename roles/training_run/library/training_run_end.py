@@ -52,8 +52,8 @@ removed:
   returned: always
   type: list
   elements: str
-ours:
-  description: Whether the node was this run's, so that its directory can be brought home.
+left:
+  description: Whether a directory of this run is there to be brought home.
   returned: always
   type: bool
 trouble:
@@ -141,7 +141,7 @@ def main() -> None:
     with guarded(root):
         lock = read(root)
         if lock is not None and lock["run"] == asked["run_id"] and not same(lock, mine):
-            module.exit_json(changed=False, removed=[], ours=False, trouble="")
+            module.exit_json(changed=False, removed=[], left=False, trouble="")
         own = lock if lock is not None and same(lock, mine) else None
         known = machine_findings(root, own)
         # A full disk: this is the room for what is written now.
@@ -177,7 +177,12 @@ def main() -> None:
     keys = remove_keys(directory)
     if not trouble:
         release(root, mine)
-    module.exit_json(changed=bool(removed or keys), removed=removed, ours=True, trouble=trouble)
+    module.exit_json(
+        changed=bool(removed or keys),
+        removed=removed,
+        left=os.path.isdir(directory),
+        trouble=trouble,
+    )
 
 
 if __name__ == "__main__":
