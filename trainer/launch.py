@@ -41,8 +41,8 @@ END_PATIENCE = 5.0
 LOOK = 5.0
 SHARE = 0.04
 HARD = 10
-# Bytes below which a disk counts as full: less than any checkpoint needs. The role training_run reads the same limit
-# from its node_facts.py when it ends a run.
+# Bytes below which a disk counts as full: less than any checkpoint needs. The role training_run has
+# the same limit in its node_facts.py, for when it ends a run.
 FULL = 1_000_000
 RANK = re.compile(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)")
 

@@ -23,7 +23,8 @@ from conftest import (
     wait_until_ready,
 )
 
-# The smallest model: what is tested is not the training, and all of the test set is evaluated after each epoch.
+# The smallest model: it is not the training that is tested, and every epoch ends with all of the
+# test set.
 SMALL = {"MODEL": "cnn_a", "NODES": 2, "BATCH": 16}
 # Trains until something ends it.
 LONG = {**SMALL, "EPOCHS": 5000, "TRAIN_IMAGES": 640}

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 
-# Below this a disk counts as full: less than any checkpoint needs. The trainer, which knows no role, has it in launch.py.
+# Below this a disk counts as full: less than any checkpoint needs. The trainer, which knows no
+# role, has the same limit in launch.py.
 FULL_BYTES = 1_000_000
 
 
