@@ -113,7 +113,7 @@ lint: $(READY) ## ansible-lint, yamllint, ruff, mypy, shellcheck, hadolint
 	mypy roles/*/library/*.py roles/*/module_utils/*.py molecule/*.py
 	for tests in tests/*/; do (cd $$tests && mypy --config-file $(CURDIR)/pyproject.toml *.py); done
 	shellcheck $$(git ls-files | xargs -r grep -slE '^#!.*\b(ba)?sh$$')
-	hadolint docker/*/Dockerfile
+	hadolint docker/*/Dockerfile*
 	@$(MAKE) docs
 	@git diff --exit-code --stat -- 'roles/*/README.md' || { \
 		echo 'The READMEs above were stale; they are written anew: commit them.'; exit 1; }
@@ -147,6 +147,6 @@ docs: $(READY) ## write every role's README anew from its argument_specs.yml
 lock: ## write requirements.txt anew from pyproject.toml, and those of docker/trainer (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header \
 		--output-file requirements.txt
-	for target in runtime; do uv pip compile docker/trainer/requirements/$$target.in --generate-hashes --no-header \
+	for list in runtime cuda nvcc; do uv pip compile docker/trainer/requirements/$$list.in --generate-hashes --no-header \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
-		--output-file docker/trainer/requirements/$$target.txt; done
+		--output-file docker/trainer/requirements/$$list.txt; done

@@ -89,7 +89,7 @@ def build_learner(
         if averaged is not None and resumed.ema is not None:
             averaged.load_state_dict(resumed.ema)
     train_step = TrainStep(
-        compiled(model, device) if config.compile else model,
+        compiled(model) if config.compile else model,
         optimizer,
         config.precision,
         config.label_smoothing,
@@ -105,13 +105,13 @@ def build_learner(
     return Learner(network, averaged, train_step)
 
 
-def compiled(model: nn.Module, device: torch.device) -> nn.Module:
+def compiled(model: nn.Module) -> nn.Module:
     """Translate a model with `torch.compile`, at its first step.
 
     Raises:
-        ConfigError: on CPUs it needs a C++ compiler, and there is none.
+        ConfigError: it needs a compiler, for CPUs and for GPUs, and there is none.
     """
-    if device.type == "cpu" and shutil.which("g++") is None:
+    if shutil.which("g++") is None:
         raise ConfigError("compile needs a C++ compiler, and this image has none")
     return torch.compile(model)
 
