@@ -303,7 +303,8 @@ def test_a_container_that_mpirun_does_not_reach_is_named(
     containers.update(log=log, ranks=[], rank_logs={})
     assert blame(good, containers=containers) == {"node3": {"MPI in containers", "Horovod sums"}}
     judge = judgement.Judge(good, WANTED, None, containers)
-    assert says in [finding["value"] for finding in judge.judge()]
+    (fault,) = judgement.faults(judge.judge())
+    assert says in fault["causes"][0]["reason"]
 
 
 def test_a_rank_that_horovod_waits_for_is_named(good: Measured, containers: Containers) -> None:

@@ -600,8 +600,8 @@ def faults(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     found = []
     for name, bad in causes.items():
         shown: dict[str, Finding] = {}
-        # Its own findings say more than those of pairs that it spoils.
-        for finding in sorted(bad, key=lambda finding: "pair" in finding):
+        # Its own findings say more than those of pairs and of other nodes that it spoils.
+        for finding in bad_of(name, bad):
             shown.setdefault(finding["name"], finding)
         found.append(
             {
@@ -618,6 +618,11 @@ def faults(findings: Sequence[Finding]) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def bad_of(name: str, bad: Sequence[Finding]) -> list[Finding]:
+    """Bad findings, those about this node itself first."""
+    return sorted(bad, key=lambda finding: finding.get("host") != name)
 
 
 def who(finding: Finding) -> str:
