@@ -23,8 +23,6 @@ from yard.verify_progress import CheckProgress
 
 # What can be asked for; the nodes themselves are always looked at.
 PARTS = ("nodes", "ssh", "pairs", "mpi", "containers")
-# What is looked at where nothing is said.
-USUAL = ("nodes", "ssh", "pairs", "mpi")
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
 
 
@@ -35,7 +33,7 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     writes, the page `verify.html`, and Ansible's whole output.
 
     Args:
-        parts: of `PARTS`; none means `USUAL`.
+        parts: of `PARTS`; none means all.
 
     Raises:
         RequestError: there is no such part.
@@ -54,14 +52,14 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     directory = project.runs / f"verify-{stamp}"
     with make_progress(console) as progress:
         interrupts.announce = lambda _: progress.note("Stopping ...")
-        watcher = CheckProgress(progress, inventory.trainers, parts or USUAL)
+        watcher = CheckProgress(progress, inventory.trainers, parts or PARTS)
         outcome = run_playbook(
             project,
             project.playbook("verify"),
             inventory.path,
             {
                 "cluster_check_directory": str(directory),
-                "cluster_check_parts": list(parts or USUAL),
+                "cluster_check_parts": list(parts or PARTS),
                 "training_run_owner": owner(),
             },
             directory / "verify.log",

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,7 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CHECKOUT, RUNS, Outcome, make, on_node
+from conftest import (
+    CHECKOUT,
+    RUNS,
+    Outcome,
+    containers_of_runs,
+    in_machine,
+    make,
+    on_node,
+    status_behind,
+    wait_for,
+)
 
 NODES = ["node1", "node2", "node3", "node4"]
 # The longest a verification may take with a fault in it.
@@ -85,6 +97,37 @@ def test_a_good_cluster_is_fit(good: Verdict) -> None:
     assert {"reachable", "Open MPI", "UCX", "Docker", "image", "names", "disk", "memory"} <= names
     assert {"shared memory", "open files", "readable", "writable", "stray processes"} <= names
     assert {"ssh", "firewall", "source address", "clock", "latency", "bandwidth", "MPI"} <= names
+    assert {"containers", "MPI in containers", "Horovod sums", "Horovod bandwidth"} <= names
+
+
+def test_every_node_takes_part_in_the_containers(good: Verdict) -> None:
+    """In a container of its own, on the host it says, and in Horovod's sums of every type."""
+    log = (good.directory / "logs/mpirun.log").read_text()
+    heard = re.findall(r"^rank \d of 4 on (\S+) heard from (\S+)$", log, re.MULTILINE)
+    assert sorted(heard) == sorted((a, b) for a in NODES for b in NODES if a != b)
+    for rank, node in enumerate(NODES):
+        told = json.loads((good.directory / f"verify/rank-{rank}.json").read_text())
+        assert (told["host"], told["world_size"]) == (node, 4)
+        assert {case["wrong"] for case in told["sums"]} == {0}
+        assert len({(case["dtype"], case["elements"]) for case in told["sums"]}) == 15
+        assert (good.directory / f"nodes/{node}/container.log").is_file()
+        facts = json.loads((good.directory / f"nodes/{node}/facts.json").read_text())
+        assert facts["host"] == node
+        assert facts["cpu"]["model"]
+
+
+def test_the_bus_bandwidth_is_that_of_each_message_size(good: Verdict) -> None:
+    sums = good.document["allreduce"]
+    assert [entry["bytes"] for entry in sums][:2] == [4096, 16384]
+    for entry in sums:
+        algorithm = 8e-9 * entry["bytes"] / entry["seconds"]
+        assert entry["bus_gigabits_per_second"] == pytest.approx(algorithm * 2 * 3 / 4)
+
+
+def test_nothing_of_the_containers_is_left(good: Verdict) -> None:
+    for node in NODES:
+        assert containers_of_runs(node) == ""
+        assert on_node(node, "ls -A /srv/trainyard/runs") == ""
 
 
 @pytest.mark.parametrize("name", ["ssh", "firewall", "source address", "latency", "bandwidth"])
@@ -119,6 +162,7 @@ def test_the_hardware_is_reported(good: Verdict) -> None:
 def test_the_page_shows_the_measurements(good: Verdict, tmp_path: Path) -> None:
     """A real browser opens it from disk: every field of the heat map has a colour and a number."""
     page = (good.directory / "verify.html").read_text()
+    assert "Horovod's allreduce over all nodes" in page
     probe = """<script>onload = () => {
       const cells = [...document.querySelector(".heat").querySelectorAll("td:not(.self)")];
       const shown = cells.filter(cell => parseFloat(cell.textContent) > 0
@@ -223,6 +267,14 @@ FAULTS = {
         "pairs",
         "latency",
         "ms, wanted is at most",
+    ),
+    "port of the containers closed": Fault(
+        "node3",
+        "iptables -I INPUT ! -i lo -p tcp --dport 2222 -j DROP",
+        "iptables -D INPUT 1",
+        "containers",
+        "MPI in containers",
+        "cannot be reached from node1",
     ),
     "another Open MPI": Fault(
         "node4",
@@ -332,6 +384,28 @@ def test_a_silent_node_is_named_in_time(good: Verdict, cluster: dict[str, str], 
         if check["name"] == "bandwidth" and check["ok"]
     ]
     assert len(measured) == 6
+
+
+def test_an_interrupted_verification_ends_its_containers(good: Verdict) -> None:
+    with subprocess.Popen(
+        ["make", "verify", "CHECKS=containers"],
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        look = "docker ps --quiet --filter label=trainyard.run"
+        wait_for("containers", lambda: in_machine("node2", look))
+        # As a terminal does: it reaches make and all below.
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    assert status_behind(process.returncode, output) == 130, output
+    for node in NODES:
+        assert containers_of_runs(node) == ""
+        assert on_node(node, "ls -A /srv/trainyard/runs") == ""
+        assert on_node(node, "pgrep -c 'mpirun|prted|hello_mpi' || true") == "0"
 
 
 def test_training_refuses_an_unfit_node(good: Verdict) -> None:
