@@ -51,7 +51,7 @@ TABLE: list[Row] = []
 @pytest.fixture(scope="module", autouse=True)
 def table() -> Iterator[None]:
     """A first run sets up what is missing; at the end the table is printed and kept."""
-    assert make("train", **SHORT).status == 0
+    assert make("train", **SHORTEST).status == 0
     yield
     lines = [
         "| case | seconds to notice | diagnosis | left behind | logs |",
@@ -122,13 +122,13 @@ def test_killed_rank() -> None:
 
 
 def test_killed_rank_is_retried_and_its_metrics_are_those_of_one_run() -> None:
-    run = BackgroundRun(**{**SHORT, "TRAIN_IMAGES": 320}, RETRIES=1).trains()
+    run = BackgroundRun(**SHORT, RETRIES=1).trains()
     run.in_container("node2", f"kill -9 {run.rank_pid(1, 'node2')}")
     outcome = run.finish()
     assert outcome.status == 0
     assert re.search(r"Failed \(node2: Rank 1 was killed .* retries left: 0", outcome.output)
     summary = run.summary()
-    assert (summary["status"], summary["attempts"], summary["steps"]) == ("succeeded", 2, 10)
+    assert (summary["status"], summary["attempts"], summary["steps"]) == ("succeeded", 2, 120)
     assert (run.directory / "attempts/1/logs/rank-1.log").stat().st_size > 0
     assert left_behind(run) == []
     TABLE.append(Row("kill -9 of a rank, RETRIES=1", None, "succeeded"))
@@ -264,7 +264,7 @@ def test_second_launch_is_refused_and_locks_do_not_outlive_a_run() -> None:
     run.kill_yard()
     for host in NODES:
         in_machine(host, f"docker kill trainyard-{run.run_id}")
-    assert make("train", **SHORT).status == 0
+    assert make("train", **SHORTEST).status == 0
     assert make("attach", RUN=run.run_id).status == 1
     assert left_behind(run) == []
     TABLE.append(Row("launch while another runs", None, "refused, with its holder"))
@@ -291,7 +291,7 @@ PHASES = {
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_interrupt(phase: str) -> None:
-    run = BackgroundRun(**(SHORT if phase == "while collecting" else LONG))
+    run = BackgroundRun(**(SHORTEST if phase == "while collecting" else LONG))
     run.wait_for_output(f"{PHASES[phase]} ...")
     struck_at = time.time()
     run.interrupt()
@@ -313,13 +313,13 @@ def test_attach_after_yard_was_killed() -> None:
     attached = make("attach", RUN=run.run_id)
     assert attached.status == 0
     summary = run.summary()
-    assert (summary["status"], summary["steps"]) == ("succeeded", 4)
+    assert (summary["status"], summary["steps"]) == ("succeeded", 120)
     assert left_behind(run) == []
     TABLE.append(Row("yard killed with -9, then attach", None, "succeeded"))
 
 
 def test_truncated_checkpoint_is_refused_and_the_one_before_is_used() -> None:
-    asked = {**SHORT, "EPOCHS": 3}
+    asked = {**SHORTEST, "EPOCHS": 3}
     whole = BackgroundRun(**asked)
     assert whole.finish().status == 0
     newest = whole.directory / "checkpoints/epoch-3.pt"
@@ -341,6 +341,6 @@ def test_truncated_checkpoint_is_refused_and_the_one_before_is_used() -> None:
 
 
 def test_a_normal_run_succeeds_after_all_that() -> None:
-    run = BackgroundRun(**SHORT)
+    run = BackgroundRun(**SHORTEST)
     assert run.finish().status == 0
     assert left_behind(run) == []
