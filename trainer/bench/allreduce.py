@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainer.engines import DdpEngine, Engine, HorovodEngine
+from trainer.verify.bandwidth import bus_factor
 
 SIZES = tuple(4**power for power in range(6, 14))  # 4 KiB to 64 MiB
 # A turn moves about this much, and at least and at most so many sums.
@@ -30,8 +31,7 @@ def measure_allreduce(
 
     Returns:
         [{"engine", "bytes", "seconds": median of one sum, "gigabytes_per_second"}, ...]. The last
-        is bytes that each rank sends in a ring, 2 (n - 1) / n times the size, by that time: the
-        "bus bandwidth" of NCCL's tests, which does not depend on the number of ranks n.
+        is the bus bandwidth, see `trainer.verify.bandwidth.bus_factor`.
     """
     seconds: dict[tuple[str, int], list[float]] = {}
     for _ in range(rounds):
@@ -50,7 +50,7 @@ def measure_allreduce(
                 seconds.setdefault((name, size), []).append(spent)
             if horovod is not None:
                 horovod.close()
-    factor = 2 * (world.world_size - 1) / world.world_size
+    factor = bus_factor(world.world_size)
     return [
         {
             "engine": name,
