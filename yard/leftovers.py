@@ -1,7 +1,9 @@
-"""What a `yard` that was killed leaves on the control node, and the next one takes away.
+"""What Ansible or a killed `yard` leaves on the control node, and who takes it away.
 
-A killed process can do nothing any more. Ansible's workers have sessions of their own and would
-follow its run for ever; its private folder holds variables and lies in the temporary folder.
+Ansible's workers have sessions of their own and would follow their task for ever: a worker that is
+forked at the moment of a signal, or whose ansible-playbook is killed, is told by nobody. A killed
+`yard` can do nothing any more: its workers and its private folder, which holds variables, go when
+the next one starts.
 """
 
 import fcntl
@@ -17,6 +19,8 @@ from pathlib import Path
 PREFIX = "trainyard-play-"
 # A folder younger than this, in seconds, may not have been claimed yet by the process that made it.
 YOUNG = 2.0
+# How often is looked whether the workers have ended, in seconds.
+POLL = 0.1
 
 
 @contextmanager
@@ -38,10 +42,22 @@ def clear_leftovers() -> None:
         with suppress(PermissionError, FileNotFoundError):
             if time.time() - folder.stat().st_mtime < YOUNG or _is_claimed(folder):
                 continue
-            for process in _processes_of(folder):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            _signal_workers(folder, signal.SIGKILL)
             shutil.rmtree(folder)
+
+
+def end_workers(folder: Path, grace: float) -> None:
+    """End the workers, and their commands, that outlived the ansible-playbook of a folder.
+
+    Args:
+        grace: how long they get before they are killed, in seconds.
+    """
+    kill_at = time.monotonic() + grace
+    sent = signal.SIGTERM
+    while _signal_workers(folder, sent):
+        time.sleep(POLL)
+        if time.monotonic() > kill_at:
+            sent = signal.SIGKILL
 
 
 def _is_claimed(folder: Path) -> bool:
@@ -55,9 +71,30 @@ def _is_claimed(folder: Path) -> bool:
     return False
 
 
-def _processes_of(folder: Path) -> Iterator[int]:
-    """Yield the processes that name a folder in their command lines, as Ansible's do."""
+def _signal_workers(folder: Path, number: signal.Signals) -> bool:
+    """Send a signal to the workers of a folder's playbook; whether there was any."""
+    found = False
+    for process in _workers_of(folder):
+        found = True
+        with suppress(ProcessLookupError):
+            # A worker leads a group, which its commands belong to; one just forked does not yet.
+            if os.getpgid(process) == process:
+                os.killpg(process, number)
+            else:
+                os.kill(process, number)
+    return found
+
+
+def _workers_of(folder: Path) -> Iterator[int]:
+    """Yield the ansible-playbook processes whose environment names a folder.
+
+    The commands that they started inherit the environment too, and a service of the control node
+    may be among them: that one stays.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            if bytes(folder) in (process / "cmdline").read_bytes():
+            if (
+                b"ansible-playbook" in (process / "cmdline").read_bytes()
+                and bytes(folder) in (process / "environ").read_bytes()
+            ):
                 yield int(process.name)

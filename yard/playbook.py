@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import ansible_runner
 
-from yard.leftovers import clear_leftovers, private_folder
+from yard.leftovers import clear_leftovers, end_workers, private_folder
 from yard.project import Project
 
 # How long ansible-playbook gets to end its workers before it is killed, in seconds.
@@ -169,6 +169,7 @@ def run_playbook(
             if time.monotonic() - cancelled_at > CANCEL_GRACE:
                 give_up.set()
         thread.join()
+        end_workers(Path(private), CANCEL_GRACE)
     if trouble is not None:
         raise trouble
     if cancelled_at is not None:

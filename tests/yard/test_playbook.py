@@ -1,9 +1,11 @@
 """Playbooks through the real ansible-runner: events, failures, cancellation."""
 
 import os
+import signal
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,14 @@ from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(argument_spec={"end": {"type": "float"}})
 finished = time.time() > module.params["end"]
 module.exit_json(changed=False, state="finished" if finished else "running", metrics=[{"step": 1}])
+"""
+
+# Both hosts' commands work in the folder of the playbook, where a test finds them.
+SLEEP = """\
+    - name: Sleep
+      ansible.builtin.command: sleep 600
+      args:
+        chdir: '{{ playbook_dir }}'
 """
 
 
@@ -125,11 +135,7 @@ def test_cancelling_ends_ansible_its_workers_and_their_commands(
     project: Project, stop_after: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the first event, while workers start, and in the middle of a command."""
-    play = Play(
-        project,
-        "    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
-        "      args:\n        chdir: '{{ playbook_dir }}'\n",
-    )
+    play = Play(project, SLEEP)
     # A place of its own: others make temporary files at the same time.
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -155,12 +161,12 @@ def sleepers_in(folder: Path) -> list[str]:
     return found
 
 
+def command_line(process: int) -> str:
+    return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
 def test_ansible_ends_where_nobody_takes_its_events(project: Project) -> None:
-    play = Play(
-        project,
-        "    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
-        "      args:\n        chdir: '{{ playbook_dir }}'\n",
-    )
+    play = Play(project, SLEEP)
 
     def closed_pipe(event: Event) -> None:
         if event.kind == "runner_on_start":
@@ -169,6 +175,26 @@ def test_ansible_ends_where_nobody_takes_its_events(project: Project) -> None:
     hosts = project.root / "hosts.yml"
     with pytest.raises(BrokenPipeError):
         run_playbook(project, play.playbook, hosts, {}, play.log, closed_pipe)
+    wait_for(lambda: sleepers_in(project.root) == [], "the workers' commands to end", 5)
+    assert processes_below(project.root) == []
+
+
+def test_no_worker_outlives_an_ansible_that_was_killed(project: Project) -> None:
+    """Nor one that was forked at the moment of a signal: nobody is left to tell it."""
+    play = Play(project, SLEEP)
+
+    def kill_ansible() -> None:
+        wait_for(lambda: sleepers_in(project.root).count("sleep\x00600\x00") == 2, "both commands")
+        threads = Path("/proc/self/task").glob("*/children")
+        children = [int(pid) for thread in threads for pid in thread.read_text().split()]
+        (ansible,) = (pid for pid in children if str(play.playbook) in command_line(pid))
+        os.kill(ansible, signal.SIGKILL)
+
+    with ThreadPoolExecutor() as pool:
+        killed = pool.submit(kill_ansible)
+        outcome = play.run(stop_after=60)
+        killed.result()
+    assert outcome.status == "failed"
     wait_for(lambda: sleepers_in(project.root) == [], "the workers' commands to end", 5)
     assert processes_below(project.root) == []
 
