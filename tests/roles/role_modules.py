@@ -8,13 +8,14 @@ ROLES = Path(__file__).parents[2] / "roles"
 # Ansible packs these folders into what it sends to a node, under this very name.
 ansible.module_utils.__path__.extend(
     str(ROLES / role / "module_utils")
-    for role in ("cifs_mount", "cluster_check", "nvidia_driver", "training_run")
+    for role in ("cifs_mount", "cluster_check", "docker_engine", "nvidia_driver", "training_run")
 )
 
 from ansible.module_utils import (  # noqa: E402  # found through the line above
     attribution,
     cifs_cause,
     cifs_share,
+    engine_settings,
     gpus,
     judgement,
     nvidia_cards,
@@ -28,6 +29,7 @@ __all__ = [
     "attribution",
     "cifs_cause",
     "cifs_share",
+    "engine_settings",
     "gpus",
     "judgement",
     "nvidia_cards",

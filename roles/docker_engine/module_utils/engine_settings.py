@@ -1,0 +1,61 @@
+# Copyright Trainyard. Apache-2.0
+"""Settings of an engine: merge some into those of others, and take them out again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+
+def merged(settings: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with the options in them; dictionaries in both are merged."""
+    result = dict(settings)
+    for key, value in options.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = merged(old, value)
+        else:
+            result[key] = deepcopy(value)
+    return result
+
+
+def without(
+    settings: Mapping[str, Any], options: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings with the options taken out of them again.
+
+    Args:
+        settings: the file as it is now.
+        options: what was merged into it. A key that has another value by now is not ours any more.
+        before: the file as it was before that; a key that it had gets its value back.
+    """
+    result = dict(settings)
+    for key, value in options.items():
+        if key not in result:
+            continue
+        old = before.get(key)
+        if result[key] == value:
+            left = old
+        elif isinstance(result[key], dict) and isinstance(value, dict):
+            left = without(result[key], value, old if isinstance(old, dict) else {})
+        else:
+            continue
+        if left or key in before:
+            result[key] = left
+        else:
+            del result[key]
+    return result
+
+
+def parsed(text: str | None) -> dict[str, Any]:
+    """Return the settings of a file's text, none for a file that is missing or empty.
+
+    Raises:
+        ValueError: the text is not a JSON object.
+    """
+    settings = json.loads(text) if text and text.strip() else {}
+    if not isinstance(settings, dict):
+        raise ValueError("not a JSON object")
+    return settings
