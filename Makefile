@@ -135,7 +135,7 @@ molecule: $(READY) ## the roles on containers of their own, each broken on purpo
 	molecule/run $(ROLE)
 
 e2e: $(READY) ## whole runs on the local cluster
-	pytest tests/e2e
+	pytest tests/e2e --durations=20
 
 ##@ Upkeep
 

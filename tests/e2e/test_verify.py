@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -315,7 +316,7 @@ FAULTS = {
         "s off, wanted is at most 1",
     ),
     "stray process": Fault(
-        "node2",
+        "node1",
         "setsid runuser -u trainer -- sleep 999 >/dev/null 2>&1 </dev/null & sleep 0.5",
         "pkill -u trainer -x sleep",
         "nodes",
@@ -335,15 +336,39 @@ def has_netem(host: str) -> bool:
     return tried == "yes"
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@contextmanager
+def broken(*faults: Fault) -> Iterator[None]:
+    """Put faults in, and take out again those that are in, whatever happens."""
+    with ExitStack() as mended:
+        for fault in faults:
+            on_node(fault.host, fault.breaks)
+            mended.callback(on_node, fault.host, fault.mends)
+        yield
+
+
+def test_faults_on_all_nodes_at_once_are_told_apart(good: Verdict) -> None:
+    faults = [fault for fault in FAULTS.values() if fault.checks == "nodes"]
+    assert {fault.host for fault in faults} == set(NODES)
+    with broken(*faults):
+        verdict = verify("nodes")
+    assert verdict.outcome.status == 3
+    for fault in faults:
+        causes = verdict.causes(fault.host)
+        assert set(causes) == {fault.check}
+        assert fault.says in causes[fault.check]
+        assert fault.host in verdict.outcome.output
+    assert verdict.seconds < LIMIT
+
+
+ALONE = {name: fault for name, fault in FAULTS.items() if fault.checks != "nodes"}
+
+
+@pytest.mark.parametrize("fault", ALONE.values(), ids=ALONE)
 def test_a_fault_is_named(good: Verdict, fault: Fault) -> None:
     if "netem" in fault.breaks and not has_netem(fault.host):
         pytest.skip("the kernel of this machine has no netem, which delays packets")
-    on_node(fault.host, fault.breaks)
-    try:
+    with broken(fault):
         verdict = verify(fault.checks)
-    finally:
-        on_node(fault.host, fault.mends)
     assert verdict.outcome.status == 3
     blamed = fault.blamed or fault.host
     assert fault.says in verdict.causes(blamed).get(fault.check, "")
@@ -409,12 +434,8 @@ def test_an_interrupted_verification_ends_its_containers(good: Verdict) -> None:
 
 
 def test_training_refuses_an_unfit_node(good: Verdict) -> None:
-    fault = FAULTS["full disk"]
-    on_node(fault.host, fault.breaks)
-    try:
+    with broken(FAULTS["full disk"]):
         outcome = make("train", MODEL="vit", NODES=len(NODES))
-    finally:
-        on_node(fault.host, fault.mends)
     assert outcome.status == 3
     unfit = "node3 is not fit for a run: disk /srv/trainyard/runs: 0.0 GB free"
     assert unfit in outcome.output
