@@ -96,9 +96,9 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: lint unit unit-yard unit-trainer molecule e2e test
-test: $(READY) ## all of the below
-	@for tier in lint unit molecule e2e; do \
+.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test
+test: $(READY) ## all of the below, of the roles those scenarios that fit into the time
+	@for tier in lint unit molecule-core e2e; do \
 		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
 		$(MAKE) $$tier; \
 		printf '== %s passed in %d s\n' $$tier $$((SECONDS - begin)); \
@@ -131,8 +131,11 @@ unit-trainer: $(READY)
 		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
 		python3 -m pytest -p no:cacheprovider /tests
 
-molecule: $(READY) ## the roles on containers of their own, each broken on purpose as well: ROLE=
+molecule: $(READY) ## the roles on machines of their own, each broken on purpose as well: ROLE=
 	molecule/run $(ROLE)
+
+molecule-core: $(READY) ## the same without the longest scenarios
+	molecule/run --core
 
 e2e: $(READY) ## whole runs on the local cluster
 	pytest tests/e2e --durations=20

@@ -29,6 +29,7 @@ PASSED_OVER = {
     "/etc/.pwd.lock",
     "/etc/ld.so.cache",
     "/root/.ansible",
+    "/root/.ansible_async",
     "/root/.cache",
 }
 
