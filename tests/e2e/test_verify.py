@@ -354,8 +354,9 @@ def test_faults_on_all_nodes_at_once_are_told_apart(good: Verdict) -> None:
     assert verdict.outcome.status == 3
     for fault in faults:
         causes = verdict.causes(fault.host)
-        assert set(causes) == {fault.check}
-        assert fault.says in causes[fault.check]
+        assert fault.says in causes.get(fault.check, "")
+        # A full disk can be written to no more either; nothing comes from the other nodes' faults.
+        assert not set(causes) & {other.check for other in faults if other is not fault}
         assert fault.host in verdict.outcome.output
     assert verdict.seconds < LIMIT
 
