@@ -97,7 +97,7 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 ##@ Tests
 
 .PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test
-test: $(READY) ## all of the below, of the roles those scenarios that fit into the time
+test: $(READY) ## all of the below, of the roles what molecule-core has
 	@for tier in lint unit molecule-core e2e; do \
 		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
 		$(MAKE) $$tier; \
@@ -134,7 +134,7 @@ unit-trainer: $(READY)
 molecule: $(READY) ## the roles on machines of their own, each broken on purpose as well: ROLE=
 	molecule/run $(ROLE)
 
-molecule-core: $(READY) ## the same without the longest scenarios
+molecule-core: $(READY) ## those of them that make test has time for
 	molecule/run --core
 
 e2e: $(READY) ## whole runs on the local cluster
