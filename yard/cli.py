@@ -31,13 +31,13 @@ from yard.request import (
     parse_option,
     parse_train_images,
 )
-from yard.run import find_run, list_runs
+from yard.run import VERIFICATION, find_run, find_verification, list_runs
 from yard.scaling import HOLD, RANK_BATCH, scaling
 from yard.setup import forget_setup, put_dataset, run_operation, run_setup
 from yard.status import show_status
 from yard.tensorboard import PORT, tensorboard
 from yard.train import stop, train
-from yard.verify import PARTS, verify
+from yard.verify import PARTS, stop_verification, verify
 
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
@@ -371,8 +371,10 @@ def _tensorboard(context: Context, asked: argparse.Namespace) -> Exit:
 
 
 def _stop(context: Context, asked: argparse.Namespace) -> Exit:
-    run = find_run(context.project.runs, asked.run)
-    return stop(context, run)
+    runs = context.project.runs
+    if asked.run.startswith(VERIFICATION):
+        return stop_verification(context, find_verification(runs, asked.run))
+    return stop(context, find_run(runs, asked.run))
 
 
 def _local_up(context: Context, asked: argparse.Namespace) -> Exit:

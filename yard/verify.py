@@ -12,10 +12,11 @@ from rich.text import Text
 
 from yard.context import Context
 from yard.errors import ClusterError, Exit, Interrupted, RequestError
-from yard.files import read_json
-from yard.inventory import read_inventory
+from yard.files import read_json, write_json
+from yard.inventory import Inventory, read_inventory
 from yard.playbook import run_playbook
 from yard.progress import duration, make_progress
+from yard.run import STOP_MARK, VERIFICATION, followed, is_followed
 from yard.setup import show_failures
 from yard.stop import stop_on_nodes
 from yard.train import owner
@@ -23,6 +24,10 @@ from yard.verify_progress import CheckProgress
 
 # What can be asked for; the nodes themselves are always looked at.
 PARTS = ("nodes", "ssh", "pairs", "mpi", "containers")
+# What was asked for, in the directory of a verification.
+REQUEST = "request.json"
+# How often a stop looks whether the verification has ended, in seconds.
+POLL = 0.2
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
 
 
@@ -38,9 +43,9 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     Raises:
         RequestError: there is no such part.
         ClusterError: there is no node to verify.
-        Interrupted: the user stopped it.
+        Interrupted: the user stopped it, here or with `make stop`.
     """
-    project, console, interrupts = context.project, context.console, context.interrupts
+    project = context.project
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise RequestError([f"no checks {', '.join(unknown)}; there are: {', '.join(PARTS)}"])
@@ -49,27 +54,38 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
         shown = project.shown(inventory.path)
         raise ClusterError(f"there is no node yet\nrun: make setup INVENTORY={shown}")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    directory = project.runs / f"verify-{stamp}"
+    directory = project.runs / f"{VERIFICATION}{stamp}"
+    asked = {"inventory": str(inventory.path.absolute()), "checks": list(parts or PARTS)}
+    write_json(directory / REQUEST, asked)
+    context.console.print(f"Verification {directory.name}", soft_wrap=True)
+    with followed(directory):
+        return _verify(context, inventory, directory, parts or PARTS)
+
+
+def _verify(context: Context, inventory: Inventory, directory: Path, parts: Sequence[str]) -> Exit:
+    project, console, interrupts = context.project, context.console, context.interrupts
+    mark = directory / STOP_MARK
     with make_progress(console) as progress:
         interrupts.announce = lambda _: progress.note("Stopping ...")
-        watcher = CheckProgress(progress, inventory.trainers, parts or PARTS)
+        watcher = CheckProgress(progress, inventory.trainers, parts)
         outcome = run_playbook(
             project,
             project.playbook("verify"),
             inventory.path,
             {
                 "cluster_check_directory": str(directory),
-                "cluster_check_parts": list(parts or PARTS),
+                "cluster_check_parts": list(parts),
                 "training_run_owner": owner(),
             },
             directory / "verify.log",
             watcher.take,
-            lambda: interrupts.requested,
+            lambda: interrupts.requested or mark.exists(),
         )
     if outcome.status == "cancelled":
         if "containers" in watcher.begun:
             stop_on_nodes(context, directory, inventory.path)
-        raise Interrupted(f"interrupted; {project.shown(directory)} has what was done")
+        word = "interrupted" if interrupts.requested else "stopped by make stop"
+        raise Interrupted(f"{word}; {project.shown(directory)} has what was done")
     verdict = read_json(directory / "verdict.json")
     if verdict is None:
         show_failures(console, outcome)
@@ -80,6 +96,31 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     show_findings(console, verdict)
     console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it", soft_wrap=True)
     return Exit.DONE if verdict["ok"] else Exit.UNFIT
+
+
+def stop_verification(context: Context, directory: Path) -> Exit:
+    """End a verification from another terminal, or what is left of one whose `yard` was killed.
+
+    Raises:
+        Interrupted: the user did not wait for its end.
+    """
+    console, mark = context.console, directory / STOP_MARK
+    shown = escape(context.project.shown(directory))
+    if not mark.exists() and not is_followed(directory) and (directory / "verdict.json").exists():
+        console.print(f"{directory.name} had ended before; {shown} has its verdict", soft_wrap=True)
+        return Exit.DONE
+    mark.touch()
+    with make_progress(console) as progress:
+        progress.phase("Waiting for its checks to end")
+        # Only when its playbook has ended, nothing more is started on the nodes.
+        while is_followed(directory):
+            if context.interrupts.requested:
+                raise Interrupted(f"{directory.name} is asked to stop, and does so by itself")
+            time.sleep(POLL)
+    asked = read_json(directory / REQUEST) or {}
+    outcome = stop_on_nodes(context, directory, Path(asked.get("inventory", context.inventory)))
+    console.print(f"{directory.name} has ended; {shown} has what was done", soft_wrap=True)
+    return Exit.DONE if outcome.ok else Exit.FAILED
 
 
 def write_page(directory: Path) -> Path:

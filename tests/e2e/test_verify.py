@@ -412,7 +412,9 @@ def test_a_silent_node_is_named_in_time(good: Verdict, cluster: dict[str, str], 
     assert len(measured) == 6
 
 
-def test_an_interrupted_verification_ends_its_containers(good: Verdict) -> None:
+@pytest.mark.parametrize("how", ["Ctrl-C", "make stop"])
+def test_an_interrupted_verification_ends_its_containers(good: Verdict, how: str) -> None:
+    before = set(RUNS.glob("verify-*"))
     with subprocess.Popen(
         ["make", "verify", "CHECKS=containers"],
         cwd=CHECKOUT,
@@ -424,8 +426,12 @@ def test_an_interrupted_verification_ends_its_containers(good: Verdict) -> None:
     ) as process:
         look = "docker ps --quiet --filter label=trainyard.run"
         wait_for("containers", lambda: in_machine("node2", look))
-        # As a terminal does: it reaches make and all below.
-        os.killpg(process.pid, signal.SIGINT)
+        if how == "Ctrl-C":
+            # As a terminal does: it reaches make and all below.
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            (directory,) = set(RUNS.glob("verify-*")) - before
+            assert make("stop", RUN=directory.name).status == 0
         output, _ = process.communicate(timeout=120)
     assert status_behind(process.returncode, output) == 130, output
     for node in NODES:
