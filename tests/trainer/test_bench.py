@@ -3,7 +3,13 @@ from pathlib import Path
 import pytest
 
 from trainer.bench.suite import Suite
-from trainer.bench.throughput import Turn, images_per_second, order, summarise
+from trainer.bench.throughput import (
+    Turn,
+    images_per_second,
+    lockstep_seconds,
+    order,
+    summarise,
+)
 from trainer.errors import ConfigError
 
 
@@ -41,6 +47,10 @@ def test_speeds_of_ranks_that_wait_for_each_other_are_those_of_the_last() -> Non
     assert images_per_second("independent", 100, (1.0, 2.0)) == 150
     assert images_per_second("together", 100, (1.0, 2.0)) == 100
     assert images_per_second("first", 100, (1.0,)) == 100
+
+
+def test_ranks_in_lockstep_lose_the_time_of_whoever_is_held_up() -> None:
+    assert lockstep_seconds([[1.0, 3.0, 1.0], [1.0, 1.0, 2.0]]) == 6.0
 
 
 def test_every_arm_has_every_place_in_some_round() -> None:

@@ -55,7 +55,14 @@ def gone(pids: list[int]) -> bool:
 
 @pytest.mark.parametrize(
     "program",
-    ["engines.py", "gradients.py", "fresh_optimizer.py", "evaluation.py", "independent.py"],
+    [
+        "engines.py",
+        "gradients.py",
+        "fresh_optimizer.py",
+        "evaluation.py",
+        "independent.py",
+        "priority.py",
+    ],
 )
 def test_program(program: str) -> None:
     done = mpirun("python3", PROGRAMS / program)

@@ -57,7 +57,7 @@ def test_tables(result: dict[str, Any]) -> None:
     assert shown["2 ranks on 2 nodes, 1 thread a rank; medians over all turns"]
     assert shown["Horovod"] == "122.5"
     assert shown["Horovod / no communication"] == "0.980"
-    assert shown["the same, bf16"] == ""
+    assert shown["all ranks, no communication, bf16"] == ""
     assert shown["4 KiB"] == "0.02"
     assert shown["one product, all ranks together"] == "187.2"
 

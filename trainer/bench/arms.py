@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
@@ -67,12 +67,23 @@ class Arm(Protocol):
 
     ranks: Ranks
 
-    def turn(self, number: int, steps: int) -> float:
-        """Take the warm-up steps, then `steps` timed ones, and return the seconds of these.
+    def turn(self, number: int, steps: int) -> list[float]:
+        """Take the warm-up steps, then `steps` timed ones, and return the seconds of each of these.
 
         Every rank that works must call it.
         """
         ...
+
+
+def timed(step: Callable[[], object], steps: int) -> list[float]:
+    """Call `step` for the warm-up, then `steps` times more, and return the seconds of each."""
+    for _ in range(WARM_UP_STEPS):
+        step()
+    clock = [perf_counter()]
+    for _ in range(steps):
+        step()
+        clock.append(perf_counter())
+    return [end - begin for begin, end in pairwise(clock)]
 
 
 def read_batches(workload: Workload, rank: int, world_size: int) -> TrainingBatches:
@@ -117,7 +128,7 @@ class LoopArm:
         self._step = TrainStep(model, adamw(model, LEARNING_RATE, WEIGHT_DECAY), workload.precision)
         self._is_distributed = False
 
-    def turn(self, number: int, steps: int) -> float:
+    def turn(self, number: int, steps: int) -> list[float]:
         """See `Arm`."""
         engine = self._join() if self._join else None
         if engine is not None and not self._is_distributed:
@@ -125,17 +136,10 @@ class LoopArm:
             self._step = TrainStep(model, optimizer, self._step.precision, exchange=engine)
             self._is_distributed = True
         batches = self._batches(number)
-        self._advance(batches, WARM_UP_STEPS)
-        start = perf_counter()
-        self._advance(batches, steps)
-        seconds = perf_counter() - start
+        seconds = timed(lambda: self._step(*next(batches), LEARNING_RATE), steps)
         if engine is not None and self._leave:
             engine.close()
         return seconds
-
-    def _advance(self, batches: Batches, steps: int) -> None:
-        for _ in range(steps):
-            self._step(*next(batches), LEARNING_RATE)
 
 
 class MinimalArm:
@@ -148,18 +152,14 @@ class MinimalArm:
         self._model = fresh_model(workload)
         self._optimizer = adamw(self._model, LEARNING_RATE, WEIGHT_DECAY)
 
-    def turn(self, number: int, steps: int) -> float:
+    def turn(self, number: int, steps: int) -> list[float]:
         """See `Arm`."""
-        self._advance(WARM_UP_STEPS)
-        start = perf_counter()
-        self._advance(steps)
-        return perf_counter() - start
+        return timed(self._advance, steps)
 
-    def _advance(self, steps: int) -> None:
-        for _ in range(steps):
-            self._optimizer.zero_grad()
-            functional.cross_entropy(self._model(self._images), self._labels).backward()
-            self._optimizer.step()
+    def _advance(self) -> None:
+        self._optimizer.zero_grad()
+        functional.cross_entropy(self._model(self._images), self._labels).backward()
+        self._optimizer.step()
 
 
 class TorchrunArm:
@@ -170,7 +170,7 @@ class TorchrunArm:
     def __init__(self, workload: Workload, world: Engine) -> None:
         self._workload, self._world = workload, world
 
-    def turn(self, number: int, steps: int) -> float:
+    def turn(self, number: int, steps: int) -> list[float]:
         """See `Arm`."""
         with socket.create_server((cluster_address(), 0)) as free:
             host, port = self._world.gather(free.getsockname()[:2])[0]
@@ -189,7 +189,8 @@ class TorchrunArm:
             ours = ("OMPI_", "PMIX_", "PRTE_")
             environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
             subprocess.run(command, env=environment, check=True)
-            return float(json.loads(result.read_text()))
+            seconds: list[float] = json.loads(result.read_text())
+            return seconds
 
 
 def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> None:

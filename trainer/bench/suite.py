@@ -14,14 +14,14 @@ from trainer.bench.allreduce import measure_allreduce
 from trainer.bench.arms import Workload, make_arms
 from trainer.bench.matmul import measure_matmul
 from trainer.bench.throughput import measure_throughput
-from trainer.engines import DdpEngine, IndependentEngine
+from trainer.engines import DdpEngine, IndependentEngine, horovod
 from trainer.errors import ConfigError
 from trainer.models import MODELS
 from trainer.network import use_cluster_network
 from trainer.world import gather_ranks, versions
 
 # Settings that the figures depend on, as the environment has them.
-SETTINGS = ("HOROVOD_", "OMPI_MCA_", "UCX_", "NCCL_", "GLOO_", "OMP_NUM_THREADS")
+SETTINGS = ("HOROVOD_", "OMPI_MCA_", "UCX_", "NCCL_", "GLOO_", "OMP_NUM_THREADS", horovod.NICE)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ FEWEST_STEPS, MOST_STEPS = 3, 200
 # What is compared with what; of several, with the best of the round.
 RATIOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "horovod_over_ideal": ("horovod", ("independent",)),
+    "lockstep_over_ideal": ("lockstep", ("independent",)),
+    "horovod_over_lockstep": ("horovod", ("lockstep",)),
     "ddp_gloo_over_ideal": ("ddp_gloo", ("independent",)),
     "ddp_mpi_over_ideal": ("ddp_mpi", ("independent",)),
     "ddp_torchrun_over_ideal": ("ddp_torchrun", ("independent",)),
@@ -57,7 +59,8 @@ def measure_throughput(
 
     Args:
         workload: what the arms train.
-        arms: by name; `independent` must be among them.
+        arms: by name; `independent` must be among them. What its steps would have taken in
+            lockstep is reported as `lockstep`.
         world: who the ranks are.
         rounds: turns of every arm.
         seconds: how long a turn of `independent` shall take, about.
@@ -69,8 +72,9 @@ def measure_throughput(
     """
     world.barrier()
     step = arms["independent"].turn(0, 1)
-    wanted = round(seconds / max(world.gather(step)))
+    wanted = round(seconds / max(map(sum, world.gather(step))))
     steps = min(max(wanted, FEWEST_STEPS), MOST_STEPS)
+    images = workload.batch_per_rank * steps
     turns: list[Turn] = []
     for number in range(1, rounds + 1):
         round_begins(number)
@@ -80,9 +84,14 @@ def measure_throughput(
             world.barrier()
             spent = arm.turn(number, steps) if works else None
             world.barrier()
-            reported = tuple(value for value in world.gather(spent) if value is not None)
-            speed = images_per_second(arm.ranks, workload.batch_per_rank * steps, reported)
+            by_rank = [taken for taken in world.gather(spent) if taken is not None]
+            reported = tuple(map(sum, by_rank))
+            speed = images_per_second(arm.ranks, images, reported)
             turns.append(Turn(number, name, reported, speed))
+            if name == "independent":
+                together = lockstep_seconds(by_rank)
+                speed = images_per_second("together", images, [together] * len(by_rank))
+                turns.append(Turn(number, "lockstep", (together,), speed))
     return {
         "model": workload.model,
         "batch_per_rank": workload.batch_per_rank,
@@ -112,6 +121,19 @@ def images_per_second(ranks: Ranks, images: int, seconds: Sequence[float]) -> fl
     if ranks == "together":
         return images * len(seconds) / max(seconds)
     return sum(images / spent for spent in seconds)
+
+
+def lockstep_seconds(by_rank: Sequence[Sequence[float]]) -> float:
+    """What the same steps take where every rank waits for the slowest after each of them.
+
+    It is what no exchange of gradients, however fast, can do better than: where the machine holds
+    up now one rank and now the other, ranks that need each other lose the time of both.
+
+    Args:
+        by_rank: seconds of every step of every rank, taken at the same time.
+    """
+    seconds: float = sum(map(max, zip(*by_rank, strict=True)))
+    return seconds
 
 
 def summarise(turns: Sequence[Turn]) -> dict[str, Any]:
