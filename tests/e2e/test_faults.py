@@ -7,9 +7,12 @@ seconds passed until it was noticed. The last test trains once more, without any
 import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from conftest import (
@@ -17,9 +20,11 @@ from conftest import (
     NODES,
     BackgroundRun,
     Outcome,
+    cluster_name,
     in_machine,
     machine,
     make,
+    wait_for,
     wait_until_ready,
 )
 
@@ -34,6 +39,11 @@ SHORT = {**SMALL, "EPOCHS": 6, "TRAIN_IMAGES": 640}
 SHORTEST = {**SMALL, "EPOCHS": 1, "TRAIN_IMAGES": 128}
 NOTICE_SECONDS = 60
 STALL_SECONDS = 12
+# Where runs find the data set on a node, and where images of the tests lie that take its place.
+DATASET = "/srv/trainyard/data/cifar10"
+PHOTOGRAPHS = "/srv/photographs"
+# Image files are read while a model trains; arrays are in memory before it begins.
+STREAMING = {**LONG, "TRAIN_IMAGES": 64, "STALL": STALL_SECONDS, "ARGS": "--set image_size=32"}
 
 
 @dataclass(frozen=True)
@@ -208,6 +218,91 @@ def test_cut_network() -> None:
     finally:
         for rule in rules:
             in_machine("node2", f"iptables --delete {rule} --jump DROP")
+
+
+def docker(*arguments: str) -> None:
+    """Ask the engine of this machine, whose containers the nodes are."""
+    subprocess.run(["docker", *arguments], check=True, capture_output=True)
+
+
+@contextmanager
+def shared_images() -> Iterator[str]:
+    """Put image files in the data set's place: on node2 they come from a share.
+
+    The share is of a file system in user space, whose server is a process: it can die or stand
+    still as one at the other end of a network can, and the kernel's other kinds are rarely all
+    there. A node may not open /dev/fuse, so the server runs in a container beside it, with the
+    node's processes and mounts. Yields the name of that container.
+    """
+    server = f"{cluster_name()}-share"
+    node = f"{cluster_name()}-node2"
+    program = (Path(__file__).parent / "make_photographs.py").read_text()
+    made = f"docker run --rm --interactive --user 0 --volume {PHOTOGRAPHS}:/out $image python3 -"
+    image = "image=$(docker image ls --quiet trainyard/trainer | head -1)"
+    found = ["docker", "inspect", "--format", "{{.Config.Image}}", node]
+    node_image = subprocess.run(found, check=True, capture_output=True, text=True).stdout.strip()
+    rights = [f"--cap-add={name}" for name in ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")]
+    serve = ["nsenter", "--target", "1", "--mount", "bindfs", "-f", "-o", "allow_other"]
+    serve += [PHOTOGRAPHS, DATASET]
+    try:
+        for host in NODES:
+            in_machine(host, f"mkdir -p {PHOTOGRAPHS}; {image}; {made} <<'END'\n{program}\nEND")
+        in_machine("node1", f"mount --bind {PHOTOGRAPHS} {DATASET}")
+        in_machine("node2", "command -v bindfs || apt-get install --yes -qq bindfs")
+        in_machine("node2", "test -e /dev/fuse || mknod /dev/fuse c 10 229")
+        # It is not mounted over what is not empty.
+        in_machine("node2", f"mount -t tmpfs tmpfs {DATASET}")
+        asked = ["run", "--detach", "--name", server, "--pid", f"container:{node}"]
+        asked += [*rights, "--security-opt", "seccomp=unconfined", "--device", "/dev/fuse"]
+        docker(*asked, node_image, *serve)
+        look = f"grep ' {DATASET} fuse ' /proc/mounts || true"
+        wait_for("share", lambda: in_machine("node2", look), seconds=20)
+        yield server
+    finally:
+        subprocess.run(["docker", "rm", "--force", server], check=False, capture_output=True)
+        for host in NODES:
+            in_machine(host, f"while umount --lazy {DATASET} 2>/dev/null; do :; done")
+            in_machine(host, f"rm -rf {PHOTOGRAPHS}")
+
+
+needs_fuse = pytest.mark.skipif(
+    not Path("/dev/fuse").exists(), reason="the kernel of this machine has no FUSE"
+)
+
+
+@needs_fuse
+def test_share_whose_server_is_gone() -> None:
+    with shared_images() as server:
+        run = BackgroundRun(**STREAMING).trains()
+        struck_at = time.time()
+        docker("kill", server)
+        outcome = conclude("share gone", run, struck_at, "node2", "share_gone")
+        assert f"{DATASET.replace('/srv/trainyard', '')} (fuse of {PHOTOGRAPHS})" in outcome.output
+        # Until it is back nothing starts there, and nobody is sent to fetch the data anew.
+        refused = make("train", **SHORTEST)
+        assert refused.status == 3
+        assert "Transport endpoint is not connected" in refused.output
+        assert "etting up" not in refused.output
+
+
+@needs_fuse
+def test_share_whose_server_is_silent() -> None:
+    """The share is another one than that of the test before: it has come back."""
+    with shared_images() as server:
+        run = BackgroundRun(**STREAMING).trains()
+        rank = run.rank_pid(1, "node2")
+        # A request that the server has taken cannot be given up, unlike one of a network's share.
+        run.in_container("node2", f"kill -STOP {rank}")
+        time.sleep(0.5)
+        struck_at = time.time()
+        docker("kill", "--signal", "STOP", server)
+        run.in_container("node2", f"kill -CONT {rank}")
+        case = "share gone: its server accepts and never answers"
+        outcome = conclude(case, run, struck_at, "node2", "rank_waits_for_share")
+        assert f"(fuse of {PHOTOGRAPHS}), which does not answer" in outcome.output
+        refused = make("train", **SHORTEST)
+        assert refused.status == 3
+        assert "no answer within 5 s" in refused.output
 
 
 def test_slow_network() -> None:

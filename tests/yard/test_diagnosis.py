@@ -1,5 +1,7 @@
 """Who failed, why, and the lines that prove it."""
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -158,6 +160,19 @@ CASES = [
         "/data/cifar10",
     ),
     (
+        "share_gone",
+        "rank",
+        "trainer: the file system of /data/imagenet/train/n01440764/1.JPEG can no longer be read: "
+        "Host is down; it is /data/imagenet (cifs of //files/data)\n",
+        "node2 can no longer read /data/imagenet (cifs of //files/data): Host is down.",
+    ),
+    (
+        "file_system_gone",
+        "rank",
+        "Traceback\nOSError: [Errno 116] Stale file handle: '/run/trainyard/checkpoints/a.pt'\n",
+        "node2 can no longer read or write /run/trainyard/checkpoints/a.pt: Stale file handle.",
+    ),
+    (
         "dataset_damaged",
         "rank",
         "trainer: cannot read the train split in /data/cifar10: wrong shape",
@@ -224,6 +239,15 @@ CASES = [
         "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
         "rank 1 on node2 (pid 29): stopped by a signal, no sign of life for 50 s\n",
         "Rank 1 was stopped",
+    ),
+    (
+        "rank_waits_for_share",
+        "mpirun",
+        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
+        "rank 0 on node1 (pid 29): waiting for other ranks, no sign of life for 51 s\n"
+        "rank 1 on node2 (pid 29): waiting for the share /data/imagenet (nfs4 of files:/data), "
+        "no sign of life for 51 s\n",
+        "Rank 1 waits for /data/imagenet (nfs4 of files:/data), which does not answer",
     ),
     (
         "rank_waits_for_disk",
@@ -309,6 +333,23 @@ def test_signature(record: Record, name: str, where: str, text: str, said: str) 
     assert found.signature == name
     assert said in found.cause
     assert found.proof
+
+
+@pytest.mark.parametrize(
+    "number",
+    [errno.EHOSTDOWN, errno.EIO, errno.ENOTCONN, errno.EREMOTEIO, errno.ESTALE, errno.ETIMEDOUT],
+)
+def test_errors_of_a_share_that_is_gone(record: Record, number: int) -> None:
+    """In the words of Python and of this machine's C library."""
+    error = OSError(number, os.strerror(number), "/data/cifar10/train_images.npy")
+    found = with_log(record, "rank", f"Traceback\n  in open\n{type(error).__name__}: {error}\n")
+    assert (found.host, found.signature) == ("node2", "file_system_gone")
+    assert found.proof[-1].endswith("train_images.npy'")
+
+
+def test_a_connection_that_times_out_is_no_share(record: Record) -> None:
+    text = "Traceback\nTimeoutError: [Errno 110] Connection timed out\n"
+    assert with_log(record, "rank", text).signature == "python_error"
 
 
 def test_every_signature_is_tested() -> None:

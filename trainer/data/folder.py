@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trainer.data.augment import Mixing, Normalise
 from trainer.data.sampler import ShardedSampler, augmentation_seed, balanced_subset
+from trainer.data.share import cannot_read
 from trainer.errors import DataError
 
 FOLDERS = {"train": "train", "test": "val"}
@@ -74,7 +75,8 @@ class FileSet:
         try:
             files = tuple(index.read_text(encoding="utf-8").split())
         except OSError as error:
-            raise DataError(f"cannot read {index}: {error.strerror}; prepare it again") from error
+            message = f"cannot read {index}: {error.strerror}; prepare it again"
+            raise cannot_read(index, error, message) from error
         numbers = {name: number for number, name in enumerate(classes)}
         try:
             labels = torch.tensor([numbers[file.partition("/")[0]] for file in files])
@@ -194,13 +196,13 @@ def _open(path: Path) -> Image.Image:
     """Read and decode a file.
 
     Raises:
-        DataError: it is missing or no image; the message names it.
+        DataError: it is missing or no image, or its share is gone; the message names it.
     """
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
     except OSError as error:
-        raise DataError(f"cannot read the image {path}: {error}") from error
+        raise cannot_read(path, error, f"cannot read the image {path}: {error}") from error
 
 
 def _stream(
@@ -208,22 +210,22 @@ def _stream(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield batches of uint8 images and labels in order, loading some batches ahead."""
     waiting: deque[tuple[list[Future[np.ndarray]], Tensor]] = deque()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
 
-    with ThreadPoolExecutor(workers, thread_name_prefix="images") as pool:
+    def collect() -> tuple[Tensor, Tensor]:
+        futures, indices = waiting.popleft()
+        images = np.stack([future.result() for future in futures])
+        return torch.from_numpy(images), data.labels[indices]
 
-        def collect() -> tuple[Tensor, Tensor]:
-            futures, indices = waiting.popleft()
-            images = np.stack([future.result() for future in futures])
-            return torch.from_numpy(images), data.labels[indices]
-
-        try:
-            for indices in batches:
-                paths = [(data.root / data.files[number], number) for number in indices.tolist()]
-                waiting.append(([pool.submit(load, *entry) for entry in paths], indices))
-                if len(waiting) > AHEAD:
-                    yield collect()
-            while waiting:
+    try:
+        for indices in batches:
+            paths = [(data.root / data.files[number], number) for number in indices.tolist()]
+            waiting.append(([pool.submit(load, *entry) for entry in paths], indices))
+            if len(waiting) > AHEAD:
                 yield collect()
-        finally:
-            # An error, or a consumer that stops early, must not wait for what nobody will use.
-            pool.shutdown(wait=False, cancel_futures=True)
+        while waiting:
+            yield collect()
+    finally:
+        # An error, or a consumer that stops early, must not wait for what nobody will use, nor for
+        # a share that may never answer.
+        pool.shutdown(wait=False, cancel_futures=True)

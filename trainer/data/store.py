@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from trainer.atomic import write_json
+from trainer.data.share import cannot_read
 from trainer.errors import DataError
 
 SPLITS = ("train", "test")
@@ -103,7 +104,7 @@ def read_description(directory: Path) -> Description:
             f"no prepared data set in {directory}: dataset.json is missing; prepare it first"
         ) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
+        raise cannot_read(path, error, f"{path} is damaged: {error}") from error
 
 
 def read_split(directory: Path, split: str) -> Split:
@@ -120,7 +121,8 @@ def read_split(directory: Path, split: str) -> Split:
         images = np.load(directory / f"{split}_images.npy", mmap_mode="r")
         labels = np.load(directory / f"{split}_labels.npy")
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the {split} split in {directory}: {error}") from error
+        message = f"cannot read the {split} split in {directory}: {error}"
+        raise cannot_read(directory, error, message) from error
     channels = len(description.channel_means)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:2] != (count, channels):
         raise DataError(

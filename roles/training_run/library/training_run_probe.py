@@ -134,10 +134,12 @@ from ansible.module_utils.docker_socket import EngineError, containers, get, ins
 from ansible.module_utils.hardware import hardware
 from ansible.module_utils.node_checks import (
     disk,
+    is_missing,
     memory,
     open_files,
     readable,
     strays,
+    trouble_at,
     writable,
 )
 from ansible.module_utils.run_lock import described, holder
@@ -178,7 +180,7 @@ def node_checks(wanted: dict[str, Any]) -> list[Check]:
         checks.append(disk(wanted["directory"], wanted["free_gigabytes"]))
         checks.append(writable(wanted["directory"], wanted["uid"], wanted["gid"]))
     data = os.path.dirname(wanted["dataset"])
-    if os.path.isdir(data):
+    if not is_missing(trouble_at(data)):
         checks.append(readable(data, wanted["uid"], wanted["gid"]))
     return checks
 
@@ -250,9 +252,15 @@ def main() -> None:
 
     if not os.path.isdir(wanted["directory"]):
         reasons.append(f"there is no {wanted['directory']}: run make setup")
-    if not os.path.isfile(os.path.join(wanted["dataset"], "dataset.json")):
+    data_trouble = trouble_at(os.path.join(wanted["dataset"], "dataset.json"))
+    if is_missing(data_trouble):
         name = os.path.basename(wanted["dataset"])
         reasons.append(f"there is no data set in {wanted['dataset']}: run make data DATASET={name}")
+    elif data_trouble:
+        reasons.append(
+            f"the data set in {wanted['dataset']} cannot be read: {data_trouble}: see whether its "
+            "share is mounted and the server of it answers"
+        )
     # While a run holds the node, its own sshd holds the port: one cause is named once.
     trouble = "" if run else port_trouble(wanted["address"], wanted["port"])
     if trouble:

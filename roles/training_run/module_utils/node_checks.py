@@ -6,6 +6,7 @@ All of it together takes some hundredths of a second, so that every launch can a
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -107,6 +108,20 @@ def readable(path: str, uid: int, gid: int) -> Check:
         subject=path,
         remedy=f"make {path} readable for the training user; is it mounted?",
     )
+
+
+def trouble_at(path: str) -> str:
+    """Return why a path cannot be looked at, or the empty string; a silent share is no answer."""
+
+    def look() -> None:
+        os.stat(path)
+
+    return within(PATH_SECONDS, look)
+
+
+def is_missing(trouble: str) -> bool:
+    """Tell whether what `trouble_at` returned is that there is no such path."""
+    return trouble in (os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR))
 
 
 def writable(path: str, uid: int, gid: int) -> Check:
