@@ -220,9 +220,10 @@ def test_benchmarks(tmp_path: Path) -> None:
         assert 0 < times[engine, 4**6] < times[engine, 4**13]
     training = result["throughput"]["vit"]
     ranks = {turn["arm"]: len(turn["seconds"]) for turn in training["turns"]}
-    alone = {"one_rank": 1, "minimal": 1}
+    alone = {"one_rank": 1, "minimal": 1, "lockstep": 1}
     both = {"independent": 2, "synthetic": 2, "horovod": 2}
     both |= {"ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2}
     assert {arm: count for arm, count in ranks.items() if arm != "bf16"} == alone | both
     assert 0 < training["ratios"]["horovod_over_ideal"] < 2
+    assert 0 < training["ratios"]["lockstep_over_ideal"] <= 1 + 1e-9
     assert set(training["images_per_second"]) == set(ranks)
