@@ -1,9 +1,9 @@
 """Short runs in a row leave nothing: TRAINYARD_SHORT_RUNS=100 for a long row."""
 
 import os
-import tempfile
 from pathlib import Path
 
+import pytest
 from conftest import CHECKOUT, NODES, in_machine, make
 
 SHORT = {"MODEL": "cnn_a", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 64, "BATCH": 16}
@@ -20,12 +20,14 @@ def processes_of_the_checkout() -> int:
     return sum(str(CHECKOUT) in line for line in lines)
 
 
-def state() -> dict[str, object]:
-    """All that a run must leave as it was."""
+def state(temporary: Path) -> dict[str, object]:
+    """All that a run must leave as it was.
+
+    Args:
+        temporary: the folder for temporary files of the runs, and of nobody else.
+    """
     found: dict[str, object] = {
-        "temporary files": {
-            name for name in os.listdir(tempfile.gettempdir()) if name.startswith("trainyard-")
-        },
+        "temporary files": set(os.listdir(temporary)),
         "processes": processes_of_the_checkout(),
         "ansible": set(os.listdir(CHECKOUT / ".trainyard/tmp")),
     }
@@ -39,10 +41,11 @@ def state() -> dict[str, object]:
     return found
 
 
-def test_runs_in_a_row_leave_nothing() -> None:
+def test_runs_in_a_row_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     # The first one may warm caches and connections.
     assert make("train", **SHORT).status == 0
-    before = state()
+    before = state(tmp_path)
     for _ in range(int(os.environ.get("TRAINYARD_SHORT_RUNS", "2"))):
         assert make("train", **SHORT).status == 0
-    assert state() == before
+    assert state(tmp_path) == before
