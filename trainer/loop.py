@@ -37,6 +37,12 @@ def train(config: TrainConfig) -> None:
     """
     set_process_up(config)
     engine = start_engine(config.engine, config.backend)
+    _train(config, engine)
+    # Not before the wrapped model is gone, which holds on to what the engine gives up.
+    engine.close()
+
+
+def _train(config: TrainConfig, engine: Engine) -> None:
     ranks = gather_ranks(engine)
     check_ranks(ranks, config.world_size, config.hosts)
     is_first = engine.rank == 0
@@ -139,7 +145,6 @@ def train(config: TrainConfig) -> None:
             images_per_second=steady.images_per_second(engine.world_size),
             learning_rate=schedule(step),
         )
-    engine.close()
 
 
 def set_process_up(config: TrainConfig) -> None:

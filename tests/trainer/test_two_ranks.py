@@ -62,6 +62,7 @@ def gone(pids: list[int]) -> bool:
         "evaluation.py",
         "independent.py",
         "priority.py",
+        "leaving.py",
     ],
 )
 def test_program(program: str) -> None:

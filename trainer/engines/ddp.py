@@ -111,8 +111,16 @@ class DdpEngine:
         dist.barrier(group=self.group)
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group; models that were distributed must be gone.
+
+        Gloo's threads are joined when the last reference to their backend goes, and may need the
+        interpreter's lock before, to let go of a tensor. Only Python's own reference gives that
+        lock up meanwhile. A model's went last once in many runs, and the rank hung at its end.
+        """
+        backend = self.group._get_backend(torch.device("cpu"))
         dist.destroy_process_group(self.group)
+        del self.group
+        del backend
 
 
 def _join_world(backend: str) -> None:

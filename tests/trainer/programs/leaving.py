@@ -1,0 +1,27 @@
+"""A rank that leaves a group of Gloo's does not wait for a thread that waits for the rank."""
+
+import faulthandler
+
+import torch
+from torch import nn
+
+from trainer.engines import DdpEngine
+from trainer.optimizer import adamw
+
+ROUNDS = 300
+faulthandler.dump_traceback_later(120, exit=True)
+engine = DdpEngine("gloo")
+
+
+def train(engine: DdpEngine) -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    model, _ = engine.distribute(model, adamw(model, 0.01, 0.05))
+    model(torch.randn(8, 64)).sum().backward()
+    engine.gather(list(range(50)))
+
+
+for _ in range(ROUNDS):
+    further = DdpEngine("gloo")
+    train(further)
+    further.close()
+engine.close()
