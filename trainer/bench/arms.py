@@ -197,8 +197,9 @@ def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> 
     """What torchrun starts: one turn of DistributedDataParallel over Gloo."""
     engine = DdpEngine("gloo")
     batches = read_batches(workload, engine.rank, engine.world_size)
-    arm = LoopArm(workload, batches.epoch, "together", lambda: engine)
-    result.write_text(json.dumps(arm.turn(number, steps)))
+    # Without a name, so that the model is gone before its group.
+    seconds = LoopArm(workload, batches.epoch, "together", lambda: engine).turn(number, steps)
+    result.write_text(json.dumps(seconds))
     engine.close()
 
 
