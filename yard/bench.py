@@ -1,6 +1,5 @@
 """Benchmarks on the cluster: launched like a run, shown as tables, kept as one file and a plot."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,16 +11,15 @@ from yard.context import Context
 from yard.errors import Exit, Interrupted, RequestError
 from yard.files import read_json, write_json
 from yard.inventory import Inventory, read_inventory
+from yard.job import BENCHMARK, open_job
 from yard.playbook import Event, Outcome, run_playbook
 from yard.progress import FOLLOW_TASK, PHASES, clock, make_progress, phase_of
 from yard.request import Training, TrainRequest, resolve
-from yard.run import run_id_of
+from yard.run import STOP_MARK, followed
 from yard.setup import show_failures
 from yard.stop import stop_on_nodes
 from yard.train import make_ready, owner
 
-# What rank 0 writes into its run directory.
-RESULT = "bench.json"
 POLL_SECONDS = 30
 # Matrix products and allreduce; all other parts are rounds of training.
 QUICK_PARTS = 2
@@ -55,20 +53,22 @@ def bench(
     if rounds < 1 or seconds <= 0:
         raise RequestError([f"rounds {rounds}, seconds {seconds:g}: must be above 0"])
     inventory = make_ready(context, inventory, training)
-    name = run_id_of(replace(training, model="bench"), time.time())
-    directory = project.root / "bench" / name
-    plan = {"models": list(models), "rounds": rounds, "seconds": seconds}
-    outcome = _launch(context, inventory, training, directory, plan)
-    if outcome.status == "cancelled":
-        stop_on_nodes(context, directory, inventory.path)
-        raise Interrupted(f"interrupted; {project.shown(directory)} has the logs")
-    result = read_json(directory / RESULT)
+    plan: dict[str, object] = {"models": list(models), "rounds": rounds, "seconds": seconds}
+    directory = open_job(project, BENCHMARK, inventory, plan)
+    console.print(f"Benchmark {directory.name}", soft_wrap=True)
+    with followed(directory):
+        outcome = _launch(context, inventory, training, directory, plan)
+        if outcome.status == "cancelled":
+            stop_on_nodes(context, directory, inventory.path)
+            word = "interrupted" if context.interrupts.requested else "stopped by make stop"
+            raise Interrupted(f"{word}; {project.shown(directory)} has the logs")
+    result = read_json(directory / BENCHMARK.result)
     if not outcome.ok or result is None:
         show_failures(console, outcome)
         console.print(f"Logs: {project.shown(directory)}/logs", soft_wrap=True)
         return Exit.FAILED
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")
-    result = {"run": name, "measured_at": measured_at, **result}
+    result = {"run": directory.name, "measured_at": measured_at, **result}
     results, plot = (project.root / "bench" / f"results.{kind}" for kind in ("json", "svg"))
     write_json(results, result)
     draw_bench(result, plot)
@@ -131,7 +131,7 @@ def _launch(
         "training_run_poll_seconds": POLL_SECONDS,
         "training_run_owner": owner(),
     }
-    interrupts = context.interrupts
+    interrupts, mark = context.interrupts, directory / STOP_MARK
     seen = Seen()
     with make_progress(context.console) as progress:
 
@@ -152,7 +152,7 @@ def _launch(
             variables,
             directory / "ansible.log",
             show,
-            lambda: interrupts.requested,
+            lambda: interrupts.requested or mark.exists(),
         )
         if not outcome.ok:
             progress.fail()

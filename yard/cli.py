@@ -19,6 +19,7 @@ from yard.errors import Exit, YardError
 from yard.execute import execute
 from yard.interrupt import Interrupts, quiet_control_keys
 from yard.inventory import read_inventory
+from yard.job import find_job, find_training, stop_job
 from yard.listing import show_models, show_runs
 from yard.logs import show_logs
 from yard.project import Project
@@ -31,13 +32,13 @@ from yard.request import (
     parse_option,
     parse_train_images,
 )
-from yard.run import VERIFICATION, find_run, find_verification, list_runs
+from yard.run import list_runs
 from yard.scaling import HOLD, RANK_BATCH, scaling
 from yard.setup import forget_setup, put_dataset, run_operation, run_setup
 from yard.status import show_status
 from yard.tensorboard import PORT, tensorboard
 from yard.train import stop, train
-from yard.verify import PARTS, stop_verification, verify
+from yard.verify import PARTS, verify
 
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
@@ -341,7 +342,7 @@ def _runs(context: Context, asked: argparse.Namespace) -> Exit:
 
 
 def _logs(context: Context, asked: argparse.Namespace) -> Exit:
-    run = find_run(context.project.runs, asked.run)
+    run = find_training(context.project, asked.run)
     show_logs(context, run, asked.rank, asked.follow)
     return Exit.DONE
 
@@ -352,7 +353,7 @@ def _status(context: Context, asked: argparse.Namespace) -> Exit:
 
 
 def _attach(context: Context, asked: argparse.Namespace) -> Exit:
-    return attach(context, find_run(context.project.runs, asked.run))
+    return attach(context, find_training(context.project, asked.run))
 
 
 def _report(context: Context, asked: argparse.Namespace) -> Exit:
@@ -360,7 +361,7 @@ def _report(context: Context, asked: argparse.Namespace) -> Exit:
     from yard.report import write_report
 
     runs = context.project.runs
-    chosen = [find_run(runs, name.strip()) for name in asked.runs.split(",")]
+    chosen = [find_training(context.project, name.strip()) for name in asked.runs.split(",")]
     path = write_report(chosen[0]) if len(chosen) == 1 else write_comparison(runs, chosen)
     context.console.print(escape(context.project.shown(path)), soft_wrap=True)
     return Exit.DONE
@@ -371,10 +372,10 @@ def _tensorboard(context: Context, asked: argparse.Namespace) -> Exit:
 
 
 def _stop(context: Context, asked: argparse.Namespace) -> Exit:
-    runs = context.project.runs
-    if asked.run.startswith(VERIFICATION):
-        return stop_verification(context, find_verification(runs, asked.run))
-    return stop(context, find_run(runs, asked.run))
+    job = find_job(context.project, asked.run)
+    if job is not None:
+        return stop_job(context, *job)
+    return stop(context, find_training(context.project, asked.run))
 
 
 def _local_up(context: Context, asked: argparse.Namespace) -> Exit:

@@ -21,8 +21,6 @@ from yard.request import Training
 # A file in the run directory: the user has asked for the end. A file and no entry of the manifest,
 # because the process that follows the run may write that while another one stops it.
 STOP_MARK = "stop_requested"
-# How the name of a verification's directory begins, which lies beside those of runs.
-VERIFICATION = "verify-"
 # Why the report could not be drawn; not there when it could.
 REPORT_ERROR = "report-error.log"
 # Where the records of attempts go that failed and were followed by another.
@@ -188,27 +186,15 @@ def find_run(runs: Path, name: str) -> Path:
         if known:
             return known[-1]
         raise RequestError(["there are no runs yet"])
-    if name.startswith(VERIFICATION):
-        directory = find_verification(runs, name)
-        raise RequestError(
-            [
-                f"{directory.name} is a verification of the cluster, no training;",
-                f"make stop RUN={directory.name} ends it, and {directory}/ has its files",
-            ]
-        )
-    return _pick(known, name)
+    return pick(known, name)
 
 
-def find_verification(runs: Path, name: str) -> Path:
-    """Return the directory of a verification (`make verify`) for its id, or a beginning of it.
+def pick(known: list[Path], name: str) -> Path:
+    """Return the one directory of the name, or whose name alone begins so.
 
     Raises:
         RequestError: there is none, or more than one.
     """
-    return _pick(sorted(path for path in runs.glob(f"{VERIFICATION}*") if path.is_dir()), name)
-
-
-def _pick(known: list[Path], name: str) -> Path:
     found = [run for run in known if run.name.startswith(name)] if name else []
     exact = [run for run in found if run.name == name]
     if len(exact or found) == 1:

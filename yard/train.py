@@ -15,6 +15,7 @@ from rich.markup import escape
 from yard.context import Context
 from yard.errors import ClusterError, Exit, Interrupted
 from yard.inventory import Inventory, read_inventory
+from yard.job import find_training
 from yard.manifest import Manifest, new_manifest, write_manifest
 from yard.metrics import Metric, read_metrics
 from yard.playbook import Event, Outcome, run_playbook
@@ -29,7 +30,7 @@ from yard.progress import (
 )
 from yard.request import Training, TrainRequest, resolve
 from yard.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
-from yard.run import STOP_MARK, create_run, find_run, followed, inspected_image, read_run
+from yard.run import STOP_MARK, create_run, followed, inspected_image, read_run
 from yard.setup import put_dataset, read_record, run_setup, setup_reasons
 from yard.stop import stop_on_nodes
 from yard.summary import Summary, read_summary, summarise, write_summary
@@ -55,7 +56,7 @@ def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
     project, console, interrupts = context.project, context.console, context.interrupts
     inventory = read_inventory(project, context.inventory)
     training = resolve(request, inventory)
-    earlier = None if request.resume is None else find_run(project.runs, request.resume)
+    earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
         check_resumable(earlier)
     announce(console, inventory, training)

@@ -1,6 +1,5 @@
 """`make verify`: run the checks, show the verdict, draw its page."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from rich.text import Text
 
 from yard.context import Context
 from yard.errors import ClusterError, Exit, Interrupted, RequestError
-from yard.files import read_json, write_json
+from yard.files import read_json
 from yard.inventory import Inventory, read_inventory
+from yard.job import VERIFICATION, open_job
 from yard.playbook import run_playbook
 from yard.progress import duration, make_progress
-from yard.run import STOP_MARK, VERIFICATION, followed, is_followed
+from yard.run import STOP_MARK, followed
 from yard.setup import show_failures
 from yard.stop import stop_on_nodes
 from yard.train import owner
@@ -24,10 +24,6 @@ from yard.verify_progress import CheckProgress
 
 # What can be asked for; the nodes themselves are always looked at.
 PARTS = ("nodes", "ssh", "pairs", "mpi", "containers")
-# What was asked for, in the directory of a verification.
-REQUEST = "request.json"
-# How often a stop looks whether the verification has ended, in seconds.
-POLL = 0.2
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
 
 
@@ -53,10 +49,7 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     if not inventory.trainers:
         shown = project.shown(inventory.path)
         raise ClusterError(f"there is no node yet\nrun: make setup INVENTORY={shown}")
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    directory = project.runs / f"{VERIFICATION}{stamp}"
-    asked = {"inventory": str(inventory.path.absolute()), "checks": list(parts or PARTS)}
-    write_json(directory / REQUEST, asked)
+    directory = open_job(project, VERIFICATION, inventory, {"checks": list(parts or PARTS)})
     context.console.print(f"Verification {directory.name}", soft_wrap=True)
     with followed(directory):
         return _verify(context, inventory, directory, parts or PARTS)
@@ -96,31 +89,6 @@ def _verify(context: Context, inventory: Inventory, directory: Path, parts: Sequ
     show_findings(console, verdict)
     console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it", soft_wrap=True)
     return Exit.DONE if verdict["ok"] else Exit.UNFIT
-
-
-def stop_verification(context: Context, directory: Path) -> Exit:
-    """End a verification from another terminal, or what is left of one whose `yard` was killed.
-
-    Raises:
-        Interrupted: the user did not wait for its end.
-    """
-    console, mark = context.console, directory / STOP_MARK
-    shown = escape(context.project.shown(directory))
-    if not mark.exists() and not is_followed(directory) and (directory / "verdict.json").exists():
-        console.print(f"{directory.name} had ended before; {shown} has its verdict", soft_wrap=True)
-        return Exit.DONE
-    mark.touch()
-    with make_progress(console) as progress:
-        progress.phase("Waiting for its checks to end")
-        # Only when its playbook has ended, nothing more is started on the nodes.
-        while is_followed(directory):
-            if context.interrupts.requested:
-                raise Interrupted(f"{directory.name} is asked to stop, and does so by itself")
-            time.sleep(POLL)
-    asked = read_json(directory / REQUEST) or {}
-    outcome = stop_on_nodes(context, directory, Path(asked.get("inventory", context.inventory)))
-    console.print(f"{directory.name} has ended; {shown} has what was done", soft_wrap=True)
-    return Exit.DONE if outcome.ok else Exit.FAILED
 
 
 def write_page(directory: Path) -> Path:
