@@ -17,6 +17,7 @@ from trainer.divergence import first_non_finite
 from trainer.engines import Engine, start_engine
 from trainer.errors import ConfigError, DivergenceError, NonFiniteLossError
 from trainer.evaluation import average_buffers, evaluate
+from trainer.heartbeat import WAITS, beat
 from trainer.learner import Learner, build_learner, random_state
 from trainer.meter import Meter, StepTime
 from trainer.metrics import Progress
@@ -38,6 +39,8 @@ def train(config: TrainConfig) -> None:
     set_process_up(config)
     engine = start_engine(config.engine, config.backend)
     _train(config, engine)
+    # From here to its end the rank only waits for the others; MPI's wait uses a processor.
+    beat(WAITS)
     # Not before the wrapped model is gone, which holds on to what the engine gives up.
     engine.close()
 

@@ -14,6 +14,7 @@ import pytest
 from mpi_ranks import TIMEOUT, launch, mpirun
 
 from trainer.checkpoint import Checkpoint
+from trainer.heartbeat import WAITS
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -82,6 +83,8 @@ def test_training_on_real_images(
     assert (run_dir / "exit_status").read_text() == "0\n"
     for rank, log in enumerate(logs(run_dir)):
         assert log.startswith(f"rank {rank} of 2 on {socket.gethostname()} (pid ")
+        # At its end it waits for the other, and must not be taken for one that computes.
+        assert (run_dir / "ranks" / f"{rank}.beat").read_bytes() == WAITS
 
     world = json.loads((run_dir / "world.json").read_text())
     assert world["world_size"] == 2
