@@ -82,7 +82,7 @@ class TrainStep:
                 loss = functional.cross_entropy(
                     logits.float(), targets, label_smoothing=self.label_smoothing
                 )
-                if loss.is_cpu and not math.isfinite(loss):
+                if loss.is_cpu and not math.isfinite(loss.item()):
                     raise NonFiniteLossError(loss.item(), part)
                 # Parts are of one size, so that the mean of their means is that of the batch.
                 self.scaler.scale(loss / self.accumulate).backward()
