@@ -15,7 +15,7 @@ description:
 author: Trainyard
 options:
   options:
-    description: Keys to merge, dictionaries within them too.
+    description: Keys to merge, dictionaries within them too. Where they go, the record tells which.
     type: dict
     default: {}
   path:
@@ -23,7 +23,7 @@ options:
     type: path
     default: /etc/docker/daemon.json
   record:
-    description: Directory for the note of what was there before.
+    description: Directory for the note of what was there before. Each owner of settings has one of its own.
     type: path
     required: true
   state:
@@ -79,9 +79,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options, path = module.params["options"], Path(module.params["path"])
-    record = Path(module.params["record"], "settings.json")
+    path, record = Path(module.params["path"]), Path(module.params["record"], "settings.json")
     absent = module.params["state"] == "absent"
+    options = {} if absent else module.params["options"]
     text = read(path)
     noted = json.loads(read(record) or "null")
     if absent and noted is None:
@@ -103,6 +103,8 @@ def main() -> None:
         )
     if absent and wanted == earlier:
         new = before
+    elif absent and not wanted:
+        new = None  # what others had merged in before is gone too
     elif wanted == now and text is not None:
         new = text
     else:
