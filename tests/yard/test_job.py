@@ -8,7 +8,10 @@ from conftest import Yard, wait_for
 from yard.job import BENCHMARK, VERIFICATION, Kind
 
 # Both run for a minute unless they are stopped.
-COMMANDS = {VERIFICATION: ("verify", "--checks", "containers"), BENCHMARK: ("bench", "--models", "vit")}
+COMMANDS = {
+    VERIFICATION: ("verify", "--checks", "containers"),
+    BENCHMARK: ("bench", "--models", "vit"),
+}
 both = pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: COMMANDS[kind][0])
 
 

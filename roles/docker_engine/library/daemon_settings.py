@@ -23,7 +23,7 @@ options:
     type: path
     default: /etc/docker/daemon.json
   record:
-    description: Directory for the note of what was there before. Each owner of settings has one of its own.
+    description: Directory for the note of what was there before; each owner of settings has one.
     type: path
     required: true
   state:
