@@ -158,7 +158,7 @@ def test_recipe_stands_between_request_and_model(lab: Inventory) -> None:
     recipe = read_recipe(REPOSITORY, "cnn_b_cifar10")
     request = TrainRequest("vit", recipe=recipe, epochs=3, options={"momentum": 0.5})
     training = resolve(request, lab)
-    assert (training.epochs, training.batch_per_rank) == (3, 128)
+    assert (training.epochs, training.learning_rate) == (3, 0.1)
     assert training.train_images is None
     assert (training.options["optimizer"], training.options["momentum"]) == ("sgd", 0.5)
 
