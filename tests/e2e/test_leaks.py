@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from conftest import CHECKOUT, NODES, in_machine, make
 
+# What the memory in use may grow by, in bytes. Of a hundred runs that is 3 MiB each.
+SCATTER = 300 * 2**20
 SHORT = {"MODEL": "cnn_a", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 64, "BATCH": 16}
 
 
@@ -18,6 +20,15 @@ def processes_of_the_checkout() -> int:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile
     return sum(str(CHECKOUT) in line for line in lines)
+
+
+def memory_in_use() -> int:
+    """Bytes that are neither free nor a mere cache, on this machine, which carries the nodes."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    kibibytes = {
+        name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)
+    }
+    return 1024 * (kibibytes["MemTotal"] - kibibytes["MemAvailable"])
 
 
 def state(temporary: Path) -> dict[str, object]:
@@ -45,7 +56,11 @@ def test_runs_in_a_row_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     # The first one may warm caches and connections.
     assert make("train", **SHORT).status == 0
-    before = state(tmp_path)
-    for _ in range(int(os.environ.get("TRAINYARD_SHORT_RUNS", "2"))):
+    before, used = state(tmp_path), memory_in_use()
+    runs = int(os.environ.get("TRAINYARD_SHORT_RUNS", "2"))
+    for _ in range(runs):
         assert make("train", **SHORT).status == 0
     assert state(tmp_path) == before
+    grown = memory_in_use() - used
+    print(f"{runs} runs; the memory in use grew by {grown / 2**20:.0f} MiB")
+    assert grown < SCATTER
