@@ -120,14 +120,15 @@ def show_nodes(console: Console, found: list[NodeRun]) -> None:
 
 def progress_of(metric: Metric) -> str:
     """How far a run is, like `step 40/469 · epoch 1/3 · loss 2.104 · 121 images/s`."""
+    position = f"step {metric.step}/{metric.steps}"
     if metric.event == "step":
         view = TrainingView()
         view.update(metric, time.time())
-        return f"step {metric.step}/{metric.steps} · {view.numbers()}"
-    text = f"step {metric.step}/{metric.steps}"
+        return f"{position} · {view.numbers()}"
+    position += f" · epoch {metric.epoch}/{metric.epochs}"
     if metric.event != "start" and metric.accuracy is not None:
-        text += f" · test accuracy {percent(metric.accuracy)}"
-    return text
+        position += f" · test accuracy {percent(metric.accuracy)}"
+    return position
 
 
 def _node_run(host: str, entry: Mapping[str, Any]) -> NodeRun:
