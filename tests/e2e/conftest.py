@@ -93,20 +93,21 @@ def cluster_name() -> str:
     return str(json.loads(done.stdout).get("local_cluster_name", "trainyard"))
 
 
-def machine(verb: str, host: str) -> None:
-    """Do something to a machine of the local cluster as a whole: `docker kill`, `docker start`."""
-    subprocess.run(["docker", verb, f"{cluster_name()}-{host}"], check=True, capture_output=True)
+def machine(host: str) -> str:
+    """Name of the container that is this machine of the local cluster."""
+    return f"{cluster_name()}-{host}"
+
+
+def docker(*arguments: str) -> str:
+    """Ask the engine of this computer, whose containers the machines are."""
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, f"docker {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+    return done.stdout.strip()
 
 
 def in_machine(host: str, command: str) -> str:
     """Run a shell command as root in a machine of the local cluster, past Ansible and SSH."""
-    done = subprocess.run(
-        ["docker", "exec", f"{cluster_name()}-{host}", "sh", "-c", command],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"{host}: {command}\n{done.stdout}{done.stderr}"
-    return done.stdout.strip()
+    return docker("exec", machine(host), "sh", "-c", command)
 
 
 def wait_until_ready(host: str) -> None:
@@ -126,19 +127,16 @@ def wait_for(what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
     raise AssertionError(f"no {what} after {seconds:g} s")
 
 
-class BackgroundRun:
-    """A `make train` under way in a process group of its own, as a terminal would start it."""
+class BackgroundMake:
+    """A make target under way in a process group of its own, as a terminal would start it."""
 
-    # The line that yard prints as soon as it has seen the end, whatever the end was.
-    NOTICED = ("Collecting logs ...", "Stopping and collecting logs ...")
+    under_way: ClassVar[list["BackgroundMake"]] = []
 
-    under_way: ClassVar[list["BackgroundRun"]] = []
-
-    def __init__(self, **variables: object) -> None:
+    def __init__(self, target: str, **variables: object) -> None:
         self.under_way.append(self)
         self.lines: list[tuple[float, str]] = []
         self.process = subprocess.Popen(
-            ["make", "train", *(f"{name}={value}" for name, value in variables.items())],
+            ["make", target, *(f"{name}={value}" for name, value in variables.items())],
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -148,11 +146,6 @@ class BackgroundRun:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    @classmethod
-    def at_once(cls, count: int, **variables: object) -> list["BackgroundRun"]:
-        """Start several at the same instant."""
-        return [cls(**variables) for _ in range(count)]
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -164,18 +157,9 @@ class BackgroundRun:
         """Everything printed so far."""
         return "".join(f"{line}\n" for _, line in self.lines)
 
-    @property
-    def run_id(self) -> str:
-        """The run's id, once it has one."""
-        found = self._wait("run id", lambda: re.search(r"^Run (\S+)$", self.output, re.MULTILINE))
-        return str(found[1])
+    def wait_for(self, what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
+        """Return what `ready` gives as soon as it gives something, at most until the end."""
 
-    @property
-    def directory(self) -> Path:
-        """The run's directory on the control node."""
-        return RUNS / self.run_id
-
-    def _wait(self, what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
         def look() -> Any:
             found = ready()
             assert found or self.process.poll() is None or self._reader.is_alive(), self.output
@@ -185,13 +169,56 @@ class BackgroundRun:
 
     def wait_for_output(self, text: str) -> None:
         """Return when a text has been printed."""
-        self._wait(repr(text), lambda: text in self.output)
+        self.wait_for(repr(text), lambda: text in self.output)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C: the terminal sends it to the whole group, make and all."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def finish(self) -> Outcome:
+        """Wait for the end."""
+        self.process.wait(timeout=300)
+        self._reader.join(timeout=60)
+        print(self.output)
+        return Outcome(status_behind(self.process.returncode, self.output), self.output)
+
+    def put_an_end_to(self) -> None:
+        """End what its test has left: the next test needs the nodes."""
+        if self.process.poll() is None:
+            self.interrupt()
+            self.process.wait(timeout=120)
+
+
+class BackgroundRun(BackgroundMake):
+    """A `make train` under way."""
+
+    # The line that yard prints as soon as it has seen the end, whatever the end was.
+    NOTICED = ("Collecting logs ...", "Stopping and collecting logs ...")
+
+    def __init__(self, **variables: object) -> None:
+        super().__init__("train", **variables)
+
+    @classmethod
+    def at_once(cls, count: int, **variables: object) -> list["BackgroundRun"]:
+        """Start several at the same instant."""
+        return [cls(**variables) for _ in range(count)]
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, once it has one."""
+        line = re.compile(r"^Run (\S+)$", re.MULTILINE)
+        return str(self.wait_for("run id", lambda: line.search(self.output))[1])
+
+    @property
+    def directory(self) -> Path:
+        """The run's directory on the control node."""
+        return RUNS / self.run_id
 
     def trains(self) -> "BackgroundRun":
         """Return when the first step is done."""
         metrics = f"/srv/trainyard/runs/{self.run_id}/metrics.jsonl"
         look = f"grep -q '\"step\",' {metrics} 2>/dev/null && echo yes || true"
-        self._wait("first step", lambda: in_machine("node1", look))
+        self.wait_for("first step", lambda: in_machine("node1", look))
         return self
 
     def rank_pid(self, rank: int, host: str) -> int:
@@ -205,10 +232,6 @@ class BackgroundRun:
         """Run a command in the run's container on a node."""
         in_machine(host, f"docker exec trainyard-{self.run_id} {command}")
 
-    def interrupt(self) -> None:
-        """Press Ctrl-C: the terminal sends it to the whole group, make and all."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
     def kill_yard(self) -> None:
         """Kill yard with -9; make, which waits for it, ends too."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
@@ -220,19 +243,6 @@ class BackgroundRun:
         """When the end of the run was noticed, Unix seconds."""
         return next(moment for moment, line in self.lines if line in self.NOTICED)
 
-    def finish(self) -> Outcome:
-        """Wait for the end."""
-        self.process.wait(timeout=300)
-        self._reader.join(timeout=60)
-        print(self.output)
-        return Outcome(status_behind(self.process.returncode, self.output), self.output)
-
-    def put_an_end_to(self) -> None:
-        """End a run that its test has left: the next test needs the nodes."""
-        if self.process.poll() is None:
-            self.interrupt()
-            self.process.wait(timeout=120)
-
     def summary(self) -> dict[str, Any]:
         """Read summary.json."""
         found: dict[str, Any] = json.loads((self.directory / "summary.json").read_text())
@@ -240,11 +250,11 @@ class BackgroundRun:
 
 
 @pytest.fixture(autouse=True)
-def no_run_outlives_its_test() -> Iterator[None]:
+def nothing_outlives_its_test() -> Iterator[None]:
     """A test that fails must not take the nodes from the others."""
     yield
-    while BackgroundRun.under_way:
-        BackgroundRun.under_way.pop().put_an_end_to()
+    while BackgroundMake.under_way:
+        BackgroundMake.under_way.pop().put_an_end_to()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ seconds passed until it was noticed. The last test trains once more, without any
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from conftest import (
     NODES,
     BackgroundRun,
     Outcome,
-    cluster_name,
+    docker,
     in_machine,
     machine,
     make,
@@ -220,11 +219,6 @@ def test_cut_network() -> None:
             in_machine("node2", f"iptables --delete {rule} --jump DROP")
 
 
-def docker(*arguments: str) -> None:
-    """Ask the engine of this machine, whose containers the nodes are."""
-    subprocess.run(["docker", *arguments], check=True, capture_output=True)
-
-
 @contextmanager
 def shared_images() -> Iterator[str]:
     """Put image files in the data set's place: on node2 they come from a share.
@@ -234,13 +228,11 @@ def shared_images() -> Iterator[str]:
     there. A node may not open /dev/fuse, so the server runs in a container beside it, with the
     node's processes and mounts. Yields the name of that container.
     """
-    server = f"{cluster_name()}-share"
-    node = f"{cluster_name()}-node2"
+    node, server = machine("node2"), machine("share")
     program = (Path(__file__).parent / "make_photographs.py").read_text()
     made = f"docker run --rm --interactive --user 0 --volume {PHOTOGRAPHS}:/out $image python3 -"
     image = "image=$(docker image ls --quiet trainyard/trainer | head -1)"
-    found = ["docker", "inspect", "--format", "{{.Config.Image}}", node]
-    node_image = subprocess.run(found, check=True, capture_output=True, text=True).stdout.strip()
+    node_image = docker("inspect", "--format", "{{.Config.Image}}", node)
     rights = [f"--cap-add={name}" for name in ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")]
     serve = ["nsenter", "--target", "1", "--mount", "bindfs", "-f", "-o", "allow_other"]
     serve += [PHOTOGRAPHS, DATASET]
@@ -259,7 +251,7 @@ def shared_images() -> Iterator[str]:
         wait_for("share", lambda: in_machine("node2", look), seconds=20)
         yield server
     finally:
-        subprocess.run(["docker", "rm", "--force", server], check=False, capture_output=True)
+        docker("rm", "--force", server)
         for host in NODES:
             in_machine(host, f"while umount --lazy {DATASET} 2>/dev/null; do :; done")
             in_machine(host, f"rm -rf {PHOTOGRAPHS}")
@@ -320,11 +312,11 @@ def test_slow_network() -> None:
 def test_stopped_node() -> None:
     run = BackgroundRun(**LONG, STALL=STALL_SECONDS).trains()
     struck_at = time.time()
-    machine("kill", "node2")
+    docker("kill", machine("node2"))
     try:
         outcome = run.finish()
     finally:
-        machine("start", "node2")
+        docker("start", machine("node2"))
     assert outcome.status == 1
     assert "missing       logs of node2" in outcome.output
     diagnosis = run.summary()["diagnosis"]

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,15 +13,15 @@ from typing import Any
 
 import pytest
 from conftest import (
-    CHECKOUT,
     RUNS,
+    BackgroundMake,
     Outcome,
     containers_of_runs,
+    docker,
     in_machine,
+    machine,
     make,
     on_node,
-    status_behind,
-    wait_for,
 )
 
 NODES = ["node1", "node2", "node3", "node4"]
@@ -67,24 +66,16 @@ def verify(checks: str) -> Verdict:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[dict[str, str]]:
-    """Four nodes that are set up, as container by name; two afterwards, as before."""
+def cluster() -> Iterator[None]:
+    """Four nodes that are set up; two afterwards, as before."""
     assert make("local-up", NODES=len(NODES)).status == 0
     assert make("setup").status == 0
-    listed = subprocess.run(
-        ["ansible-inventory", "--host", "localhost"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    prefix = json.loads(listed.stdout).get("local_cluster_name", "trainyard")
-    yield {node: f"{prefix}-{node}" for node in NODES}
+    yield
     assert make("local-up", NODES=2).status == 0
 
 
 @pytest.fixture(scope="module")
-def good(cluster: dict[str, str]) -> Verdict:
+def good(cluster: None) -> Verdict:
     """The whole verification of a cluster that is as set-up leaves it."""
     return verify("")
 
@@ -379,26 +370,26 @@ def test_a_fault_is_named(good: Verdict, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ["off", "accepts and never answers"])
-def test_a_silent_node_is_named_in_time(good: Verdict, cluster: dict[str, str], fault: str) -> None:
-    container = cluster["node4"]
+def test_a_silent_node_is_named_in_time(good: Verdict, fault: str) -> None:
+    node = machine("node4")
     route = on_node("node4", "ip route show default")
     if fault == "off":
         # To the others, a machine without power: nothing there answers, not even ARP.
-        breaks = [["docker", "exec", container, "ip", "link", "set", "eth0", "down"]]
+        breaks = [["exec", node, "ip", "link", "set", "eth0", "down"]]
         mends = [
-            ["docker", "exec", container, "ip", "link", "set", "eth0", "up"],
-            ["docker", "exec", container, "ip", "route", "replace", *route.split()],
+            ["exec", node, "ip", "link", "set", "eth0", "up"],
+            ["exec", node, "ip", "route", "replace", *route.split()],
         ]
     else:
         # The kernel goes on to accept connections for the processes that stand still.
-        breaks, mends = [["docker", "pause", container]], [["docker", "unpause", container]]
+        breaks, mends = [["pause", node]], [["unpause", node]]
     for command in breaks:
-        subprocess.run(command, check=True)
+        docker(*command)
     try:
         verdict = verify("ssh,pairs")
     finally:
         for command in mends:
-            subprocess.run(command, check=True)
+            docker(*command)
     assert verdict.outcome.status == 3
     assert verdict.blamed == {"node4"}
     assert "reachable" in verdict.causes("node4")
@@ -415,25 +406,15 @@ def test_a_silent_node_is_named_in_time(good: Verdict, cluster: dict[str, str], 
 @pytest.mark.parametrize("how", ["Ctrl-C", "make stop"])
 def test_an_interrupted_verification_ends_its_containers(good: Verdict, how: str) -> None:
     before = set(RUNS.glob("verify-*"))
-    with subprocess.Popen(
-        ["make", "verify", "CHECKS=containers"],
-        cwd=CHECKOUT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        look = "docker ps --quiet --filter label=trainyard.run"
-        wait_for("containers", lambda: in_machine("node2", look))
-        if how == "Ctrl-C":
-            # As a terminal does: it reaches make and all below.
-            os.killpg(process.pid, signal.SIGINT)
-        else:
-            (directory,) = set(RUNS.glob("verify-*")) - before
-            assert make("stop", RUN=directory.name).status == 0
-        output, _ = process.communicate(timeout=120)
-    assert status_behind(process.returncode, output) == 130, output
+    verification = BackgroundMake("verify", CHECKS="containers")
+    look = "docker ps --quiet --filter label=trainyard.run"
+    verification.wait_for("containers", lambda: in_machine("node2", look))
+    if how == "Ctrl-C":
+        verification.interrupt()
+    else:
+        (directory,) = set(RUNS.glob("verify-*")) - before
+        assert make("stop", RUN=directory.name).status == 0
+    assert verification.finish().status == 130
     for node in NODES:
         assert containers_of_runs(node) == ""
         assert on_node(node, "ls -A /srv/trainyard/runs") == ""
