@@ -175,9 +175,9 @@ class BackgroundMake:
         """Press Ctrl-C: the terminal sends it to the whole group, make and all."""
         os.killpg(self.process.pid, signal.SIGINT)
 
-    def finish(self) -> Outcome:
-        """Wait for the end."""
-        self.process.wait(timeout=300)
+    def finish(self, seconds: float = 300) -> Outcome:
+        """Wait for the end, at most for so many seconds."""
+        self.process.wait(timeout=seconds)
         self._reader.join(timeout=60)
         print(self.output)
         return Outcome(status_behind(self.process.returncode, self.output), self.output)

@@ -414,7 +414,7 @@ def test_an_interrupted_verification_ends_its_containers(good: Verdict, how: str
     else:
         (directory,) = set(RUNS.glob("verify-*")) - before
         assert make("stop", RUN=directory.name).status == 0
-    assert verification.finish().status == 130
+    assert verification.finish(seconds=120).status == 130
     for node in NODES:
         assert containers_of_runs(node) == ""
         assert on_node(node, "ls -A /srv/trainyard/runs") == ""
