@@ -12,6 +12,8 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 READY := $(VENV)/.complete
+# The same with what tests and checks need.
+TESTABLE := $(VENV)/.testable
 YARD := $(VENV)/bin/python -m yard --inventory $(INVENTORY)
 PLAY := $(VENV)/bin/ansible-playbook --inventory $(INVENTORY)
 
@@ -21,11 +23,15 @@ option = $(if $($(1)),$(2) '$($(1))')
 .PHONY: help
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-11s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 
 $(READY): requirements.txt bootstrap.sh
 	@./bootstrap.sh $(VENV)
+	@touch $@
+
+$(TESTABLE): $(READY) requirements-dev.txt
+	@./bootstrap.sh $(VENV) requirements-dev.txt
 	@touch $@
 
 ##@ The cluster
@@ -96,60 +102,82 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test
-test: $(READY) ## all of the below, of the roles what molecule-core has
+.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup
+test: $(TESTABLE) ## all of the below, of the roles what molecule-core has
 	@for tier in lint unit molecule-core e2e; do \
 		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
 		$(MAKE) $$tier; \
 		printf '== %s passed in %d s\n' $$tier $$((SECONDS - begin)); \
 	done
 
-lint: $(READY) ## ansible-lint, yamllint, ruff, mypy, shellcheck, hadolint
-	ansible-lint --strict
-	yamllint --strict .
-	ruff check .
-	ruff format --check .
-	mypy -p yard -p trainer
-	mypy roles/*/library/*.py roles/*/module_utils/*.py molecule/*.py
-	for tests in tests/*/; do (cd $$tests && mypy --config-file $(CURDIR)/pyproject.toml *.py); done
+test-changed: $(TESTABLE) ## what the difference to a commit touches, in minutes: BASE=main BUDGET=seconds ARGS=--list
+	@python tests/changed/run.py $(call option,BASE,--base) $(call option,BUDGET,--budget) $(ARGS)
+
+lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellcheck, hadolint
+	@$(MAKE) --jobs 2 --output-sync=target lint-roles lint-python
 	shellcheck $$(git ls-files | xargs -r grep -slE '^#!.*\b(ba)?sh$$')
 	hadolint docker/*/Dockerfile*
 	@$(MAKE) docs
 	@git diff --exit-code --stat -- 'roles/*/README.md' || { \
 		echo 'The READMEs above were stale; they are written anew: commit them.'; exit 1; }
 
+.PHONY: lint-roles lint-python
+lint-roles: $(TESTABLE)
+	ansible-lint --strict
+	yamllint --strict .
+
+lint-python: $(TESTABLE)
+	ruff check .
+	ruff format --check .
+	lint-imports --no-cache
+	mypy -p yard -p trainer
+	mypy roles/*/library/*.py roles/*/module_utils/*.py roles/*/action_plugins/*.py molecule/*.py \
+		molecule/shared/strategy/*.py collection/*.py
+	mypy roles/inventory_check/files/*.py
+	for tests in tests/*/; do (cd $$tests && mypy --config-file $(CURDIR)/pyproject.toml .); done
+
 unit: unit-yard unit-trainer ## unit tests of yard/ and roles here, of trainer/ in the trainer image
 
-unit-yard: $(READY)
+unit-yard: $(TESTABLE)
 	$(PLAY) playbooks/test_tools.yml
-	pytest tests/yard tests/roles
+	pytest --numprocesses logical tests/yard tests/roles tests/changed
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
-unit-trainer: $(READY)
+unit-trainer: $(TESTABLE)
 	$(PLAY) playbooks/test_image.yml
 	docker run --rm --init --network none --cap-add SYS_PTRACE --volume $(CURDIR)/tests/trainer:/tests:ro \
-		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
-		python3 -m pytest -p no:cacheprovider /tests
+		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/schemas:/schemas:ro \
+		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
+		python3 -m pytest -p no:cacheprovider $(or $(TESTS),/tests)
 
-molecule: $(READY) ## the roles on machines of their own, each broken on purpose as well: ROLE=
+molecule: $(TESTABLE) ## the roles on machines of their own, each broken on purpose as well: ROLE=
 	molecule/run $(ROLE)
 
-molecule-core: $(READY) ## those of them that make test has time for
+molecule-core: $(TESTABLE) ## those of them that make test has time for
 	molecule/run --core
 
-e2e: $(READY) ## whole runs on the local cluster
+e2e: $(TESTABLE) ## whole runs on the local cluster
 	pytest tests/e2e --durations=20
+
+bench-setup: $(READY) ## measure set-up of 2 and 8 local nodes of its own, and what 1,000 hosts cost the control node
+	tests/speed/setup.py
 
 ##@ Upkeep
 
 .PHONY: docs
-docs: $(READY) ## write every role's README anew from its argument_specs.yml
+docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml
 	@for role in roles/*/; do aar-doc --output-mode replace $$role markdown; done
 
+.PHONY: collection
+collection: $(READY) ## build the roles as the collection trainyard.cluster, and print where the archive is
+	@collection/build.py
+
 .PHONY: lock
-lock: ## write requirements.txt anew from pyproject.toml, and those of docker/trainer (needs uv)
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header \
-		--output-file requirements.txt
-	for list in runtime cuda nvcc; do uv pip compile docker/trainer/requirements/$$list.in --generate-hashes --no-header \
+LOCK := --generate-hashes --no-header
+lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/trainer (needs uv)
+	uv pip compile pyproject.toml $(LOCK) --python-version 3.11 --universal --output-file requirements.txt
+	uv pip compile --group dev --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
+		--output-file requirements-dev.txt
+	for list in runtime cuda nvcc; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
 		--output-file docker/trainer/requirements/$$list.txt; done

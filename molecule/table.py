@@ -72,7 +72,9 @@ class Result:
 def read_log(text: str) -> Result:
     """Read what a scenario's log shows; of a scenario that failed, nothing counts."""
     text = COLOUR.sub("", text)
-    if "failed=0" not in text.rsplit("SCENARIO RECAP", 1)[-1] or "SCENARIO RECAP" not in text:
+    # One recap is of the test, one of the removal of the machines.
+    recaps = text.split("SCENARIO RECAP")[1:]
+    if not recaps or not all("failed=0" in recap for recap in recaps):
         return Result(frozenset(), 0, False, frozenset())
     return Result(
         phases=frozenset(PHASE.findall(text)),

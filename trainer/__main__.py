@@ -1,6 +1,7 @@
 """The trainer's command line: `python3 -m trainer --help`."""
 
 import argparse
+import dataclasses
 import faulthandler
 import json
 import os
@@ -10,12 +11,14 @@ import traceback
 from pathlib import Path
 
 from trainer.errors import TrainerError
-
-DATASETS = ("cifar10", "cifar100", "fashion_mnist", "imagenet", "synthetic")
+from trainer.failure import note_failure
 
 
 def main() -> int:
-    """Run a subcommand and return the exit status: 0 done, 2 bad request, 1 anything else."""
+    """Run a subcommand and return the exit status: 0 done, 2 bad request, 1 anything else.
+
+    A rank that ends with an error writes it down; see `trainer.failure`.
+    """
     arguments = _parser().parse_args()
     commands = {
         "train": _train,
@@ -28,9 +31,11 @@ def main() -> int:
         commands[arguments.command](arguments)
     except TrainerError as error:
         print(f"trainer: {error}", file=sys.stderr)
+        note_failure(error)
         return error.exit_status
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
+        note_failure(error)
         return 1
     return 0
 
@@ -41,14 +46,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    train = commands.add_parser("train", help="train a model; every rank of a job runs this")
+    train = commands.add_parser("train", help="train a model; every rank runs this")
     train.add_argument("--config", type=Path, required=True, help="the run's config.json")
 
     models = commands.add_parser("models", help="list the models")
     models.add_argument("--json", action="store_true", help="as JSON")
 
     data = commands.add_parser("data", help="prepare a data set")
-    data.add_argument("dataset", choices=DATASETS)
+    data.add_argument("dataset", help="a key of trainer.data.datasets.DATASETS")
     data.add_argument(
         "--source", type=Path, help="the archive it is published as; a folder for imagenet"
     )
@@ -58,12 +63,15 @@ def _parser() -> argparse.ArgumentParser:
         "--validation-classes", type=Path, help="imagenet: class of each validation image"
     )
 
-    bench = commands.add_parser("bench", help="measure; every rank of a job runs this")
+    bench = commands.add_parser("bench", help="measure; every rank runs this")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True)
     suite = benchmarks.add_parser("suite", help="everything; under mpirun")
     suite.add_argument("--model", action="append", required=True, help="may be repeated")
     suite.add_argument("--rounds", type=int, default=5, help="turns of whatever is compared")
     suite.add_argument("--seconds", type=float, default=5.0, help="of a turn of training, about")
+    suite.add_argument(
+        "--bf16", action="store_true", help="measure bf16 too: all processors multiply it"
+    )
     turn = benchmarks.add_parser("turn", help="one turn of the suite; under torchrun")
     turn.add_argument("--model", required=True)
     turn.add_argument("--number", type=int, required=True, help="of the round")
@@ -76,9 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         benchmark.add_argument("--json", type=Path, required=True, help="file for the result")
 
-    verify = commands.add_parser("verify", help="check the cluster; every rank of a job runs this")
+    verify = commands.add_parser("verify", help="check the cluster; every rank runs this")
     verify.add_argument(
-        "--out", type=Path, required=True, help="directory for what each rank found"
+        "--out", type=Path, required=True, help="directory for the results of every rank"
     )
     return parser
 
@@ -87,7 +95,7 @@ def _train(arguments: argparse.Namespace) -> None:
     from trainer.config import TrainConfig
 
     config = TrainConfig.from_file(arguments.config)
-    from trainer.loop import train
+    from trainer.run import train
 
     train(config)
 
@@ -97,28 +105,26 @@ def _models(arguments: argparse.Namespace) -> None:
 
     models = describe_models()
     if arguments.json:
-        print(json.dumps(models, indent=2))
+        print(json.dumps([dataclasses.asdict(model) for model in models], indent=2))
         return
     for model in models:
-        print(f"{model['name']:18} {model['parameters']:>12,}  {model['description']}")
+        print(f"{model.name:18} {model.parameters:>12,}  {model.description}")
 
 
 def _data(arguments: argparse.Namespace) -> None:
-    from trainer.data.datasets import prepare_dataset
+    from trainer.data.datasets import PreparationRequest, prepare_dataset
 
-    written = prepare_dataset(
-        arguments.dataset,
-        arguments.source,
-        arguments.out,
-        counts=arguments.counts,
-        validation_classes=arguments.validation_classes,
+    request = PreparationRequest(
+        arguments.source, arguments.out, arguments.counts, arguments.validation_classes
     )
+    written = prepare_dataset(arguments.dataset, request)
     print(f"{arguments.dataset} {'written to' if written else 'is up to date in'} {arguments.out}")
 
 
 def _bench(arguments: argparse.Namespace) -> None:
     if arguments.benchmark == "turn":
-        from trainer.bench.arms import Workload, torchrun_turn
+        from trainer.bench.arms import torchrun_turn
+        from trainer.bench.workload import Workload
 
         workload = Workload(
             arguments.model, arguments.batch, arguments.precision, arguments.dataset
@@ -133,12 +139,13 @@ def _bench(arguments: argparse.Namespace) -> None:
         dataset=arguments.dataset,
         rounds=arguments.rounds,
         seconds=arguments.seconds,
+        bf16=arguments.bf16,
     )
     measure(suite, arguments.json)
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    from trainer.verify.job import verify
+    from trainer.verify.ranks import verify
 
     verify(arguments.out)
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from trainer.atomic import replacing
-from trainer.errors import DataError
+from trainer.checksum import file_checksum
+from trainer.errors import CheckpointError
 
 NAME = "epoch-{}.pt"
 LAST, BEST = "last.pt", "best.pt"
@@ -67,18 +68,17 @@ class Checkpoint:
         """Read a checkpoint. Only tensors and plain values are accepted, no code.
 
         Raises:
-            DataError: it cannot be read, is not a checkpoint, or has another checksum.
+            CheckpointError: it cannot be read, is not a checkpoint, or has another checksum.
         """
         try:
             path = path.resolve(strict=True)
             expected = _sum_file(path).read_text(encoding="utf-8").split()[0]
-            with path.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
-            if found != expected:
-                raise DataError(f"its sha256 is {found}, expected {expected}")
+            actual = file_checksum(path, "sha256")
+            if actual != expected:
+                raise ValueError(f"its sha256 is {actual}, expected {expected}")
             return cls(**torch.load(path, map_location="cpu", weights_only=True))
         except Exception as error:  # torch raises half a dozen types for a damaged file
-            raise DataError(f"cannot read the checkpoint {path}: {error}") from error
+            raise CheckpointError(f"cannot read the checkpoint {path}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -113,27 +113,27 @@ def load_newest(folder: Path, report: Callable[[str], None]) -> Checkpoint:
 
     Args:
         folder: where the checkpoints of a run lie.
-        report: called with a line for each one that is refused.
+        report: called with a line for every one that is refused.
 
     Raises:
-        DataError: there is no good one.
+        CheckpointError: there is no good one.
     """
-    found = _by_epoch(folder)
-    for path in found:
+    paths = _by_epoch(folder)
+    for path in paths:
         try:
             return Checkpoint.load(path)
-        except DataError as error:
+        except CheckpointError as error:
             report(f"refused: {error}")
-    raise DataError(
+    raise CheckpointError(
         f"no checkpoint to go on from in {folder}: "
-        + (f"all {len(found)} are damaged" if found else f"there is no {NAME.format('<n>')}")
+        + (f"all {len(paths)} are damaged" if paths else f"there is no {NAME.format('<n>')}")
     )
 
 
 def _by_epoch(folder: Path) -> list[Path]:
     """The checkpoints of a folder, the newest first."""
-    found = {int(path.stem.partition("-")[2]): path for path in folder.glob("epoch-*.pt")}
-    return [found[epoch].resolve() for epoch in sorted(found, reverse=True)]
+    paths = {int(path.stem.partition("-")[2]): path for path in folder.glob("epoch-*.pt")}
+    return [paths[epoch].resolve() for epoch in sorted(paths, reverse=True)]
 
 
 def _point(link: Path, name: str) -> None:

@@ -20,7 +20,7 @@ CHOICES = {
 }
 AT_LEAST_ONE = (
     *("epochs", "batch_per_rank", "accumulate", "reference_batch", "train_images", "image_size"),
-    *("workers", "log_every_steps", "keep_checkpoints", "world_size"),
+    *("workers", "log_every_steps", "keep_checkpoints", "world_size", "buckets"),
 )
 
 
@@ -37,10 +37,10 @@ class TrainConfig:
         precision: number format of the forward and backward pass; parameters stay fp32.
         epochs: passes over the training images.
         batch_per_rank: images a rank sees in one step.
-        learning_rate: peak rate; of the whole job unless `reference_batch` is given.
+        learning_rate: peak rate; of the whole run unless `reference_batch` is set.
         weight_decay: on weight matrices only.
-        warmup_fraction: share of all steps over which the rate rises from zero.
-        label_smoothing: share of the target spread over all classes, 0 to 1.
+        warmup_fraction: fraction of all steps over which the rate rises from zero.
+        label_smoothing: fraction of the target spread over all classes, 0 to 1.
         train_images: size of the class-balanced subset to train on; None for all images.
         seed: of the parameters, the subset, the order of images and the augmentation.
         log_every_steps: distance of two `step` lines in `metrics.jsonl`.
@@ -58,6 +58,8 @@ class TrainConfig:
         compile: translate the model with `torch.compile`; needs a C++ compiler in the image.
         deterministic: refuse operations whose result depends on timing.
         compression: number format in which Horovod sends gradients.
+        buckets: pieces in which Horovod sends gradients, each while the others are computed; None
+            takes the number with which the first steps are fastest.
         timeline: write Horovod's timeline.
         image_size: edge in pixels that image files are scaled to; None for the usual 224.
         workers: threads of a rank that read image files.
@@ -95,6 +97,7 @@ class TrainConfig:
     compile: bool = False
     deterministic: bool = False
     compression: str = "none"
+    buckets: int | None = None
     timeline: bool = False
     image_size: int | None = None
     workers: int = 4
@@ -120,6 +123,7 @@ class TrainConfig:
             f"accumulate {self.accumulate} does not divide batch_per_rank {self.batch_per_rank}",
         )
         _require(self.engine == "horovod" or not self.timeline, "timeline needs engine 'horovod'")
+        _require(self.engine == "horovod" or self.buckets is None, "buckets needs engine 'horovod'")
         _require(len(self.hosts) > 0, "hosts is empty")
         _require(len(set(self.hosts)) == len(self.hosts), "hosts names a host twice")
         _require(
@@ -170,10 +174,16 @@ class TrainConfig:
 
     @property
     def peak_learning_rate(self) -> float:
-        """The rate at the end of the warm-up, for the number of images in a step of this job."""
+        """The rate at the end of the warm-up, for the number of images in a step of this run."""
         if self.reference_batch is None:
             return self.learning_rate
         return self.learning_rate * self.batch_per_rank * self.world_size / self.reference_batch
+
+    @property
+    def exchange_buckets(self) -> int | None:
+        """The number of buckets, where it may not follow from how long steps take."""
+        # In which order ranks are added up depends on where a bucket begins.
+        return 1 if self.buckets is None and self.deterministic else self.buckets
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as plain JSON values, the inverse of `from_json`."""
@@ -185,18 +195,18 @@ def _require(holds: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def _typed(name: str, value: Any, wanted: Any) -> Any:
-    """Return the value as the wanted type; JSON tells integers from booleans, Python does not."""
-    if isinstance(wanted, types.UnionType):
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """Return the value as the type; JSON tells integers from booleans, Python does not."""
+    if isinstance(kind, types.UnionType):
         if value is None:
             return None
-        wanted = next(kind for kind in typing.get_args(wanted) if kind is not types.NoneType)
-    if typing.get_origin(wanted) is tuple:
+        kind = next(member for member in typing.get_args(kind) if member is not types.NoneType)
+    if typing.get_origin(kind) is tuple:
         if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
             return tuple(value)
         raise ConfigError(f"{name} must be a list of strings, not {value!r}")
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-        raise ConfigError(f"{name} must be of type {wanted.__name__}, not {value!r}")
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{name} must be of type {kind.__name__}, not {value!r}")
     return value

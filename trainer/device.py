@@ -10,3 +10,9 @@ def pick_device(local_rank: int) -> torch.device:
     device = torch.device("cuda", local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done all its work; a GPU works while the program goes on."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,9 +1,32 @@
 """Where a number stopped being one."""
 
+import socket
+
 import torch
 from torch import Tensor, nn
 
+from trainer.errors import DivergenceError
+from trainer.learner import Learner
 from trainer.step import autocast
+
+
+def divergence(
+    loss: float, images: Tensor, step: int, learner: Learner, rank: int
+) -> DivergenceError:
+    """Return the error to raise when the loss is no number: it never becomes one again.
+
+    Args:
+        loss: its value.
+        images: the batch that gave it.
+        step: the number of the step.
+        learner: as it is after that step.
+        rank: this process.
+    """
+    place = first_non_finite(learner.network, images, learner.train_step.precision)
+    return DivergenceError(
+        f"the training loss became {loss} at step {step} on rank {rank} "
+        f"({socket.gethostname()}): {place}"
+    )
 
 
 def first_non_finite(model: nn.Module, images: Tensor, precision: str) -> str:
@@ -26,12 +49,12 @@ def first_non_finite(model: nn.Module, images: Tensor, precision: str) -> str:
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"an update before it had left parameter {name} not finite"
-    found: list[str] = []
+    culprits: list[str] = []
 
     def look(name: str, module: nn.Module) -> None:
         def hook(module: nn.Module, inputs: object, output: object) -> None:
-            if not found and isinstance(output, Tensor) and not torch.isfinite(output).all():
-                found.append(f"{name} ({type(module).__name__})")
+            if not culprits and isinstance(output, Tensor) and not torch.isfinite(output).all():
+                culprits.append(f"{name} ({type(module).__name__})")
 
         handles.append(module.register_forward_hook(hook))
 
@@ -46,6 +69,6 @@ def first_non_finite(model: nn.Module, images: Tensor, precision: str) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    if found:
-        return f"the first output that is not finite is that of layer {found[0]}"
+    if culprits:
+        return f"the first output that is not finite is that of layer {culprits[0]}"
     return "every layer's output is finite, the loss itself is not"

@@ -1,40 +1,110 @@
 """Errors that a person can act on. They end the program with a message, without a traceback."""
 
-from typing import Any
+from typing import Any, ClassVar
+
+from trainer.problems import Problem, Scalar
 
 
 class TrainerError(Exception):
-    """The run cannot go on; the message says why."""
+    """The run cannot go on; code and values say why, and the message is made from them.
 
-    exit_status = 1
+    Attributes:
+        code: a key of `problems.SENTENCES`.
+        exit_status: of the program.
+        problem: the code with this error's values.
+    """
+
+    code: ClassVar[str]
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, **values: Scalar) -> None:
+        self.problem = Problem(self.code, values)
+        super().__init__(self.problem.text)
 
 
 class ConfigError(TrainerError):
-    """What was asked makes no sense; nothing has been computed yet."""
+    """The request makes no sense; nothing has been computed yet."""
 
+    code = "wrong_configuration"
     exit_status = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message=message)
 
 
 class DataError(TrainerError):
-    """A data set is missing, damaged, or not what it should be."""
+    """A data set is damaged, or not what it should be."""
 
+    code = "dataset_damaged"
     exit_status = 2
+
+    def __init__(self, message: str) -> None:
+        TrainerError.__init__(self, message=message)
+
+
+class DatasetMissingError(DataError):
+    """There is no prepared data set in a directory."""
+
+    code = "dataset_missing"
+
+    def __init__(self, path: str) -> None:
+        TrainerError.__init__(self, path=path)
+
+
+class ShareGoneError(DataError):
+    """The file system of a data set no longer answers.
+
+    Args:
+        path: the file that could not be read.
+        share: the file system it lies on.
+        message: what the kernel said.
+    """
+
+    code = "share_gone"
+
+    def __init__(self, path: str, share: str, message: str) -> None:
+        TrainerError.__init__(self, path=path, share=share, message=message)
+
+
+class CheckpointError(DataError):
+    """A checkpoint is missing or damaged."""
+
+    code = "checkpoint_unusable"
 
 
 class WorldError(TrainerError):
-    """The ranks are not spread as asked."""
+    """The ranks are not spread as the configuration says."""
+
+    code = "wrong_world"
+
+    def __init__(self, message: str) -> None:
+        TrainerError.__init__(self, message=message)
+
+
+class ClusterAddressError(WorldError):
+    """A host has no address in the training network, a CIDR."""
+
+    code = "no_cluster_address"
+
+    def __init__(self, host: str, network: str) -> None:
+        TrainerError.__init__(self, host=host, network=network)
 
 
 class DivergenceError(TrainerError):
     """The loss is no longer a number."""
 
+    code = "loss_not_a_number"
 
-class NonFiniteLossError(TrainerError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message=message)
+
+
+class NonFiniteLossError(DivergenceError):
     """The loss of a batch is infinite or no number.
 
     Attributes:
         loss: its value.
-        images: the images that gave it.
+        images: the images that gave it, a tensor.
     """
 
     def __init__(self, loss: float, images: Any) -> None:

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.data.loading import Data
 from trainer.engines import Engine
 from trainer.heartbeat import beat
+from trainer.learner import Learner
 from trainer.step import autocast
 
 
@@ -18,7 +20,7 @@ class Evaluation:
 
     Attributes:
         loss: mean cross-entropy in nats.
-        accuracy: share of images classified right, 0 to 1.
+        accuracy: fraction of images classified right, 0 to 1.
         images: how many were looked at, over all ranks.
     """
 
@@ -30,9 +32,9 @@ class Evaluation:
 def evaluate(
     model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], engine: Engine, precision: str
 ) -> Evaluation:
-    """Evaluate a model; every rank must call it, each with its own share of the images.
+    """Evaluate a model; every rank must call it, with its own shard of the images.
 
-    Ranks exchange sums, not means: their shares may differ in size, and each image counts once.
+    Ranks exchange sums, not means: their shards may differ in size, and every image counts once.
     """
     sums = torch.zeros(3, dtype=torch.float64)
     device = next(model.parameters()).device.type
@@ -50,11 +52,24 @@ def evaluate(
     return Evaluation(loss=loss_sum / count, accuracy=right / count, images=int(count))
 
 
+def evaluate_learner(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation:
+    """Evaluate what a learner has come to on the test images; every rank must call it.
+
+    The buffers of its models are averaged over the ranks before.
+    """
+    for model in dict.fromkeys((learner.network, learner.evaluated)):
+        average_buffers(model, engine)
+    evaluation = evaluate(learner.evaluated, data.test, engine, precision)
+    if evaluation.images != data.description.test_images:
+        raise AssertionError(f"evaluated {evaluation.images} of the test images")
+    return evaluation
+
+
 def average_buffers(model: nn.Module, engine: Engine) -> None:
     """Give every rank the mean of all ranks' buffers; every rank must call it.
 
-    The running means of batch normalisation are each rank's own while it trains. Averaged before
-    an evaluation, all ranks judge with the same model, the one that a checkpoint holds.
+    The running means of batch normalisation differ from rank to rank while they train. Averaged
+    before an evaluation, all ranks judge with the same model, the one that a checkpoint holds.
     """
     buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     if not buffers or engine.world_size == 1:

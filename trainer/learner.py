@@ -75,7 +75,7 @@ def build_learner(
         optimizer = sgd(network, rate, config.weight_decay, config.momentum)
     else:
         optimizer = adamw(network, rate, config.weight_decay)
-    options = ExchangeOptions(config.accumulate, config.compression)
+    options = ExchangeOptions(config.compression, config.exchange_buckets)
     model, optimizer = engine.distribute(network, optimizer, options)
     averaged = None
     if config.ema:
@@ -83,7 +83,7 @@ def build_learner(
         averaged = AveragedModel(network, multi_avg_fn=average, use_buffers=True)
     scaler = loss_scaler(config.precision, device.type)
     if resumed is not None:
-        # Into what the engine returned: Horovod's optimizer is another one than went in.
+        # Into what the engine returned, which need not be what went in.
         optimizer.load_state_dict(resumed.optimizer)
         scaler.load_state_dict(resumed.scaler)
         if averaged is not None and resumed.ema is not None:

@@ -1,11 +1,13 @@
 """Loss, speed and where the time went over a stretch of training."""
 
 from dataclasses import dataclass
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from trainer.engines import Engine
+from trainer.metrics import SecondsPerStep
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,28 @@ class StepTime:
     data: float
     communication: float
     total: float
+
+
+class StepClock:
+    """Takes the times of one step after the other, from its making on."""
+
+    def __init__(self) -> None:
+        self._ended = self._requested = self._loaded = perf_counter()
+
+    def batch_requested(self) -> None:
+        """From now on the rank waits for a batch; what came before was for the logs."""
+        self._requested = perf_counter()
+
+    def batch_loaded(self) -> None:
+        """The batch is there."""
+        self._loaded = perf_counter()
+
+    def step_ended(self, communication_seconds: float) -> StepTime:
+        """Return the times of the step that has ended now; the next one begins."""
+        ended = perf_counter()
+        time = StepTime(self._loaded - self._requested, communication_seconds, ended - self._ended)
+        self._ended = ended
+        return time
 
 
 class Meter:
@@ -66,11 +90,11 @@ class Meter:
         """
         return self.images * world_size / self.seconds if self.seconds else None
 
-    def seconds_per_step(self) -> dict[str, float]:
-        """Means over the steps of this rank: `data_seconds`, `compute_seconds` and so on."""
+    def seconds_per_step(self) -> SecondsPerStep:
+        """Means over the steps of this rank."""
         waited = self.data_seconds + self.communication_seconds
-        return {
-            "data_seconds": self.data_seconds / self.steps,
-            "compute_seconds": (self.seconds - waited) / self.steps,
-            "communication_seconds": self.communication_seconds / self.steps,
-        }
+        return SecondsPerStep(
+            data_seconds=self.data_seconds / self.steps,
+            compute_seconds=(self.seconds - waited) / self.steps,
+            communication_seconds=self.communication_seconds / self.steps,
+        )

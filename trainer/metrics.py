@@ -1,21 +1,21 @@
-"""The run's measurements, a JSON object per line of `metrics.jsonl`."""
+"""The run's measurements, a JSON object per line of `metrics.jsonl`.
+
+schemas/metrics.schema.json in the repository describes the lines.
+"""
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-Line = dict[str, Any]
-Listener = Callable[[Line], None]
 Event = Literal["start", "step", "epoch", "end"]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where the run is.
+class Position:
+    """How far the run is.
 
     Attributes:
         step: steps done.
@@ -28,6 +28,62 @@ class Progress:
     steps: int
     epoch: int
     epochs: int
+
+
+@dataclass(frozen=True)
+class SecondsPerStep:
+    """Where the time of a step went, a mean over several.
+
+    Attributes:
+        data_seconds: waiting for the batch.
+        compute_seconds: everything else.
+        communication_seconds: waiting for gradients of other ranks.
+    """
+
+    data_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+
+
+@dataclass(frozen=True)
+class MetricsLine:
+    """A line of `metrics.jsonl`.
+
+    Attributes:
+        event: what happened.
+        time: when, Unix seconds.
+        position: where in the run.
+        loss: mean cross-entropy in nats.
+        accuracy: fraction of images classified right, 0 to 1.
+        images_per_second: of the whole world.
+        lr: learning rate of the last step.
+        seconds_per_step: where the time went; None leaves the keys out.
+    """
+
+    event: Event
+    time: float
+    position: Position
+    loss: float | None = None
+    accuracy: float | None = None
+    images_per_second: float | None = None
+    lr: float | None = None
+    seconds_per_step: SecondsPerStep | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's JSON object; every line has the same keys but for the times."""
+        return {
+            "event": self.event,
+            "time": self.time,
+            **asdict(self.position),
+            "loss": self.loss,
+            "accuracy": self.accuracy,
+            "images_per_second": self.images_per_second,
+            "lr": self.lr,
+            **(asdict(self.seconds_per_step) if self.seconds_per_step else {}),
+        }
+
+
+Listener = Callable[[MetricsLine], None]
 
 
 class MetricsWriter:
@@ -45,52 +101,32 @@ class MetricsWriter:
         # Line buffered: a reader never sees half a line, and a killed run loses none.
         self._stream = path.open("a", encoding="utf-8", buffering=1)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._stream.close()
 
     def write(
         self,
         event: Event,
-        progress: Progress,
+        position: Position,
         *,
         loss: float | None = None,
         accuracy: float | None = None,
         images_per_second: float | None = None,
         learning_rate: float | None = None,
-        seconds_per_step: Mapping[str, float] | None = None,
+        seconds_per_step: SecondsPerStep | None = None,
     ) -> None:
-        """Append a line; every line has the same keys but for the times.
-
-        Args:
-            event: what happened.
-            progress: where in the run.
-            loss: mean cross-entropy in nats.
-            accuracy: share of images classified right, 0 to 1.
-            images_per_second: of the whole world.
-            learning_rate: of the last step.
-            seconds_per_step: where the time went, as `Meter.seconds_per_step` names it.
-        """
-        line = {
-            "event": event,
-            "time": time.time(),
-            "step": progress.step,
-            "steps": progress.steps,
-            "epoch": progress.epoch,
-            "epochs": progress.epochs,
-            "loss": loss,
-            "accuracy": accuracy,
-            "images_per_second": images_per_second,
-            "lr": learning_rate,
-            **(seconds_per_step or {}),
-        }
-        self._stream.write(json.dumps(line) + "\n")
+        """Append a line with the time of now; `MetricsLine` says what the values are."""
+        line = MetricsLine(
+            event,
+            time.time(),
+            position,
+            loss,
+            accuracy,
+            images_per_second,
+            learning_rate,
+            seconds_per_step,
+        )
+        self._stream.write(json.dumps(line.to_json()) + "\n")
         for listener in self._listeners:
             listener(line)

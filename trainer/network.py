@@ -1,27 +1,41 @@
 """The training network, as the communication libraries want to have it named.
 
 People name it once for all machines, as CIDR. Open MPI takes that as it is. Gloo, NCCL and UCX want
-the name of the interface, which differs from machine to machine, so each rank looks its own up.
+the name of the interface, which differs from machine to machine, so every rank looks its own up.
 """
 
 import ipaddress
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from trainer.errors import WorldError
+from trainer.errors import ClusterAddressError
 
 # The CIDR of the training network; unset or empty where there is only one machine.
 VARIABLE = "TRAINYARD_NETWORK"
 SYSFS = Path("/sys/class/net")
 
 
+@dataclass(frozen=True)
+class Interface:
+    """A network interface.
+
+    Attributes:
+        name: "eth0" or the like.
+        address: its address in the training network.
+    """
+
+    name: str
+    address: str
+
+
 def cluster_address() -> str:
     """This machine's address on the training network; the loopback's where none is named."""
-    found = _find()
-    return found[1] if found else "127.0.0.1"
+    interface = _cluster_interface()
+    return interface.address if interface else "127.0.0.1"
 
 
 def use_cluster_network() -> None:
@@ -30,16 +44,16 @@ def use_cluster_network() -> None:
     What is set already wins: it came from the settings of the site.
 
     Raises:
-        WorldError: this machine has no address on that network.
+        ClusterAddressError: this machine has no address on that network.
     """
-    found = _find()
-    if found is None:
+    interface = _cluster_interface()
+    if interface is None:
         return
-    interface = found[0]
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    name = interface.name
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
     # "=": this name, not whatever begins with it.
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
-    os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(interface), interface]))
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")
+    os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(name), name]))
 
 
 def rdma_ports(interface: str, sysfs: Path = SYSFS) -> list[str]:
@@ -51,8 +65,8 @@ def rdma_ports(interface: str, sysfs: Path = SYSFS) -> list[str]:
     return [f"{device.name}:{port}" for device in sorted(devices.iterdir())]
 
 
-def _find() -> tuple[str, str] | None:
-    """Name of the interface in the training network, and its address there."""
+def _cluster_interface() -> Interface | None:
+    """The interface in the training network; None where no network is named."""
     cidr = os.environ.get(VARIABLE, "")
     if not cidr:
         return None
@@ -63,8 +77,5 @@ def _find() -> tuple[str, str] | None:
                 continue
             # Link-local IPv6 addresses carry their interface: fe80::1%eth0.
             if ipaddress.ip_address(entry.address.partition("%")[0]) in network:
-                return interface, entry.address
-    raise WorldError(
-        f"{socket.gethostname()} has no address in the training network {cidr}: "
-        "correct cluster_network, or the machine's address"
-    )
+                return Interface(interface, entry.address)
+    raise ClusterAddressError(socket.gethostname(), cidr)

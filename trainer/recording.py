@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from trainer.config import TrainConfig
@@ -31,10 +31,12 @@ def recording(
             path = run_dir / "nodes" / host / "utilisation.jsonl"
             stack.enter_context(UtilisationSampler(path, pids))
         if engine.rank > 0:
-            yield stack.enter_context(MetricsWriter(Path(os.devnull)))
+            yield stack.enter_context(closing(MetricsWriter(Path(os.devnull))))
             return
-        listeners: list[Listener] = [stack.enter_context(EventWriter(run_dir / "tensorboard"))]
+        events = stack.enter_context(closing(EventWriter(run_dir / "tensorboard")))
+        listeners: list[Listener] = [events]
         wandb = start_wandb(run_dir, config.to_json())
         if wandb is not None:
             listeners.append(wandb)
-        yield stack.enter_context(MetricsWriter(run_dir / "metrics.jsonl", listeners))
+        writer = MetricsWriter(run_dir / "metrics.jsonl", listeners)
+        yield stack.enter_context(closing(writer))

@@ -39,7 +39,7 @@ class TrainStep:
         model: in training mode.
         optimizer: as the engine returned it.
         precision: "fp32", "bf16" or "fp16".
-        label_smoothing: share of the target spread over all classes.
+        label_smoothing: fraction of the target spread over all classes.
         exchange: the engine that averages the gradients.
         accumulate: parts that the batch is computed in, one after the other, to save memory.
         clip_norm: the largest norm that the gradients of all parameters together may have.

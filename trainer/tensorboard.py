@@ -1,6 +1,6 @@
 """TensorBoard event files, written without TensorBoard.
 
-The format is TFRecord: for each record its length, the length's checksum, the data, the data's
+The format is TFRecord: for every record its length, the length's checksum, the data, the data's
 checksum. The data is a protocol buffer `tensorflow.Event`; scalars need six of its fields.
 """
 
@@ -8,10 +8,8 @@ import socket
 import struct
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from trainer.metrics import Line
+from trainer.metrics import MetricsLine
 
 # The lines of metrics.jsonl and where their values go.
 TAGS = {
@@ -44,31 +42,24 @@ class EventWriter:
         self._stream = (folder / name).open("ab")
         self._record(_double(1, time.time()) + _bytes(3, b"brain.Event:2"))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._stream.close()
 
-    def __call__(self, line: Line) -> None:
+    def __call__(self, line: MetricsLine) -> None:
         """Write the scalars of one line."""
-        tags = TAGS.get(line["event"], {})
+        values_by_key = line.to_json()
+        tags = TAGS.get(line.event, {})
         values = b"".join(
             # Summary.value = 1; of it tag = 1, simple_value = 2.
-            _bytes(1, _bytes(1, tag.encode()) + _float(2, line[key]))
+            _bytes(1, _bytes(1, tag.encode()) + _float(2, values_by_key[key]))
             for key, tag in tags.items()
-            if line.get(key) is not None
+            if values_by_key.get(key) is not None
         )
         if values:
             # Event: wall_time = 1, step = 2, summary = 5.
-            self._record(
-                _double(1, line["time"]) + _key(2, 0) + _varint(line["step"]) + _bytes(5, values)
-            )
+            step = _key(2, 0) + _varint(line.position.step)
+            self._record(_double(1, line.time) + step + _bytes(5, values))
 
     def _record(self, data: bytes) -> None:
         length = struct.pack("<Q", len(data))

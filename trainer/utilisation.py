@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,12 +14,48 @@ import psutil
 EVERY_SECONDS = 5.0
 
 
-class UtilisationSampler:
-    """Appends samples to a file from a thread of its own.
+@dataclass(frozen=True)
+class GpuSample:
+    """A GPU at a moment; None for what it does not tell.
 
-        {"time", "cpu_percent": of all cores of the node, "memory_bytes": used on the node,
-         "rss_bytes": {rank: resident size}, "gpus": [{"index", "name", "utilisation_percent",
-         "memory_bytes", "power_watts", "temperature_celsius"}]}
+    Attributes:
+        index: its number on the node.
+        name: its model.
+        utilisation_percent: of the time in which it computed.
+        memory_bytes: used.
+        power_watts: taken.
+        temperature_celsius: of the chip.
+    """
+
+    index: int
+    name: str
+    utilisation_percent: float | None
+    memory_bytes: float | None
+    power_watts: float | None
+    temperature_celsius: float | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A node at a moment.
+
+    Attributes:
+        time: Unix seconds.
+        cpu_percent: of all cores of the node.
+        memory_bytes: used on the node.
+        rss_bytes: resident size by rank.
+        gpus: those of the node.
+    """
+
+    time: float
+    cpu_percent: float
+    memory_bytes: int
+    rss_bytes: dict[str, int]
+    gpus: list[GpuSample]
+
+
+class UtilisationSampler:
+    """Appends samples, the fields of `Sample`, to a file from a thread of its own.
 
     Args:
         path: the file.
@@ -49,7 +86,7 @@ class UtilisationSampler:
         self._over.set()
         self._thread.join()
 
-    def sample(self) -> dict[str, Any]:
+    def sample(self) -> Sample:
         """Look once."""
         rss = {}
         for rank, process in self._ranks.items():
@@ -57,18 +94,18 @@ class UtilisationSampler:
                 rss[str(rank)] = process.memory_info().rss
             except psutil.NoSuchProcess:
                 continue  # it has ended before this one
-        return {
-            "time": time.time(),
-            "cpu_percent": psutil.cpu_percent(),
-            "memory_bytes": psutil.virtual_memory().used,
-            "rss_bytes": rss,
-            "gpus": self._gpus.sample(),
-        }
+        return Sample(
+            time=time.time(),
+            cpu_percent=psutil.cpu_percent(),
+            memory_bytes=psutil.virtual_memory().used,
+            rss_bytes=rss,
+            gpus=self._gpus.sample(),
+        )
 
     def _run(self) -> None:
         with self._path.open("a", encoding="utf-8", buffering=1) as stream:
             while not self._over.wait(self._every):
-                stream.write(json.dumps(self.sample()) + "\n")
+                stream.write(json.dumps(asdict(self.sample())) + "\n")
 
 
 class Gpus:
@@ -89,31 +126,31 @@ class Gpus:
         count = pynvml.nvmlDeviceGetCount()
         self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
 
-    def sample(self) -> list[dict[str, Any]]:
-        """Look at every GPU once; what a GPU does not tell is null."""
+    def sample(self) -> list[GpuSample]:
+        """Look at every GPU once."""
         nvml = self._nvml
         return [
-            {
-                "index": index,
-                "name": nvml.nvmlDeviceGetName(handle),
-                "utilisation_percent": self._ask(
+            GpuSample(
+                index=index,
+                name=nvml.nvmlDeviceGetName(handle),
+                utilisation_percent=self._read(
                     lambda handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, handle
                 ),
-                "memory_bytes": self._ask(
+                memory_bytes=self._read(
                     lambda handle: nvml.nvmlDeviceGetMemoryInfo(handle).used, handle
                 ),
-                "power_watts": self._ask(
+                power_watts=self._read(
                     lambda handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000, handle
                 ),
-                "temperature_celsius": self._ask(
+                temperature_celsius=self._read(
                     lambda handle: nvml.nvmlDeviceGetTemperature(handle, 0), handle
                 ),
-            }
+            )
             for index, handle in enumerate(self._handles)
         ]
 
-    def _ask(self, question: Any, handle: Any) -> Any:
+    def _read(self, read: Callable[[Any], float], handle: Any) -> float | None:
         try:
-            return question(handle)
+            return read(handle)
         except self._nvml.NVMLError:
             return None

@@ -1,10 +1,10 @@
-"""Weights & Biases, where it is installed and asked for by the environment."""
+"""Weights & Biases, where it is installed and the environment switches it on."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from trainer.metrics import Line, Listener
+from trainer.metrics import Listener, MetricsLine
 
 KEY, MODE = "WANDB_API_KEY", "WANDB_MODE"
 # Seconds that training waits for the service to answer.
@@ -33,18 +33,24 @@ def start_wandb(run_dir: Path, config: dict[str, Any]) -> Listener | None:
         return None
     # What ranks print has logs already, and nobody types an answer here.
     settings = wandb.Settings(console="off", init_timeout=PATIENCE, silent=True)
-    asked = {"dir": run_dir, "name": config["model"], "config": config, "settings": settings}
+    options = {"dir": run_dir, "name": config["model"], "config": config, "settings": settings}
     try:
-        run = wandb.init(**asked)
+        run = wandb.init(**options)
     except wandb.Error as error:
         reason = str(error).partition("\n")[0]
         print(f"W&B does not take this run ({reason}); it is kept for `wandb sync`", flush=True)
-        run = wandb.init(**asked, mode="offline")
+        run = wandb.init(**options, mode="offline")
 
-    def listen(line: Line) -> None:
-        values = {key: value for key, value in line.items() if isinstance(value, int | float)}
-        run.log({f"{line['event']}/{key}": value for key, value in values.items()})
-        if line["event"] == "end":
+    def listen(line: MetricsLine) -> None:
+        values = line.to_json()
+        run.log(
+            {
+                f"{line.event}/{key}": value
+                for key, value in values.items()
+                if isinstance(value, int | float)
+            }
+        )
+        if line.event == "end":
             run.finish()
 
     return listen

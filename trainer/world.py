@@ -1,4 +1,4 @@
-"""Who is where: the ranks that really run, against those that were asked for."""
+"""Who is where: the ranks that really run, against those of the configuration."""
 
 import collections
 import os
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from trainer.errors import WorldError
 
 @dataclass(frozen=True)
 class Rank:
-    """One process of the job.
+    """One process of the run.
 
     Attributes:
         rank: its number in the world.
@@ -41,7 +40,7 @@ def gather_ranks(engine: Engine) -> list[Rank]:
 
 
 def check_ranks(ranks: Sequence[Rank], world_size: int, hosts: Sequence[str]) -> None:
-    """Compare the real world with the one asked for.
+    """Compare the real world with the requested one.
 
     A launcher that ignores a host file starts every rank on its own host, or each in a world of
     its own, and reports success. This is where that ends. A host name matches with or without
@@ -50,26 +49,42 @@ def check_ranks(ranks: Sequence[Rank], world_size: int, hosts: Sequence[str]) ->
     Raises:
         WorldError: another number of ranks, other hosts, or an uneven spread.
     """
-    # Domains count only where two of the asked hosts differ in nothing else.
+    # Domains count only where two of the requested hosts differ in nothing else.
     name = _short if len(set(map(_short, hosts))) == len(hosts) else str
-    found = collections.Counter(name(rank.host) for rank in ranks)
-    asked = {name(host): world_size // len(hosts) for host in hosts}
-    if len(ranks) == world_size and found == asked:
+    running = collections.Counter(name(rank.host) for rank in ranks)
+    requested = {name(host): world_size // len(hosts) for host in hosts}
+    if len(ranks) == world_size and running == requested:
         return
     raise WorldError(
-        f"the world is not the one asked for: asked were {world_size} ranks ({_spread(asked)}), "
-        f"running are {len(ranks)} ({_spread(found)}). No step was taken. "
-        "Look at logs/mpirun.log for how mpirun placed them."
+        f"asked were {world_size} ranks ({_spread(requested)}), "
+        f"running are {len(ranks)} ({_spread(running)})"
     )
 
 
-def write_world(path: Path, ranks: Sequence[Rank], facts: dict[str, Any]) -> None:
-    """Write `world.json`: the ranks, the versions, and the given facts about the job."""
+@dataclass(frozen=True)
+class Scale:
+    """How large the model and the data of a run are.
+
+    Attributes:
+        model_parameters: number of trainable values.
+        train_images: number of training images of the whole world.
+        train_images_available: number of those that the data set has.
+        test_images: number of test images.
+    """
+
+    model_parameters: int
+    train_images: int
+    train_images_available: int
+    test_images: int
+
+
+def write_world(path: Path, ranks: Sequence[Rank], scale: Scale) -> None:
+    """Write `world.json`: the ranks, the versions, and the fields of `Scale`."""
     document = {
         "world_size": len(ranks),
         "ranks": [asdict(rank) for rank in ranks],
         "versions": versions(),
-        **facts,
+        **asdict(scale),
     }
     write_json(path, document)
 

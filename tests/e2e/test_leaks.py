@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import CHECKOUT, NODES, in_machine, make
+from commands import make
+from machines import CHECKOUT, NODES, in_machine
 
 # What the memory in use may grow by, in bytes. Of a hundred runs that is 3 MiB each.
 SCATTER = 300 * 2**20

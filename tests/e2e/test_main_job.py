@@ -4,8 +4,10 @@ import json
 import subprocess
 from pathlib import Path
 
+import formats
 import pytest
-from conftest import CHECKOUT, RUNS, Outcome, containers_of_runs, make, on_node
+from commands import RUNS, Outcome, make
+from machines import CHECKOUT, INVENTORY, containers_of_runs, in_machine
 
 Job = tuple[Outcome, Path]
 # Every epoch ends with all of the test set: the smallest model is through with it soonest.
@@ -23,6 +25,11 @@ def test_trains_on_two_nodes(main_job: Job) -> None:
     assert summary["test_accuracy"] >= 0.35
     assert summary["test_images"] == 10_000
     assert summary["seconds_to_first_step"] > 0
+
+
+def test_files_have_the_form_of_their_schemas(main_job: Job) -> None:
+    _, run = main_job
+    assert formats.errors(run) == []
 
 
 def test_says_which_part_of_the_data_it_trains_on(main_job: Job) -> None:
@@ -56,7 +63,7 @@ def test_brings_home_what_the_nodes_have(main_job: Job) -> None:
             json.loads((run / f"nodes/{host}/container.json").read_text())["State"]["OOMKilled"]
             is False
         )
-        assert on_node(host, "ls /srv/trainyard/runs") == ""
+        assert in_machine(host, "ls /srv/trainyard/runs") == ""
     assert (run / "checkpoints/last.pt").stat().st_size > 1e6
     assert (run / "report.html").stat().st_size > 0
 
@@ -74,16 +81,16 @@ def test_keeps_keys_to_itself(main_job: Job) -> None:
     ]
     assert leaks == []
     image = manifest["image"]["name"]
-    history = on_node("node1", f"docker history --no-trunc {image}")
+    history = in_machine("node1", f"docker history --no-trunc {image}")
     assert "PRIVATE KEY" not in history
     keys = "find /etc/ssh /home /root -name 'ssh_host_*_key' -o -path '*/.ssh/id_*'"
-    assert on_node("node1", f"docker run --rm --network none --user 0 {image} {keys}") == ""
+    assert in_machine("node1", f"docker run --rm --network none --user 0 {image} {keys}") == ""
     assert manifest["hosts"] == ["node1", "node2"]
 
 
 def test_setup_again_changes_nothing(main_job: Job) -> None:
     done = subprocess.run(
-        ["ansible-playbook", "site.yml"],
+        ["ansible-playbook", "--inventory", INVENTORY, "site.yml"],
         cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -95,9 +102,9 @@ def test_setup_again_changes_nothing(main_job: Job) -> None:
 
 
 def test_two_processes_on_one_node(main_job: Job) -> None:
-    assert make("train", **SHORT, NODES=1, PROCS_PER_NODE=2).status == 0
-    summary = json.loads((CHECKOUT / "runs/latest/summary.json").read_text())
-    assert summary["world_size"] == 2
+    assert make("train", **{**SHORT, "MODEL": "cnn_b"}, NODES=1, PROCS_PER_NODE=2).status == 0
+    summary = json.loads((RUNS / "latest/summary.json").read_text())
+    assert (summary["model"], summary["world_size"]) == ("cnn_b", 2)
     assert summary["hosts"] == ["node1"]
 
 

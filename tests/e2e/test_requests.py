@@ -1,7 +1,16 @@
 """Requests that make no sense end at once, and say what there is."""
 
+from pathlib import Path
+
 import pytest
-from conftest import CHECKOUT, make
+import yaml
+from commands import RUNS, make
+from machines import CHECKOUT
+
+
+def runs_there_are() -> set[Path]:
+    """The folders of all runs."""
+    return set(RUNS.iterdir()) if RUNS.is_dir() else set()
 
 
 @pytest.mark.parametrize(
@@ -16,10 +25,21 @@ from conftest import CHECKOUT, make
 def test_is_refused_before_anything_is_touched(
     request_made: dict[str, object], named: list[str]
 ) -> None:
-    directory = CHECKOUT / "runs"
-    before = set(directory.iterdir()) if directory.is_dir() else set()
+    before = runs_there_are()
     outcome = make("train", **request_made)
     assert outcome.status == 2
     for word in named:
         assert word in outcome.output
-    assert (set(directory.iterdir()) if directory.is_dir() else set()) == before
+    assert runs_there_are() == before
+
+
+def test_the_models_are_listed_and_nothing_runs() -> None:
+    before = runs_there_are()
+    outcome = make("train", MODEL="list")
+    assert outcome.status == 0
+    models = yaml.safe_load((CHECKOUT / "group_vars/all/models.yml").read_text())[
+        "training_parameters"
+    ]
+    listed = [line.split()[0] for line in outcome.output.splitlines() if line.strip()]
+    assert set(models) <= set(listed)
+    assert runs_there_are() == before

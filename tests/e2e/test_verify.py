@@ -11,20 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import formats
 import pytest
-from conftest import (
-    RUNS,
-    BackgroundMake,
-    Outcome,
-    containers_of_runs,
-    docker,
-    in_machine,
-    machine,
-    make,
-    on_node,
-)
+from cluster import Cluster
+from commands import RUNS, BackgroundMake, Outcome, make
+from machines import containers_of_runs, docker, in_machine, machine
 
 NODES = ["node1", "node2", "node3", "node4"]
+pytestmark = pytest.mark.nodes(len(NODES))
 # The longest a verification may take with a fault in it.
 LIMIT = 240
 # With this library preloaded, every program of a node sees the time in /etc/faketimerc.
@@ -66,18 +60,14 @@ def verify(checks: str) -> Verdict:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """Four nodes that are set up; two afterwards, as before."""
-    assert make("local-up", NODES=len(NODES)).status == 0
-    assert make("setup").status == 0
-    yield
-    assert make("local-up", NODES=2).status == 0
-
-
-@pytest.fixture(scope="module")
-def good(cluster: None) -> Verdict:
+def good(cluster: Cluster) -> Verdict:
     """The whole verification of a cluster that is as set-up leaves it."""
+    cluster.resize(len(NODES))
     return verify("")
+
+
+def test_files_have_the_form_of_their_schemas(good: Verdict) -> None:
+    assert formats.errors(good.directory) == []
 
 
 def test_a_good_cluster_is_fit(good: Verdict) -> None:
@@ -119,7 +109,7 @@ def test_the_bus_bandwidth_is_that_of_each_message_size(good: Verdict) -> None:
 def test_nothing_of_the_containers_is_left(good: Verdict) -> None:
     for node in NODES:
         assert containers_of_runs(node) == ""
-        assert on_node(node, "ls -A /srv/trainyard/runs") == ""
+        assert in_machine(node, "ls -A /srv/trainyard/runs") == ""
 
 
 @pytest.mark.parametrize("name", ["ssh", "firewall", "source address", "latency", "bandwidth"])
@@ -319,7 +309,7 @@ FAULTS = {
 
 def has_netem(host: str) -> bool:
     """Whether packets can be delayed there; tried where no traffic is hurt."""
-    tried = on_node(
+    tried = in_machine(
         host,
         "tc qdisc add dev lo root netem delay 1ms 2>/dev/null && tc qdisc del dev lo root && "
         "echo yes || true",
@@ -332,8 +322,8 @@ def broken(*faults: Fault) -> Iterator[None]:
     """Put faults in, and take out again those that are in, whatever happens."""
     with ExitStack() as mended:
         for fault in faults:
-            on_node(fault.host, fault.breaks)
-            mended.callback(on_node, fault.host, fault.mends)
+            in_machine(fault.host, fault.breaks)
+            mended.callback(in_machine, fault.host, fault.mends)
         yield
 
 
@@ -372,7 +362,7 @@ def test_a_fault_is_named(good: Verdict, fault: Fault) -> None:
 @pytest.mark.parametrize("fault", ["off", "accepts and never answers"])
 def test_a_silent_node_is_named_in_time(good: Verdict, fault: str) -> None:
     node = machine("node4")
-    route = on_node("node4", "ip route show default")
+    route = in_machine("node4", "ip route show default")
     if fault == "off":
         # To the others, a machine without power: nothing there answers, not even ARP.
         breaks = [["exec", node, "ip", "link", "set", "eth0", "down"]]
@@ -417,8 +407,8 @@ def test_an_interrupted_verification_ends_its_containers(good: Verdict, how: str
     assert verification.finish(seconds=120).status == 130
     for node in NODES:
         assert containers_of_runs(node) == ""
-        assert on_node(node, "ls -A /srv/trainyard/runs") == ""
-        assert on_node(node, "pgrep -c 'mpirun|prted|hello_mpi' || true") == "0"
+        assert in_machine(node, "ls -A /srv/trainyard/runs") == ""
+        assert in_machine(node, "pgrep -c 'mpirun|prted|hello_mpi' || true") == "0"
 
 
 def test_training_refuses_an_unfit_node(good: Verdict) -> None:

@@ -1,13 +1,22 @@
 """The check of the inventory, through the playbook as users run it."""
 
 import os
+import socket
 import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import ansible.module_utils
 import pytest
 import yaml
 
 CHECKOUT = Path(__file__).parents[2]
+ansible.module_utils.__path__.append(str(CHECKOUT / "roles/inventory_check/module_utils"))
+
+from ansible.module_utils.inventory_check_hosts import name_trouble  # noqa: E402  # found through the line above
+
 GOOD = {
     "trainers": {
         "hosts": {
@@ -116,7 +125,7 @@ def test_names_mistakes_of_every_kind_before_anything_is_done(inventory: Path) -
     status, lines = check(inventory, playbook="site.yml")
     assert status == 2
     assert lines == [
-        "group container_hosts, which playbooks/local_up.yml works on, is missing. "
+        "hosts.yml:13: group container_hosts, which playbooks/local_up.yml works on, is missing. "
         'Is container_host meant? A group may be empty: "container_hosts: {hosts: {}}".',
         "group_vars/trainer.yml: there is no group trainer, so nothing reads it. "
         "Is trainers meant?",
@@ -144,7 +153,7 @@ def test_names_groups_that_plays_work_on(inventory: Path) -> None:
     status, lines = check(inventory)
     assert status == 2
     assert lines[0] == (
-        "group trainers, which playbooks/nodes.yml works on, is missing. "
+        "hosts.yml:1: group trainers, which playbooks/nodes.yml works on, is missing. "
         'Is trainer meant? A group may be empty: "trainers: {hosts: {}}".'
     )
 
@@ -155,7 +164,7 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
     )
     assert check(inventory) == (
         2,
-        ["group trainers has no host. Add the machines that train."],
+        ["hosts.yml:1: group trainers has no host. Add the machines that train."],
     )
 
 
@@ -184,7 +193,7 @@ def test_wants_one_network(inventory: Path) -> None:
     assert check(inventory) == (
         2,
         [
-            "hosts gpu01, gpu02: cluster_network is not set. "
+            "hosts.yml:3: cluster_network is not set for gpu01, gpu02. "
             "Give the group trainers the CIDR of the training network."
         ],
     )
@@ -195,7 +204,7 @@ def test_wants_addresses_and_not_names(inventory: Path) -> None:
     assert check(inventory) == (
         2,
         [
-            'host gpu02: cluster_address of gpu02: "gpu02.example.com" is not an IP address. '
+            'hosts.yml:7: cluster_address of gpu02: "gpu02.example.com" is not an IP address. '
             "Set cluster_address to one in 10.0.0.0/24."
         ],
     )
@@ -223,3 +232,291 @@ def test_runs_with_a_limit(inventory: Path) -> None:
 def test_site_begins_with_it(inventory: Path) -> None:
     first = yaml.safe_load((CHECKOUT / "site.yml").read_text())[0]
     assert first["ansible.builtin.import_playbook"] == "playbooks/validate.yml"
+
+
+def test_names_hosts_and_addresses_that_cannot_be(inventory: Path) -> None:
+    (inventory / "hosts.yml").write_text(
+        """trainers:
+  hosts:
+    gpu_01: {ansible_host: a.example.com, cluster_address: 10.0.0.11}
+    "gpu;02": {ansible_host: b.example.com, cluster_address: 10.0.0.12}
+    "gpu\\n03": {ansible_host: c.example.com, cluster_address: 10.0.0.13}
+    gpu04: {ansible_host: A.example.com, cluster_address: 10.0.0.14}
+    GPU04: {ansible_host: e.example.com, cluster_address: 10.0.0.15}
+    gpu06: {ansible_host: f.example.com, cluster_address: 10.0.0.16}
+    gpu07:
+      ansible_host: g.example.com
+      cluster_address: 10.0.0.16
+    gpu08: {ansible_host: h.example.com, cluster_address: 10.0.0.18, cluster_address_v6: "fd00::1"}
+    gpu09: {ansible_host: i.example.com, cluster_address: 10.0.0.19, cluster_address_v6: "fd00::1"}
+    gpu[10:11]: {ansible_host: j.example.com}
+    192.0.2.7: {cluster_address: 10.0.0.20}
+    near.example.com: {ansible_host: k.example.com, ansible_port: 22, cluster_address: 10.0.0.21}
+    other.example.com: {ansible_host: k.example.com, ansible_port: 23, cluster_address: 10.0.0.22}
+  vars: {cluster_network: 10.0.0.0/24}
+trainer: {hosts: {gpu12: {}}}
+gpu_nodes: {hosts: {gpu13: {}}}
+container_hosts: {hosts: {}}
+# Machines that Trainyard does not work on.
+switches: {hosts: {rack_1: {ansible_host: a.example.com}}}
+"""
+    )
+    status, lines = check(inventory)
+    assert status == 2
+    rfc = "and a name has letters, digits and hyphens (RFC 1123)"
+    rename = "Rename it; ansible_host says how it is reached."
+    own = "Give every host an address of its own."
+    outside = '"j.example.com" is not an IP address. Set cluster_address to one in 10.0.0.0/24.'
+    assert lines == [
+        "hosts.yml:19: nothing works on group trainer, and gpu12 in it is not in trainers. "
+        "Is trainers meant?",
+        "hosts.yml:20: gpu13 is in group gpu_nodes and not in trainers, so nothing uses its GPUs. "
+        "Add it to trainers, or take it out of gpu_nodes.",
+        f"hosts.yml:3: gpu_01 cannot be the name of a host: it has '_', {rfc}. {rename}",
+        f"hosts.yml:4: gpu;02 cannot be the name of a host: it has ';', {rfc}. {rename}",
+        f"hosts.yml:5: gpu\\n03 cannot be the name of a host: it has a line break, {rfc}. {rename}",
+        "hosts.yml:7: GPU04 and gpu04 are the same name, because host names have no case. "
+        "Rename one of both.",
+        f"hosts.yml:14: cluster_address of gpu10: {outside}",
+        f"hosts.yml:14: cluster_address of gpu11: {outside}",
+        f"hosts.yml:6: ansible_host a.example.com belongs to gpu_01, gpu04. {own}",
+        f"hosts.yml:14: ansible_host j.example.com belongs to gpu10, gpu11. {own}",
+        f"hosts.yml:11: cluster_address 10.0.0.16 belongs to gpu06, gpu07. {own}",
+        f"hosts.yml:13: cluster_address_v6 fd00::1 belongs to gpu08, gpu09. {own}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "trouble"),
+    [
+        ("two words", "it has a space"),
+        ("x" * 64, "a part of it has 64 characters, and may have 63"),
+        (".".join(["x" * 60] * 5), "it has 304 characters, and a name at most 253"),
+        ("-gpu", "a part of it begins or ends with a hyphen"),
+        ("gpu..com", "a part between two dots is empty"),
+        ("gpü", "it has 'ü'"),
+        ("x" * 63, ""),
+        ("3com.example.com", ""),
+        ("10.0.0.1", ""),
+        ("fd00::1", ""),
+    ],
+)
+def test_says_why_a_name_cannot_be(name: str, trouble: str) -> None:
+    said = name_trouble(name)
+    assert said.startswith(trouble)
+    assert bool(said) == bool(trouble)
+
+
+def test_knows_old_names(inventory: Path) -> None:
+    (inventory / "group_vars/trainers.yml").write_text("mine: 1\nsite_old_name: 2\n")
+    renamed = '{"inventory_check_renamed": {"site_old_name": "trainyard_user", "a_b": "cluster_c"}}'
+    status, lines = check(inventory, "--extra-vars", renamed, "--extra-vars", "a_b=1")
+    assert status == 2
+    assert lines[:2] == [
+        "group_vars/trainers.yml:2: site_old_name has a new name, trainyard_user. Write that.",
+        "hosts gpu01, gpu02: a_b has a new name, cluster_c. Write that.",
+    ]
+
+
+def files_problems(inventory: Path) -> list[str]:
+    """What the program says that looks at the files alone."""
+    program = CHECKOUT / "roles/inventory_check/files/check_files.py"
+    done = subprocess.run(
+        [sys.executable, program, inventory], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.returncode == (2 if done.stdout else 0)
+    return done.stdout.replace(f"{inventory}/", "").splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("hosts.yml", b"trainers:\n  \xff\xfe\n", "2: this is not text: byte 0xff is not UTF-8."),
+        ("group_vars/all.yml", b"\x00", "1: this is not text: byte 0x00"),
+        ("group_vars/all.yml", b"a: 1\n\tb: 2\n", "2: this is not YAML: "),
+        ("group_vars/all.yml", b"a: [1\nb: 2\n", "2: this is not YAML: did not find"),
+        ("group_vars/all.yml", b"a: x: y\n", "1: this is not YAML: mapping values are not"),
+        ("group_vars/all.yml", b"a: @x\n", "1: this is not YAML: "),
+        ("group_vars/all.yml", b"- a\n", "1: a file of variables is a mapping."),
+        ("host_vars/gpu01.yml", b"a: {b: 1,\n  b: 2}\n", '2: the key "b" stands in line 1 already'),
+        ("group_vars/all.yml", b"a: 1\na: 1\n", '2: the key "a" stands in line 1 already'),
+        ("below/more.yml", b"a: 1\n", "1: group a is not a mapping."),
+        ("more.yml", b"- gpu01\n", "1: an inventory is a mapping of groups"),
+        ("more.yml", b"a:\n  hosts: [b]\n", "2: hosts of group a is not a mapping."),
+        ("more.yml", b"a:\n  host: {b: {}}\n", "2: group a cannot have host, and Ansible passes"),
+        ("more.yml", b"a:\n  b: {}\n", "2: group a cannot have b, and Ansible passes over it."),
+        ("more.yml", b"a:\n  hosts: {1: {}}\n", "2: 1 is a number to YAML, not a name."),
+        ("more.yml", b"a:\n  hosts: {b: 5}\n", "2: what host b has is not a mapping."),
+        ("group_vars/all.yml", b"site_accounts: ada\n", "1: site_accounts is a text (ada), and"),
+        ("group_vars/all.yml", b"trainyard_uid: many\n", "1: trainyard_uid is a text (many), and"),
+        (
+            "group_vars/all.yml",
+            b"docker_engine_users: ada\n",
+            "1: docker_engine_users is a text (ada), and must be a list. "
+            "roles/docker_engine/README.md says what it holds.",
+        ),
+        ("group_vars/all.yml", b"local_cluster_size: two\n", "1: local_cluster_size: argument"),
+        (
+            "group_vars/all.yml",
+            b"cifs_mount_shares:\n  - {src: //nas/x, path: /x, unknown: 1}\n",
+            "1: cifs_mount_shares: ",
+        ),
+    ],
+)
+def test_names_file_line_and_remedy(inventory: Path, file: str, content: bytes, said: str) -> None:
+    target = inventory / file
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(content)
+    lines = files_problems(inventory)
+    assert lines
+    assert lines[0].startswith(f"{file}:{said}")
+    assert lines[0].count(". ") >= 1, "there is no remedy"
+
+
+@pytest.mark.parametrize("file", ["more.yml", "group_vars/all.yml", "group_vars/trainers"])
+def test_names_links_to_nowhere(inventory: Path, file: str) -> None:
+    (inventory / file).symlink_to("/nowhere")
+    assert files_problems(inventory) == [
+        f"{file}: cannot be read: the link leads nowhere. Mend the link or the permissions, or "
+        "remove it."
+    ]
+
+
+def test_names_files_that_cannot_be_read(inventory: Path) -> None:
+    # Root may read every file; the memory of a process begins with nothing, also for root.
+    (inventory / "more.yml").symlink_to("/proc/self/mem")
+    assert files_problems(inventory)[0].startswith("more.yml: cannot be read: Input/output error.")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("more", "[trainers]\ngpu03 cluster_address=10.0.0.13\n"),
+        ("more.ini", "[trainers]\ngpu03 cluster_address=10.0.0.13\n"),
+        ("more", "gpu03\ngpu04\n"),
+        ("docker.yml", "plugin: community.docker.docker_containers\n"),
+        ("notes.md", "a: [\n"),
+        ("group_vars/all.yml", "$ANSIBLE_VAULT;1.1;AES256\n3331\n"),
+        ("group_vars/all.yml", "a: &x {b: 1}\nc: {<<: *x, <<: *x}\nd: *x\ne: *x\n"),
+        ("group_vars/all.yml", "docker_engine_users: '{{ people }}'\ntrainyard_uid: '2001'\n"),
+        ("group_vars/all.yml", "login_shell_users: [{name: '{{ me }}', shell: zsh}]\n"),
+        ("group_vars/all.yml", "ansible_become_password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n"),
+        ("group_vars/all.yml", ""),
+    ],
+)
+def test_passes_over_what_is_right(inventory: Path, file: str, content: str) -> None:
+    (inventory / file).write_text(content)
+    assert files_problems(inventory) == []
+
+
+def test_names_files_that_ansible_stops_at(inventory: Path) -> None:
+    (inventory / "group_vars/trainers.yml").write_text("docker_engine_user: [ada]\n")
+    (inventory / "group_vars/gpu_nodes.yml").write_bytes(b"a: \xff\n")
+    (inventory / "group_vars/container_hosts.yml").write_text("a: [1\n")
+    status, lines = check(inventory, playbook="site.yml")
+    assert status == 2
+    assert [line.split(": ")[0] for line in lines] == [
+        "group_vars/container_hosts.yml:1",
+        "group_vars/gpu_nodes.yml:1",
+        "group_vars/trainers.yml:1",
+    ]
+
+
+class Machine:
+    """A port on this machine that counts who connects, and closes the connection."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:  # closed
+                return
+            self.connections += 1
+            connection.close()
+
+
+@pytest.fixture
+def machine(inventory: Path) -> Iterator[Machine]:
+    """What the hosts of the inventory are reached at."""
+    machine = Machine()
+    for number, host in enumerate(("gpu01", "gpu02"), start=1):
+        address = f"127.0.0.{number}"
+        replace(
+            inventory / "hosts.yml",
+            f"ansible_host: {host}.example.com\n",
+            f"ansible_host: {address}\n      ansible_port: {machine.port}\n",
+        )
+    with machine.socket:
+        yield machine
+
+
+def test_the_machine_counts_who_comes(inventory: Path, machine: Machine) -> None:
+    check(inventory, "--tags", "hosts_file", playbook="site.yml")
+    assert machine.connections >= 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("10.0.0.12", "10.0.0.11"),
+        ("gpu02:", "gpu01:"),
+        ("trainers:", "trainers: ["),
+        ("vars:", "vars:\n    training_models: 5"),
+    ],
+)
+def test_contacts_nobody_before_it_is_right(
+    inventory: Path, machine: Machine, old: str, new: str
+) -> None:
+    replace(inventory / "hosts.yml", old, new)
+    assert check(inventory, playbook="site.yml")[0] != 0
+    setup = subprocess.run(
+        [sys.executable, "-m", "yard", "--inventory", inventory, "setup"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert setup.returncode == 2, setup
+    assert f"{inventory}/hosts.yml:" in setup.stderr
+    assert machine.connections == 0
+
+
+@pytest.mark.parametrize("playbook", ["nodes", "data", "verify"])
+def test_a_playbook_that_is_run_alone_looks_first(
+    inventory: Path, machine: Machine, playbook: str
+) -> None:
+    replace(inventory / "hosts.yml", "10.0.0.12", "10.0.0.11")
+    status, lines = check(inventory, playbook=f"playbooks/{playbook}.yml")
+    assert status != 0
+    assert "belongs to gpu01, gpu02" in lines[0]
+    assert machine.connections == 0
+
+
+def test_the_inventory_is_looked_at_once(inventory: Path, machine: Machine) -> None:
+    _, lines = check(inventory, "--tags", "hosts_file", playbook="site.yml")
+    looks = [line for line in lines if "inventory_check : Look for mistakes" in line]
+    assert len(looks) == 1
+
+
+def test_verify_refuses_as_set_up_does(inventory: Path, machine: Machine) -> None:
+    replace(inventory / "hosts.yml", "10.0.0.12", "10.0.0.11")
+    verify = subprocess.run(
+        [sys.executable, "-m", "yard", "--inventory", inventory, "verify"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert verify.returncode == 2, verify
+    assert "hosts.yml:" in verify.stderr
+    directory = verify.stdout.split()[1]  # Verification verify-<time>
+    assert directory.startswith("verify-")
+    assert not (CHECKOUT / "runs" / directory).exists()
+    assert machine.connections == 0

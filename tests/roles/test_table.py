@@ -51,8 +51,9 @@ def steps(form: str, *names: str) -> str:
         ("INFO     [openmpi > verify] Executing\n" + RECAP, ["-"] * 7),
         (steps(PLAIN, "verify") + RECAP.replace("failed=0", "failed=1"), ["-"] * 7),
         (steps(PLAIN, "verify"), ["-"] * 7),
+        (steps(PLAIN, "verify") + RECAP.replace("failed=0", "failed=1") + RECAP, ["-"] * 7),
     ],
-    ids=["coloured", "plain", "some", "begun", "failed", "broken-off"],
+    ids=["coloured", "plain", "some", "begun", "failed", "broken-off", "removed-after-failure"],
 )
 def test_says_what_a_log_shows(log: str, cells: list[str]) -> None:
     assert SCRIPT["read_log"](log).cells() == cells

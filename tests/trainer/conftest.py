@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import torch
 
 from trainer.data import cifar10, store
 
 CIFAR10 = Path("/data/cifar10")
+SCHEMAS = Path("/schemas")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +55,18 @@ def small_cifar10(
     )
     store.write(data_dir / "cifar10", description, splits)
     return data_dir
+
+
+@pytest.fixture
+def validate() -> Callable[[Any, str], None]:
+    """Check a document against a schema of the repository, by its name without suffixes."""
+
+    def check(document: Any, name: str) -> None:
+        schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator(schema).validate(document)
+
+    return check
 
 
 @pytest.fixture

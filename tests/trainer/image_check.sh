@@ -16,9 +16,9 @@ import sys
 import horovod.torch as hvd
 import torch
 
-built = {"mpi": hvd.mpi_built(), "gloo": hvd.gloo_built(), "nccl": bool(hvd.nccl_built())}
+built = {"mpi": hvd.mpi_built(), "nccl": bool(hvd.nccl_built())}
 print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, Horovod with {built}")
-assert built["mpi"] and built["gloo"]
+assert built["mpi"]
 assert built["nccl"] == ("nccl" in sys.argv[1].split())
 PYTHON
 
@@ -31,7 +31,7 @@ cat >"$TRAINYARD_RUN_DIR/config.json" <<JSON
 JSON
 status=0
 /opt/trainyard/bin/launch -n 2 --map-by :OVERSUBSCRIBE --bind-to none --mca mpi_yield_when_idle 1 \
-    -x OMP_NUM_THREADS=1 -x HOROVOD_CYCLE_TIME=2 -x TRAINYARD_EXCHANGE_NICE=10 /opt/trainyard/bin/rank || status=$?
+    -x OMP_NUM_THREADS=1 -x HOROVOD_CYCLE_TIME=100 -x TRAINYARD_EXCHANGE_NICE=10 /opt/trainyard/bin/rank || status=$?
 cat "$TRAINYARD_RUN_DIR/logs/"*.log
 [ "$status" = 0 ]
 

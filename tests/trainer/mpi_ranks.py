@@ -12,7 +12,14 @@ TIMEOUT = 300
 MPIRUN_ARGUMENTS = (
     *("-n", "2", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"),
     *("--mca", "mpi_yield_when_idle", "1"),
-    *("-x", "OMP_NUM_THREADS=1", "-x", "HOROVOD_CYCLE_TIME=2", "-x", "TRAINYARD_EXCHANGE_NICE=10"),
+    *(
+        "-x",
+        "OMP_NUM_THREADS=1",
+        "-x",
+        "HOROVOD_CYCLE_TIME=100",
+        "-x",
+        "TRAINYARD_EXCHANGE_NICE=10",
+    ),
 )
 
 

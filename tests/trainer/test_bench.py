@@ -23,8 +23,8 @@ def test_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
     ]
     summary = summarise(turns)
     medians = {"independent": 100.0, "horovod": 98.0, "ddp_mpi": 90.0}
-    assert summary["images_per_second"] == medians
-    assert summary["ratios"] == {
+    assert summary.images_per_second == medians
+    assert summary.ratios == {
         "horovod_over_ideal": pytest.approx(0.96),
         "ddp_mpi_over_ideal": pytest.approx(100 / 110),
         "horovod_over_best_ddp": pytest.approx(0.99),
@@ -40,7 +40,7 @@ def test_best_of_several_is_chosen_anew_in_every_round() -> None:
         Turn(2, "ddp_gloo", (1.0,), 50.0),
         Turn(2, "ddp_mpi", (1.0,), 80.0),
     ]
-    assert summarise(turns)["ratios"]["horovod_over_best_ddp"] == pytest.approx(1.25)
+    assert summarise(turns).ratios["horovod_over_best_ddp"] == pytest.approx(1.25)
 
 
 def test_speeds_of_ranks_that_wait_for_each_other_are_those_of_the_last() -> None:
@@ -58,7 +58,7 @@ def test_every_arm_has_every_place_in_some_round() -> None:
     rounds = [order(names, number) for number in range(1, 7)]
     assert rounds[:3] == [["a", "b", "c"], ["a", "c", "b"], ["c", "a", "b"]]
     for place in range(3):
-        assert {found[place] for found in rounds} == set(names)
+        assert {arms[place] for arms in rounds} == set(names)
 
 
 def test_bad_requests_are_refused() -> None:

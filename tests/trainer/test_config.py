@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainer.config import TrainConfig
+from trainer.config import CHOICES, TrainConfig
 from trainer.errors import ConfigError
 
 DECIDED_BY_THE_LAUNCH = {
@@ -72,6 +72,7 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
         ("ema", 1),
         ("channels_last", 1),
         ("compression", "zip"),
+        ("buckets", 0),
         ("reference_batch", 0),
         ("keep_checkpoints", 0),
         ("resume_dir", 7),
@@ -95,6 +96,28 @@ def test_rate_follows_the_images_of_a_step(config: dict[str, Any]) -> None:
     # 2 ranks of 16 images.
     config["reference_batch"] = 64
     assert TrainConfig.from_json(config).peak_learning_rate == pytest.approx(0.05)
+
+
+def test_buckets_are_horovods(config: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="buckets needs engine 'horovod'"):
+        TrainConfig.from_json({**config, "engine": "ddp", "buckets": 2})
+
+
+def test_deterministic_run_measures_no_buckets(config: dict[str, Any]) -> None:
+    """What a time decides would differ from run to run, and with it the order of additions."""
+    assert TrainConfig.from_json(config).exchange_buckets is None
+    config["deterministic"] = True
+    assert TrainConfig.from_json(config).exchange_buckets == 1
+    config["buckets"] = 4
+    assert TrainConfig.from_json(config).exchange_buckets == 4
+
+
+def test_inventory_names_the_engines_and_precisions_there_are() -> None:
+    variables = yaml.safe_load(Path("/group_vars/all/training.yml").read_text())
+    # `independent` measures and does not train: the benchmarks alone use it.
+    assert set(variables["training_engines"]) == set(CHOICES["engine"]) - {"independent"}
+    # `auto` becomes one of the others before the trainer starts.
+    assert set(variables["training_precisions"]) == {*CHOICES["precision"], "auto"}
 
 
 def test_inventory_names_the_options_there_are() -> None:

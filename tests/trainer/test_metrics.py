@@ -1,8 +1,9 @@
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
-from trainer.metrics import MetricsWriter, Progress
+from trainer.metrics import MetricsWriter, Position
 
 KEYS = [
     *("event", "time", "step", "steps", "epoch", "epochs"),
@@ -13,11 +14,11 @@ KEYS = [
 def test_lines_have_always_the_same_keys_and_are_there_at_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     before = time.time()
-    with MetricsWriter(path) as metrics:
-        metrics.write("start", Progress(0, 20, 1, 2))
+    with closing(MetricsWriter(path)) as metrics:
+        metrics.write("start", Position(0, 20, 1, 2))
         metrics.write(
             "step",
-            Progress(5, 20, 1, 2),
+            Position(5, 20, 1, 2),
             loss=2.25,
             images_per_second=120.0,
             learning_rate=0.001,
@@ -36,6 +37,6 @@ def test_lines_have_always_the_same_keys_and_are_there_at_once(tmp_path: Path) -
 def test_lines_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     for step in (1, 2):
-        with MetricsWriter(path) as metrics:
-            metrics.write("step", Progress(step, 2, 1, 1), loss=1.0)
+        with closing(MetricsWriter(path)) as metrics:
+            metrics.write("step", Position(step, 2, 1, 1), loss=1.0)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]

@@ -5,23 +5,25 @@ import json
 import os
 import struct
 import time
+from contextlib import closing
 from pathlib import Path
 
+from trainer.metrics import MetricsLine, Position
 from trainer.tensorboard import EventWriter, masked_crc
 from trainer.utilisation import Gpus, UtilisationSampler
 
 
 def records(path: Path) -> list[bytes]:
-    """The records of a TFRecord file, each checked by its checksums."""
-    content, found = path.read_bytes(), []
+    """The records of a TFRecord file, all checked by their checksums."""
+    content, data_of_records = path.read_bytes(), []
     while content:
         (length,) = struct.unpack("<Q", content[:8])
         data = content[12 : 12 + length]
         assert content[8:12] == struct.pack("<I", masked_crc(content[:8]))
         assert content[12 + length : 16 + length] == struct.pack("<I", masked_crc(data))
-        found.append(data)
+        data_of_records.append(data)
         content = content[16 + length :]
-    return found
+    return data_of_records
 
 
 def test_checksum_is_crc32c() -> None:
@@ -31,10 +33,10 @@ def test_checksum_is_crc32c() -> None:
 
 
 def test_events_hold_the_scalars(tmp_path: Path) -> None:
-    line = {"event": "step", "time": 12.5, "step": 300, "loss": 0.5, "lr": None}
-    with EventWriter(tmp_path) as write:
-        write({**line, "event": "start"})
-        write(line)
+    position = Position(300, 400, 1, 1)
+    with closing(EventWriter(tmp_path)) as write:
+        write(MetricsLine("start", 12.5, position, loss=0.5))
+        write(MetricsLine("step", 12.5, position, loss=0.5))
     (path,) = tmp_path.iterdir()
     assert path.name.startswith("events.out.tfevents.")
     version, event = records(path)

@@ -11,8 +11,9 @@ import torch
 
 from trainer.data import folder, store
 from trainer.data.folder import FileSet
-from trainer.data.share import Mount, cannot_read, mount_of
+from trainer.data.share import cannot_read
 from trainer.errors import DataError
+from trainer.mounts import Mount, mount_of
 
 TABLE = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/root rw

@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
-from trainer.data import cifar100, fashion_mnist, store, synthetic
+from trainer.data import cifar100, fashion_mnist, preparation, store, synthetic
 from trainer.data.augment import Normalise
-from trainer.errors import DataError
+from trainer.data.datasets import DATASETS, PreparationRequest, prepare_dataset
+from trainer.errors import ConfigError, DataError
 
 COUNTS = {"train": 200, "test": 100}
 
@@ -46,7 +48,7 @@ def test_cifar100_keeps_every_pixel_and_label(
     with pytest.raises(DataError, match="damaged: its md5 is"):
         cifar100.prepare(source, tmp_path / "cifar100", quiet)
     digest = hashlib.md5(source.read_bytes()).hexdigest()
-    monkeypatch.setattr(cifar100, "CANONICAL_MD5", digest)
+    monkeypatch.setattr(preparation, "published_checksum", lambda *_: ("md5", digest))
     small = dataclasses.replace(cifar100.PUBLISHED, counts=COUNTS)
     monkeypatch.setattr(cifar100, "PUBLISHED", small)
 
@@ -116,3 +118,18 @@ def test_synthetic_set_is_always_the_same_and_can_be_learned(
     test = store.read_split(tmp_path / "one", "test")
     distances = ((test.images[:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
     assert (distances.argmin(axis=1) == test.labels).mean() > 0.9
+
+
+def test_inventory_names_the_data_sets_there_are() -> None:
+    variables = yaml.safe_load(Path("/group_vars/all/datasets.yml").read_text())
+    assert {
+        name: entry["train_images"] for name, entry in variables["training_datasets"].items()
+    } == {name: dataset.train_images for name, dataset in DATASETS.items()}
+    assert set(variables["dataset_sources"]) == set(DATASETS)
+
+
+def test_unknown_data_set_is_refused_with_the_list(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no data set 'cifar1000'; there are: cifar10, cifar100"):
+        prepare_dataset("cifar1000", PreparationRequest(None, tmp_path))
+    with pytest.raises(ConfigError, match="needs --source"):
+        prepare_dataset("cifar10", PreparationRequest(None, tmp_path))

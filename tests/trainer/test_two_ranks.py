@@ -24,6 +24,7 @@ DIVERGED = (
 )
 
 MakeRunDir = Callable[[dict[str, Any]], Path]
+Validate = Callable[[Any, str], None]
 
 
 def logs(run_dir: Path) -> list[str]:
@@ -32,6 +33,19 @@ def logs(run_dir: Path) -> list[str]:
 
 def metrics(run_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def failures(run_dir: Path, validate: Validate) -> dict[int, dict[str, Any]]:
+    """What the ranks say of why they ended, by rank; the other one may be gone before it does."""
+    records = {}
+    for path in (run_dir / "failures").glob("rank-*.json"):
+        record = json.loads(path.read_text())
+        validate(record, "rank_failure")
+        assert path.name == f"rank-{record['rank']}.json"
+        assert record["host"] == socket.gethostname()
+        records[record["rank"]] = record
+    assert records
+    return records
 
 
 def training_pids(run_dir: Path) -> list[int]:
@@ -59,6 +73,8 @@ def gone(pids: list[int]) -> bool:
     [
         "engines.py",
         "gradients.py",
+        "exchange.py",
+        "waiting.py",
         "fresh_optimizer.py",
         "evaluation.py",
         "independent.py",
@@ -74,7 +90,7 @@ def test_program(program: str) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_training_on_real_images(
-    precision: str, config: dict[str, Any], make_run_dir: MakeRunDir
+    precision: str, config: dict[str, Any], make_run_dir: MakeRunDir, validate: Validate
 ) -> None:
     run_dir = make_run_dir({**config, "precision": precision, "epochs": 2})
 
@@ -95,7 +111,10 @@ def test_training_on_real_images(
     counts = {name: world[name] for name in world if name.endswith(("images", "available"))}
     assert counts == {"train_images": 480, "train_images_available": 1000, "test_images": 201}
 
+    assert not (run_dir / "failures").exists()
     lines = metrics(run_dir)
+    for line in lines:
+        validate(line, "metrics")
     assert [(line["event"], line["step"]) for line in lines] == [
         ("start", 0),
         *[("step", step) for step in (1, 5, 10, 15)],
@@ -135,39 +154,65 @@ def test_another_world_than_asked_ends_before_the_first_step(
     message: str,
     config: dict[str, Any],
     make_run_dir: MakeRunDir,
+    validate: Validate,
 ) -> None:
     run_dir = make_run_dir({**config, **change})
     assert launch(run_dir).wait(timeout=TIMEOUT) == 1
     assert any(message in log for log in logs(run_dir))
+    for record in failures(run_dir, validate).values():
+        assert record["code"] == "wrong_world"
+        assert message in record["values"]["message"]
     assert not any("Traceback" in log for log in logs(run_dir))
     assert not (run_dir / "metrics.jsonl").exists()
 
 
 @pytest.mark.data
 def test_bad_configuration_ends_with_status_2(
-    config: dict[str, Any], make_run_dir: MakeRunDir
+    config: dict[str, Any], make_run_dir: MakeRunDir, validate: Validate
 ) -> None:
     run_dir = make_run_dir({**config, "model": "vitt"})
     assert launch(run_dir).wait(timeout=TIMEOUT) == 2
     assert (run_dir / "exit_status").read_text() == "2\n"
     assert any("no model 'vitt'; there are: cnn_a, cnn_b, vit" in log for log in logs(run_dir))
+    for record in failures(run_dir, validate).values():
+        assert record["code"] == "wrong_configuration"
 
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "message"),
     [
-        ({"dataset": "cifar1000"}, "no prepared data set in"),
-        ({"batch_per_rank": 300}, "needs 600 images for a step, there are 480"),
-        ({"model": "maxvit_t", "image_size": 64}, "image_size 64: cifar10 has 32"),
-        ({"resume_dir": "/nowhere"}, "no checkpoint to go on from in /nowhere"),
+        ({"dataset": "cifar1000"}, "dataset_missing", "no prepared data set in"),
+        (
+            {"batch_per_rank": 300},
+            "wrong_configuration",
+            "needs 600 images for a step, there are 480",
+        ),
+        (
+            {"model": "maxvit_t", "image_size": 64},
+            "wrong_configuration",
+            "image_size 64: cifar10 has 32",
+        ),
+        (
+            {"resume_dir": "/nowhere"},
+            "checkpoint_unusable",
+            "no checkpoint to go on from in /nowhere",
+        ),
     ],
 )
 def test_bad_input_ends_with_status_2_before_the_first_step(
-    change: dict[str, Any], message: str, config: dict[str, Any], make_run_dir: MakeRunDir
+    change: dict[str, Any],
+    code: str,
+    message: str,
+    config: dict[str, Any],
+    make_run_dir: MakeRunDir,
+    validate: Validate,
 ) -> None:
     run_dir = make_run_dir({**config, **change})
     assert launch(run_dir).wait(timeout=TIMEOUT) == 2
+    codes = {record["code"] for record in failures(run_dir, validate).values()}
+    # The rank that waits for the other one may lose it before it is ended.
+    assert code in codes
     assert any(message in log for log in logs(run_dir))
     assert not any("Traceback" in log for log in logs(run_dir))
     assert not (run_dir / "metrics.jsonl").exists()
@@ -175,13 +220,15 @@ def test_bad_input_ends_with_status_2_before_the_first_step(
 
 @pytest.mark.data
 def test_loss_that_is_no_number_ends_the_run(
-    config: dict[str, Any], make_run_dir: MakeRunDir
+    config: dict[str, Any], make_run_dir: MakeRunDir, validate: Validate
 ) -> None:
     run_dir = make_run_dir({**config, "learning_rate": 1e30, "warmup_fraction": 0.0})
     assert launch(run_dir).wait(timeout=TIMEOUT) == 1
-    found = [re.search(DIVERGED, log) for log in logs(run_dir)]
+    matches = [re.search(DIVERGED, log) for log in logs(run_dir)]
     # The other rank may be gone before it has said the same.
-    assert any(match and int(match["rank"]) == rank for rank, match in enumerate(found)), found
+    assert any(match and int(match["rank"]) == rank for rank, match in enumerate(matches)), matches
+    codes = {record["code"] for record in failures(run_dir, validate).values()}
+    assert "loss_not_a_number" in codes
     assert [line["event"] for line in metrics(run_dir)][-1] == "step"
     assert not (run_dir / "checkpoints").exists()
 
@@ -210,9 +257,9 @@ def test_terminated_launch_ends_its_ranks(config: dict[str, Any], make_run_dir: 
 
 
 @pytest.mark.data
-def test_benchmarks(tmp_path: Path) -> None:
+def test_benchmarks(tmp_path: Path, validate: Validate) -> None:
     path = tmp_path / "bench.json"
-    arguments = ("--model", "vit", "--batch", "2", "--rounds", "1", "--seconds", "0.01")
+    arguments = ("--model", "vit", "--batch", "2", "--rounds", "1", "--seconds", "0.01", "--bf16")
     done = mpirun("python3", "-m", "trainer", "bench", "suite", *arguments, "--json", str(path))
     assert done.returncode == 0, done.stderr
     result = json.loads(path.read_text())
@@ -225,9 +272,19 @@ def test_benchmarks(tmp_path: Path) -> None:
     training = result["throughput"]["vit"]
     ranks = {turn["arm"]: len(turn["seconds"]) for turn in training["turns"]}
     alone = {"one_rank": 1, "minimal": 1, "lockstep": 1}
-    both = {"independent": 2, "synthetic": 2, "horovod": 2}
-    both |= {"ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2}
-    assert {arm: count for arm, count in ranks.items() if arm != "bf16"} == alone | both
+    both = {"independent": 2, "synthetic": 2, "horovod": 2, "horovod_optimizer": 2}
+    both |= {"ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2, "bf16": 2}
+    assert ranks == alone | both
     assert 0 < training["ratios"]["horovod_over_ideal"] < 2
     assert 0 < training["ratios"]["lockstep_over_ideal"] <= 1 + 1e-9
     assert set(training["images_per_second"]) == set(ranks)
+    # Whoever shows the result finds in it what everything is called.
+    labels = result["labels"]
+    assert set(labels["arms"]) == set(ranks)
+    assert set(labels["ratios"]) == set(training["ratios"])
+    assert set(labels["matmul"]) == set(result["matmul"]["gflops"])
+    assert {engine for engine, _ in times} <= set(labels["arms"])
+    exchanging = ("horovod", "horovod_optimizer", "ddp_mpi", "ddp_gloo", "ddp_torchrun")
+    assert result["efficiencies"] == {arm: f"{arm}_over_ideal" for arm in exchanging}
+    for line in metrics(tmp_path):
+        validate(line, "metrics")

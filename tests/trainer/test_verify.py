@@ -9,7 +9,7 @@ import torch
 from mpi_ranks import mpirun
 from torch import Tensor
 
-from trainer.launch import split
+from trainer.launch.mpirun import split_commands
 from trainer.verify.bandwidth import (
     LONGEST_SECONDS,
     TURN_SECONDS,
@@ -41,15 +41,15 @@ def test_the_sum_is_known_without_the_others(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 63])
 def test_right_sums_are_right_in_every_type(size: int) -> None:
-    found = check_sums(world(size), 0, size, CPU, sizes=SIZES)
-    assert {case["dtype"] for case in found} == set(DTYPES)
-    assert all(case["wrong"] == 0 for case in found)
+    checks = check_sums(world(size), 0, size, CPU, sizes=SIZES)
+    assert {check.dtype for check in checks} == set(DTYPES)
+    assert all(check.wrong == 0 for check in checks)
 
 
 def test_types_that_cannot_hold_the_sum_are_left_out() -> None:
-    found = check_sums(world(600), 0, 600, CPU, sizes=(8,))
-    assert {case["dtype"] for case in found} == set(DTYPES) - {"float16"}
-    assert all(case["wrong"] == 0 for case in found)
+    checks = check_sums(world(600), 0, 600, CPU, sizes=(8,))
+    assert {check.dtype for check in checks} == set(DTYPES) - {"float16"}
+    assert all(check.wrong == 0 for check in checks)
 
 
 def test_every_wrong_element_is_counted() -> None:
@@ -60,7 +60,8 @@ def test_every_wrong_element_is_counted() -> None:
         return result
 
     wrong = {
-        (c["dtype"], c["elements"]): c["wrong"] for c in check_sums(damaged, 0, 4, CPU, sizes=SIZES)
+        (check.dtype, check.elements): check.wrong
+        for check in check_sums(damaged, 0, 4, CPU, sizes=SIZES)
     }
     assert {case: number for case, number in wrong.items() if number} == {("float64", 1023): 3}
 
@@ -73,17 +74,19 @@ def test_a_part_that_comes_twice_or_never_shows() -> None:
         return world(4)(values, name) + contribution(3, len(values)).to(values.dtype)
 
     for allreduce in (lost, doubled):
-        assert all(case["wrong"] > 0 for case in check_sums(allreduce, 0, 4, CPU, sizes=SIZES))
+        assert all(check.wrong > 0 for check in check_sums(allreduce, 0, 4, CPU, sizes=SIZES))
 
 
 def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
     """doc/PERFORMANCE.md there: on 8 ranks an allreduce has the factor 1.75."""
     assert bus_factor(8) == 1.75
     assert bus_factor(2) == 1
-    found = measure_bandwidth(lambda values, name: values, lambda _: 0.5, 4, CPU, (4096, 2**20))
-    assert [entry["bytes"] for entry in found] == [4096, 2**20]
-    assert found[1]["algorithm_gigabits_per_second"] == pytest.approx(2**20 * 8 / 0.5 / 1e9)
-    assert found[1]["bus_gigabits_per_second"] == pytest.approx(1.5 * 2**20 * 8 / 0.5 / 1e9)
+    small, large = measure_bandwidth(
+        lambda values, name: values, lambda _: 0.5, 4, CPU, (4096, 2**20)
+    )
+    assert (small.bytes, large.bytes) == (4096, 2**20)
+    assert large.algorithm_gigabits_per_second == pytest.approx(2**20 * 8 / 0.5 / 1e9)
+    assert large.bus_gigabits_per_second == pytest.approx(1.5 * 2**20 * 8 / 0.5 / 1e9)
 
 
 def test_what_takes_too_long_is_not_tried_larger() -> None:
@@ -95,17 +98,17 @@ def test_what_takes_too_long_is_not_tried_larger() -> None:
         return values
 
     agreed = iter([TURN_SECONDS / 2, TURN_SECONDS / 2, LONGEST_SECONDS])
-    found = measure_bandwidth(count, lambda _: next(agreed), 2, CPU, (4096, 16384, 65536))
-    assert [entry["bytes"] for entry in found] == [4096, 16384]
+    measured = measure_bandwidth(count, lambda _: next(agreed), 2, CPU, (4096, 16384, 65536))
+    assert [entry.bytes for entry in measured] == [4096, 16384]
     assert elements == [1024, 1024, 1024, 4096]
 
 
 def test_products_are_timed_and_checked() -> None:
     """The same code as on GPUs, on the processor."""
-    (found,) = measure_products([CPU], edge=128, repeats=3)
-    assert found["seconds"] > 0
-    assert found["wrong"] == 0
-    assert (found["gpu"], found["model"]) == (0, "CPU")
+    (product,) = measure_products([CPU], edge=128, repeats=3)
+    assert product.seconds > 0
+    assert product.wrong == 0
+    assert (product.gpu, product.model) == (0, "CPU")
 
 
 def test_a_wrong_product_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +120,15 @@ def test_a_wrong_product_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return out
 
     monkeypatch.setattr(torch, "mm", wrong)
-    (found,) = measure_products([CPU], edge=64, repeats=1)
-    assert found["wrong"] == 1
+    (product,) = measure_products([CPU], edge=64, repeats=1)
+    assert product.wrong == 1
 
 
 def test_every_gpu_is_measured_by_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    shares = [[device.index for device in own_gpus(local, 3)] for local in range(3)]
-    assert shares == [[0, 3, 6], [1, 4, 7], [2, 5]]
+    indices = [[device.index for device in own_gpus(local, 3)] for local in range(3)]
+    assert indices == [[0, 3, 6], [1, 4, 7], [2, 5]]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert own_gpus(0, 1) == []
 
@@ -134,13 +137,13 @@ def test_two_ranks_check_their_sums_and_measure(tmp_path: Path) -> None:
     done = mpirun("python3", "-m", "trainer", "verify", "--out", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for rank in (0, 1):
-        told = json.loads((tmp_path / f"rank-{rank}.json").read_text())
-        assert (told["rank"], told["world_size"]) == (rank, 2)
-        assert {case["dtype"] for case in told["sums"]} == set(DTYPES)
-        assert all(case["wrong"] == 0 for case in told["sums"])
-        assert told["products"] == []
-        assert told["bandwidth"][0]["bytes"] == 4096
-        assert all(entry["bus_gigabits_per_second"] > 0 for entry in told["bandwidth"])
+        result = json.loads((tmp_path / f"rank-{rank}.json").read_text())
+        assert (result["rank"], result["world_size"]) == (rank, 2)
+        assert {case["dtype"] for case in result["sums"]} == set(DTYPES)
+        assert all(case["wrong"] == 0 for case in result["sums"])
+        assert result["products"] == []
+        assert result["bandwidth"][0]["bytes"] == 4096
+        assert all(entry["bus_gigabits_per_second"] > 0 for entry in result["bandwidth"])
 
 
 def test_two_ranks_hear_each_other() -> None:
@@ -151,8 +154,8 @@ def test_two_ranks_hear_each_other() -> None:
 
 
 def test_a_launch_of_two_parts() -> None:
-    assert split(["-n", "2", "a", "--then", "-n", "4", "b", "c"]) == [
+    assert split_commands(["-n", "2", "a", "--then", "-n", "4", "b", "c"]) == [
         ["-n", "2", "a"],
         ["-n", "4", "b", "c"],
     ]
-    assert split(["-n", "2", "a"]) == [["-n", "2", "a"]]
+    assert split_commands(["-n", "2", "a"]) == [["-n", "2", "a"]]

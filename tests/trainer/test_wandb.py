@@ -12,6 +12,7 @@ import pytest
 from mpi_ranks import TIMEOUT, launch
 
 from trainer import weights_and_biases
+from trainer.metrics import MetricsLine, Position
 from trainer.weights_and_biases import start_wandb
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -90,8 +91,9 @@ def test_out_of_reach_it_is_kept(
     monkeypatch.setattr(weights_and_biases, "PATIENCE", 2.0)
     listen = start_wandb(tmp_path, {"model": "vit"})
     assert listen is not None
-    listen({"event": "step", "loss": 0.5})
-    listen({"event": "end", "loss": 0.25})
+    position = Position(1, 1, 1, 1)
+    listen(MetricsLine("step", 1.5, position, loss=0.5))
+    listen(MetricsLine("end", 2.5, position, loss=0.25))
     told = capsys.readouterr()
     assert "it is kept for `wandb sync`" in told.out
     assert KEY not in told.out + told.err

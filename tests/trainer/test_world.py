@@ -1,6 +1,7 @@
 import pytest
 
 from trainer.errors import WorldError
+from trainer.problems import Problem
 from trainer.world import Rank, check_ranks
 
 
@@ -35,5 +36,6 @@ def test_another_world_is_refused(world: list[Rank], size: int, hosts: list[str]
 def test_refusal_says_what_was_asked_and_what_runs() -> None:
     with pytest.raises(WorldError) as refusal:
         check_ranks(ranks("node1", "node1"), 2, ["node1", "node2"])
-    assert "asked were 2 ranks (1 on node1, 1 on node2)" in str(refusal.value)
-    assert "running are 2 (2 on node1)" in str(refusal.value)
+    message = "asked were 2 ranks (1 on node1, 1 on node2), running are 2 (2 on node1)"
+    assert refusal.value.problem == Problem("wrong_world", {"message": message})
+    assert f"the world is not the one asked for: {message}. No step was" in str(refusal.value)

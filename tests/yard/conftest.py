@@ -1,81 +1,16 @@
-"""A checkout whose nodes are folders, recorded runs, and the command as a user starts it."""
+"""A checkout whose nodes are folders, and recorded runs."""
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from yard_command import DATA, RUN_ID, Yard, processes_below
 
-from yard.inventory import Inventory, read_inventory
-from yard.project import Project
-from yard.run import RunRecord, read_run
-
-DATA = Path(__file__).parent / "data"
-REPOSITORY = Path(__file__).parents[2]
-RUN_ID = "20261120T112000Z_vit_cifar10_b64_e5_n2_p1"
-
-
-class Yard:
-    """Starts `yard` in a checkout, in a session of its own, as a terminal would."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if name != "ANSIBLE_CONFIG"},
-            "PYTHONPATH": str(REPOSITORY),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "yard", *arguments]
-
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.root,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-
-def wait_for(happened: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Wait for something that another process does."""
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.1)
-
-
-def processes_below(root: Path) -> list[str]:
-    """Command lines of processes that have something to do with a checkout, this one aside."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended meanwhile
-        if str(root) in line and int(process.name) != os.getpid():
-            found.append(line)
-    return found
+from yard.core.project import Project
+from yard.plays.inventory import Inventory, read_inventory
+from yard.runs.record import RunRecord, read_run
 
 
 @pytest.fixture(scope="session")
@@ -137,6 +72,10 @@ def record(recorded: Callable[[str], Path]) -> Callable[[str], RunRecord]:
     return lambda case: read_run(recorded(case))
 
 
-def interrupt(process: "subprocess.Popen[str]") -> None:
-    """Press Ctrl-C: the signal goes to the whole foreground process group."""
-    os.killpg(process.pid, signal.SIGINT)
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start.
+
+    A shell without a terminal starts what it puts into the background with SIGINT ignored, and
+    programs inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from yard.bench import position
-from yard.bench_report import draw_bench, show_bench
+from yard.commands.bench import position
+from yard.pages.bench_plot import draw_bench
+from yard.screen.bench_tables import show_bench
 
 
 @pytest.fixture
@@ -36,6 +37,28 @@ def result() -> dict[str, Any]:
         "hosts": ["node1", "node2"],
         "world_size": 2,
         "threads": 1,
+        "labels": {
+            "arms": {
+                "independent": "all ranks, no communication",
+                "synthetic": "all ranks, no communication, synthetic data",
+                "bf16": "all ranks, no communication, bf16",
+                "horovod": "Horovod",
+                "ddp_mpi": "DDP, MPI",
+                "ddp_gloo": "DDP, Gloo",
+                "ddp_torchrun": "DDP, torchrun",
+            },
+            "ratios": {
+                "horovod_over_ideal": "Horovod / no communication",
+                "bf16_over_fp32": "bf16 / fp32",
+            },
+            "matmul": {
+                "one_rank": "one rank alone",
+                "distributed": "one product, all ranks together",
+            },
+        },
+        "efficiencies": {
+            arm: f"{arm}_over_ideal" for arm in ("horovod", "ddp_mpi", "ddp_gloo", "ddp_torchrun")
+        },
         "matmul": {
             "size": 2048,
             "gflops": {"one_rank": 101.5, "all_ranks": 99.8, "distributed": 187.2},

@@ -1,15 +1,18 @@
 """Who failed, why, and the lines that prove it."""
 
-import errno
-import os
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from yard.diagnosis import Diagnosis, diagnose, load_signatures
-from yard.playbook import TaskFailure
-from yard.run import Log, RankEnd, RunRecord
+from yard.plays.events import Problem, TaskFailure
+from yard.runs.diagnosis import Diagnosis, diagnose
+from yard.runs.findings import Finding
+from yard.runs.record import Log, RankEnd, RunRecord, read_run
+from yard.runs.signatures import load_signatures
 
 Record = Callable[[str], RunRecord]
 
@@ -51,19 +54,7 @@ def test_the_first_to_end_is_the_first_that_failed(record: Record) -> None:
     """mpirun blames the survivor; the times at which the ranks ended tell who was first."""
     killed = record("killed")
     ends = tuple(
-        RankEnd(
-            rank,
-            host,
-            ended_at,
-            128 + signal,
-            Log(
-                f"ranks/{rank}.json",
-                f'{{"rank": {rank}, "host": "{host}", "started_at": 1.5, "ended_at": {ended_at}, '
-                f'"exit_status": {128 + signal}, "signal": {signal}}}\n',
-                host,
-                rank,
-            ),
-        )
+        RankEnd(rank, host, ended_at, 128 + signal, f"ranks/{rank}.json")
         for rank, host, ended_at, signal in ((1, "node2", 10.0, 9), (0, "node1", 10.2, 15))
     )
     blamed = Log("logs/mpirun.log", "process rank 0 with PID 18 on node node1 calling abort\n")
@@ -74,8 +65,10 @@ def test_the_first_to_end_is_the_first_that_failed(record: Record) -> None:
 
 def test_a_finding_of_the_whole_machine_is_laid_to_the_first_failed_rank(record: Record) -> None:
     killed = record("killed")
-    said = '["the kernel killed 1 processes for want of memory during the run"]'
-    findings = tuple(Log(f"nodes/{host}/findings.json", said, host) for host in ("node1", "node2"))
+    findings = tuple(
+        Finding("node_out_of_memory", {"processes": 1}, f"nodes/{host}/findings.json", host)
+        for host in ("node1", "node2")
+    )
     found = diagnose(replace(killed, findings=findings))
     assert (found.host, found.signature) == ("node2", "node_out_of_memory")
 
@@ -87,13 +80,8 @@ def test_a_short_proof_comes_with_the_lines_that_lead_to_it(record: Record) -> N
 
 def test_out_of_memory_is_told_from_a_kill(record: Record) -> None:
     killed = record("killed")
-    inspections = tuple(
-        replace(log, text=log.text.replace('"OOMKilled": false', '"OOMKilled": true'))
-        if log.host == "node2"
-        else log
-        for log in killed.inspections
-    )
-    found = diagnose(replace(killed, inspections=inspections))
+    finding = Finding("container_out_of_memory", {}, "nodes/node2/findings.json", "node2")
+    found = diagnose(replace(killed, findings=(finding,)))
     assert (found.host, found.signature) == ("node2", "container_out_of_memory")
 
 
@@ -124,60 +112,14 @@ def with_log(record: Record, where: str, text: str) -> Diagnosis:
         return diagnose(replace(bare, rank_logs=(Log("logs/rank-1.log", text, "node2", 1),)))
     if where == "mpirun":
         return diagnose(replace(bare, mpirun_log=Log("logs/mpirun.log", text)))
-    if where == "node":
-        return diagnose(replace(bare, findings=(Log("findings.json", text, "node2"),)))
     failure = TaskFailure("node2", "Look at the nodes", "training_run", "check.yml", text, True)
     launch = replace(bare.manifest.launch, failures=(failure,))
     return diagnose(replace(bare, rank_logs=(), manifest=replace(bare.manifest, launch=launch)))
 
 
-CASES = [
+WORDS = [
     ("disk_full", "rank", "OSError: [Errno 28] No space left on device", "disk"),
     ("gpu_out_of_memory", "rank", "torch.OutOfMemoryError: CUDA out of memory. Tried", "GPU"),
-    (
-        "wrong_configuration",
-        "rank",
-        "trainer: unknown key in the configuration: sed; valid are model, seed",
-        "unknown key in the configuration: sed",
-    ),
-    (
-        "wrong_world",
-        "rank",
-        "trainer: the world is not the one asked for: asked were 2 ranks (1 on node1, 1 on "
-        "node2), running are 2 (2 on node1). No step was taken.",
-        "running are 2 (2 on node1)",
-    ),
-    (
-        "loss_not_a_number",
-        "rank",
-        "trainer: the training loss became nan at or shortly before step 20; a smaller",
-        "became nan at or shortly before step 20",
-    ),
-    (
-        "dataset_missing",
-        "rank",
-        "trainer: no prepared data set in /data/cifar10: dataset.json is missing; prepare",
-        "/data/cifar10",
-    ),
-    (
-        "share_gone",
-        "rank",
-        "trainer: the file system of /data/imagenet/train/n01440764/1.JPEG can no longer be read: "
-        "Host is down; it is /data/imagenet (cifs of //files/data)\n",
-        "node2 can no longer read /data/imagenet (cifs of //files/data): Host is down.",
-    ),
-    (
-        "file_system_gone",
-        "rank",
-        "Traceback\nOSError: [Errno 116] Stale file handle: '/run/trainyard/checkpoints/a.pt'\n",
-        "node2 can no longer read or write /run/trainyard/checkpoints/a.pt: Stale file handle.",
-    ),
-    (
-        "dataset_damaged",
-        "rank",
-        "trainer: cannot read the train split in /data/cifar10: wrong shape",
-        "wrong shape",
-    ),
     (
         "peer_lost",
         "mpirun",
@@ -221,73 +163,6 @@ CASES = [
         "11 (Segmentation fault)",
     ),
     (
-        "node_disk_full",
-        "node",
-        "the disk of /srv/trainyard/runs is full: 4,096 bytes are free",
-        "/srv/trainyard/runs",
-    ),
-    (
-        "container_killed",
-        "node",
-        "the container was killed while the run was on (exit status 137)",
-        "node2 was killed",
-    ),
-    ("engine_gone", "node", "the Docker engine does not answer on /var/run/docker.sock", "node2"),
-    (
-        "rank_stopped",
-        "mpirun",
-        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
-        "rank 1 on node2 (pid 29): stopped by a signal, no sign of life for 50 s\n",
-        "Rank 1 was stopped",
-    ),
-    (
-        "rank_waits_for_share",
-        "mpirun",
-        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
-        "rank 0 on node1 (pid 29): waiting for other ranks, no sign of life for 51 s\n"
-        "rank 1 on node2 (pid 29): waiting for the share /data/imagenet (nfs4 of files:/data), "
-        "no sign of life for 51 s\n",
-        "Rank 1 waits for /data/imagenet (nfs4 of files:/data), which does not answer",
-    ),
-    (
-        "rank_waits_for_disk",
-        "mpirun",
-        "rank 0 on node1 (pid 29): waiting for a disk or a share, no sign of life for 51 s\n",
-        "Rank 0 waits",
-    ),
-    (
-        "peer_silent",
-        "mpirun",
-        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
-        "trainyard: no answer from node2\n",
-        "node2 no longer answers",
-    ),
-    (
-        "stalled",
-        "mpirun",
-        "trainyard: no rank of this node has got on for 50 s; this is what they do:\n"
-        "rank 1 on node2 (pid 29): waiting, no sign of life for 50 s\n",
-        "stood still for 50 s",
-    ),
-    (
-        "start_stalled",
-        "mpirun",
-        "trainyard: the ranks have not begun to train within 120 s; this is what they do:\n",
-        "within 120 s",
-    ),
-    (
-        "peer_unreachable",
-        "mpirun",
-        "trainyard: the container on node2 (10.0.0.12:2222) cannot be reached: timed out\n",
-        "on node2: timed out",
-    ),
-    (
-        "mpirun_killed",
-        "mpirun",
-        "trainyard: mpirun on node1 ended by signal 9 (Killed)\n",
-        "9 (Killed)",
-    ),
-    (
         "stalled_tensor",
         "rank",
         "[W stall_inspector.cc:107] One or more tensors were submitted to be reduced\n"
@@ -326,40 +201,116 @@ CASES = [
     ),
 ]
 
+# A code, its values, the file it comes in, and what the cause says.
+NODE, RANK, LAUNCHER = "nodes/node2/findings.json", "failures/rank-1.json", "failures/launcher.json"
+FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("disk_full", {"path": "/run/trainyard"}, RANK, "disk"),
+    ("node_disk_full", {"path": "/srv/runs", "bytes": 4096}, NODE, "(/srv/runs) is full"),
+    ("node_out_of_memory", {"processes": 1}, NODE, "memory ran out"),
+    ("container_out_of_memory", {}, NODE, "ran out of memory"),
+    ("container_killed", {}, NODE, "node2 was killed"),
+    ("engine_gone", {"message": "no answer"}, NODE, "engine on node2 is gone"),
+    ("gpu_out_of_memory", {"message": "CUDA out of memory"}, RANK, "GPU"),
+    ("wrong_configuration", {"message": "unknown key: sed"}, RANK, "unknown key: sed"),
+    ("wrong_world", {"message": "running are 2 (2 on node1)"}, RANK, "running are 2 (2 on node1)"),
+    ("loss_not_a_number", {"message": "became nan at step 20"}, RANK, "became nan at step 20"),
+    ("share_gone", {"share": "/data (cifs)", "message": "Host is down"}, RANK, "read /data (cifs)"),
+    ("file_system_gone", {"path": "/a.pt", "message": "Stale"}, RANK, "or write /a.pt: Stale"),
+    ("dataset_missing", {"path": "/data/cifar10"}, RANK, "/data/cifar10 is empty"),
+    ("dataset_damaged", {"message": "wrong shape"}, RANK, "wrong shape"),
+    ("checkpoint_unusable", {"message": "its sha256 is wrong"}, RANK, "its sha256 is wrong"),
+    (
+        "no_cluster_address",
+        {"host": "node2", "network": "10.0.0.0/24"},
+        RANK,
+        "node2 has no address in the training network 10.0.0.0/24",
+    ),
+    ("python_error", {"error": "KeyError", "message": "'fc'"}, RANK, "KeyError: 'fc'"),
+    ("rank_stopped", {"rank": 1, "host": "node2"}, LAUNCHER, "Rank 1 was stopped"),
+    (
+        "rank_waits_for_share",
+        {"rank": 1, "host": "node2", "share": "/data (nfs4 of files:/data)"},
+        LAUNCHER,
+        "Rank 1 waits for /data (nfs4 of files:/data), which does not answer",
+    ),
+    ("rank_waits_for_disk", {"rank": 1, "host": "node2"}, LAUNCHER, "Rank 1 waits"),
+    ("peer_silent", {"host": "node2"}, LAUNCHER, "node2 no longer answers"),
+    ("stalled", {"seconds": 50}, LAUNCHER, "stood still for 50 s"),
+    ("start_stalled", {"seconds": 120}, LAUNCHER, "within 120 s"),
+    (
+        "peer_unreachable",
+        {"host": "node2", "address": "10.0.0.12:2222", "message": "timed out"},
+        LAUNCHER,
+        "on node2: timed out",
+    ),
+    ("mpirun_killed", {"host": "node1", "signal": 9, "word": "Killed"}, LAUNCHER, "9 (Killed)"),
+]
 
-@pytest.mark.parametrize(("name", "where", "text", "said"), CASES)
-def test_signature(record: Record, name: str, where: str, text: str, said: str) -> None:
+
+@pytest.mark.parametrize(("name", "where", "text", "said"), WORDS)
+def test_foreign_words(record: Record, name: str, where: str, text: str, said: str) -> None:
     found = with_log(record, where, text)
     assert found.signature == name
     assert said in found.cause
     assert found.proof
 
 
-@pytest.mark.parametrize(
-    "number",
-    [errno.EHOSTDOWN, errno.EIO, errno.ENOTCONN, errno.EREMOTEIO, errno.ESTALE, errno.ETIMEDOUT],
-)
-def test_errors_of_a_share_that_is_gone(record: Record, number: int) -> None:
-    """In the words of Python and of this machine's C library."""
-    error = OSError(number, os.strerror(number), "/data/cifar10/train_images.npy")
-    found = with_log(record, "rank", f"Traceback\n  in open\n{type(error).__name__}: {error}\n")
-    assert (found.host, found.signature) == ("node2", "file_system_gone")
-    assert found.proof[-1].endswith("train_images.npy'")
+@pytest.mark.parametrize(("code", "values", "path", "said"), FINDINGS)
+def test_finding(
+    recorded: Callable[[str], Path], code: str, values: dict[str, Any], path: str, said: str
+) -> None:
+    """From the file as it comes home to the words of the diagnosis."""
+    run = recorded("unknown")
+    finding = {"code": code, "values": values}
+    document: Any = [finding]
+    if path == RANK:
+        document = {"rank": 1, "host": "node2", **finding, "message": "a sentence"}
+    (run / path).parent.mkdir(parents=True, exist_ok=True)
+    (run / path).write_text(json.dumps(document))
+    found = diagnose(read_run(run))
+    assert found.signature == code
+    assert said in found.cause
+    assert "{" not in found.cause + found.remedy
+    assert found.proof
+    if path == RANK:
+        assert (found.host, found.rank) == ("node2", 1)
 
 
-def test_a_connection_that_times_out_is_no_share(record: Record) -> None:
-    text = "Traceback\nTimeoutError: [Errno 110] Connection timed out\n"
-    assert with_log(record, "rank", text).signature == "python_error"
+@pytest.mark.parametrize("code", [code for code, values, *_ in FINDINGS if values])
+def test_a_finding_without_its_values_is_still_a_diagnosis(
+    recorded: Callable[[str], Path], code: str
+) -> None:
+    """A rank can write what it likes; the run must get its summary all the same."""
+    run = recorded("unknown")
+    (run / RANK).parent.mkdir(parents=True, exist_ok=True)
+    (run / RANK).write_text(json.dumps({"code": code, "values": {}}))
+    found = diagnose(read_run(run))
+    assert found.signature == code
+    assert "{" not in found.cause + found.remedy
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"a"', "[1, null]", '[{"code": 3}]', '{"a": 1}'])
+@pytest.mark.parametrize("path", [NODE, RANK, LAUNCHER])
+def test_a_file_that_holds_no_findings_hides_nothing(
+    recorded: Callable[[str], Path], path: str, text: str
+) -> None:
+    run = recorded("unknown")
+    (run / path).parent.mkdir(parents=True, exist_ok=True)
+    (run / path).write_text(text)
+    assert diagnose(read_run(run)).cause.startswith("Unknown: mpirun ended with status 3")
+
+
+def test_an_unreachable_node_is_told_from_one_that_is_not_fit(record: Record) -> None:
+    unfit = record("unfit")
+    problem = Problem("unreachable", "unreachable: No route to host", "node2")
+    failure = replace(unfit.manifest.launch.failures[0], problems=(problem,))
+    launch = replace(unfit.manifest.launch, failures=(failure,))
+    found = diagnose(replace(unfit, manifest=replace(unfit.manifest, launch=launch)))
+    assert (found.host, found.signature) == ("node2", "host_unreachable")
+    assert "Nothing was started" in found.proof[0]
 
 
 def test_every_signature_is_tested() -> None:
-    elsewhere = {
-        "container_out_of_memory",
-        "gang_incomplete",
-        "node_out_of_memory",
-        "rank_ended_by_kill",
-        "rank_killed",
-    }
-    assert {signature.name for signature in load_signatures()} == {
-        name for name, *_ in CASES
-    } | elsewhere
+    elsewhere = {"gang_incomplete", "rank_ended_by_kill", "rank_killed"}
+    tested = {name for name, *_ in WORDS} | {code for code, *_ in FINDINGS}
+    assert {signature.name for signature in load_signatures()} == tested | elsewhere

@@ -1,10 +1,15 @@
 """Does set-up have to run again?"""
 
-from conftest import DATA, REPOSITORY, Yard
+from yard_command import DATA, REPOSITORY, Yard
 
-from yard.fingerprint import SOURCES, changed_files, fingerprint_inventory, fingerprint_sources
-from yard.inventory import parse_inventory
-from yard.project import Project
+from yard.core.project import Project
+from yard.plays.fingerprint import (
+    SOURCES,
+    changed_files,
+    fingerprint_inventory,
+    fingerprint_sources,
+)
+from yard.plays.inventory import parse_inventory
 
 
 def test_every_source_is_there() -> None:

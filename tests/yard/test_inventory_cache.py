@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import DATA
+from yard_command import DATA
 
-from yard.inventory_cache import recall, remember
-from yard.project import Project
+from yard.core.project import Project
+from yard.plays.inventory_cache import recall, remember
 
 DOCUMENT = {"trainers": {"hosts": ["alpha"]}}
 
@@ -58,3 +58,9 @@ def test_an_environment_that_speaks_to_ansible_is_not_trusted(
 ) -> None:
     monkeypatch.setenv("ANSIBLE_INVENTORY_ENABLED", "script")
     assert recall(project, project.root / "inventory/lab") is None
+
+
+def test_only_its_owner_reads_it(project: Project) -> None:
+    """As the inventory, which may hold passwords and let nobody else read it."""
+    file = project.state(project.root / "inventory/lab") / "inventory.json"
+    assert file.stat().st_mode & 0o777 == 0o600

@@ -3,9 +3,9 @@
 from subprocess import Popen
 
 import pytest
-from conftest import Yard, wait_for
+from yard_command import Yard, wait_for
 
-from yard.job import BENCHMARK, VERIFICATION, Kind
+from yard.runs.measurements import BENCHMARK, VERIFICATION, Kind
 
 # Both run for a minute unless they are stopped.
 COMMANDS = {

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from yard.logs import LogView
+from yard.commands.logs import LogView
 
 FIRST = b"rank 1 of 2 on node2 (pid 17)\n"
 

@@ -9,16 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import processes_below, wait_for
+from yard_command import processes_below, wait_for
 
-from yard.playbook import Event, Outcome, failure_message, run_playbook
-from yard.project import Project
+from yard.core.project import Project
+from yard.plays.events import Event, Outcome, failure_message
+from yard.plays.playbook import run_playbook
 
+# Says at its fifth look that the end is there.
 POLL_MODULE = """
-import time
+from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
-module = AnsibleModule(argument_spec={"end": {"type": "float"}})
-finished = time.time() > module.params["end"]
+module = AnsibleModule(argument_spec={"looks": {"type": "path"}})
+looks = Path(module.params["looks"])
+with looks.open("a") as file:
+    file.write("look\\n")
+finished = len(looks.read_text().splitlines()) >= 5
 module.exit_json(changed=False, state="finished" if finished else "running", metrics=[{"step": 1}])
 """
 
@@ -70,13 +75,15 @@ class Play:
 def test_polls_arrive_while_the_task_runs(project: Project) -> None:
     play = Play(
         project,
-        "    - name: Follow\n      slow_poll: {end: '{{ end }}'}\n      register: polled\n"
-        "      until: polled.state == 'finished'\n      retries: 1000\n      delay: 0.5\n",
+        "    - name: Follow\n"
+        "      slow_poll: {looks: '{{ playbook_dir }}/{{ inventory_hostname }}'}\n"
+        "      register: polled\n      until: polled.state == 'finished'\n"
+        "      retries: 1000\n      delay: 0.5\n",
     )
-    outcome = play.run(end=time.time() + 4)
+    outcome = play.run()
     assert outcome.ok
     polls = [event for event in play.events if event.kind == "runner_retry"]
-    assert len(polls) >= 2
+    assert len(polls) == 2 * 4
     assert polls[0].task == "Follow"
     assert polls[0].host in ("alpha", "beta")
     assert polls[0].result["metrics"] == [{"step": 1}]
@@ -207,6 +214,36 @@ def test_the_environment_is_not_kept(project: Project, monkeypatch: pytest.Monke
             text = path.read_text(errors="replace")
             assert "a-secret-value" not in text
             assert "hush-hush" not in text
+
+
+def test_what_others_put_beside_it_is_left_alone(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory for temporary files is everybody's."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (temporary / "trainyard-play-file").touch()
+    (temporary / "trainyard-play-link").symlink_to(elsewhere)
+    os.mkfifo(temporary / "trainyard-play-pipe")
+    foreign = temporary / "trainyard-play-"
+    foreign.mkdir()
+    if os.getuid() == 0:
+        os.chown(foreign, 65534, 65534)
+    dead = temporary / "trainyard-play-dead"
+    dead.mkdir()
+    for path in temporary.iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
+    before = set(os.listdir(temporary)) - {dead.name}
+    # Its name is the beginning of every other one, so that of the folder that Ansible works with.
+    outcome = Play(project, "    - name: Ping\n      ansible.builtin.ping:\n").run()
+    assert outcome.status == "successful"
+    assert set(os.listdir(temporary)) - {foreign.name} == before - {foreign.name}
+    assert foreign.is_dir() == (os.getuid() == 0)
+    assert elsewhere.is_dir()
 
 
 def test_a_message_comes_from_whatever_a_module_says() -> None:

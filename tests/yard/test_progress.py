@@ -1,26 +1,18 @@
-"""What the screen says of a training, and that it listens to the names the playbooks use."""
+"""What the screen says of a training."""
 
 import io
 import re
 import time
-from pathlib import Path
 
 import pytest
-from conftest import DATA, REPOSITORY
 from rich.console import Console
+from yard_command import DATA
 
-from yard import progress as progress_module
-from yard.metrics import Metric, read_metrics
-from yard.progress import (
-    FOLLOW_TASK,
-    PHASES,
-    PlainProgress,
-    TrainingView,
-    clock,
-    duration,
-    phase_of,
-)
-from yard.train import CHOOSE_TASK
+from yard.core.words import clock, duration
+from yard.runs.metrics import Metric, read_metrics
+from yard.screen import plain_progress
+from yard.screen.plain_progress import PlainProgress
+from yard.screen.training_view import TrainingView
 
 RECORDED = read_metrics(DATA / "runs/succeeded/metrics.jsonl")
 
@@ -71,8 +63,8 @@ def test_plain_lines_are_few() -> None:
 
 def test_plain_lines_name_the_task_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not the one before it, which was over in no time."""
-    monkeypatch.setattr(progress_module, "LONG_TASK", 0.6)
-    monkeypatch.setattr(progress_module, "REPEAT_INTERVAL", 1.0)
+    monkeypatch.setattr(plain_progress, "LONG_TASK", 0.6)
+    monkeypatch.setattr(plain_progress, "REPEAT_INTERVAL", 1.0)
     out = io.StringIO()
     with PlainProgress(Console(file=out, width=200)) as progress:
         progress.phase("Setting up")
@@ -96,14 +88,3 @@ def test_duration(seconds: float, text: str) -> None:
 
 def test_clock() -> None:
     assert (clock(83), clock(3723)) == ("1:23", "1:02:03")
-
-
-@pytest.mark.parametrize("root", [REPOSITORY, DATA / "checkout"])
-def test_the_role_has_the_files_and_tasks_that_are_listened_to(root: Path) -> None:
-    tasks = root / "roles/training_run/tasks"
-    for phase in PHASES:
-        assert (tasks / f"{phase}.yml").is_file()
-        assert phase_of("training_run", str(tasks / f"{phase}.yml")) == phase
-    assert f"- name: {FOLLOW_TASK}\n" in (tasks / "follow.yml").read_text()
-    assert f"- name: {CHOOSE_TASK}\n" in (tasks / "check.yml").read_text()
-    assert phase_of("docker_engine", str(tasks / "check.yml")) is None

@@ -8,23 +8,24 @@ from pathlib import Path
 
 import pytest
 from browser import show
-from conftest import DATA, RUN_ID
 from extend import retry, sample_the_nodes, time_the_steps
 from rich.console import Console
+from yard_command import DATA, RUN_ID
 
-from yard import report
-from yard.charts import training_charts
-from yard.comparison import write_comparison
-from yard.errors import RequestError
-from yard.index import write_index
-from yard.listing import show_runs
-from yard.metrics import read_every_line, read_metrics
-from yard.page import drawings, render
-from yard.plot import Chart, Series, clock_ticks, short, thin, ticks
-from yard.report import draw_report, write_report
-from yard.run import REPORT_ERROR, list_runs, read_run
-from yard.summary import summarise, write_summary
-from yard.timeline import timeline_of
+from yard.core.errors import RequestError
+from yard.pages import report
+from yard.pages.charts import training_charts
+from yard.pages.comparison import write_comparison
+from yard.pages.index import write_index
+from yard.pages.page import drawings, render
+from yard.pages.plot import Chart, Series, clock_ticks, short, thin, ticks
+from yard.pages.report import draw_report, write_report
+from yard.pages.timeline import timeline_of
+from yard.runs.folder import REPORT_ERROR, list_runs
+from yard.runs.metrics import read_every_line, read_metrics
+from yard.runs.record import read_run
+from yard.runs.summary import summarise, write_summary
+from yard.screen.tables import show_runs
 
 Recorded = Callable[[str], Path]
 RUNS = [f"20261120T112{number}00Z_vit_cifar10_b64_e5_n2_p1" for number in range(3)]

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from yard.errors import Exit, RequestError
-from yard.inventory import Inventory, parse_inventory
-from yard.project import Project
-from yard.recipe import read_recipe
-from yard.request import TrainRequest, parse_nodes, parse_option, parse_train_images, resolve
+from yard.core.errors import Exit, RequestError
+from yard.core.project import Project
+from yard.plays.inventory import Inventory, parse_inventory, read_inventory
+from yard.request.parse import parse_nodes, parse_option, parse_train_images
+from yard.request.recipe import read_recipe
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
 
 
 def problems_of(request: TrainRequest, inventory: Inventory) -> str:
@@ -203,3 +205,12 @@ def test_models_without_an_entry_share_one() -> None:
     assert list(models) == ["vit", "resnet18"]
     assert (models["vit"].description, models["vit"].parameters) == ("own", 5)
     assert (models["resnet18"].description, models["resnet18"].parameters) == ("torchvision", 7)
+
+
+def test_an_inventory_that_cannot_be_decrypted_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "hosts.yml").write_text("trainers:\n  hosts: {node1: {}}\n")
+    # As `ansible-vault encrypt` begins a file; without a password it is read no further.
+    (tmp_path / "group_vars/trainers.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3331\n")
+    with pytest.raises(RequestError, match="ANSIBLE_VAULT_PASSWORD_FILE"):
+        read_inventory(REPOSITORY, tmp_path)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from yard.errors import RequestError
-from yard.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
-from yard.run import Log, RunRecord, count_attempts
+from yard.core.errors import RequestError
+from yard.runs.findings import Finding
+from yard.runs.folder import count_attempts
+from yard.runs.record import RunRecord
+from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
 
 Record = Callable[[str], RunRecord]
 
@@ -21,8 +23,8 @@ def test_a_killed_rank_is_worth_another_attempt(record: Record) -> None:
 
 def test_what_would_fail_again_is_not(record: Record) -> None:
     killed = record("killed")
-    log = Log("logs/rank-0.log", "trainer: unknown key in the configuration: sed", "node1", 0)
-    assert worth_another(replace(killed, rank_logs=(log,))) is None
+    finding = Finding("wrong_configuration", {"message": "unknown key: sed"}, "", "node1", 0)
+    assert worth_another(replace(killed, findings=(finding,))) is None
 
 
 @pytest.mark.parametrize("case", ["succeeded", "stopped", "unfit"])

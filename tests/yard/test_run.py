@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from yard.errors import RequestError
-from yard.inventory import Inventory
-from yard.request import TrainRequest, resolve
-from yard.run import create_run, find_run, inspected_image, list_runs, read_run, run_id_of
+from yard.core.errors import RequestError
+from yard.plays.inventory import Inventory
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
+from yard.runs.folder import create_run, find_run, list_runs, run_id_of
+from yard.runs.record import inspected_image, read_run
 
 
 def test_run_id_has_time_model_dataset_and_the_four_numbers(lab: Inventory) -> None:

@@ -4,13 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import Yard
+from yard_command import Yard
 
-from yard.inventory import Inventory
-from yard.request import TrainRequest, resolve
-from yard.scaling import GLOBAL_BATCH, RANK_BATCH, Point, compare, guides_gain
+from yard.plays.inventory import Inventory
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
+from yard.runs.scaling import GLOBAL_BATCH, RANK_BATCH, ScalingRun, compare, guides_gain
 
-ONE = Point(
+ONE = ScalingRun(
     run_id="one",
     nodes=1,
     world_size=1,

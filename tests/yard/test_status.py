@@ -1,10 +1,10 @@
 """What `make status` says of a run, whichever line of its metrics is the newest."""
 
 import pytest
-from conftest import DATA
+from yard_command import DATA
 
-from yard.metrics import Metric, read_metrics
-from yard.status import progress_of
+from yard.commands.status import progress_of
+from yard.runs.metrics import Metric, read_metrics
 
 RECORDED = read_metrics(DATA / "runs/succeeded/metrics.jsonl")
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from yard.errors import Exit
-from yard.run import RunRecord, read_run
-from yard.summary import first_step_time, read_summary, summarise, write_summary
+from yard.core.errors import Exit
+from yard.runs.record import RunRecord, read_run
+from yard.runs.summary import first_step_time, read_summary, summarise, write_summary
 
 Record = Callable[[str], RunRecord]
 

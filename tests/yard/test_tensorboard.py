@@ -7,10 +7,10 @@ import socket
 import urllib.request
 from pathlib import Path
 
-from conftest import Yard, wait_for
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from yard_command import Yard, wait_for
 
 
 def write_events(run: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pexpect
-from conftest import Yard, interrupt, processes_below, wait_for
+from yard_command import Yard, interrupt, processes_below, wait_for
 
 TRAIN = ("train", "--model", "vit", "--nodes", "2")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -75,6 +75,69 @@ def test_a_changed_role_is_set_up_again(ready: Yard) -> None:
     done = ready(*TRAIN, "--set", "steps=4")
     assert "Setting up: roles/training_run/tasks/start.yml changed since" in done.stdout
     assert done.returncode == 0
+
+
+def edit(yard: Yard, name: str) -> None:
+    """Write a file of the trainer, which the test's playbook makes the image from."""
+    file = yard.root / "trainer" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# {name}\n")
+
+
+def test_an_edit_of_the_trainer_brings_the_image_alone(ready: Yard) -> None:
+    edit(ready, "loop.py")
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Making the trainer image anew: trainer/loop.py changed since" in done.stdout
+    assert "Setting up" not in done.stdout
+    assert (ready.root / "nodes/node2/image").read_text() == "# loop.py\n"
+    log = ready.root / ".trainyard/local/log"
+    assert len(list(log.glob("setup-*.log"))) == 1  # the fixture's
+    assert len(list(log.glob("data-*.log"))) == 1
+
+    again = ready(*TRAIN, "--set", "steps=4")
+    assert "Making the trainer image anew" not in again.stdout
+    assert len(list(log.glob("trainer_image-*.log"))) == 1
+
+
+def test_a_data_set_is_decoded_anew_by_a_new_decoder(ready: Yard) -> None:
+    edit(ready, "loop.py")
+    edit(ready, "data/cifar10.py")
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Setting up" not in done.stdout
+    assert len(list((ready.root / ".trainyard/local/log").glob("data-*.log"))) == 2
+
+
+def test_an_edit_beside_a_changed_role_sets_up_all(ready: Yard) -> None:
+    edit(ready, "loop.py")
+    with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
+        file.write("# changed\n")
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.returncode == 0
+    assert "start.yml and 1 more changed since" in done.stdout
+    assert "Setting up" in done.stdout
+    assert "Making the trainer image anew" not in done.stdout
+
+
+def test_an_image_that_a_node_cannot_get_leads_to_a_set_up(ready: Yard) -> None:
+    edit(ready, "loop.py")
+    (ready.root / "nodes/node2/unplugged").touch()
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert "Making the trainer image anew" in done.stdout
+    assert "trainer_image.yml failed" in done.stdout
+    assert "Setting up: trainer/loop.py changed since" in done.stdout
+    assert done.returncode == 0
+
+
+def test_an_image_that_cannot_be_built_is_status_3_and_is_tried_again(ready: Yard) -> None:
+    (ready.root / "trainer").mkdir()
+    (ready.root / "trainer/other.py").touch()
+    for _ in range(2):
+        done = ready(*TRAIN)
+        assert done.returncode == 3
+        assert "Setting up" not in done.stdout
+    assert not (ready.root / "runs").exists()
 
 
 def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: Yard) -> None:

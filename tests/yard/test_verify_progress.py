@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.console import Console
 
-from yard.playbook import Event
-from yard.progress import PlainProgress
-from yard.verify_progress import CheckProgress
+from yard.plays.events import Event
+from yard.screen.check_progress import CheckProgress
+from yard.screen.plain_progress import PlainProgress
 
 
 class Tasks(PlainProgress):

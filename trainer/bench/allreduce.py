@@ -2,36 +2,48 @@
 
 import statistics
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from trainer.engines import DdpEngine, Engine, HorovodEngine
-from trainer.verify.bandwidth import bus_factor
+from trainer.verify.bandwidth import SIZES, bus_factor
 
-SIZES = tuple(4**power for power in range(6, 14))  # 4 KiB to 64 MiB
 # A turn moves about this much, and at least and at most so many sums.
 TURN_BYTES = 2**27
 FEWEST, MOST = 2, 50
 
 
+@dataclass(frozen=True)
+class AllreduceTime:
+    """How long a sum takes.
+
+    Attributes:
+        engine: who computes it, an arm of the throughput benchmark.
+        bytes: size of the tensor.
+        seconds: median of one sum.
+        gigabytes_per_second: bus bandwidth, see `trainer.verify.bandwidth.bus_factor`.
+    """
+
+    engine: str
+    bytes: int
+    seconds: float
+    gigabytes_per_second: float
+
+
 def measure_allreduce(
     world: Engine, ddp: Mapping[str, DdpEngine], rounds: int, sizes: tuple[int, ...] = SIZES
-) -> list[dict[str, Any]]:
+) -> list[AllreduceTime]:
     """Sum float32 tensors over all ranks with Horovod, Gloo and MPI, in turns.
 
     Args:
         world: who the ranks are.
         ddp: engines by backend.
-        rounds: turns of each.
+        rounds: turns of every engine.
         sizes: in bytes.
-
-    Returns:
-        [{"engine", "bytes", "seconds": median of one sum, "gigabytes_per_second"}, ...]. The last
-        is the bus bandwidth, see `trainer.verify.bandwidth.bus_factor`.
     """
     seconds: dict[tuple[str, int], list[float]] = {}
     for _ in range(rounds):
@@ -52,12 +64,12 @@ def measure_allreduce(
                 horovod.close()
     factor = bus_factor(world.world_size)
     return [
-        {
-            "engine": name,
-            "bytes": size,
-            "seconds": statistics.median(spent),
-            "gigabytes_per_second": factor * size / statistics.median(spent) / 1e9,
-        }
+        AllreduceTime(
+            engine=name,
+            bytes=size,
+            seconds=statistics.median(spent),
+            gigabytes_per_second=factor * size / statistics.median(spent) / 1e9,
+        )
         for (name, size), spent in seconds.items()
     ]
 

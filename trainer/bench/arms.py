@@ -7,54 +7,44 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import islice, pairwise, repeat
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from trainer.data import store
-from trainer.data.augment import Normalise
-from trainer.data.memory import ImageSet, TrainingBatches
-from trainer.data.sampler import ShardedSampler
-from trainer.engines import DdpEngine, Engine, HorovodEngine
-from trainer.models import build_model
+from trainer.bench.horovod_optimizer import HorovodOptimizerEngine
+from trainer.bench.workload import Workload, fresh_model, read_batches
+from trainer.engines import DdpEngine, Engine, HorovodEngine, tuning
 from trainer.network import cluster_address
 from trainer.optimizer import adamw
 from trainer.step import TrainStep
 
-CLASSES = 10
-IMAGE_SIZE = 32
+# The arms of the throughput benchmark in the order in which they are shown, with their labels.
+# `lockstep` is no arm of its own: it follows from the times of `independent`.
+LABELS: Mapping[str, str] = {
+    "one_rank": "one rank",
+    "minimal": "one rank, raw loop",
+    "independent": "all ranks, no communication",
+    "lockstep": "the same, each step waiting for the slowest rank",
+    "synthetic": "all ranks, no communication, synthetic data",
+    "bf16": "all ranks, no communication, bf16",
+    "horovod": "Horovod",
+    "horovod_optimizer": "Horovod, its own optimizer",
+    "ddp_mpi": "DDP, MPI",
+    "ddp_gloo": "DDP, Gloo",
+    "ddp_torchrun": "DDP, torchrun",
+}
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.05
-SEED = 1
 # Untimed steps at the start of a turn: Horovod negotiates each tensor once before it remembers.
 WARM_UP_STEPS = 2
 
 # How the ranks of an arm belong together, which decides how their speeds add up.
 Ranks = Literal["first", "independent", "together"]
 Batches = Iterator[tuple[Tensor, Tensor]]
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What every arm trains.
-
-    Attributes:
-        model: a name from `trainer.models`.
-        batch_per_rank: images a rank sees in one step.
-        precision: of the forward and backward pass.
-        dataset: directory of a prepared data set.
-    """
-
-    model: str
-    batch_per_rank: int
-    precision: str
-    dataset: Path
 
 
 class Arm(Protocol):
@@ -68,7 +58,7 @@ class Arm(Protocol):
     ranks: Ranks
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """Take the warm-up steps, then `steps` timed ones, and return the seconds of each of these.
+        """Take the warm-up steps, then `steps` timed ones, and return the seconds of these.
 
         Every rank that works must call it.
         """
@@ -76,7 +66,7 @@ class Arm(Protocol):
 
 
 def timed(step: Callable[[], object], steps: int) -> list[float]:
-    """Call `step` for the warm-up, then `steps` times more, and return the seconds of each."""
+    """Call `step` for the warm-up, then `steps` times more, and return the seconds of these."""
     for _ in range(WARM_UP_STEPS):
         step()
     clock = [perf_counter()]
@@ -84,22 +74,6 @@ def timed(step: Callable[[], object], steps: int) -> list[float]:
         step()
         clock.append(perf_counter())
     return [end - begin for begin, end in pairwise(clock)]
-
-
-def read_batches(workload: Workload, rank: int, world_size: int) -> TrainingBatches:
-    """A rank's share of the real training images, augmented as in training."""
-    description = store.read_description(workload.dataset)
-    data = ImageSet.load(workload.dataset, "train")
-    normalise = Normalise(description.channel_means, description.channel_deviations)
-    sampler = ShardedSampler(len(data), workload.batch_per_rank, rank, world_size, SEED)
-    return TrainingBatches(data, sampler, normalise)
-
-
-def fresh_model(workload: Workload) -> nn.Module:
-    """Make the model, in the memory format that convolutions are trained in, ready to train."""
-    torch.manual_seed(SEED)
-    model = build_model(workload.model, CLASSES, IMAGE_SIZE)
-    return model.to(memory_format=torch.channels_last).train()
 
 
 class LoopArm:
@@ -112,6 +86,7 @@ class LoopArm:
         join: gives the engine; called at every turn.
         leave: whether to close the engine after every turn. Horovod's background thread would
             take part of the core from the arms that have their turn meanwhile.
+        settling: steps before the first turn, in which the engine finds out how to go on best.
     """
 
     def __init__(
@@ -121,9 +96,11 @@ class LoopArm:
         ranks: Ranks,
         join: Callable[[], Engine] | None = None,
         leave: bool = False,
+        settling: int = 0,
     ) -> None:
         self.ranks = ranks
         self._batches, self._join, self._leave = batches, join, leave
+        self._settling = settling
         model = fresh_model(workload)
         self._step = TrainStep(model, adamw(model, LEARNING_RATE, WEIGHT_DECAY), workload.precision)
         self._is_distributed = False
@@ -135,6 +112,10 @@ class LoopArm:
             model, optimizer = engine.distribute(self._step.model, self._step.optimizer)
             self._step = TrainStep(model, optimizer, self._step.precision, exchange=engine)
             self._is_distributed = True
+        if self._settling:
+            for batch in islice(self._batches(0), self._settling):
+                self._step(*batch, LEARNING_RATE)
+            self._settling = 0
         batches = self._batches(number)
         seconds = timed(lambda: self._step(*next(batches), LEARNING_RATE), steps)
         if engine is not None and self._leave:
@@ -214,6 +195,7 @@ def make_arms(
       cost nothing
     * `synthetic`: the same on a batch that is ready, instead of real images with augmentation
     * `horovod`, `ddp_gloo`, `ddp_mpi`: engines, under mpirun
+    * `horovod_optimizer`: Horovod as its documentation has it, for comparison
     * `ddp_torchrun`: DistributedDataParallel over Gloo as torchrun starts it
     * `bf16`: `independent` in bf16, where the processor multiplies that
 
@@ -230,7 +212,17 @@ def make_arms(
         "minimal": MinimalArm(workload, ready),
         "independent": LoopArm(workload, batches.epoch, "independent"),
         "synthetic": LoopArm(workload, lambda _: repeat(ready), "independent"),
-        "horovod": LoopArm(workload, batches.epoch, "together", HorovodEngine, leave=True),
+        "horovod": LoopArm(
+            workload,
+            batches.epoch,
+            "together",
+            HorovodEngine,
+            leave=True,
+            settling=tuning.STEPS,
+        ),
+        "horovod_optimizer": LoopArm(
+            workload, batches.epoch, "together", HorovodOptimizerEngine, leave=True
+        ),
         "ddp_gloo": LoopArm(workload, batches.epoch, "together", lambda: ddp["gloo"]),
         "ddp_mpi": LoopArm(workload, batches.epoch, "together", lambda: ddp["mpi"]),
         "ddp_torchrun": TorchrunArm(workload, world),

@@ -1,8 +1,9 @@
 """Matrix products: what a core computes, and what all of them compute together."""
 
 import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 from mpi4py import MPI
@@ -10,22 +11,38 @@ from mpi4py import MPI
 from trainer.engines import Engine
 
 SIZE = 1024
+# The ways to multiply in the order in which they are shown, with their labels.
+LABELS: Mapping[str, str] = {
+    "one_rank": "one rank alone",
+    "all_ranks": "each rank, all at once",
+    "distributed": "one product, all ranks together",
+}
 
 
-def measure_matmul(world: Engine, rounds: int, size: int = SIZE) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Matmul:
+    """What matrix products came to.
+
+    Attributes:
+        size: edge of the matrices.
+        gflops: medians in 10^9 multiplications and additions a second, by the keys of `LABELS`.
+    """
+
+    size: int
+    gflops: dict[str, float]
+
+
+def measure_matmul(world: Engine, rounds: int, size: int = SIZE) -> Matmul:
     """Multiply square matrices in float32, with one rank, with all at once, and together.
 
     * `one_rank`: rank 0 alone
-    * `all_ranks`: each rank a product of its own, all at once; per rank
-    * `distributed`: one product: each rank multiplies its rows, and all gather the whole result
+    * `all_ranks`: every rank a product of its own, all at once; per rank
+    * `distributed`: one product: every rank multiplies its rows, and all gather the whole result
 
     Args:
         world: who the ranks are.
         rounds: repetitions, in turns.
         size: edge of the matrices.
-
-    Returns:
-        {"size", "gflops": {name: median}}, in 10^9 multiplications and additions a second.
     """
     torch.manual_seed(1)
     left, right = torch.randn(size, size), torch.randn(size, size)
@@ -41,7 +58,7 @@ def measure_matmul(world: Engine, rounds: int, size: int = SIZE) -> dict[str, An
         torch.mm(left, right, out=product)
 
     work = 2 * size**3 / 1e9
-    gflops: dict[str, list[float]] = {"one_rank": [], "all_ranks": [], "distributed": []}
+    gflops: dict[str, list[float]] = {name: [] for name in LABELS}
     alone()
     distributed()
     for _ in range(rounds):
@@ -56,10 +73,10 @@ def measure_matmul(world: Engine, rounds: int, size: int = SIZE) -> dict[str, An
         gflops["distributed"].append(work / max(spent))
     torch.testing.assert_close(product, left @ right)
     medians = {name: statistics.median(values) for name, values in gflops.items() if values}
-    return {"size": size, "gflops": medians}
+    return Matmul(size, medians)
 
 
-def _seconds(call: Any) -> float:
+def _seconds(call: Callable[[], None]) -> float:
     start = perf_counter()
     call()
     return perf_counter() - start

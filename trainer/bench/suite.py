@@ -1,19 +1,19 @@
-"""All benchmarks in one job."""
+"""All benchmarks, one after the other."""
 
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainer.atomic import write_json
+from trainer.bench import arms, matmul
 from trainer.bench.allreduce import measure_allreduce
-from trainer.bench.arms import Workload, make_arms
-from trainer.bench.matmul import measure_matmul
-from trainer.bench.throughput import measure_throughput
+from trainer.bench.throughput import RATIOS, Throughput, measure_throughput
+from trainer.bench.workload import Workload
 from trainer.engines import DdpEngine, IndependentEngine, horovod
 from trainer.errors import ConfigError
 from trainer.models import MODELS
@@ -34,6 +34,9 @@ class Suite:
         dataset: directory of a prepared data set of 32 x 32 images in 10 classes.
         rounds: turns of everything that is measured.
         seconds: how long a turn of training shall take, about.
+        bf16: whether to measure bf16 too. All ranks must say the same, so that it is decided where
+            all processors are known: one that does not multiply bfloat16 is slower with it than
+            with float32.
     """
 
     models: tuple[str, ...]
@@ -41,6 +44,7 @@ class Suite:
     dataset: Path
     rounds: int
     seconds: float
+    bf16: bool = False
 
     def __post_init__(self) -> None:
         for model in self.models:
@@ -56,7 +60,7 @@ class Report:
     Args:
         suite: what is measured.
         path: file for the result, written anew with every part, so that a benchmark that is
-            stopped keeps what it has; None: rank 0 of no file, or another rank.
+            stopped keeps what it has; None writes none, as on all ranks but the first.
         common: what the result begins with.
     """
 
@@ -80,19 +84,22 @@ class Report:
         if self._path is not None:
             write_json(self._path, self._result)
 
-    def keep_model(self, model: str, measured: dict[str, Any]) -> None:
+    def keep_model(self, model: str, throughput: Throughput) -> None:
         """Add the throughput of a model to the result."""
-        self.keep(throughput={**self._result["throughput"], model: measured})
+        self.keep(throughput={**self._result["throughput"], model: throughput.to_json()})
 
 
 def measure(suite: Suite, path: Path | None) -> None:
-    """Measure everything; rank 0 writes the result, and each rank says what is being done.
+    """Measure everything; rank 0 writes the result, and every rank says what is being done.
 
     Args:
         suite: what to measure.
         path: file for the result, or None:
-            {"world_size", "hosts", "threads", "settings", "versions", "matmul", "allreduce",
-            "throughput": {model: ...}}, see the modules of this package.
+            {"world_size", "hosts", "threads", "settings", "versions",
+            "labels": {"arms": {name: label}, "ratios": {name: label}, "matmul": {name: label}},
+            each in the order in which to show them,
+            "efficiencies": {arm: name of the ratio that says what it reaches of the ideal},
+            "matmul", "allreduce", "throughput": {model: ...}}, see the modules of this package.
     """
     use_cluster_network()
     # First of all: MPI ends with who started it, and Horovod comes and goes.
@@ -105,31 +112,30 @@ def measure(suite: Suite, path: Path | None) -> None:
         "threads": torch.get_num_threads(),
         "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
         "versions": versions(),
+        "labels": {
+            "arms": dict(arms.LABELS),
+            "ratios": {name: ratio.label for name, ratio in RATIOS.items()},
+            "matmul": dict(matmul.LABELS),
+        },
+        "efficiencies": {
+            ratio.above: name for name, ratio in RATIOS.items() if ratio.is_efficiency
+        },
     }
     report = Report(suite, path if world.rank == 0 else None, common)
     report.begins("matrix products")
-    report.keep(matmul=measure_matmul(world, suite.rounds))
+    report.keep(matmul=asdict(matmul.measure_matmul(world, suite.rounds)))
     report.begins("allreduce")
-    report.keep(allreduce=measure_allreduce(world, ddp, suite.rounds))
+    times = measure_allreduce(world, ddp, suite.rounds)
+    report.keep(allreduce=[asdict(time) for time in times])
     for model in suite.models:
         workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset)
-        arms = make_arms(workload, world, ddp, bf16=_multiplies_bf16())
+        arms_by_name = arms.make_arms(workload, world, ddp, suite.bf16)
 
         def round_begins(number: int, model: str = model) -> None:
             report.begins(f"training throughput of {model}, round {number} of {suite.rounds}")
 
         measured = measure_throughput(
-            workload, arms, world, suite.rounds, suite.seconds, round_begins
+            workload, arms_by_name, world, suite.rounds, suite.seconds, round_begins
         )
         report.keep_model(model, measured)
     print("done", flush=True)
-
-
-def _multiplies_bf16() -> bool:
-    """Whether the processor multiplies bfloat16; without, it is slower than float32."""
-    flags: list[str] = []
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("flags"):
-            flags = line.split()
-            break
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)

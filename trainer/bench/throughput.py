@@ -5,24 +5,51 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from trainer.bench.arms import WARM_UP_STEPS, Arm, Ranks, Workload
+from trainer.bench.arms import LABELS, WARM_UP_STEPS, Arm, Ranks
+from trainer.bench.workload import Workload
 from trainer.engines import Engine
 
-# Steps in a turn, so that one of `independent` takes about the seconds asked for.
+# Steps in a turn, so that one of `independent` takes about the requested seconds.
 FEWEST_STEPS, MOST_STEPS = 3, 200
 
-# What is compared with what; of several, with the best of the round.
-RATIOS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "horovod_over_ideal": ("horovod", ("independent",)),
-    "lockstep_over_ideal": ("lockstep", ("independent",)),
-    "horovod_over_lockstep": ("horovod", ("lockstep",)),
-    "ddp_gloo_over_ideal": ("ddp_gloo", ("independent",)),
-    "ddp_mpi_over_ideal": ("ddp_mpi", ("independent",)),
-    "ddp_torchrun_over_ideal": ("ddp_torchrun", ("independent",)),
-    "horovod_over_best_ddp": ("horovod", ("ddp_gloo", "ddp_mpi", "ddp_torchrun")),
-    "loop_over_minimal": ("one_rank", ("minimal",)),
-    "real_over_synthetic": ("independent", ("synthetic",)),
-    "bf16_over_fp32": ("bf16", ("independent",)),
+
+@dataclass(frozen=True)
+class Ratio:
+    """The speed of an arm over that of another one in the same round.
+
+    Attributes:
+        label: what people call it.
+        above: the arm.
+        below: what it is compared with; of several, with the best of the round.
+        is_efficiency: whether it is what an engine reaches of the same ranks without
+            communication.
+    """
+
+    label: str
+    above: str
+    below: tuple[str, ...]
+    is_efficiency: bool = False
+
+
+def _efficiency(arm: str) -> Ratio:
+    return Ratio(f"{LABELS[arm]} / no communication", arm, ("independent",), is_efficiency=True)
+
+
+# In the order in which they are shown.
+RATIOS: Mapping[str, Ratio] = {
+    "horovod_over_ideal": _efficiency("horovod"),
+    "horovod_optimizer_over_ideal": _efficiency("horovod_optimizer"),
+    "ddp_mpi_over_ideal": _efficiency("ddp_mpi"),
+    "ddp_gloo_over_ideal": _efficiency("ddp_gloo"),
+    "ddp_torchrun_over_ideal": _efficiency("ddp_torchrun"),
+    "lockstep_over_ideal": Ratio("in lockstep / no communication", "lockstep", ("independent",)),
+    "horovod_over_lockstep": Ratio("Horovod / in lockstep", "horovod", ("lockstep",)),
+    "horovod_over_best_ddp": Ratio(
+        "Horovod / best DDP of the round", "horovod", ("ddp_gloo", "ddp_mpi", "ddp_torchrun")
+    ),
+    "loop_over_minimal": Ratio("loop / raw loop", "one_rank", ("minimal",)),
+    "real_over_synthetic": Ratio("real / synthetic data", "independent", ("synthetic",)),
+    "bf16_over_fp32": Ratio("bf16 / fp32", "bf16", ("independent",)),
 }
 
 
@@ -43,6 +70,48 @@ class Turn:
     images_per_second: float
 
 
+@dataclass(frozen=True)
+class Summary:
+    """What the turns come to.
+
+    Attributes:
+        images_per_second: median of every arm's speeds, by arm.
+        ratios: median of the ratios in a round, by name in `RATIOS`.
+    """
+
+    images_per_second: dict[str, float]
+    ratios: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The training throughput of a model.
+
+    Attributes:
+        workload: what was trained.
+        steps: timed steps in a turn.
+        turns: in the order in which they were taken.
+        summary: what they come to.
+    """
+
+    workload: Workload
+    steps: int
+    turns: tuple[Turn, ...]
+    summary: Summary
+
+    def to_json(self) -> dict[str, Any]:
+        """As `bench.json` has it."""
+        return {
+            "model": self.workload.model,
+            "batch_per_rank": self.workload.batch_per_rank,
+            "precision": self.workload.precision,
+            "steps": self.steps,
+            "warm_up_steps": WARM_UP_STEPS,
+            "turns": [asdict(turn) for turn in self.turns],
+            **asdict(self.summary),
+        }
+
+
 def measure_throughput(
     workload: Workload,
     arms: Mapping[str, Arm],
@@ -50,7 +119,7 @@ def measure_throughput(
     rounds: int,
     seconds: float,
     round_begins: Callable[[int], None],
-) -> dict[str, Any]:
+) -> Throughput:
     """Let all arms take turns, round after round.
 
     All run in the same processes on the same cores, so that whatever else the machine does meets
@@ -65,15 +134,11 @@ def measure_throughput(
         rounds: turns of every arm.
         seconds: how long a turn of `independent` shall take, about.
         round_begins: called with the number of every round, from 1.
-
-    Returns:
-        {"model", "batch_per_rank", "precision", "steps", "turns": [fields of `Turn`, ...],
-        "images_per_second": {arm: median}, "ratios": {name: median of the ratios in a round}}
     """
     world.barrier()
     step = arms["independent"].turn(0, 1)
-    wanted = round(seconds / max(map(sum, world.gather(step))))
-    steps = min(max(wanted, FEWEST_STEPS), MOST_STEPS)
+    fitting = round(seconds / max(map(sum, world.gather(step))))
+    steps = min(max(fitting, FEWEST_STEPS), MOST_STEPS)
     images = workload.batch_per_rank * steps
     turns: list[Turn] = []
     for number in range(1, rounds + 1):
@@ -92,15 +157,7 @@ def measure_throughput(
                 together = lockstep_seconds(by_rank)
                 speed = images_per_second("together", images, [together] * len(by_rank))
                 turns.append(Turn(number, "lockstep", (together,), speed))
-    return {
-        "model": workload.model,
-        "batch_per_rank": workload.batch_per_rank,
-        "precision": workload.precision,
-        "steps": steps,
-        "warm_up_steps": WARM_UP_STEPS,
-        "turns": [asdict(turn) for turn in turns],
-        **summarise(turns),
-    }
+    return Throughput(workload, steps, tuple(turns), summarise(turns))
 
 
 def order(names: Sequence[str], number: int) -> list[str]:
@@ -136,23 +193,21 @@ def lockstep_seconds(by_rank: Sequence[Sequence[float]]) -> float:
     return seconds
 
 
-def summarise(turns: Sequence[Turn]) -> dict[str, Any]:
+def summarise(turns: Sequence[Turn]) -> Summary:
     """Median speed of every arm, and medians of the ratios of arms in the same round."""
     speeds: dict[int, dict[str, float]] = {}
     for turn in turns:
         speeds.setdefault(turn.round, {})[turn.arm] = turn.images_per_second
     names = {turn.arm for turn in turns}
     ratios = {}
-    for name, (above, below) in RATIOS.items():
-        there = [arm for arm in below if arm in names]
-        if above in names and there:
+    for name, ratio in RATIOS.items():
+        measured = [arm for arm in ratio.below if arm in names]
+        if ratio.above in names and measured:
             ratios[name] = statistics.median(
-                speed[above] / max(speed[arm] for arm in there) for speed in speeds.values()
+                speed[ratio.above] / max(speed[arm] for arm in measured)
+                for speed in speeds.values()
             )
-    return {
-        "images_per_second": {
-            name: statistics.median(speed[name] for speed in speeds.values())
-            for name in sorted(names)
-        },
-        "ratios": ratios,
+    medians = {
+        name: statistics.median(speed[name] for speed in speeds.values()) for name in sorted(names)
     }
+    return Summary(medians, ratios)

@@ -93,26 +93,26 @@ class Mixing:
         pastes = self.cutmix > 0 and (
             self.mixup == 0 or bool(torch.rand((), generator=generator) < 0.5)
         )
-        share = _beta(self.cutmix if pastes else self.mixup, generator)
+        fraction = _beta(self.cutmix if pastes else self.mixup, generator)
         partners = torch.randperm(len(labels), generator=generator).to(images.device)
         if pastes:
-            top, bottom, left, right = _rectangle(images.shape[2:], 1 - share, generator)
+            top, bottom, left, right = _rectangle(images.shape[2:], 1 - fraction, generator)
             mixed = images.clone()
             mixed[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
             # What was pasted may have been cut at the border: its true area counts.
             height, width = images.shape[2:]
-            share = 1 - (bottom - top) * (right - left) / (height * width)
+            fraction = 1 - (bottom - top) * (right - left) / (height * width)
         else:
-            mixed = share * images + (1 - share) * images[partners]
+            mixed = fraction * images + (1 - fraction) * images[partners]
         targets = functional.one_hot(labels, self.classes).float()
-        return mixed, share * targets + (1 - share) * targets[partners]
+        return mixed, fraction * targets + (1 - fraction) * targets[partners]
 
 
 def _beta(parameter: float, generator: torch.Generator) -> float:
     """Draw from Beta(p, p); torch's own distribution takes no generator."""
     shape = torch.full((2,), parameter)
     first, second = torch._standard_gamma(shape, generator=generator).tolist()
-    # Both may underflow to zero for small parameters, where the share is near 0 or 1.
+    # Both may underflow to zero for small parameters, where the fraction is near 0 or 1.
     return float(first / (first + second)) if first + second > 0 else 1.0
 
 

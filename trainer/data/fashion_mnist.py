@@ -71,9 +71,7 @@ def _decode(source: Path, report: Report) -> dict[str, Split]:
 def _values(tar: tarfile.TarFile, prefix: str, kind: str) -> np.ndarray:
     name = f"{prefix}-{kind}"
     content = gzip.decompress(member(tar, f"{FOLDER}/{name}-ubyte.gz"))
-    found = hashlib.sha256(content).hexdigest()
-    if found != CONTENT_SHA256[name]:
-        raise DataError(
-            f"{name} is damaged: its sha256 is {found}, expected {CONTENT_SHA256[name]}"
-        )
+    actual, expected = hashlib.sha256(content).hexdigest(), CONTENT_SHA256[name]
+    if actual != expected:
+        raise DataError(f"{name} is damaged: its sha256 is {actual}, expected {expected}")
     return np.frombuffer(content, dtype=np.uint8, offset=HEADER[kind]).copy()

@@ -98,7 +98,7 @@ class FolderTrainingBatches:
 
     Attributes:
         data: the training files of the whole world.
-        sampler: this rank's share of them.
+        sampler: deals them out to this rank.
         image_size: edge of the cuts in pixels.
         workers: number of threads.
         normalise: from bytes to floats.
@@ -134,7 +134,7 @@ class FolderTrainingBatches:
 
 @dataclass(frozen=True)
 class FolderEvaluationBatches:
-    """A rank's share of a split in order, each image once, its middle.
+    """A rank's shard of a split in order, every image once, its middle.
 
     Attributes:
         data: the files of this rank.
@@ -227,5 +227,5 @@ def _stream(
             yield collect()
     finally:
         # An error, or a consumer that stops early, must not wait for what nobody will use, nor for
-        # a share that may never answer.
+        # a network share that may never answer.
         pool.shutdown(wait=False, cancel_futures=True)

@@ -51,7 +51,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class _Share:
+class _ClassFolder:
     """What one process unpacks at a time: the images of one class.
 
     Attributes:
@@ -95,13 +95,13 @@ def prepare(
         if not (source / name).is_file():
             raise DataError(f"no file {source / name}; SOURCE= takes the folder that holds it")
     try:
-        shares = [
-            *_train_shares(source / TRAIN_TAR, directory / FOLDERS["train"]),
-            *_validation_shares(
+        folders = [
+            *_train_folders(source / TRAIN_TAR, directory / FOLDERS["train"]),
+            *_validation_folders(
                 source / VALIDATION_TAR, directory / FOLDERS["test"], validation_classes
             ),
         ]
-        _unpack(shares, report)
+        _unpack(folders, report)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise DataError(f"cannot unpack {source}: {error}") from error
     classes = _complete(directory, counts)
@@ -121,15 +121,15 @@ def prepare(
     return True
 
 
-def _train_shares(archive: Path, root: Path) -> Iterable[_Share]:
+def _train_folders(archive: Path, root: Path) -> Iterable[_ClassFolder]:
     with tarfile.open(archive) as tar:
         for inner in tar:
             if inner.isreg() and inner.name.endswith(".tar"):
                 name = Path(inner.name).stem
-                yield _Share(archive, root / name, offset=inner.offset)
+                yield _ClassFolder(archive, root / name, offset=inner.offset)
 
 
-def _validation_shares(archive: Path, root: Path, classes_file: Path) -> Iterable[_Share]:
+def _validation_folders(archive: Path, root: Path, classes_file: Path) -> Iterable[_ClassFolder]:
     content = classes_file.read_bytes()
     if classes_file.suffix == ".xz":
         content = lzma.decompress(content)
@@ -146,16 +146,16 @@ def _validation_shares(archive: Path, root: Path, classes_file: Path) -> Iterabl
                 raise DataError(f"{archive} holds {name}; {classes_file} ends at {len(classes)}")
             by_class[classes[number - 1]].append((name, member.offset_data, member.size))
     for name, members in by_class.items():
-        yield _Share(archive, root / name, members=tuple(members))
+        yield _ClassFolder(archive, root / name, members=tuple(members))
 
 
-def _unpack(shares: list[_Share], report: Report) -> None:
+def _unpack(folders: list[_ClassFolder], report: Report) -> None:
     """Unpack what is not there yet, one process a core."""
-    missing = [share for share in shares if not share.target.is_dir()]
-    if len(missing) < len(shares):
-        report(f"{len(shares) - len(missing)} of {len(shares)} folders are there already")
+    missing = [folder for folder in folders if not folder.target.is_dir()]
+    if len(missing) < len(folders):
+        report(f"{len(folders) - len(missing)} of {len(folders)} folders are there already")
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        done = as_completed([pool.submit(_unpack_share, share) for share in missing])
+        done = as_completed([pool.submit(_unpack_folder, folder) for folder in missing])
         try:
             for number, future in enumerate(done, start=1):
                 future.result()
@@ -166,31 +166,31 @@ def _unpack(shares: list[_Share], report: Report) -> None:
             raise
 
 
-def _unpack_share(share: _Share) -> None:
+def _unpack_folder(folder: _ClassFolder) -> None:
     """Fill a folder beside its name, then give it the name: it is complete or not there."""
-    scratch = share.target.with_name(f".{share.target.name}.partial")
+    scratch = folder.target.with_name(f".{folder.target.name}.partial")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    with share.archive.open("rb") as stream:
-        for name, offset, size in share.members:
+    with folder.archive.open("rb") as stream:
+        for name, offset, size in folder.members:
             stream.seek(offset)
             _write(scratch / name, stream.read(size), size)
-    if share.offset is not None:
-        with share.archive.open("rb") as stream:
+    if folder.offset is not None:
+        with folder.archive.open("rb") as stream:
             # A tar file that begins in the middle of another: its one member is the class's own.
-            stream.seek(share.offset)
+            stream.seek(folder.offset)
             with tarfile.open(fileobj=stream, mode="r:") as outer:
                 inner = outer.next()
                 content = outer.extractfile(inner) if inner else None
                 if content is None:
-                    raise DataError(f"{share.archive} has no tar file at {share.offset}")
+                    raise DataError(f"{folder.archive} has no tar file at {folder.offset}")
                 with tarfile.open(fileobj=content, mode="r:") as tar:
                     for member in tar:
                         image = tar.extractfile(member)
                         if image is not None:
                             # The last part of the name alone: nothing is written elsewhere.
                             _write(scratch / Path(member.name).name, image.read(), member.size)
-    scratch.rename(share.target)
+    scratch.rename(folder.target)
 
 
 def _write(path: Path, content: bytes, size: int) -> None:

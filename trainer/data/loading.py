@@ -39,7 +39,7 @@ class Data:
 
     Attributes:
         train: this rank's training batches.
-        test: this rank's share of the test images.
+        test: this rank's shard of the test images.
         description: of the data set on disk.
         image_size: edge of the images in pixels.
         train_images: number of training images of the whole world.
@@ -59,7 +59,7 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
 
     Raises:
         DataError: it is missing or damaged.
-        ConfigError: it has too few images for what is asked.
+        ConfigError: it has too few images for the request.
     """
     directory = Path(config.data_dir) / config.dataset
     description = store.read_description(directory)
@@ -73,12 +73,12 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
             images, config.batch_per_rank, engine.rank, engine.world_size, config.seed
         )
 
-    share = engine.rank, engine.world_size
+    shard = engine.rank, engine.world_size
     if description.layout == "folder":
         size, workers = config.image_size or FILE_IMAGE_SIZE, config.workers
         classes = description.classes
         files = FileSet.load(directory, "train", classes, config.train_images, config.seed)
-        test_files = FileSet.load(directory, "test", classes, None, config.seed).shard(*share)
+        test_files = FileSet.load(directory, "test", classes, None, config.seed).shard(*shard)
         return Data(
             FolderTrainingBatches(
                 files, sampler(len(files)), size, workers, normalise, mixing, device
@@ -89,7 +89,7 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
             len(files),
         )
     images = ImageSet.load(directory, "train", config.train_images, config.seed)
-    test_images = ImageSet.load(directory, "test").shard(*share)
+    test_images = ImageSet.load(directory, "test").shard(*shard)
     size = images.images.shape[-1]
     if config.image_size not in (None, size):
         raise ConfigError(f"image_size {config.image_size}: {config.dataset} has {size}")

@@ -70,7 +70,7 @@ class TrainingBatches:
 
     Attributes:
         data: the training images of the whole world.
-        sampler: this rank's share of them.
+        sampler: deals them out to this rank.
         normalise: from bytes to floats.
         mixing: of images and labels; None for none.
         crops: whether images are cut and flipped at random.
@@ -99,7 +99,7 @@ class TrainingBatches:
 
 @dataclass(frozen=True)
 class EvaluationBatches:
-    """A rank's share of a split in order, each image once, not augmented.
+    """A rank's shard of a split in order, every image once, not augmented.
 
     Attributes:
         data: the images of this rank.

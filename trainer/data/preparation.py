@@ -1,18 +1,21 @@
 """From an archive as it was published to a prepared data set of arrays."""
 
-import hashlib
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import yaml
 
+from trainer.checksum import file_checksum
 from trainer.data import store
 from trainer.data.store import Description, Split
 from trainer.errors import DataError
 
+# Of channel means and deviations on a scale of 0 to 1: they are published with four to five digits.
 TOLERANCE = 1e-4
+ARCHIVES = Path(__file__).with_name("archives.yml")
 
 Report = Callable[[str], None]
 
@@ -40,7 +43,7 @@ class Published:
     first_labels: dict[str, tuple[int, ...]] | None = None
 
     def check(self, splits: dict[str, Split]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Compare decoded images and labels with what is known.
+        """Compare decoded images and labels with what was published.
 
         Returns:
             The means and deviations of the training images per channel, on a scale of 0 to 1.
@@ -57,17 +60,19 @@ class Published:
                 raise DataError(
                     f"{name}: images per class are {per_class.tolist()}, expected equal"
                 )
-            known_first = (self.first_labels or {}).get(name, ())
-            first = tuple(split.labels[: len(known_first)].tolist())
-            if first != known_first:
-                raise DataError(f"{name}: first labels are {first}, expected {known_first}")
+            expected = (self.first_labels or {}).get(name, ())
+            first = tuple(split.labels[: len(expected)].tolist())
+            if first != expected:
+                raise DataError(f"{name}: first labels are {first}, expected {expected}")
         means, deviations = store.channel_statistics(splits["train"].images)
-        for what, actual, known in (
+        for name, actual, published in (
             ("means", means, self.means),
             ("deviations", deviations, self.deviations),
         ):
-            if known and not np.allclose(actual, known, rtol=0, atol=TOLERANCE):
-                raise DataError(f"channel {what} are {digits(actual)}, expected {digits(known)}")
+            if published and not np.allclose(actual, published, rtol=0, atol=TOLERANCE):
+                raise DataError(
+                    f"channel {name} are {digits(actual)}, expected {digits(published)}"
+                )
         return means, deviations
 
 
@@ -85,7 +90,7 @@ def prepare(
         source: the archive, under any file name.
         directory: where the data set goes; it appears complete or not at all.
         report: called with a line of progress now and then.
-        decode: reads the images of the archive; `DataError` where it is not the known one.
+        decode: reads the images of the archive; `DataError` where it is another one.
 
     Returns:
         Whether anything was written: a data set made from this same file is left alone.
@@ -95,7 +100,7 @@ def prepare(
     """
     if not source.is_file():
         raise DataError(f"no file {source}")
-    sha256 = checksum(source, "sha256")
+    sha256 = file_checksum(source, "sha256")
     if (directory / "dataset.json").exists():
         if store.read_description(directory).source_sha256 == sha256:
             for split in store.SPLITS:
@@ -123,21 +128,27 @@ def prepare(
     return True
 
 
-def expect_checksum(source: Path, algorithm: str, expected: str) -> None:
-    """Compare a file's checksum.
+def expect_checksum(source: Path, name: str, archive: str) -> None:
+    """Compare a file's checksum with that of the published archive.
+
+    Args:
+        source: the file.
+        name: of the data set.
+        archive: which archive of it, a key in archives.yml.
 
     Raises:
         DataError: it is another one.
     """
-    found = checksum(source, algorithm)
-    if found != expected:
-        raise DataError(f"{source} is damaged: its {algorithm} is {found}, expected {expected}")
+    algorithm, expected = published_checksum(name, archive)
+    actual = file_checksum(source, algorithm)
+    if actual != expected:
+        raise DataError(f"{source} is damaged: its {algorithm} is {actual}, expected {expected}")
 
 
-def checksum(path: Path, algorithm: str) -> str:
-    """A file's checksum in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, algorithm).hexdigest()
+def published_checksum(name: str, archive: str) -> tuple[str, str]:
+    """Algorithm and checksum of an archive of a data set."""
+    algorithm, _, checksum = yaml.safe_load(ARCHIVES.read_text())[name][archive].partition(":")
+    return algorithm, checksum
 
 
 def member(tar: tarfile.TarFile, name: str) -> bytes:

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from trainer.errors import ConfigError
 
+# More than a run has epochs or ranks, so that seeds made of several numbers do not meet.
+SEED_PRIME = 1_000_003
+
 
 def balanced_subset(labels: Tensor, count: int, seed: int) -> Tensor:
     """Choose a fixed subset with the same number of images of each class, give or take one.
@@ -24,18 +27,18 @@ def balanced_subset(labels: Tensor, count: int, seed: int) -> Tensor:
         ConfigError: a class has too few images.
     """
     classes = labels.unique()
-    share, rest = divmod(count, len(classes))
+    per_class, rest = divmod(count, len(classes))
     generator = torch.Generator().manual_seed(seed)
     chosen = []
     for position, label in enumerate(classes):
         members = (labels == label).nonzero().flatten()
-        wanted = share + (position < rest)
-        if wanted > len(members):
+        size = per_class + (position < rest)
+        if size > len(members):
             raise ConfigError(
                 f"train_images {count} is more than the data set has: {len(labels)} images, "
                 f"{len(members)} of class {int(label)}"
             )
-        chosen.append(members[torch.randperm(len(members), generator=generator)[:wanted]])
+        chosen.append(members[torch.randperm(len(members), generator=generator)[:size]])
     return torch.cat(chosen).sort().values
 
 
@@ -79,13 +82,18 @@ class ShardedSampler:
 
     def epoch(self, epoch: int) -> Iterator[Tensor]:
         """Yield the batches of an epoch, counted from 1, as vectors of indices."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + epoch)
+        generator = torch.Generator().manual_seed(_epoch_seed(self.seed, epoch))
         order = torch.randperm(self.images, generator=generator)
         mine = order[: self.batches * self.batch_per_rank * self.world_size]
         yield from mine[self.rank :: self.world_size].split(self.batch_per_rank)
 
 
 def augmentation_seed(sampler: ShardedSampler, epoch: int) -> int:
-    """Another one for each epoch and rank; nothing of it need be kept to go on with a run."""
-    seed = (sampler.seed * 1_000_003 + epoch) * 1_000_003 + sampler.rank + 1
+    """Another one for every epoch and rank; nothing of it need be kept to go on with a run."""
+    seed = _epoch_seed(sampler.seed, epoch) * SEED_PRIME + sampler.rank + 1
     return seed % 2**63
+
+
+def _epoch_seed(seed: int, epoch: int) -> int:
+    """Another one for every epoch; epochs of neighbouring seeds have none in common."""
+    return seed * SEED_PRIME + epoch

@@ -8,7 +8,6 @@
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
@@ -19,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from trainer.atomic import write_json
+from trainer.checksum import file_checksum
 from trainer.data.share import cannot_read
-from trainer.errors import DataError
+from trainer.errors import DataError, DatasetMissingError
 
 SPLITS = ("train", "test")
 
@@ -100,9 +100,7 @@ def read_description(directory: Path) -> Description:
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
         return Description(**{**document, **lists})
     except FileNotFoundError as error:
-        raise DataError(
-            f"no prepared data set in {directory}: dataset.json is missing; prepare it first"
-        ) from error
+        raise DatasetMissingError(str(directory)) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise cannot_read(path, error, f"{path} is damaged: {error}") from error
 
@@ -144,11 +142,10 @@ def _check_sum(path: Path, expected: str | None) -> None:
     """Compare a file's checksum; sets prepared by an earlier version have none."""
     if expected is None:
         return
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != expected:
+    actual = file_checksum(path, "sha256")
+    if actual != expected:
         raise DataError(
-            f"{path} is damaged: its sha256 is {found}, expected {expected}; prepare it again"
+            f"{path} is damaged: its sha256 is {actual}, expected {expected}; prepare it again"
         )
 
 
@@ -165,8 +162,7 @@ def write(directory: Path, description: Description, splits: dict[str, Split]) -
             for kind, values in (("images", splits[name].images), ("labels", splits[name].labels)):
                 path = scratch / f"{name}_{kind}.npy"
                 np.save(path, values)
-                with path.open("rb") as stream:
-                    sums[path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+                sums[path.name] = file_checksum(path, "sha256")
         write_json(
             scratch / "dataset.json",
             dataclasses.asdict(dataclasses.replace(description, sha256=sums)),

@@ -13,12 +13,13 @@ class ExchangeOptions:
     """How gradients travel.
 
     Attributes:
-        accumulate: backward passes whose gradients are summed before they are exchanged once.
         compression: "none", or "fp16" to halve what goes over the network.
+        buckets: pieces that gradients are sent in, each as soon as it is complete; None leaves
+            that to the engine.
     """
 
-    accumulate: int = 1
     compression: str = "none"
+    buckets: int | None = None
 
 
 DEFAULT_OPTIONS = ExchangeOptions()

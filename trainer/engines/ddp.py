@@ -10,11 +10,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainer import openmpi
 from trainer.engines.base import DEFAULT_OPTIONS, ExchangeOptions
 from trainer.errors import ConfigError
 from trainer.network import cluster_address
 
-# For every backend of the configuration, the one that torch.distributed is asked for. NCCL moves
+# For every backend of the configuration, the one of torch.distributed. NCCL moves
 # what is in GPU memory and nothing else; what the loop sums for its logs is in main memory.
 BACKENDS = {"gloo": "gloo", "mpi": "mpi", "nccl": "cpu:gloo,cuda:nccl"}
 
@@ -47,9 +48,8 @@ class DdpEngine:
             self.group = dist.group.WORLD
         self.rank: int = dist.get_rank()
         self.world_size: int = dist.get_world_size()
-        self.local_rank = int(
-            os.environ.get("LOCAL_RANK") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")
-        )
+        # torchrun's name for it, else Open MPI's.
+        self.local_rank = int(os.environ.get("LOCAL_RANK") or openmpi.local_rank())
 
     def distribute(
         self,
@@ -68,7 +68,7 @@ class DdpEngine:
         state = [optimizer.state_dict()]
         dist.broadcast_object_list(state, src=0, group=self.group)
         optimizer.load_state_dict(state[0])
-        # Buffers, the running means of batch norms, stay each rank's own, as with Horovod.
+        # Buffers, the running means of batch norms, stay those of the rank, as with Horovod.
         # Gradients live in the buckets that are sent: one copy less.
         wrapped = DistributedDataParallel(
             model,
@@ -124,7 +124,7 @@ class DdpEngine:
 
 
 def _join_world(backend: str) -> None:
-    """Enter the default group with all ranks of the job."""
+    """Enter the default group with all ranks of the run."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _join_torchrun(backend)
         return

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engines.base import DEFAULT_OPTIONS, ExchangeOptions
+from trainer.engines.flat import FlatGradients
+from trainer.engines.tuning import BucketTuning
 from trainer.heartbeat import waiting
 
 # Without a name Horovod takes the type of the value for one, and waits for ever for ranks that have
@@ -19,31 +21,14 @@ _GATHERED, _BROADCAST = "gathered", "broadcast"
 # computing thread of the same core, and has the core to itself as soon as that one waits.
 NICE = "TRAINYARD_EXCHANGE_NICE"
 
-# From channels last to the order in which that lies in memory, and back.
-_NHWC, _NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+# From channels first to the order in which channels last lies in memory.
+NHWC = (0, 2, 3, 1)
 
 
-def _as_it_lies(tensor: Tensor) -> Tensor:
+def as_it_lies(tensor: Tensor) -> Tensor:
     """A contiguous view of a tensor that is channels last: Horovod takes none that is not."""
-    lies_otherwise = tensor.dim() == len(_NHWC) and not tensor.is_contiguous()
-    return tensor.permute(_NHWC) if lies_otherwise else tensor
-
-
-class _AsTheyLie:
-    """A compression of Horovod's that exchanges gradients in the order in which they lie."""
-
-    def __init__(self, compression: Any) -> None:
-        self._compression = compression
-
-    def compress(self, tensor: Tensor) -> tuple[Tensor, tuple[Any, bool]]:
-        view = _as_it_lies(tensor)
-        compressed, context = self._compression.compress(view)
-        return compressed, (context, view is not tensor)
-
-    def decompress(self, tensor: Tensor, context: tuple[Any, bool]) -> Tensor:
-        inner, permuted = context
-        plain: Tensor = self._compression.decompress(tensor, inner)
-        return plain.permute(_NCHW) if permuted else plain
+    lies_otherwise = tensor.dim() == len(NHWC) and not tensor.is_contiguous()
+    return tensor.permute(NHWC) if lies_otherwise else tensor
 
 
 @contextmanager
@@ -56,7 +41,12 @@ def _nice_threads(nice: int) -> Iterator[None]:
 
 
 class HorovodEngine:
-    """Gradients averaged by Horovod over MPI, while the backward pass still runs."""
+    """Gradients averaged by Horovod, over MPI or, between GPUs, NCCL.
+
+    Attributes:
+        gradients: those of the model that was distributed last, which are the ones it exchanges;
+            None before, and where there is one rank.
+    """
 
     name = "horovod"
 
@@ -69,6 +59,8 @@ class HorovodEngine:
         self.rank: int = hvd.rank()
         self.local_rank: int = hvd.local_rank()
         self.world_size: int = hvd.size()
+        self.gradients: FlatGradients | None = None
+        self._tuning: BucketTuning | None = None
 
     def distribute(
         self,
@@ -76,33 +68,60 @@ class HorovodEngine:
         optimizer: torch.optim.Optimizer,
         options: ExchangeOptions = DEFAULT_OPTIONS,
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Broadcast parameters, buffers and optimizer state; wrap the optimizer."""
-        state = {name: _as_it_lies(value) for name, value in model.state_dict().items()}
+        """Broadcast parameters, buffers and optimizer state; return both as they are.
+
+        How many buckets gradients are sent in follows from the first steps, see `BucketTuning`,
+        unless the options say it.
+        """
+        self.broadcast_state(model, optimizer)
+        # One rank has nobody to exchange with.
+        if self.world_size > 1:
+            compression = getattr(self._hvd.Compression, options.compression)
+            self.gradients = FlatGradients(model.parameters(), compression)
+            self.gradients.split(options.buckets or 1)
+            tuning = BucketTuning(self.gradients.size_bytes)
+            is_open = options.buckets is None and len(tuning.candidates) > 1
+            self._tuning = tuning if is_open else None
+        return model, optimizer
+
+    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Keep the gradients of this pass here."""
+        return nullcontext() if self.gradients is None else self.gradients.accumulating()
+
+    @contextmanager
+    def synchronized(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """Wait until Horovod's background thread has averaged the gradients."""
+        if self.gradients is not None:
+            with waiting():
+                self.gradients.synchronize()
+            if self._tuning is not None:
+                self._tune(self.gradients, self._tuning)
+        yield
+
+    def broadcast_state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Give every rank the parameters, buffers and optimizer state of rank 0."""
+        state = {name: as_it_lies(value) for name, value in model.state_dict().items()}
         self._hvd.broadcast_parameters(state, root_rank=0)
         # Not Horovod's broadcast_optimizer_state: on a fresh optimizer it takes a step with
         # gradients of zero to have a state to send, and that step decays the weights.
         fresh = self._hvd.broadcast_object(optimizer.state_dict(), root_rank=0)
         optimizer.load_state_dict(fresh)
-        wrapped = self._hvd.DistributedOptimizer(
-            optimizer,
-            named_parameters=model.named_parameters(),
-            compression=_AsTheyLie(getattr(self._hvd.Compression, options.compression)),
-            # Horovod adds up the gradients of these passes; the step divides its loss by them.
-            backward_passes_per_step=options.accumulate,
+
+    def _tune(self, gradients: FlatGradients, tuning: BucketTuning) -> None:
+        """Go on to the next number of buckets, in the end to the one that all ranks stay with."""
+        tuning.step_ended()
+        if not tuning.is_complete:
+            gradients.split(tuning.candidate)
+            return
+        seconds = self.sum(torch.tensor(tuning.medians(), dtype=torch.float64)).tolist()
+        count = self.broadcast(tuning.best(seconds))
+        gradients.split(count)
+        self._tuning = None
+        by_count = ", ".join(
+            f"{1000 * total / self.world_size:.1f} with {candidate}"
+            for candidate, total in zip(tuning.candidates, seconds, strict=True)
         )
-        return model, wrapped
-
-    def accumulating(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Horovod counts the passes itself."""
-        return nullcontext()
-
-    @contextmanager
-    def synchronized(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-        """Wait for the background thread, and keep the optimizer from waiting a second time."""
-        with waiting():
-            optimizer.synchronize()
-        with optimizer.skip_synchronize():
-            yield
+        print(f"gradients go in {count} bucket(s); ms a step: {by_count}", flush=True)
 
     def sum(self, values: Tensor) -> Tensor:
         """Allreduce."""

@@ -1,12 +1,12 @@
 """Ranks that do not exchange gradients."""
 
-import os
 import time
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainer import openmpi
 from trainer.engines.base import DEFAULT_OPTIONS, ExchangeOptions, NoExchange
 
 # Seconds between two looks of a rank that waits.
@@ -28,7 +28,7 @@ class IndependentEngine(NoExchange):
 
         self._world = MPI.COMM_WORLD
         self.rank: int = self._world.Get_rank()
-        self.local_rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
+        self.local_rank = openmpi.local_rank()
         self.world_size: int = self._world.Get_size()
 
     def distribute(

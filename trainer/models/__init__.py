@@ -21,7 +21,7 @@ REFERENCE_CLASSES = 10
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model that can be asked for.
+    """A model that can be trained.
 
     Attributes:
         description: a line for people.
@@ -76,7 +76,7 @@ def build_model(name: str, classes: int, image_size: int) -> nn.Module:
     Args:
         name: a key of `MODELS`.
         classes: number of classes to tell apart.
-        image_size: edge in pixels of the images it will be given.
+        image_size: edge in pixels of its images.
 
     Raises:
         ConfigError: there is no such model, or it does not take images of this size.
@@ -115,17 +115,29 @@ class WithoutMemory(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def describe_models() -> list[dict[str, str | int]]:
-    """Name, parameter count and description of every model, without allocating any of them.
+@dataclass(frozen=True)
+class ModelSummary:
+    """A model as the list of models shows it.
 
-    Counted for images of 32 x 32 pixels in 10 classes.
+    Attributes:
+        name: its name.
+        parameters: number of trainable values, for images of 32 x 32 pixels in 10 classes.
+        description: a line for people.
     """
+
+    name: str
+    parameters: int
+    description: str
+
+
+def describe_models() -> list[ModelSummary]:
+    """Summaries of all models, without allocating any of them."""
     with WithoutMemory():
         return [
-            {
-                "name": name,
-                "parameters": parameter_count(spec.build(REFERENCE_CLASSES, REFERENCE_SIZE)),
-                "description": spec.description,
-            }
+            ModelSummary(
+                name,
+                parameter_count(spec.build(REFERENCE_CLASSES, REFERENCE_SIZE)),
+                spec.description,
+            )
             for name, spec in MODELS.items()
         ]

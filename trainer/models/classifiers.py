@@ -62,7 +62,8 @@ def _vision_transformer(name: str, image_size: int, options: dict[str, Any]) -> 
         if image_size % patch:
             raise ValueError(f"patches of {patch} do not tile them")
         return build(image_size=image_size, **options)
-    # Built for as many patches as the image will have, then given a projection of small ones.
+    # Built for as many patches as the image will have, then the projection is replaced by one of
+    # small patches.
     model = build(image_size=image_size // SMALL_PATCH * patch, **options)
     model.image_size, model.patch_size = image_size, SMALL_PATCH
     model.conv_proj = _like(model.conv_proj, SMALL_PATCH, stride=SMALL_PATCH)

@@ -1,11 +1,13 @@
 """The bus bandwidth of an allreduce over message sizes."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from trainer.device import wait_for
 
 SIZES = tuple(4**power for power in range(6, 14))  # 4 KiB to 64 MiB
 # Seconds of measurement of one size, about; and of one sum, after which no larger one is measured.
@@ -14,8 +16,25 @@ LONGEST_SECONDS = 1.0
 MOST = 20
 
 
+@dataclass(frozen=True)
+class Bandwidth:
+    """An allreduce of one size.
+
+    Attributes:
+        bytes: size of the tensor.
+        seconds: mean of one sum on the slowest rank.
+        algorithm_gigabits_per_second: size by time.
+        bus_gigabits_per_second: see `bus_factor`.
+    """
+
+    bytes: int
+    seconds: float
+    algorithm_gigabits_per_second: float
+    bus_gigabits_per_second: float
+
+
 def bus_factor(world_size: int) -> float:
-    """Share of its size that each rank sends and receives in an allreduce: 2 (n - 1) / n.
+    """What a rank sends and receives in an allreduce, over the size of it: 2 (n - 1) / n.
 
     "Bus bandwidth" as NCCL's tests define it (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md):
     busbw = algbw * 2 (n - 1) / n, where algbw is the size by the time. It does not depend on the
@@ -30,7 +49,7 @@ def measure_bandwidth(
     world_size: int,
     device: torch.device,
     sizes: tuple[int, ...] = SIZES,
-) -> list[dict[str, Any]]:
+) -> list[Bandwidth]:
     """Sum float32 tensors of growing size over all ranks.
 
     Args:
@@ -40,10 +59,9 @@ def measure_bandwidth(
         sizes: in bytes, ascending.
 
     Returns:
-        [{"bytes", "seconds": mean of one sum on the slowest rank, "algorithm_gigabits_per_second",
-        "bus_gigabits_per_second"}, ...], up to the size that took too long.
+        A measurement for every size, up to the one that took too long.
     """
-    found = []
+    measurements = []
     for size in sizes:
         values = torch.zeros(size // 4, device=device)
         # Connections and buffers are made by the first ones; the ranks agree on its time.
@@ -52,29 +70,17 @@ def measure_bandwidth(
         if spent < LONGEST_SECONDS:
             spent = slowest(_seconds(allreduce, values, times))
         algorithm = 8e-9 * size / spent
-        found.append(
-            {
-                "bytes": size,
-                "seconds": spent,
-                "algorithm_gigabits_per_second": algorithm,
-                "bus_gigabits_per_second": algorithm * bus_factor(world_size),
-            }
-        )
+        measurements.append(Bandwidth(size, spent, algorithm, algorithm * bus_factor(world_size)))
         if spent >= LONGEST_SECONDS:
             break
-    return found
+    return measurements
 
 
 def _seconds(allreduce: Callable[[Tensor, str], Tensor], values: Tensor, times: int) -> float:
     """Mean time of one sum on this rank."""
-    _wait(values.device)
+    wait_for(values.device)
     start = perf_counter()
     for _ in range(times):
         allreduce(values, f"verify.bandwidth.{len(values)}")
-    _wait(values.device)
+    wait_for(values.device)
     return (perf_counter() - start) / times
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -1,7 +1,7 @@
 """Whether an allreduce gives the right sum: the exact one, of every element, on every rank."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,6 +16,21 @@ BASE = 5
 EXACT = {"float16": 2**11}
 
 Sum = Callable[[Tensor, str], Tensor]
+
+
+@dataclass(frozen=True)
+class SumCheck:
+    """A sum over all ranks.
+
+    Attributes:
+        dtype: type of its elements, in torch's word.
+        elements: number of elements.
+        wrong: number of elements with another value than the exact one.
+    """
+
+    dtype: str
+    elements: int
+    wrong: int
 
 
 def contribution(rank: int, elements: int) -> Tensor:
@@ -40,7 +55,7 @@ def check_sums(
     device: torch.device,
     dtypes: tuple[str, ...] = DTYPES,
     sizes: tuple[int, ...] = ELEMENTS,
-) -> list[dict[str, Any]]:
+) -> list[SumCheck]:
     """Sum tensors of several types and sizes over all ranks, and compare every element.
 
     Args:
@@ -48,10 +63,10 @@ def check_sums(
         device: where the tensors are.
 
     Returns:
-        [{"dtype", "elements", "wrong": number of elements with another value than the exact one},
-        ...]. Types in which the sum of so many ranks is not exact are left out.
+        A check for every type and size. Types in which the sum of so many ranks is not exact are
+        left out.
     """
-    found = []
+    checks = []
     for dtype in dtypes:
         if world_size * (BASE - 1) > EXACT.get(dtype, 2**24):
             continue
@@ -59,5 +74,5 @@ def check_sums(
             values = contribution(rank, elements).to(device, getattr(torch, dtype))
             total = allreduce(values, f"verify.{dtype}.{elements}")
             wrong = total.cpu().to(torch.int64) != expected_sum(world_size, elements)
-            found.append({"dtype": dtype, "elements": elements, "wrong": int(wrong.sum())})
-    return found
+            checks.append(SumCheck(dtype, elements, int(wrong.sum())))
+    return checks

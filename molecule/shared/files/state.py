@@ -28,6 +28,8 @@ PASSED_OVER = {
     *(f"/etc/sub{kind}id{end}" for kind in "ug" for end in ("", "-")),
     "/etc/.pwd.lock",
     "/etc/ld.so.cache",
+    # Ansible's own, of root and of the ordinary user whom scenarios log in as
+    "/home/ops/.ansible",
     "/root/.ansible",
     "/root/.ansible_async",
     "/root/.cache",

@@ -93,11 +93,12 @@ import threading
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.check import Check, equal
-from ansible.module_utils.docker_socket import EngineError, get
-from ansible.module_utils.gpus import driver_release, gpu_checks, read_gpus
-from ansible.module_utils.node_checks import shared_memory
-from ansible.module_utils.ports import free_port
+from ansible.module_utils.cluster_check_finding import CodedCheck, coded
+from ansible.module_utils.cluster_check_gpus import driver_release, gpu_checks, read_gpus
+from ansible.module_utils.cluster_check_ports import free_port
+from ansible.module_utils.training_node_check import Check, equal
+from ansible.module_utils.training_node_checks import shared_memory
+from ansible.module_utils.training_node_docker import EngineError, get
 
 # A name server that does not answer holds up the resolver for many seconds.
 RESOLVE_SECONDS = 5.0
@@ -108,8 +109,8 @@ def release(module: AnsibleModule, command: list[str]) -> str:
     if module.get_bin_path(command[0]) is None:
         return ""
     _, out, err = module.run_command(command)
-    found = re.search(r"\d+\.\d+[\w.]*", out + err)
-    return found[0] if found else ""
+    match = re.search(r"\d+\.\d+[\w.]*", out + err)
+    return match[0] if match else ""
 
 
 def docker_release() -> str:
@@ -122,51 +123,48 @@ def docker_release() -> str:
 
 def resolve(names: list[str]) -> dict[str, str]:
     """Address of each name, as programs get it; what went wrong, where there is none."""
-    found = dict.fromkeys(names, f"no answer within {RESOLVE_SECONDS:g} s")
+    addresses = dict.fromkeys(names, f"no answer within {RESOLVE_SECONDS:g} s")
 
     def ask(name: str) -> None:
         try:
             answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            found[name] = " ".join(dict.fromkeys(str(answer[4][0]) for answer in answers))
+            addresses[name] = " ".join(dict.fromkeys(str(answer[4][0]) for answer in answers))
         except OSError as error:
-            found[name] = str(error.strerror)
+            addresses[name] = str(error.strerror)
 
     threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(RESOLVE_SECONDS)
-    return dict(found)
+    return dict(addresses)
 
 
-def name_checks(names: dict[str, str]) -> list[Check]:
+def name_checks(names: dict[str, str]) -> list[CodedCheck]:
     """Every name must lead to the node's address on the training network, before any other."""
-    found = resolve(list(names))
+    resolved = resolve(list(names))
     wrong = [
-        Check(
-            "names",
-            ok=False,
-            value=found[name],
-            threshold=address,
-            subject=name,
-            remedy=f"look at the lines of {name} in /etc/hosts there; make setup writes them",
+        coded(
+            Check("names", ok=False, value=resolved[name], threshold=address, subject=name),
+            "wrong_name",
+            name=name,
         )
         for name, address in names.items()
-        if found[name].split(" ")[0] != address
+        if resolved[name].split(" ")[0] != address
     ]
-    return wrong or [equal("names", "as the inventory", "as the inventory")]
+    return wrong or [coded(equal("names", "as the inventory", "as the inventory"), "")]
 
 
-def address_check(address: str, network: str, own: bool) -> Check:
+def address_check(address: str, network: str, own: bool) -> CodedCheck:
     """The address must be the node's, and lie in the training network."""
     inside = not network or ipaddress.ip_address(address) in ipaddress.ip_network(network)
-    return Check(
+    check = Check(
         "address",
         ok=own and inside,
         value=address if own else f"{address}, which this node does not have",
         threshold=f"its own in {network}" if network else "its own",
-        remedy="put the node's own address on the training network into cluster_address",
     )
+    return coded(check, "wrong_address")
 
 
 def own_port(address: str) -> int:
@@ -192,18 +190,18 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted: dict[str, Any] = module.params
-    port = own_port(wanted["address"])
+    params: dict[str, Any] = module.params
+    port = own_port(params["address"])
     checks = [
-        shared_memory(wanted["shm_gigabytes"]),
-        *name_checks(wanted["names"]),
-        address_check(wanted["address"], wanted["network"], port > 0),
+        shared_memory(params["shm_gigabytes"]),
+        *name_checks(params["names"]),
+        address_check(params["address"], params["network"], port > 0),
     ]
     gpus: list[dict[str, Any]] = []
-    if wanted["gpu"]:
+    if params["gpu"]:
         gpus, trouble = read_gpus()
         checks += gpu_checks(
-            gpus, trouble, wanted["gpu_count"], wanted["gpu_model"], wanted["gpu_celsius"]
+            gpus, trouble, params["gpu_count"], params["gpu_model"], params["gpu_celsius"]
         )
     module.exit_json(
         changed=False,

@@ -22,9 +22,17 @@ options:
     type: str
     required: true
   nodes:
-    description: All nodes in one order, each with name, address and port.
+    description: Names of all nodes, in one order everywhere.
     type: list
-    elements: dict
+    elements: str
+    required: true
+  addresses:
+    description: Address of each node, by name.
+    type: dict
+    required: true
+  ports:
+    description: TCP port that each node has free, by name.
+    type: dict
     required: true
   seconds:
     description: Duration of one bandwidth measurement; a pair has one in each direction.
@@ -48,9 +56,9 @@ EXAMPLES = r"""
 - name: Measure
   cluster_check_pairs:
     name: node1
-    nodes:
-      - {name: node1, address: 10.0.0.11, port: 40001}
-      - {name: node2, address: 10.0.0.12, port: 40002}
+    nodes: [node1, node2]
+    addresses: {node1: 10.0.0.11, node2: 10.0.0.12}
+    ports: {node1: 40001, node2: 40002}
     seconds: 1
     connect_seconds: 3
     start_seconds: 15
@@ -71,8 +79,8 @@ matches:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.iperf import bits_per_second, server
-from ansible.module_utils.tournament import (
+from ansible.module_utils.cluster_check_iperf import bits_per_second, server
+from ansible.module_utils.cluster_check_tournament import (
     Limits,
     Line,
     Node,
@@ -123,7 +131,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},
-            "nodes": {"type": "list", "elements": "dict", "required": True},
+            "nodes": {"type": "list", "elements": "str", "required": True},
+            "addresses": {"type": "dict", "required": True},
+            "ports": {"type": "dict", "required": True},
             "seconds": {"type": "float", "required": True},
             "connect_seconds": {"type": "float", "required": True},
             "start_seconds": {"type": "float", "required": True},
@@ -131,11 +141,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    nodes = [Node(node["name"], node["address"], int(node["port"])) for node in asked["nodes"]]
-    me = next(node for node in nodes if node.name == asked["name"])
-    limits = Limits(asked["connect_seconds"], asked["start_seconds"], asked["match_seconds"])
-    meter = Meter(asked["seconds"], asked["match_seconds"])
+    params = module.params
+    nodes = [
+        Node(name, params["addresses"][name], int(params["ports"][name]))
+        for name in params["nodes"]
+    ]
+    me = next(node for node in nodes if node.name == params["name"])
+    limits = Limits(params["connect_seconds"], params["start_seconds"], params["match_seconds"])
+    meter = Meter(params["seconds"], params["match_seconds"])
     try:
         result = Tournament(me, nodes, limits, meter).run()
     except OSError as error:

@@ -13,25 +13,60 @@ description:
     behind the pairs that failed, and writes C(verdict.json) and C(nodes.json).
 author: Trainyard
 options:
-  measured:
-    description: By host in order, what the modules returned (C(probe), C(node), C(ssh), C(pairs)).
+  hosts:
+    description: All nodes, in the order of the inventory. Lists of results have the same order.
+    type: list
+    elements: str
+    required: true
+  probes:
+    description: Results of M(training_node_probe).
+    type: list
+    elements: dict
+    required: true
+  nodes:
+    description: Results of M(cluster_check_node).
+    type: list
+    elements: dict
+    required: true
+  logins:
+    description: Results of M(cluster_check_ssh); skipped ones where that was not asked for.
+    type: list
+    elements: dict
+    required: true
+  pairs:
+    description: Results of M(cluster_check_pairs); skipped ones where that was not asked for.
+    type: list
+    elements: dict
+    required: true
+  thresholds:
+    description: What is good enough; the role's variables of the same names say what each is.
     type: dict
     required: true
-  wanted:
-    description: Thresholds, by name.
+    suboptions:
+      same_releases: {description: What must be the same, type: list, elements: str, required: true}
+      clock_seconds: {description: In seconds, type: float, required: true}
+      bandwidth_gigabits: {description: In 10^9 bits per second, type: float, required: true}
+      latency_milliseconds: {description: In milliseconds, type: float, required: true}
+      allreduce_gigabits: {description: In 10^9 bits per second, type: float, required: true}
+      gpu_slowness: {description: As a multiple of the median, type: float, required: true}
+  program:
+    description: The program over all nodes, where it was asked for.
     type: dict
-    required: true
-  job:
-    description: What the program over all nodes printed, and whom it left out (C(excluded)).
-    type: dict
-    default: {}
+    suboptions:
+      excluded: {description: Hosts that were left out and why, type: dict, required: true}
+      result: {description: Of the task that ran it, type: dict, required: true}
   containers:
     description:
-      - For the programs in trainer containers, whom they left out (C(excluded)), and where a
-        container could not be started or ended (C(troubles)). What the programs themselves wrote
-        is read below O(directory).
+      - The programs in trainer containers, where they were asked for. What they wrote is read
+        below O(directory).
     type: dict
-    default: {}
+    suboptions:
+      excluded: {description: Hosts that were left out and why, type: dict, required: true}
+      steps:
+        description: Lists of results, one for each step of a run.
+        type: list
+        elements: list
+        required: true
   directory:
     description: Where the files go. Without, nothing is written.
     type: path
@@ -44,8 +79,18 @@ options:
 EXAMPLES = r"""
 - name: Judge
   cluster_check_verdict:
-    measured: {node1: {probe: {...}, node: {...}}}
-    wanted: {bandwidth_gigabits: 10}
+    hosts: [node1]
+    probes: [{checks: [...], run: "", image_id: sha256:...}]
+    nodes: [{releases: {...}, checks: [...]}]
+    logins: [{logins: {}}]
+    pairs: [{greetings: {}, matches: {}}]
+    thresholds:
+      same_releases: [openmpi]
+      clock_seconds: 1
+      bandwidth_gigabits: 10
+      latency_milliseconds: 1
+      allreduce_gigabits: 5
+      gpu_slowness: 1.15
     directory: /home/ada/trainyard/runs/verify-20261120T120000Z
 """
 
@@ -69,15 +114,14 @@ unfit_for_containers:
   type: dict
 """
 
-import glob
-import json
 import os
-import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.judgement import Finding, Judge, faults
-from ansible.module_utils.programs import allreduce
+from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
+from ansible.module_utils.cluster_check_document import nodes, verdict, write
+from ansible.module_utils.cluster_check_judgement import excluded, faults, judge
+from ansible.module_utils.cluster_check_results import read_containers, read_program
 
 # What a host must have for a program over all nodes.
 NEEDS = ("reachable", "address", "names", "Open MPI", "ssh", "firewall", "source address")
@@ -86,147 +130,89 @@ CONTAINER_NEEDS = (
     *("reachable", "address", "engine", "free", "image", "disk", "writable"),
     *("firewall", "source address"),
 )
-# Exit status of timeout(1).
-TIMED_OUT = 124
-# Of a rank's output, what is read.
-LOG_BYTES = 65536
-
-
-def read_job(job: dict[str, Any]) -> dict[str, Any] | None:
-    """Reduce the output of the program to what is judged; None where it was not asked for."""
-    if not job:
-        return None
-    said = str(job.get("stderr", "")) or str(job.get("stdout", "")) or str(job.get("msg", ""))
-    if job.get("rc") == TIMED_OUT:
-        said = "no end within its time limit"
-    return {
-        "excluded": job["excluded"],
-        "said": str(job.get("stdout", "")),
-        "trouble": said,
-    }
-
-
-def read_containers(containers: dict[str, Any], directory: str) -> dict[str, Any] | None:
-    """Read what the programs in containers left; None where they were not asked for."""
-    if not containers:
-        return None
-    ranks = []
-    for path in sorted(glob.glob(os.path.join(directory, "verify", "rank-*.json"))):
-        with open(path, encoding="utf-8") as file:
-            ranks.append(json.load(file))
-    ranks.sort(key=lambda rank: int(rank["rank"]))
-    return {
-        **containers,
-        "log": end_of(os.path.join(directory, "logs", "mpirun.log")),
-        "ranks": ranks,
-        "rank_logs": {
-            rank["rank"]: end_of(os.path.join(directory, "logs", f"rank-{rank['rank']}.log"))
-            for rank in ranks
+ARGUMENTS: dict[str, Any] = {
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "probes": {"type": "list", "elements": "dict", "required": True},
+    "nodes": {"type": "list", "elements": "dict", "required": True},
+    "logins": {"type": "list", "elements": "dict", "required": True},
+    "pairs": {"type": "list", "elements": "dict", "required": True},
+    "thresholds": {
+        "type": "dict",
+        "required": True,
+        "options": {
+            "same_releases": {"type": "list", "elements": "str", "required": True},
+            "clock_seconds": {"type": "float", "required": True},
+            "bandwidth_gigabits": {"type": "float", "required": True},
+            "latency_milliseconds": {"type": "float", "required": True},
+            "allreduce_gigabits": {"type": "float", "required": True},
+            "gpu_slowness": {"type": "float", "required": True},
         },
+    },
+    "program": {
+        "type": "dict",
+        "options": {
+            "excluded": {"type": "dict", "required": True},
+            "result": {"type": "dict", "required": True},
+        },
+    },
+    "containers": {
+        "type": "dict",
+        "options": {
+            "excluded": {"type": "dict", "required": True},
+            "steps": {"type": "list", "elements": "list", "required": True},
+        },
+    },
+    "directory": {"type": "path"},
+    "began_at": {"type": "float", "default": 0.0},
+}
+
+
+def read_cluster(params: dict[str, Any]) -> Cluster:
+    """The measurements by host."""
+    parts = {"probe": "probes", "node": "nodes", "ssh": "logins", "pairs": "pairs"}
+    measured = {
+        host: {part: params[name][index] for part, name in parts.items()}
+        for index, host in enumerate(params["hosts"])
     }
-
-
-def end_of(path: str) -> str:
-    """The last part of a file; empty where there is none."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(os.stat(path).st_size - LOG_BYTES, 0))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-
-
-def matrix(findings: list[Finding], hosts: list[str], name: str) -> list[list[float | None]]:
-    """Numbers of the pairs, from each host (row) to each (column)."""
-    values = {
-        tuple(finding["pair"]): finding["value"]
-        for finding in findings
-        if finding["name"] == name and isinstance(finding["value"], float)
-    }
-    return [[values.get((a, b)) for b in hosts] for a in hosts]
-
-
-def document(judge: Judge, began_at: float) -> dict[str, Any]:
-    """What goes into verdict.json."""
-    matches = [
-        {"pair": [host, peer], **{key: match[key] for key in ("round", "from", "until")}}
-        for host, answer in judge.measured.items()
-        for peer, match in (answer.get("pairs") or {}).get("matches", {}).items()
-        if "bits_per_second" in match
-    ]
-    return {
-        "ok": all(finding["ok"] for finding in judge.findings),
-        "began_at": began_at,
-        "seconds": round(time.time() - began_at, 1),
-        "hosts": judge.hosts,
-        "faults": faults(judge.findings),
-        "checks": judge.findings,
-        "bandwidth_gigabits": matrix(judge.findings, judge.hosts, "bandwidth"),
-        "latency_milliseconds": matrix(judge.findings, judge.hosts, "latency"),
-        "allreduce": allreduce((judge.containers or {}).get("ranks", [])),
-        "matches": matches,
-    }
-
-
-def nodes(judge: Judge) -> dict[str, Any]:
-    """What goes into nodes.json."""
-    found = {}
-    for host, answer in judge.measured.items():
-        node, probe = answer.get("node") or {}, answer.get("probe") or {}
-        if "hardware" in probe:
-            found[host] = {
-                "nodename": node.get("nodename"),
-                **probe["hardware"],
-                "gpus": node.get("gpus", []),
-                "releases": node.get("releases", {}),
-            }
-    return found
-
-
-def write(directory: str, name: str, content: Any) -> None:
-    """Write a JSON file as a whole or not at all."""
-    path = os.path.join(directory, name)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2, ensure_ascii=False)
-        file.write("\n")
-    os.replace(path + ".new", path)
+    thresholds = params["thresholds"]
+    return Cluster(
+        measured,
+        Thresholds(**{**thresholds, "same_releases": tuple(thresholds["same_releases"])}),
+    )
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "measured": {"type": "dict", "required": True},
-            "wanted": {"type": "dict", "required": True},
-            "job": {"type": "dict", "default": {}},
-            "containers": {"type": "dict", "default": {}},
-            "directory": {"type": "path"},
-            "began_at": {"type": "float", "default": 0.0},
-        },
-        supports_check_mode=True,
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    params, directory = module.params, module.params["directory"]
+    cluster = read_cluster(params)
+    program = containers = None
+    if params["program"] is not None:
+        hostnames = {cluster.answer(h, "node").get("nodename", h): h for h in cluster.hosts}
+        program = read_program(**params["program"], hostnames=hostnames)
+    if params["containers"] is not None:
+        steps = [
+            dict(zip(cluster.hosts, results, strict=True))
+            for results in params["containers"]["steps"]
+        ]
+        containers = read_containers(steps, params["containers"]["excluded"], directory or "")
+    findings = judge(cluster, program, containers)
+    document = verdict(
+        cluster, findings, containers.ranks if containers else [], params["began_at"]
     )
-    asked = module.params
-    judge = Judge(
-        asked["measured"],
-        asked["wanted"],
-        read_job(asked["job"]),
-        read_containers(asked["containers"], asked["directory"] or ""),
-    )
-    judge.judge()
-    found = document(judge, asked["began_at"])
-    if asked["directory"] and not module.check_mode:
-        os.makedirs(asked["directory"], exist_ok=True)
-        write(asked["directory"], "nodes.json", nodes(judge))
-        write(asked["directory"], "verdict.json", found)
+    if directory and not module.check_mode:
+        os.makedirs(directory, exist_ok=True)
+        write(directory, "nodes.json", nodes(cluster))
+        write(directory, "verdict.json", document)
     module.exit_json(
-        changed=bool(asked["directory"]),
-        ok=found["ok"],
+        changed=bool(directory),
+        ok=document["ok"],
         faults=[
-            ": ".join(filter(None, (fault["who"], cause["reason"], cause["remedy"])))
-            for fault in found["faults"]
-            for cause in fault["causes"]
+            ": ".join(filter(None, (fault.who, cause.reason, cause.remedy)))
+            for fault in faults(findings)
+            for cause in fault.causes
         ],
-        unfit_for_jobs=judge.excluded(NEEDS),
-        unfit_for_containers=judge.excluded(CONTAINER_NEEDS),
+        unfit_for_jobs=excluded(findings, NEEDS, cluster.hosts),
+        unfit_for_containers=excluded(findings, CONTAINER_NEEDS, cluster.hosts),
     )
 
 

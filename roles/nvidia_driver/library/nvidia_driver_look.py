@@ -90,7 +90,7 @@ import re
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nvidia_cards import find_cards, settle_modules
+from ansible.module_utils.nvidia_driver_cards import find_cards, settle_modules
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
 PATIENCE = 60
@@ -121,8 +121,8 @@ def output_of(*command: str) -> tuple[int, str]:
 def library_version() -> str:
     """Version of NVML, which is in the name of the file that its link leads to."""
     _, listed = output_of("/sbin/ldconfig", "--print-cache")
-    found = re.search(r"libnvidia-ml\.so\.1 \(.*=> (\S+)", listed)
-    name = os.path.realpath(found[1]) if found else ""
+    match = re.search(r"libnvidia-ml\.so\.1 \(.*=> (\S+)", listed)
+    name = os.path.realpath(match[1]) if match else ""
     return name.rpartition(".so.")[2] if re.search(r"\.so\.\d+\.\d+", name) else ""
 
 

@@ -10,7 +10,8 @@ module: training_run_end
 short_description: Ends a run on a node
 description:
   - Interrupts what still runs of this run, then terminates it, then kills it. Writes the
-    container's log and state and what the node can tell of a failure into the run's directory;
+    container's log and state and what the node can tell of a failure (C(findings.json), a list of
+    codes with their values) into the run's directory;
     removes the container, the run's private keys and its lock. Other runs and their processes are
     never touched, because everything is found by the run's label.
 author: Trainyard
@@ -70,7 +71,7 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import (
+from ansible.module_utils.training_node_docker import (
     EngineError,
     containers,
     inspect,
@@ -78,9 +79,9 @@ from ansible.module_utils.docker_socket import (
     remove,
     send,
 )
-from ansible.module_utils.node_facts import FULL_BYTES, free_bytes, oom_kills
-from ansible.module_utils.run_lock import guarded, read, release, same, write
-from ansible.module_utils.run_records import keep_records, remove_keys
+from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
+from ansible.module_utils.training_node_lock import guarded, read, release, same, write
+from ansible.module_utils.training_run_records import keep_records, remove_keys
 
 # Asked first, then told; the container's first process hands both on (see docker/trainer/bin).
 STEPS = ("SIGINT", "SIGTERM")
@@ -103,25 +104,36 @@ def end(container: str, patience: int) -> None:
         send(container, "SIGKILL")
 
 
-def machine_findings(root: str, lock: dict[str, Any] | None) -> list[str]:
-    """Return what the machine knows of a failure, as sentences that signatures match."""
-    found = []
+def finding(code: str, **values: Any) -> dict[str, Any]:
+    """Return something that is known of a failure: a code, and scalars by name."""
+    return {"code": code, "values": values}
+
+
+def machine_findings(root: str, lock: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return what the machine knows of a failure."""
+    findings = []
     free = free_bytes(root)
     if free < FULL_BYTES:
-        found.append(f"the disk of {root} is full: {free:,} bytes are free")
+        findings.append(finding("node_disk_full", path=root, bytes=free))
     killed = oom_kills() - int(lock["oom_kills"]) if lock else 0
     if killed > 0:
-        found.append(f"the kernel killed {killed} processes for want of memory during the run")
-    return found
+        findings.append(finding("node_out_of_memory", processes=killed))
+    return findings
 
 
 def was_killed(container: str, directory: str) -> bool:
     """Tell whether a container was killed from outside: a launch that ends notes its status."""
-    found = inspect(container)
-    if found is None or found["State"]["Running"]:
+    details = inspect(container)
+    if details is None or details["State"]["Running"]:
         return False
     noted = os.path.exists(os.path.join(directory, "exit_status"))
-    return not noted and found["State"]["ExitCode"] == 128 + signal.SIGKILL
+    return not noted and details["State"]["ExitCode"] == 128 + signal.SIGKILL
+
+
+def ran_out_of_memory(container: str) -> bool:
+    """Tell whether the kernel killed a process of a container at its own limit of memory."""
+    details = inspect(container)
+    return details is not None and bool(details["State"]["OOMKilled"])
 
 
 def main() -> None:
@@ -134,16 +146,16 @@ def main() -> None:
             "patience": {"type": "int", "default": 10},
         },
     )
-    asked = module.params
-    root, host = asked["root"], asked["host"]
-    directory = os.path.join(root, asked["run_id"])
-    mine = {"run": asked["run_id"], "home": asked["home"]}
+    options = module.params
+    root, host = options["root"], options["host"]
+    directory = os.path.join(root, options["run_id"])
+    mine = {"run": options["run_id"], "home": options["home"]}
     with guarded(root):
         lock = read(root)
-        if lock is not None and lock["run"] == asked["run_id"] and not same(lock, mine):
+        if lock is not None and lock["run"] == options["run_id"] and not same(lock, mine):
             module.exit_json(changed=False, removed=[], left=False, trouble="")
         own = lock if lock is not None and same(lock, mine) else None
-        known = machine_findings(root, own)
+        findings = machine_findings(root, own)
         # A full disk: this is the room for what is written now.
         with suppress(FileNotFoundError):
             os.remove(os.path.join(directory, ".reserve"))
@@ -155,17 +167,19 @@ def main() -> None:
     removed: list[str] = []
     trouble = ""
     try:
-        for found in containers(f"trainyard.run={asked['run_id']}"):
-            container, name = found["Id"], found["Names"][0].lstrip("/")
+        for listed in containers(f"trainyard.run={options['run_id']}"):
+            container, name = listed["Id"], listed["Names"][0].lstrip("/")
             if was_killed(container, directory):
-                known.append("the container was killed while the run was on (exit status 137)")
-            end(container, asked["patience"])
+                findings.append(finding("container_killed"))
+            end(container, options["patience"])
+            if ran_out_of_memory(container):
+                findings.append(finding("container_out_of_memory"))
             keep_records(container, directory, host)
             remove(container)
             removed.append(name)
     except EngineError as error:
         trouble = str(error)
-        known.append(trouble)
+        findings.append(finding("engine_gone", message=trouble))
     except OSError as error:
         trouble = f"the records of the container: {error}"
     if os.path.isdir(directory):
@@ -173,7 +187,7 @@ def main() -> None:
             os.makedirs(os.path.join(directory, "nodes", host), exist_ok=True)
             path = os.path.join(directory, "nodes", host, "findings.json")
             with open(path, "w", encoding="utf-8") as file:
-                json.dump(known, file, indent=2)
+                json.dump(findings, file, indent=2)
     keys = remove_keys(directory)
     if not trouble:
         release(root, mine)

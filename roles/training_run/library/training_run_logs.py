@@ -58,8 +58,8 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError
-from ansible.module_utils.run_lock import is_live, read
+from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_lock import is_live, read
 
 # What a call returns at least of the end of a log: more than is written between two calls.
 OVERLAP_BYTES = 16 * 1024

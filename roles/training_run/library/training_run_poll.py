@@ -18,10 +18,6 @@ options:
     description: Directory of the run.
     type: path
     required: true
-  container:
-    description: Container of the run on this node.
-    type: str
-    required: true
   wait:
     description: The longest wait in seconds; a fifth of it when the run is young.
     type: float
@@ -32,7 +28,6 @@ EXAMPLES = r"""
 - name: Follow the run
   training_run_poll:
     directory: /srv/trainyard/runs/20261120T120000Z_vit_cifar10_b64_e5_n2_p1
-    container: trainyard-20261120T120000Z_vit_cifar10_b64_e5_n2_p1
   register: run
   until: run.state == 'finished'
   retries: 1000000
@@ -64,10 +59,12 @@ elapsed:
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, is_running
+from ansible.module_utils.training_node_docker import EngineError, is_running
+from ansible.module_utils.training_node_lock import container_of
 
 # The status a shell gives to a command it could not run to its end.
 CONTAINER_GONE = 128
@@ -78,30 +75,31 @@ PACE = 1 / 30
 
 
 def read_metrics(path: str) -> list[dict[str, Any]]:
-    """Return the lines that a follower shows. A line that is still being written is left for the
-    next time."""
+    """Return the lines that a follower shows, in the order of the file: of the steps the newest.
+
+    A line that is still being written is left for the next time. A rank can write other lines
+    than the trainer does, and they are left out.
+    """
+    records: list[dict[str, Any]] = []
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line for line in file if line.endswith("\n")]
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                with suppress(ValueError, RecursionError):
+                    record = json.loads(line) if line.endswith("\n") else None
+                    if isinstance(record, dict) and "event" in record:
+                        records.append(record)
     except FileNotFoundError:
         return []
-    shown: list[dict[str, Any]] = []
-    newest_step: dict[str, Any] | None = None
-    for line in lines:
-        record = json.loads(line)
-        if record["event"] == "step":
-            newest_step = record
-        else:
-            shown.append(record)
-    return shown + ([newest_step] if newest_step else [])
+    steps = [record for record in records if record["event"] == "step"]
+    return [record for record in records if record["event"] != "step" or record is steps[-1]]
 
 
 def noted_status(directory: str) -> int | None:
-    """Return the status that the launcher noted, None while it runs."""
+    """Return the status that the launcher noted, None while it runs, or where it is no number."""
     try:
         with open(os.path.join(directory, "exit_status"), encoding="ascii") as file:
             return int(file.read())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
 
 
@@ -146,13 +144,12 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
-            "container": {"type": "str", "required": True},
             "wait": {"type": "float", "default": 10.0},
         },
         supports_check_mode=True,
     )
-    directory, container = module.params["directory"], module.params["container"]
-    longest = module.params["wait"]
+    directory, longest = module.params["directory"], module.params["wait"]
+    container = container_of(os.path.basename(directory))
     seconds = min(longest, max(longest / 5, age(directory) * PACE))
     status = wait_for_end(directory, container, seconds)
     metrics = read_metrics(os.path.join(directory, "metrics.jsonl"))

@@ -45,14 +45,127 @@ options:
         ask the engine.
     type: dict
     default: {}
-  name:
-    description: Name of the container.
-    type: str
-    required: true
-  container:
-    description: The container, as the Docker Engine API's ContainerCreate describes it.
+  facts:
+    description: What is to be known of the node; it goes to C(nodes/<hostname>/facts.json).
     type: dict
     required: true
+  container:
+    description: The container of this node.
+    type: dict
+    required: true
+    suboptions:
+      image:
+        description: The image, with its tag.
+        type: str
+        required: true
+      hostname:
+        description: Name of the node.
+        type: str
+        required: true
+      user:
+        description: Account that the ranks run as.
+        type: str
+        required: true
+      data:
+        description: Directory on the node that holds the data sets.
+        type: path
+        required: true
+      gpus:
+        description: NVIDIA GPUs, C(all) or their numbers or UUIDs with commas between.
+        type: str
+        default: ""
+      shm_gigabytes:
+        description: Size of C(/dev/shm), in 2^30 bytes.
+        type: int
+        required: true
+      memory_gigabytes:
+        description: Limit of its memory, in 2^30 bytes; 0 for none.
+        type: float
+        default: 0
+  launch:
+    description: >-
+      What is started in the containers. The first of the nodes gets the arguments of mpirun.
+    type: dict
+    required: true
+    suboptions:
+      command:
+        description: The trainer's subcommand.
+        type: str
+        choices: [train, bench, verify]
+        required: true
+      nodes:
+        description: All nodes of the run, the launcher first.
+        type: list
+        elements: str
+        required: true
+      addresses:
+        description: Address on the training network of each.
+        type: dict
+        required: true
+      ranks_per_node:
+        description: Ranks on each node.
+        type: int
+        required: true
+      cores:
+        description: Cores of the node that has the fewest.
+        type: int
+        required: true
+      gpus:
+        description: GPUs of the node that has the fewest.
+        type: int
+        required: true
+      threads:
+        description: Threads that a rank computes with; 0 shares the cores out among the ranks.
+        type: int
+        default: 0
+      network:
+        description: CIDR of the training network; empty lets Open MPI choose.
+        type: str
+        default: ""
+      start_seconds:
+        description: How long a training may take to its first step; 0 for ever.
+        type: int
+        default: 0
+      stall_seconds:
+        description: How long it may then go without a step; 0 for ever.
+        type: int
+        default: 0
+      job_seconds:
+        description: After how many seconds mpirun ends the ranks; 0 for never.
+        type: int
+        default: 0
+      dataset:
+        description: The data set, a directory below that of the data sets.
+        type: str
+        required: true
+      batch_per_rank:
+        description: Images a rank and step.
+        type: int
+        required: true
+      bench:
+        description: What C(bench) measures, with C(models), C(rounds) and C(seconds).
+        type: dict
+        required: true
+      bf16:
+        description: Whether every processor of the run multiplies bf16.
+        type: bool
+        required: true
+      profile:
+        description: The transport, whose C(mca) and C(environment) are set.
+        type: dict
+        default: {}
+      without_spare_core:
+        description: C(mca) and C(environment) where the ranks compute on every core.
+        type: dict
+        default: {}
+      mca:
+        description: MCA parameters of Open MPI that win over all others.
+        type: dict
+        default: {}
+      environment:
+        description: Environment of every rank that wins over all others.
+        type: dict
+        default: {}
   address:
     description: Address that the container's sshd listens on.
     type: str
@@ -78,9 +191,25 @@ EXAMPLES = r"""
     files:
       hostfile: |
         node1 slots=1
-    name: trainyard-20261120T120000Z_vit_cifar10_b64_e5_n2_p1
+    facts:
+      host: node1
     container:
-      Image: trainyard/trainer:1f2e3d4c5b6a
+      image: trainyard/trainer:1f2e3d4c5b6a
+      hostname: node1
+      user: trainer
+      data: /srv/trainyard/data
+      shm_gigabytes: 2
+    launch:
+      command: train
+      nodes: [node1]
+      addresses: {node1: 10.0.0.11}
+      ranks_per_node: 1
+      cores: 2
+      gpus: 0
+      dataset: cifar10
+      batch_per_rank: 64
+      bench: {models: [vit], rounds: 5, seconds: 5}
+      bf16: false
     address: 10.0.0.11
     port: 2222
 """
@@ -99,9 +228,11 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, is_running, logs, run
-from ansible.module_utils.run_lock import guarded, read, same
-from ansible.module_utils.run_records import ENVIRONMENT
+from ansible.module_utils.training_node_docker import EngineError, is_running, logs, run
+from ansible.module_utils.training_node_lock import container_of, guarded, read, same
+from ansible.module_utils.training_run_container import Container
+from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
+from ansible.module_utils.training_run_records import ENVIRONMENT
 
 
 def lines_of(secrets: dict[str, Any]) -> str:
@@ -134,6 +265,108 @@ def may_start(root: str, run: dict[str, Any]) -> bool:
     return lock is not None and same(lock, run) and not lock.get("ending", False)
 
 
+def container_for(options: dict[str, Any], directory: str) -> Container:
+    """Return the container that the module's options describe."""
+    launch = options["launch"]
+    return Container(
+        **options["container"],
+        run_id=options["run_id"],
+        directory=directory,
+        command=launch["command"],
+        start_seconds=launch["start_seconds"],
+        stall_seconds=launch["stall_seconds"],
+        nodes=launch["nodes"],
+        addresses=launch["addresses"],
+        port=options["port"],
+    )
+
+
+def launch_for(launch: dict[str, Any]) -> Launch:
+    """Return the launch that the module's options describe."""
+    bench = launch["bench"]
+    return Launch(
+        command=launch["command"],
+        node_count=len(launch["nodes"]),
+        ranks_per_node=launch["ranks_per_node"],
+        cores=launch["cores"],
+        gpus=launch["gpus"],
+        threads=launch["threads"],
+        network=launch["network"],
+        stall_seconds=launch["stall_seconds"],
+        job_seconds=launch["job_seconds"],
+        dataset=f"/data/{launch['dataset']}",
+        batch_per_rank=launch["batch_per_rank"],
+        bench=Bench(tuple(bench["models"]), bench["rounds"], bench["seconds"], bf16=launch["bf16"]),
+        profile=Settings.of(launch["profile"]),
+        without_spare_core=Settings.of(launch["without_spare_core"]),
+        further=Settings.of(launch),
+    )
+
+
+def files_for(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the files of the run on this node: path below its directory to content.
+
+    Raises:
+        ValueError: see `lines_of`.
+    """
+    hostname, launch = options["container"]["hostname"], options["launch"]
+    files = {**options["files"], f"nodes/{hostname}/facts.json": options["facts"]}
+    if hostname == launch["nodes"][0]:
+        files["mpirun.arguments"] = "\n".join(launch_for(launch).arguments()) + "\n"
+    secrets = lines_of(options["secrets"])
+    if secrets:
+        files[ENVIRONMENT] = secrets
+    return files
+
+
+def write_files(directory: str, files: dict[str, Any], uid: int, gid: int) -> None:
+    """Write files that their owner alone can read."""
+    for name, content in files.items():
+        path = os.path.join(directory, name)
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            os.makedirs(parent)
+            os.chown(parent, uid, gid)
+        # Ansible may have read a JSON document out of a string on its way here.
+        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chown(path, uid, gid)
+
+
+CONTAINER_OPTIONS = {
+    "image": {"type": "str", "required": True},
+    "hostname": {"type": "str", "required": True},
+    "user": {"type": "str", "required": True},
+    "data": {"type": "path", "required": True},
+    "gpus": {"type": "str", "default": ""},
+    "shm_gigabytes": {"type": "int", "required": True},
+    "memory_gigabytes": {"type": "float", "default": 0.0},
+}
+LAUNCH_OPTIONS = {
+    "command": {"type": "str", "required": True, "choices": ["train", "bench", "verify"]},
+    "nodes": {"type": "list", "elements": "str", "required": True},
+    "addresses": {"type": "dict", "required": True},
+    "ranks_per_node": {"type": "int", "required": True},
+    "cores": {"type": "int", "required": True},
+    "gpus": {"type": "int", "required": True},
+    "threads": {"type": "int", "default": 0},
+    "network": {"type": "str", "default": ""},
+    "start_seconds": {"type": "int", "default": 0},
+    "stall_seconds": {"type": "int", "default": 0},
+    "job_seconds": {"type": "int", "default": 0},
+    "dataset": {"type": "str", "required": True},
+    "batch_per_rank": {"type": "int", "required": True},
+    "bench": {"type": "dict", "required": True},
+    "bf16": {"type": "bool", "required": True},
+    "profile": {"type": "dict", "default": {}},
+    "without_spare_core": {"type": "dict", "default": {}},
+    "mca": {"type": "dict", "default": {}},
+    "environment": {"type": "dict", "default": {}},
+}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -143,51 +376,42 @@ def main() -> None:
             "uid": {"type": "int", "required": True},
             "gid": {"type": "int", "required": True},
             "files": {"type": "dict", "required": True},
+            "facts": {"type": "dict", "required": True},
             "secrets": {"type": "dict", "default": {}, "no_log": True},
-            "name": {"type": "str", "required": True},
-            "container": {"type": "dict", "required": True},
+            "container": {"type": "dict", "required": True, "options": CONTAINER_OPTIONS},
+            "launch": {"type": "dict", "required": True, "options": LAUNCH_OPTIONS},
             "address": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
             "wait": {"type": "float", "default": 15.0},
         },
     )
-    asked = module.params
-    directory = os.path.join(asked["root"], asked["run_id"])
+    options = module.params
+    directory = os.path.join(options["root"], options["run_id"])
+    name = container_of(options["run_id"])
     try:
-        secrets = lines_of(asked["secrets"])
+        files = files_for(options)
     except ValueError as error:
         module.fail_json(msg=f"training_run_secrets: {error}")
-    for name, content in {**asked["files"], **({ENVIRONMENT: secrets} if secrets else {})}.items():
-        path = os.path.join(directory, name)
-        parent = os.path.dirname(path)
-        if not os.path.isdir(parent):
-            os.makedirs(parent)
-            os.chown(parent, asked["uid"], asked["gid"])
-        # Ansible may have read a JSON document out of a string on its way here.
-        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chown(path, asked["uid"], asked["gid"])
+    write_files(directory, files, options["uid"], options["gid"])
     try:
         # A launch that is interrupted may leave this module running: what it started after the end
         # of the run would be nobody's.
-        with guarded(asked["root"]):
-            if not may_start(asked["root"], {"run": asked["run_id"], "home": asked["home"]}):
+        with guarded(options["root"]):
+            if not may_start(options["root"], {"run": options["run_id"], "home": options["home"]}):
                 module.fail_json(msg="The run was ended before it had started.")
-            run(asked["name"], asked["container"])
-        deadline = time.monotonic() + asked["wait"]
-        while not listens(asked["address"], asked["port"]):
-            if not is_running(asked["name"]) or time.monotonic() > deadline:
-                said = logs(asked["name"]).decode(errors="replace")
+            run(name, container_for(options, directory).configuration())
+        deadline = time.monotonic() + options["wait"]
+        while not listens(options["address"], options["port"]):
+            if not is_running(name) or time.monotonic() > deadline:
+                said = logs(name).decode(errors="replace")
                 module.fail_json(
-                    msg=f"sshd in the container does not listen on {asked['address']} port "
-                    f"{asked['port']}. The container said:\n{said[-2000:]}"
+                    msg=f"sshd in the container does not listen on {options['address']} port "
+                    f"{options['port']}. The container said:\n{said[-2000:]}"
                 )
             time.sleep(0.1)
     except EngineError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=True, name=asked["name"])
+    module.exit_json(changed=True, name=name)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,11 @@ client_key:
   description: Public key that this node's container logs in with.
   returned: always
   type: str
+problems:
+  description: Why the node could not be taken, with host, code, values and text.
+  returned: where it could not be taken
+  type: list
+  elements: dict
 """
 
 import os
@@ -84,10 +89,18 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_socket import EngineError, containers, remove
-from ansible.module_utils.node_facts import oom_kills
-from ansible.module_utils.run_lock import described, guarded, holder, read, same, write
-from ansible.module_utils.run_records import keep_records, remove_keys
+from ansible.module_utils.training_node_docker import EngineError, containers, remove
+from ansible.module_utils.training_node_facts import oom_kills
+from ansible.module_utils.training_node_lock import (
+    guarded,
+    holder,
+    holder_values,
+    read,
+    same,
+    write,
+)
+from ansible.module_utils.training_node_problems import problem
+from ansible.module_utils.training_run_records import keep_records, remove_keys
 
 DIRECTORIES = {
     "": 0o755,
@@ -109,17 +122,17 @@ def take(root: str, lock: dict[str, Any], patience: int) -> dict[str, Any] | Non
     """
     deadline = time.monotonic() + patience
     while True:
-        found: dict[str, Any] | None
+        present: dict[str, Any] | None
         with guarded(root):
-            found = holder(root)
-            if found is None or same(found, lock):
+            present = holder(root)
+            if present is None or same(present, lock):
                 clear_dead_run(root, lock)
                 write(root, lock)
                 return None
-        just_taken = time.time() - float(found["since"]) < patience
-        older = (lock["run"], lock["home"]) < (found["run"], found["home"])
+        just_taken = time.time() - float(present["since"]) < patience
+        older = (lock["run"], lock["home"]) < (present["run"], present["home"])
         if not (older and just_taken and time.monotonic() < deadline):
-            return found
+            return present
         time.sleep(0.2)
 
 
@@ -132,9 +145,9 @@ def clear_dead_run(root: str, lock: dict[str, Any]) -> None:
     if stale is None:
         return
     directory = os.path.join(root, stale["run"])
-    for found in containers(f"trainyard.run={stale['run']}"):
-        keep_records(found["Id"], directory, stale["host"])
-        remove(found["Id"])
+    for container in containers(f"trainyard.run={stale['run']}"):
+        keep_records(container["Id"], directory, stale["host"])
+        remove(container["Id"])
     remove_keys(directory)
     if same(stale, lock):
         shutil.rmtree(directory, ignore_errors=True)
@@ -154,28 +167,32 @@ def main() -> None:
             "patience": {"type": "int", "default": 10},
         },
     )
-    asked = module.params
+    options = module.params
     lock = {
-        "run": asked["run_id"],
-        "owner": asked["owner"],
-        "home": asked["home"],
-        "nodes": asked["nodes"],
-        "host": asked["host"],
+        "run": options["run_id"],
+        "owner": options["owner"],
+        "home": options["home"],
+        "nodes": options["nodes"],
+        "host": options["host"],
         "since": time.time(),
         "oom_kills": oom_kills(),
     }
     try:
-        found = take(asked["root"], lock, asked["patience"])
+        present = take(options["root"], lock, options["patience"])
     except EngineError as error:
-        module.fail_json(msg=f"{error}: run make setup")
-    if found is not None:
+        hindrance = problem("no_engine", message=str(error))
         module.fail_json(
-            msg=f"Nothing was started.\n{asked['host']}: it was taken by {described(found)}: "
-            f"wait for it, or make stop RUN={found['run']}"
+            msg=hindrance.text, problems=[{"host": options["host"], **hindrance.asdict()}]
+        )
+    if present is not None:
+        hindrance = problem("taken", **holder_values(present))
+        module.fail_json(
+            msg=f"Nothing was started.\n{options['host']}: {hindrance.text}",
+            problems=[{"host": options["host"], **hindrance.asdict()}],
         )
 
-    directory = os.path.join(asked["root"], asked["run_id"])
-    uid, gid = asked["uid"], asked["gid"]
+    directory = os.path.join(options["root"], options["run_id"])
+    uid, gid = options["uid"], options["gid"]
     for name, mode in DIRECTORIES.items():
         path = os.path.join(directory, name)
         os.makedirs(path, exist_ok=True)

@@ -1,0 +1,202 @@
+# Copyright Trainyard. Apache-2.0
+"""Users, groups, keys and rights of a machine, read once."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible.module_utils.accounts_lists import Lists
+from ansible.module_utils.accounts_sudoers import PREFIX
+
+SHADOW = Path("/etc/shadow")
+
+
+@dataclass(frozen=True)
+class Account:
+    """An entry of passwd(5), with what else belongs to the user.
+
+    Attributes:
+        password: the field of shadow(5); empty where there is none.
+        authorized_keys: lines of the file of that name, without comments.
+    """
+
+    uid: int
+    gid: int
+    comment: str = ""
+    home: str = "/"
+    shell: str = "/bin/sh"
+    password: str = ""
+    authorized_keys: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class UnixGroup:
+    """An entry of group(5)."""
+
+    gid: int
+    members: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A file of sudoers(5) that the role wrote.
+
+    Attributes:
+        access: owner, group and permission bits.
+    """
+
+    text: str
+    access: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run that lies on the machine, and whose it is."""
+
+    name: str
+    uid: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the role reads of a machine.
+
+    Attributes:
+        homes: those of the listed users that exist.
+        rules: by path.
+        sudo: whether sudo is installed.
+        record: whether there is a record of what the role made.
+        made_users: users that the role made.
+        made_groups: groups that the role made.
+    """
+
+    users: dict[str, Account] = field(default_factory=dict)
+    groups: dict[str, UnixGroup] = field(default_factory=dict)
+    homes: frozenset[str] = frozenset()
+    rules: dict[str, Rule] = field(default_factory=dict)
+    sudo: bool = True
+    record: bool = False
+    made_users: frozenset[str] = frozenset()
+    made_groups: frozenset[str] = frozenset()
+    runs: tuple[Run, ...] = ()
+
+
+def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
+    """Read what the plan needs.
+
+    Args:
+        lists: of whose users homes and keys are read.
+        record: what the role made, as `record_lines` writes it.
+        run_directory: of training runs; empty where there are none.
+
+    Raises:
+        OSError: a file that exists cannot be read.
+    """
+    passwords = shadow_passwords(_text(SHADOW))
+    groups = {
+        group.gr_name: UnixGroup(group.gr_gid, frozenset(group.gr_mem)) for group in grp.getgrall()
+    }
+    listed = {user.name: user for user in lists.present_users}
+    users: dict[str, Account] = {}
+    homes = set()
+    for entry in pwd.getpwall():
+        keys: frozenset[str] = frozenset()
+        if user := listed.get(entry.pw_name):
+            home = user.home or entry.pw_dir
+            if Path(home).exists():
+                homes.add(home)
+            if user.authorized_keys or user.authorized_keys_exclusive:
+                keys = key_lines(_text(Path(entry.pw_dir, ".ssh/authorized_keys")))
+        users[entry.pw_name] = Account(
+            uid=entry.pw_uid,
+            gid=entry.pw_gid,
+            comment=entry.pw_gecos,
+            home=entry.pw_dir,
+            shell=entry.pw_shell,
+            password=passwords.get(entry.pw_name, ""),
+            authorized_keys=keys,
+        )
+    recorded = frozenset(_text(record).splitlines())
+    return Machine(
+        users=users,
+        groups=groups,
+        homes=frozenset(homes),
+        rules=read_rules(PREFIX),
+        sudo=shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin:/bin") is not None,
+        record=record.exists(),
+        # One that has another number by now was made by somebody else.
+        made_users=frozenset(
+            name for name, user in users.items() if user_line(name, user.uid) in recorded
+        ),
+        made_groups=frozenset(
+            name for name, group in groups.items() if group_line(name, group.gid) in recorded
+        ),
+        runs=read_runs(run_directory),
+    )
+
+
+def read_rules(prefix: str) -> dict[str, Rule]:
+    """Return the rules that the role wrote, by path; their paths begin with the prefix."""
+    rules = {}
+    for path in sorted(Path(prefix).parent.glob(f"{Path(prefix).name}*")):
+        status = path.stat()
+        access = (status.st_uid, status.st_gid, status.st_mode & 0o7777)
+        rules[str(path)] = Rule(_text(path), access)
+    return rules
+
+
+def read_runs(directory: str) -> tuple[Run, ...]:
+    """Return the training runs in a directory, each a directory of its own."""
+    if not directory or not Path(directory).is_dir():
+        return ()
+    return tuple(
+        Run(path.name, path.stat().st_uid)
+        for path in sorted(Path(directory).iterdir())
+        if path.is_dir() and not path.is_symlink()
+    )
+
+
+def shadow_passwords(text: str) -> dict[str, str]:
+    """Return the second field of each line of shadow(5), by user."""
+    return {line.split(":")[0]: line.split(":")[1] for line in text.splitlines() if ":" in line}
+
+
+def key_lines(text: str) -> frozenset[str]:
+    """Return the lines of authorized_keys(5) that hold a key."""
+    lines = (line.strip() for line in text.splitlines())
+    return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
+def user_line(name: str, uid: int) -> str:
+    """Return the line of the record for a user that the role made."""
+    return f"user {name} {uid}"
+
+
+def group_line(name: str, gid: int) -> str:
+    """Return the line of the record for a group that the role made."""
+    return f"group {name} {gid}"
+
+
+def record_lines(users: list[str], groups: list[str]) -> list[str]:
+    """Return the record of those users and groups that exist, with the numbers that they have."""
+    numbers = [
+        *(user_line(user.pw_name, user.pw_uid) for user in pwd.getpwall() if user.pw_name in users),
+        *(
+            group_line(group.gr_name, group.gr_gid)
+            for group in grp.getgrall()
+            if group.gr_name in groups
+        ),
+    ]
+    return sorted(numbers)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file, the empty string where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

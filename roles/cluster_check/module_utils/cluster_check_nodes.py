@@ -1,0 +1,104 @@
+# Copyright Trainyard. Apache-2.0
+"""Findings about one node at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible.module_utils.cluster_check_attribution import majority
+from ansible.module_utils.cluster_check_cluster import RESULTS, Cluster, one_line
+from ansible.module_utils.cluster_check_finding import Finding, about_node
+from ansible.module_utils.cluster_check_remedies import NODE_CODES, OTHER
+from ansible.module_utils.training_node_check import Check, equal
+
+# What must be the same on every node, and how people call it.
+RELEASES = {
+    "openmpi": "Open MPI",
+    "ucx": "UCX",
+    "docker": "Docker",
+    "driver": "GPU driver",
+    "cuda": "CUDA",
+}
+# What every node must have, even where all agree that they have none.
+INDISPENSABLE = ("image", "Open MPI")
+
+
+def judge_nodes(cluster: Cluster) -> list[Finding]:
+    """Whether each node answers, has what all have, and passes its own checks."""
+    return [
+        *_reachable(cluster),
+        *_engines(cluster),
+        *_releases(cluster),
+        *_own_checks(cluster),
+    ]
+
+
+def _reachable(cluster: Cluster) -> list[Finding]:
+    findings = []
+    for host in cluster.hosts:
+        message = cluster.answer(host, "probe").get("msg", "no answer")
+        value = "yes" if host in cluster.up else one_line(message)
+        findings.append(about_node(host, equal("reachable", value, "yes"), "unreachable"))
+    return findings
+
+
+def _engines(cluster: Cluster) -> list[Finding]:
+    findings = []
+    for host in cluster.up:
+        release = cluster.answer(host, "node").get("releases", {}).get("docker", "")
+        engine = equal("engine", "answers" if release else "no answer", "answers")
+        findings.append(about_node(host, engine, "no_engine"))
+        run = cluster.answer(host, "probe")["run"]
+        free = equal("free", f"held by run {run}" if run else "yes", "yes")
+        findings.append(about_node(host, free, "held", run=run))
+    return findings
+
+
+def _releases(cluster: Cluster) -> list[Finding]:
+    findings = []
+    for key, name in RELEASES.items():
+        releases = {
+            host: answer["releases"].get(key, "")
+            for host in cluster.up
+            if "releases" in (answer := cluster.answer(host, "node"))
+        }
+        if any(releases.values()) and key in cluster.thresholds.same_releases:
+            findings += _same(name, releases, "other_release")
+    images = {host: cluster.answer(host, "probe")["image_id"] for host in cluster.up}
+    return findings + _same("image", images, "other_image")
+
+
+def _same(name: str, values: Mapping[str, str], code: str) -> list[Finding]:
+    """What all nodes must have alike, by host; the majority is right."""
+    usual = majority(values)
+    threshold = usual or "the same everywhere"
+    findings = []
+    for host, value in values.items():
+        ok = value == usual and (value != "" or name not in INDISPENSABLE)
+        findings.append(about_node(host, Check(name, ok, value or "none", threshold), code))
+    return findings
+
+
+def _own_checks(cluster: Cluster) -> list[Finding]:
+    findings = []
+    for host in cluster.up:
+        for part in ("node", *RESULTS):
+            answer = cluster.answer(host, part)
+            if answer.get("failed") or answer.get("unreachable"):
+                message = one_line(answer.get("msg", "no answer"))
+                failed = equal(f"{part} checks", message, "an answer")
+                findings.append(about_node(host, failed, "checks_failed"))
+        findings += [_own_check(host, check) for check in cluster.node_checks(host)]
+    return findings
+
+
+def _own_check(host: str, entry: Mapping[str, Any]) -> Finding:
+    """A check that a node made of itself, with its remedy."""
+    fields = dict(entry)
+    code, values = fields.pop("code", ""), fields.pop("values", {})
+    check = Check(**fields)
+    if check.ok:
+        return Finding(replace(check, remedy=""), host=host)
+    return Finding(check, code or NODE_CODES.get(check.name, OTHER), values, host=host)

@@ -1,0 +1,277 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: in what an engine differs from what the role would make of it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: docker_engine_look
+short_description: Tells in what a Docker engine differs from what it is to be
+description:
+  - Asks the engine, dpkg and systemd, and reads the settings, the package source and the group that
+    may talk to the engine, all in one go. Changes nothing.
+  - Without any difference the role has nothing to do and nothing to refuse.
+author: Trainyard
+options:
+  socket:
+    description: The engine's socket.
+    type: path
+    required: true
+  owner:
+    description: The role in whose record the packages are.
+    type: str
+    default: docker_engine
+  packages:
+    description: Packages that are to be installed.
+    type: list
+    elements: str
+    default: []
+  other_package:
+    description: The package of the other source, which is not to be installed.
+    type: str
+    required: true
+  files:
+    description: >-
+      Files of the package source. One without text and checksum is not to be there.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The file.
+        type: path
+        required: true
+      text:
+        description: What is in it.
+        type: str
+      checksum:
+        description: The checksum of what is in it, with the algorithm in front, as C(sha256:...).
+        type: str
+  options:
+    description: What is merged into the engine's settings.
+    type: dict
+    default: {}
+  settings:
+    description: The engine's settings.
+    type: path
+    required: true
+  record:
+    description: Directory for what was there before the role came.
+    type: path
+    required: true
+  users:
+    description: Who may talk to the engine.
+    type: list
+    elements: str
+    default: []
+  systemd:
+    description: Whether systemd runs the engine.
+    type: bool
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look at the engine
+  docker_engine_look:
+    socket: /var/run/docker.sock
+    packages: [docker.io]
+    other_package: docker-ce
+    settings: /etc/docker/daemon.json
+    record: /var/lib/trainyard/docker_engine
+    systemd: true
+"""
+
+RETURN = r"""
+answers:
+  description: Whether an engine answers.
+  returned: always
+  type: bool
+other_installed:
+  description: Whether the package of the other source is installed.
+  returned: always
+  type: bool
+network:
+  description: What has the engine listen on the network, as units and options file say it.
+  returned: always
+  type: list
+  elements: str
+replaced:
+  description: Units that run on although their package was replaced.
+  returned: always
+  type: list
+  elements: str
+differences:
+  description: In what the machine differs from what it is to be.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import grp
+import hashlib
+import pwd
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.docker_engine_plan import Plan, SettingsError, make_plan
+from ansible.module_utils.docker_engine_socket import EngineError, answers, info
+from ansible.module_utils.docker_engine_units import (
+    Units,
+    network_lines,
+    read_units,
+    replaced_units,
+    runs_and_starts,
+)
+from ansible.module_utils.packages_records import (
+    LIST_COMMAND,
+    names_with,
+    output_of,
+    parse_packages,
+    unsettled,
+)
+
+# Where an engine without systemd has its options.
+OPTIONS_FILE = Path("/etc/default/docker")
+GROUP = "docker"
+
+
+def has_attributes(module: AnsibleModule, path: Path, mode: str) -> bool:
+    """Whether a file or directory is root's and has this mode. The module must be in a dry run."""
+    wanted = {"owner": "root", "group": "root", "mode": mode}
+    arguments = module.load_file_common_arguments(wanted, path=str(path))
+    return path.exists() and not module.set_fs_attributes_if_different(arguments, False)
+
+
+def is_as_wanted(module: AnsibleModule, file: Mapping[str, str | None]) -> bool:
+    """Whether a file of the package source is what it is to be."""
+    path, text, checksum = Path(file["path"] or ""), file["text"], file["checksum"]
+    if text is None and checksum is None:
+        return not path.exists()
+    if not has_attributes(module, path, "0644"):
+        return False
+    content = path.read_bytes()
+    if text is not None:
+        return content == text.encode()
+    algorithm, _, digest = (checksum or "").partition(":")
+    return hashlib.new(algorithm, content).hexdigest() == digest
+
+
+def members() -> list[str] | None:
+    """Return who is in the group that may talk to the engine; None where there is no such group."""
+    try:
+        return sorted(grp.getgrnam(GROUP).gr_mem)
+    except KeyError:
+        return None
+
+
+def user_exists(name: str) -> bool:
+    """Whether the machine knows a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def access_differences(module: AnsibleModule) -> Iterator[str]:
+    """Compare who may talk to the engine."""
+    users, record = module.params["users"], Path(module.params["record"])
+    unknown = [name for name in users if not user_exists(name)]
+    if unknown:
+        yield f"there is no user {', '.join(unknown)}"
+    if members() != sorted(set(users)):
+        yield f"the group {GROUP} has other members"
+    if not (has_attributes(module, record, "0755") and (record / "members").exists()):
+        yield "there is no record of who was in the group before"
+
+
+def swarm_differences(socket: str, plan: Plan) -> Iterator[str]:
+    """Compare the engine that runs with settings that some engines refuse."""
+    if not plan.settings.get("live-restore"):
+        return
+    try:
+        told = info(socket)
+    except EngineError as error:
+        yield f"the engine does not tell of itself: {error}"
+    else:
+        if told.get("Swarm", {}).get("LocalNodeState") != "inactive":
+            yield "the engine is part of a swarm"
+
+
+def differences(module: AnsibleModule, units: Units, responds: bool) -> Iterator[str]:
+    """Compare the machine with what the role would make of it."""
+    parameters = module.params
+    missing = unsettled(parameters["owner"], parameters["packages"])
+    if missing:
+        yield f"packages: {', '.join(missing)}"
+    for file in parameters["files"]:
+        if not is_as_wanted(module, file):
+            yield f"{file['path']} is not as it is to be"
+    yield from access_differences(module)
+    if not responds:
+        yield "no engine answers"
+    if parameters["systemd"] and not runs_and_starts(units):
+        yield "the engine does not run as a unit that starts with the machine"
+    try:
+        settings, record = Path(parameters["settings"]), Path(parameters["record"])
+        plan = make_plan(settings, record, parameters["options"], absent=False)
+    except SettingsError as error:
+        yield str(error)
+        return
+    if plan.changed:
+        yield f"{settings} has other settings"
+    elif responds:
+        yield from swarm_differences(parameters["socket"], plan)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "socket": {"type": "path", "required": True},
+            "owner": {"type": "str", "default": "docker_engine"},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "other_package": {"type": "str", "required": True},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "text": {"type": "str"},
+                    "checksum": {"type": "str"},
+                },
+            },
+            "options": {"type": "dict", "default": {}},
+            "settings": {"type": "path", "required": True},
+            "record": {"type": "path", "required": True},
+            "users": {"type": "list", "elements": "str", "default": []},
+            "systemd": {"type": "bool", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    module.check_mode = True  # attributes are compared, not set
+    responds = answers(module.params["socket"])
+    units = read_units() if module.params["systemd"] else {}
+    result: dict[str, Any] = {
+        "answers": responds,
+        "network": network_lines(units, OPTIONS_FILE),
+        "replaced": replaced_units(units),
+    }
+    try:
+        installed = names_with("installed", parse_packages(output_of(LIST_COMMAND)))
+        found = list(differences(module, units, responds))
+    except RuntimeError as error:
+        # What cannot be read here is said by the task that needs it.
+        installed, found = [], [str(error)]
+    other = module.params["other_package"]
+    result["other_installed"] = other in installed
+    found += [f"{other} is installed"] if result["other_installed"] else []
+    found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]
+    module.exit_json(changed=False, differences=found, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+# Copyright Trainyard. Apache-2.0
+"""Action: find mistakes in an inventory, all together, before any machine is contacted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.utils.addresses import parse_address
+from ansible.plugins.action import ActionBase
+from ansible.plugins.inventory import detect_range, expand_hostname_range
+from ansible.vars.hostvars import HostVars, HostVarsVars
+
+# Ansible packs a role's module_utils into what it sends to a node; an action runs here.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+
+from ansible.module_utils.inventory_check_checks import (  # noqa: E402  # found through the line above
+    Expectation,
+    check_files,
+    check_inventory,
+    is_read,
+)
+from ansible.module_utils.inventory_check_files import InventoryFiles  # noqa: E402
+from ansible.module_utils.inventory_check_problem import report  # noqa: E402
+
+# A value that is another variable and nothing else.
+REFERENCE = re.compile(r"\{\{ *(\w+) *\}\}")
+# So many such steps are followed; then Ansible, which finds circles, has its turn.
+DEPTH = 8
+
+DOCUMENTATION = r"""
+---
+module: inventory_check
+short_description: Finds mistakes in the inventory
+description:
+  - Reads inventory, group_vars and the roles' argument_specs.yml in Ansible's own process, without
+    a connection to any machine, and fails with a list of all mistakes, each with file, line and
+    remedy. Changes nothing.
+author: Trainyard
+options:
+  sources:
+    description: Files and directories of the inventory.
+    type: list
+    elements: path
+    required: true
+  site:
+    description: Directory of the site-wide group_vars.
+    type: path
+    required: true
+  roles:
+    description: Directory of the roles.
+    type: path
+    required: true
+  playbook:
+    description: The playbook whose groups must exist.
+    type: path
+    required: true
+  known:
+    description: Further variables that an inventory may set.
+    type: list
+    elements: str
+    default: []
+  renamed:
+    description: Old names of variables, with the new name of each.
+    type: dict
+    default: {}
+  files_only:
+    description:
+      - Fail only where a file cannot be read, at which Ansible would stop as soon as it needs the
+        variables of a host. What the other files show is named together with it.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Look for mistakes in the inventory
+  inventory_check:
+    sources: "{{ ansible_inventory_sources }}"
+    site: "{{ playbook_dir }}"
+    roles: "{{ playbook_dir }}/../roles"
+    playbook: "{{ playbook_dir }}/../site.yml"
+"""
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Looks at the inventory on the control node, for all hosts at once."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Check the inventory; fails with all problems in the message where there are any."""
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        _, options = self.validate_argument_spec(
+            argument_spec={
+                "sources": {"type": "list", "elements": "path", "required": True},
+                "site": {"type": "path", "required": True},
+                "roles": {"type": "path", "required": True},
+                "playbook": {"type": "path", "required": True},
+                "known": {"type": "list", "elements": "str", "default": []},
+                "renamed": {"type": "dict", "default": {}},
+                "files_only": {"type": "bool", "default": False},
+            }
+        )
+        roles = Path(options["roles"]).resolve()
+        files = InventoryFiles(options["sources"], Path(options["site"]), roles.parent)
+        expectation = Expectation.of(roles, options["known"], options["renamed"])
+        if options["files_only"]:
+            problems = check_files(files, expectation) if files.unreadable else []
+        else:
+            groups = variables["groups"]
+            hosts = _hosts(groups["all"], variables["hostvars"], self._loader)
+            playbook = Path(options["playbook"]).resolve()
+            problems = check_inventory(files, expectation, groups, hosts, playbook, _expand)
+        if problems:
+            return {"changed": False, "failed": True, "msg": report(problems)}
+        return {"changed": False}
+
+
+def _hosts(
+    names: Iterable[str], hostvars: HostVars, loader: DataLoader
+) -> dict[str, dict[str, Any]]:
+    """Names of the variables of each host, and the values of those that are read.
+
+    A value that cannot be computed is None.
+    """
+    hosts = {}
+    for host in names:
+        raw = hostvars.raw_get(host)
+        computed = HostVarsVars(raw, loader=loader, host=host)
+        hosts[host] = {name: _value(name, raw, computed) if is_read(name) else None for name in raw}
+    return hosts
+
+
+def _value(name: str, raw: Mapping[str, Any], computed: HostVarsVars) -> Any:
+    # Most networks are "{{ cluster_network }}". To follow the name is ten times as fast as Jinja,
+    # which compiles the template anew for every host.
+    for _ in range(DEPTH):
+        reference = REFERENCE.fullmatch(raw[name]) if isinstance(raw[name], str) else None
+        if reference is None or reference[1] not in raw:
+            break
+        name = reference[1]
+    try:
+        return computed[name]
+    except Exception:
+        # Whatever a template raises. What is wrong with it is said where the value is used.
+        return None
+
+
+def _expand(pattern: str) -> list[str]:
+    """Return the hosts that a key in an inventory stands for, as Ansible's YAML inventory does."""
+    try:
+        name, _ = parse_address(pattern, allow_ranges=True)
+    except Exception:
+        name = pattern  # what is no address to Ansible is a name to it
+    if name and detect_range(name):
+        return list(expand_hostname_range(name))
+    return [name or pattern]

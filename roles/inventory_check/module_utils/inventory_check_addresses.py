@@ -1,0 +1,170 @@
+# Copyright Trainyard. Apache-2.0
+"""Networks that are none, addresses outside of theirs, and one address for two hosts."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.inventory_check_files import Definition, Entry, InventoryFiles
+from ansible.module_utils.inventory_check_problem import Problem, few, shown
+from ansible.module_utils.inventory_check_roles import Declared
+
+# Values of each host's variables, as Ansible computes them.
+Hosts = Mapping[str, Mapping[str, Any]]
+ADDRESSES = ("cluster_address", "cluster_address_v6")
+# Ansible's connections that lead nowhere, or not by ansible_host.
+UNADDRESSED = frozenset({"local", "community.docker.docker", "docker"})
+
+
+class Places:
+    """Where the value of a host's variable is written."""
+
+    def __init__(self, files: InventoryFiles, expand: Callable[[str], Iterable[str]]) -> None:
+        """Index the definitions.
+
+        Args:
+            files: what the inventory's files set.
+            expand: gives the hosts that a pattern such as gpu[01:16] stands for.
+        """
+        self.checkout = files.checkout
+        self._of_host: dict[tuple[str, str], Definition] = {}
+        self._of_value: dict[tuple[str, str], Definition] = {}
+        for definition in files.definitions:
+            for host in expand(definition.owner) if definition.owner else ():
+                self._of_host[definition.name, host] = definition
+            self._of_value.setdefault((definition.name, definition.value), definition)
+        self._named: dict[str, Entry] = {}
+        for entry in files.hosts:
+            for host in expand(entry.name):
+                self._named.setdefault(host, entry)
+
+    def of(self, name: str, value: Any, host: str) -> dict[str, str | int]:
+        """File and line of a value, or of its host; the host where no file names it."""
+        place = self._of_host.get((name, host)) or self._of_value.get((name, str(value)))
+        if place is None and name == "cluster_address":
+            place = self._of_host.get(("ansible_host", host))  # from which it follows
+        return self._at(place or self._named.get(host), host)
+
+    def of_host(self, host: str) -> dict[str, str | int]:
+        """File and line where a host is named; the host where no file names it."""
+        return self._at(self._named.get(host), host)
+
+    def _at(self, place: Definition | Entry | None, host: str) -> dict[str, str | int]:
+        if place is None:
+            return {"hosts": host}
+        return {"file": shown(place.file, self.checkout), "line": place.line}
+
+
+def network_problems(
+    places: Places, hosts: Hosts, trainers: Sequence[str], declared: Declared
+) -> Iterator[Problem]:
+    """Find networks that are none, and nodes that do not agree on theirs."""
+    networks = {name for names in declared.values() for name in names if name.endswith("_network")}
+    seen: set[tuple[str, Any]] = set()
+    for name in ("cluster_network", *sorted(networks)):
+        for host, variables in hosts.items():
+            value = variables.get(name)
+            # Another variable of the same value only passes the first one on.
+            if value in (None, "") or any(value == other for _, other in seen):
+                continue
+            seen.add((name, value))
+            if finding := _network_trouble(value):
+                code, values = finding
+                yield Problem(code, {**places.of(name, value, host), "variable": name, **values})
+
+    without = [host for host in trainers if not hosts[host].get("cluster_network")]
+    if without:
+        yield Problem("network_missing", places.of_host(without[0]) | {"owners": few(without)})
+    of_nodes = {
+        str(hosts[host]["cluster_network"]): host
+        for host in trainers
+        if hosts[host].get("cluster_network")
+    }
+    if len(of_nodes) > 1:
+        listed = ", ".join(f"{network} ({host})" for network, host in of_nodes.items())
+        network, host = list(of_nodes.items())[-1]
+        place = places.of("cluster_network", network, host)
+        yield Problem("network_differs", place | {"networks": listed})
+
+
+def address_problems(places: Places, hosts: Hosts, trainers: Sequence[str]) -> Iterator[Problem]:
+    """Find addresses that are none, that are outside of their network, or that two hosts have."""
+    for host in trainers:
+        for name in ADDRESSES:
+            if finding := _address_trouble(name, hosts[host]):
+                code, values = finding
+                place = places.of(name, hosts[host][name], host)
+                yield Problem(code, {**place, "variable": name, "host": host, **values})
+    yield from _twice(places, hosts, trainers)
+
+
+def _twice(places: Places, hosts: Hosts, trainers: Sequence[str]) -> Iterator[Problem]:
+    reached: dict[tuple[str, str], list[str]] = {}
+    for host, variables in hosts.items():
+        if variables.get("ansible_connection") not in UNADDRESSED:
+            address = _plain(variables.get("ansible_host") or host)
+            # Behind one address, several machines may answer at ports of their own.
+            reached.setdefault((address, str(variables.get("ansible_port") or "")), []).append(host)
+    shared = [("ansible_host", address, owners) for (address, _), owners in reached.items()]
+    training: dict[str, list[str]] = {}
+    names: dict[tuple[str, str], str] = {}
+    for host in trainers:
+        for name in ADDRESSES:
+            address = _plain(hosts[host].get(name) or "")
+            if address and host not in training.setdefault(address, []):
+                training[address].append(host)
+                names[address, host] = name
+    shared += [
+        (names[address, owners[-1]], address, owners) for address, owners in training.items()
+    ]
+
+    known: set[tuple[str, ...]] = set()
+    for name, address, owners in shared:
+        # cluster_address is ansible_host, unless the inventory says otherwise: one mistake.
+        if len(owners) < 2 or tuple(owners) in known:
+            continue
+        known.add(tuple(owners))
+        place = places.of(name, address, owners[-1])
+        values = {"variable": name, "address": address, "owners": few(owners)}
+        yield Problem("address_twice", place | values)
+
+
+def _plain(address: Any) -> str:
+    """An address in its shortest form, since IPv6 has several; a name in small letters."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return str(address).lower()
+
+
+def _network_trouble(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return why a value is not a network, as code and values."""
+    try:
+        ipaddress.ip_network(value)
+    except ValueError as error:
+        try:
+            near = ipaddress.ip_network(value, strict=False)
+        except ValueError:
+            return "network_invalid", {"reason": str(error)}
+        return "network_is_address", {"network": str(value), "near": str(near)}
+    return None
+
+
+def _address_trouble(name: str, variables: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return what is wrong with a node's address, as code and values."""
+    value, network = variables.get(name), variables.get("cluster_network")
+    if value in (None, ""):
+        return None
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return "address_invalid", {"address": str(value), "network": str(network)}
+    if name == "cluster_address_v6" and address.version != 6:
+        return "address_version", {"address": str(value), "version": address.version}
+    if name != "cluster_address" or not network or _network_trouble(network):
+        return None
+    if address not in ipaddress.ip_network(network):
+        return "address_outside", {"address": str(value), "network": str(network)}
+    return None

@@ -1,0 +1,148 @@
+# Copyright Trainyard. Apache-2.0
+"""Variables that nothing reads, that have another name by now, or that are of the wrong type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.inventory_check_files import Definition, InventoryFiles, literal
+from ansible.module_utils.inventory_check_problem import Problem, shown
+from ansible.module_utils.inventory_check_roles import Declared, role_of
+
+# How alike two names must be for one to be taken for a slip of the other (difflib's ratio).
+ALIKE = 0.85
+KINDS = {list: "a list", dict: "a mapping", bool: "true or false", int: "a number", str: "a text"}
+Finding = tuple[str, dict[str, Any]]
+
+
+def name_problems(
+    files: InventoryFiles,
+    names_of_hosts: Mapping[str, Collection[str]],
+    declared: Declared,
+    known: Iterable[str],
+    renamed: Mapping[str, str],
+) -> Iterator[Problem]:
+    """Find variables that no role and no site-wide file knows, and old names.
+
+    Args:
+        files: what the inventory's files set.
+        names_of_hosts: names of the variables of each host, wherever they come from.
+        declared: the variables of each role.
+        known: further variables that an inventory may set.
+        renamed: old names of variables, with the new ones.
+    """
+    site = {definition.name for definition in files.site}
+    # A name with a role's prefix is the role's to know, wherever it is set.
+    names = {name for name in {*known, *site} if not role_of(name, declared)}
+    names.update(*declared.values())
+
+    def find(name: str) -> Finding | None:
+        if name in renamed:
+            return "variable_renamed", {"variable": name, "new": renamed[name]}
+        if name in names:
+            return None
+        role = role_of(name, declared)
+        near = get_close_matches(name, names, n=1, cutoff=ALIKE)
+        if role and near:
+            return "role_variable_misspelt", {"variable": name, "role": role, "near": near[0]}
+        if role:
+            return "role_variable_unknown", {"variable": name, "role": role}
+        if near:
+            return "site_variable_misspelt", {"variable": name, "near": near[0]}
+        return None
+
+    yield from _of_definitions(files.definitions, files, lambda definition: find(definition.name))
+    # From what has no lines: INI files, scripts, encrypted files, the command line.
+    located = {definition.name for definition in files.definitions}
+    for name in sorted({name for each in names_of_hosts.values() for name in each} - located):
+        if finding := find(name):
+            hosts = [host for host, each in names_of_hosts.items() if name in each]
+            yield Problem(finding[0], {"hosts": ",".join(hosts), **finding[1]})
+
+
+def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem]:
+    """Find values of the wrong type, as far as no template hides them.
+
+    A role's variable is held against its argument_specs.yml; a site-wide one against what the
+    site's own file has.
+    """
+    examples = {definition.name: definition for definition in files.site}
+    options = {name: option for names in declared.values() for name, option in names.items()}
+
+    def find(definition: Definition) -> Finding | None:
+        if option := options.get(definition.name):
+            return _role_type(definition, option, role_of(definition.name, declared))
+        example = examples.get(definition.name)
+        if example is None or example is definition:
+            return None
+        try:
+            wanted, value = literal(example.node), literal(definition.node)
+        except ValueError:
+            return None
+        if wanted is None or value is None or _is_like(value, wanted):
+            return None
+        values = {"variable": definition.name, "kind": _kind(value), "declared": _kind(wanted)}
+        place = {"site_file": shown(example.file, files.checkout), "site_line": example.line}
+        return "site_variable_kind", values | place
+
+    return _of_definitions(files.definitions, files, find)
+
+
+def _of_definitions(
+    definitions: Iterable[Definition],
+    files: InventoryFiles,
+    find: Callable[[Definition], Finding | None],
+) -> Iterator[Problem]:
+    for definition in definitions:
+        if finding := find(definition):
+            place = {"file": shown(definition.file, files.checkout), "line": definition.line}
+            yield Problem(finding[0], place | finding[1])
+
+
+def _role_type(definition: Definition, option: Mapping[str, Any], role: str) -> Finding | None:
+    declared = option.get("type", "str")
+    kind = {yaml.SequenceNode: list, yaml.MappingNode: dict}.get(type(definition.node))
+    values = {"variable": definition.name, "role": role}
+    try:
+        value = literal(definition.node)
+    except ValueError:
+        # Whether it is a list or a mapping can be seen all the same, unless it is all template.
+        if kind is None or kind.__name__ == declared or declared == "raw":
+            return None
+        value = kind()
+    if value is None:
+        return None
+    # Ansible takes "a,b" for a list where it validates, and the role would then get a text.
+    if isinstance(value, list | dict) != (declared in ("list", "dict")) and declared != "raw":
+        wanted = {"list": "a list", "dict": "a mapping", "str": "a text"}.get(declared, declared)
+        return "role_variable_kind", values | {"kind": _kind(value), "declared": wanted}
+    spec = {key: entry for key, entry in option.items() if key not in ("default", "required")}
+    validator = ArgumentSpecValidator({definition.name: spec})
+    result = validator.validate({definition.name: value})
+    if result.error_messages:
+        reason = "; ".join(result.error_messages).rstrip(".")
+        return "role_variable_type", values | {"reason": reason}
+    return None
+
+
+def _is_like(value: Any, wanted: Any) -> bool:
+    """Whether a value can stand for another: a list for a list, a number for a number."""
+    if isinstance(wanted, list | dict) or isinstance(value, list | dict):
+        return isinstance(value, type(wanted))
+    if isinstance(wanted, bool):
+        return isinstance(value, bool)
+    if isinstance(wanted, int | float):
+        try:
+            return not isinstance(value, bool) and float(value) is not None
+        except ValueError:
+            return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    name = next((words for kind, words in KINDS.items() if isinstance(value, kind)), "a number")
+    return name if isinstance(value, list | dict) else f"{name} ({value})"

@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: what there is of a local cluster."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: local_cluster_look
+short_description: Tells what there is of a local cluster
+description:
+  - Asks the Docker engine for images, network and containers, the containers for their state and
+    keys, and reads the files of the control node, all in one go. Changes nothing.
+author: Trainyard
+options:
+  name:
+    description: Name of the cluster and of its network.
+    type: str
+    required: true
+  images:
+    description: Images that are looked for.
+    type: list
+    elements: str
+    required: true
+  directory:
+    description: Where the key that reaches the nodes and their pinned host keys are kept.
+    type: path
+    required: true
+  inventory:
+    description: The inventory file.
+    type: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look at the cluster
+  local_cluster_look:
+    name: trainyard
+    images: ["trainyard/node:trixie-0123456789ab"]
+    directory: /srv/cluster
+    inventory: /srv/inventory/nodes.yml
+"""
+
+RETURN = r"""
+images:
+  description: Those of the images that are there.
+  returned: always
+  type: list
+  elements: str
+networks:
+  description: The cluster's network, with C(subnets), C(labels) and C(bridge), where it is there.
+  returned: always
+  type: list
+  elements: dict
+containers:
+  description: >-
+    The cluster's containers, each with C(name), C(fingerprint), C(running), the C(state) of systemd
+    inside, C(authorized_keys) and C(host_key).
+  returned: always
+  type: list
+  elements: dict
+capabilities:
+  description: Capabilities that this machine can give away, as a hexadecimal number.
+  returned: always
+  type: str
+cores:
+  description: How many processor cores this machine lets a process use.
+  returned: always
+  type: int
+public_key:
+  description: The public key that belongs to the private one; empty where there is no such pair.
+  returned: always
+  type: str
+texts:
+  description: What C(known_hosts) and C(inventory) say, where they are there.
+  returned: always
+  type: dict
+modes:
+  description: Modes of C(directory), C(known_hosts) and C(inventory), such as C(0700).
+  returned: always
+  type: dict
+"""
+
+import os
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.local_cluster_engine import (
+    containers_of,
+    image_tags,
+    inspected,
+    networks_of,
+)
+
+
+def capabilities() -> str:
+    """Return the bounding set of this process."""
+    found = re.search(r"^CapBnd:\s+(\w+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return found[1] if found else "0"
+
+
+def public_key(key: Path) -> str:
+    """Return the public key beside a private one, where both belong together."""
+    public = key.with_name(f"{key.name}.pub")
+    if not (key.is_file() and public.is_file()):
+        return ""
+    command = ["ssh-keygen", "-y", "-P", "", "-f", str(key)]
+    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    text = public.read_text(encoding="utf-8").strip()
+    return text if text.split()[:2] == answer.stdout.split()[:2] else ""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "images": {"type": "list", "elements": "str", "required": True},
+            "directory": {"type": "path", "required": True},
+            "inventory": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    name, directory = module.params["name"], Path(module.params["directory"])
+    files = {
+        "known_hosts": directory / "known_hosts",
+        "inventory": Path(module.params["inventory"]),
+    }
+    places = {"directory": directory, **files}
+    module.exit_json(
+        changed=False,
+        images=image_tags(module.params["images"]),
+        networks=networks_of(inspected("network", [name])),
+        containers=containers_of(name),
+        capabilities=capabilities(),
+        cores=len(os.sched_getaffinity(0)),
+        public_key=public_key(directory / "id_ed25519"),
+        texts={
+            role: path.read_text(encoding="utf-8") for role, path in files.items() if path.is_file()
+        },
+        modes={
+            role: f"{stat.S_IMODE(path.stat().st_mode):04o}"
+            for role, path in places.items()
+            if path.exists()
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+# Copyright Trainyard. Apache-2.0
+"""What the role login_shell refuses, and what it has to do on a machine."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible.module_utils.login_shell_problems import Problem, problem
+
+PASSWD = Path("/etc/passwd")
+# What a shell reads without quotes.
+PLAIN_DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]+")
+# root owns a file of the site, and all read it.
+SITE_ACCESS = (0, 0, 0o644)
+# For a user whose former shell is gone: Debian and Ubuntu always have it.
+LAST_RESORT = "/bin/bash"
+
+
+class Account(NamedTuple):
+    """An entry of passwd(5)."""
+
+    uid: int
+    shell: str
+
+
+class Change(NamedTuple):
+    """A line of the record: a user's shell before the role, and the one that the role set."""
+
+    before: str
+    after: str
+
+
+class File(NamedTuple):
+    """A file on the machine.
+
+    Attributes:
+        access: owner, group and permission bits.
+    """
+
+    text: str
+    access: tuple[int, int, int]
+
+
+class SiteFile(NamedTuple):
+    """What the site gives all users of a shell: a file, or a block between marks in one.
+
+    Attributes:
+        marker: of the block's first and last line, where `{mark}` is BEGIN or END; empty for a
+            whole file.
+    """
+
+    shell: str
+    path: str
+    content: str
+    marker: str = ""
+
+    def in_place(self, file: File | None) -> bool:
+        """Tell whether the file holds this content."""
+        if file is None:
+            return False
+        if not self.marker:
+            return file.text == self.content and file.access == SITE_ACCESS
+        begin, end = (self.marker.replace("{mark}", mark) for mark in ("BEGIN", "END"))
+        return f"{begin}\n{self.content.rstrip()}\n{end}\n" in file.text
+
+    def left(self, file: File | None) -> bool:
+        """Tell whether the file holds anything to take away."""
+        return file is not None and self.marker.replace("{mark}", "BEGIN") in file.text
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the inventory says.
+
+    Attributes:
+        users: path of the shell by user, in the order of the list.
+        names: the users, one that is listed twice twice.
+        shells: names of the shells that are set.
+        directories: in front of PATH.
+        listed_elsewhere: users whose shell another role sets.
+        site_files: of all shells.
+    """
+
+    users: dict[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    shells: frozenset[str] = frozenset()
+    directories: tuple[str, ...] = ()
+    listed_elsewhere: frozenset[str] = frozenset()
+    site_files: tuple[SiteFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the role reads of a machine.
+
+    Attributes:
+        users: of /etc/passwd: the shell of a user from a directory service is not the machine's.
+        changes: by user, as recorded; None where the role was never here.
+        installed: programs of the shells that came with the role, such as zsh.
+        files: those of the site that exist, by path.
+        programs: former shells that exist.
+    """
+
+    users: dict[str, Account] = field(default_factory=dict)
+    changes: dict[str, Change] | None = None
+    installed: frozenset[str] = frozenset()
+    files: dict[str, File] = field(default_factory=dict)
+    programs: frozenset[str] = frozenset()
+
+
+def read_machine(settings: Settings, record: Path, packages: Path) -> Machine:
+    """Read what the plan needs.
+
+    Args:
+        settings: whose files are read.
+        record: of the shells of before.
+        packages: names of the packages that came with the role, a line each.
+    """
+    changes = parse_record(record.read_text(encoding="utf-8")) if record.exists() else None
+    installed = packages.read_text(encoding="utf-8").splitlines() if packages.exists() else []
+    formers = {change.before for change in (changes or {}).values()}
+    return Machine(
+        users=parse_passwd(PASSWD.read_text(encoding="utf-8", errors="replace")),
+        changes=changes,
+        installed=frozenset(installed) & {"fish", "tcsh", "zsh"},
+        files={
+            file.path: read_file(Path(file.path))
+            for file in settings.site_files
+            if Path(file.path).exists()
+        },
+        programs=frozenset(former for former in formers if former and Path(former).exists()),
+    )
+
+
+def read_file(path: Path) -> File:
+    """Read a file of the site."""
+    status = path.stat()
+    access = (status.st_uid, status.st_gid, status.st_mode & 0o7777)
+    return File(path.read_text(encoding="utf-8", errors="replace"), access)
+
+
+def parse_passwd(text: str) -> dict[str, Account]:
+    """Return the entries of passwd(5) by user."""
+    entries = (line.split(":") for line in text.splitlines() if line.count(":") == 6)
+    return {entry[0]: Account(int(entry[2]), entry[6]) for entry in entries}
+
+
+def parse_record(text: str) -> dict[str, Change]:
+    """Return the record's changes by user."""
+    entries = (line.split(":") for line in text.splitlines() if line and line[0] != "#")
+    return {user: Change(before, after) for user, before, after in entries}
+
+
+def record_text(changes: dict[str, Change]) -> str:
+    """Return the record: user, shell before and shell that was set."""
+    return "".join(f"{user}:{before}:{after}\n" for user, (before, after) in changes.items())
+
+
+def problems_of_presence(settings: Settings, machine: Machine, dry_run: bool) -> list[Problem]:
+    """Return what speaks against setting the shells.
+
+    Args:
+        settings: of the inventory.
+        machine: as it is now.
+        dry_run: whether users may be missing because another role has not created them.
+    """
+    return [*_user_problems(settings, machine, dry_run), *_directory_problems(settings)]
+
+
+def _user_problems(settings: Settings, machine: Machine, dry_run: bool) -> Iterator[Problem]:
+    for user, count in Counter(settings.names).items():
+        account = machine.users.get(user)
+        if count > 1:
+            yield problem("listed_twice", user=user)
+        if account and account.uid == 0:
+            yield problem("user_is_root", user=user)
+        if account is None and not dry_run:
+            yield problem("user_missing", user=user)
+        if user in settings.listed_elsewhere:
+            yield problem("shell_listed_elsewhere", user=user)
+
+
+def _directory_problems(settings: Settings) -> Iterator[Problem]:
+    for directory in settings.directories:
+        if not PLAIN_DIRECTORY.fullmatch(directory):
+            yield problem("directory_invalid", directory=directory)
+
+
+def problems_of_absence(machine: Machine) -> list[Problem]:
+    """Return who would be locked out when the shells go that came with the role."""
+    changes = machine.changes or {}
+    return [
+        problem("shell_removed", user=user, shell=account.shell)
+        for user, account in machine.users.items()
+        if Path(account.shell).name in machine.installed
+        and (user not in changes or account.shell != changes[user].after)
+    ]
+
+
+def differences_of_presence(settings: Settings, machine: Machine) -> dict[str, Any]:
+    """Return what is to be done to set the shells."""
+    changes = machine.changes or {}
+    record = {}
+    for user, shell in settings.users.items():
+        now = machine.users[user].shell if user in machine.users else ""
+        if user in changes:
+            record[user] = Change(changes[user].before, shell)
+        elif now != shell:
+            record[user] = Change(now, shell)
+    return {
+        "site_files": [
+            file.path
+            for file in settings.site_files
+            if file.shell in settings.shells and not file.in_place(machine.files.get(file.path))
+        ],
+        "returns": _returns(changes.keys() - settings.users.keys(), machine),
+        "shells": [
+            {"name": user, "shell": shell}
+            for user, shell in settings.users.items()
+            if user in machine.users and machine.users[user].shell != shell
+        ],
+        "record": record_text(record),
+        "record_differs": machine.changes != record,
+        "stale_files": _stale_files(settings.shells, settings, machine),
+    }
+
+
+def differences_of_absence(settings: Settings, machine: Machine) -> dict[str, Any]:
+    """Return what is to be done to give everybody the shell back that was there before."""
+    return {
+        "returns": _returns(set(machine.changes or {}), machine),
+        "stale_files": _stale_files(frozenset(), settings, machine),
+    }
+
+
+def _returns(leavers: set[str], machine: Machine) -> list[dict[str, str]]:
+    """Return who gets which shell back; who has chosen another one since keeps it."""
+    returns = []
+    for user in sorted(leavers):
+        change = (machine.changes or {})[user]
+        if user in machine.users and machine.users[user].shell == change.after:
+            # One that has gone since would lock its user out.
+            there = not change.before or change.before in machine.programs
+            returns.append({"name": user, "shell": change.before if there else LAST_RESORT})
+    return returns
+
+
+def _stale_files(shells: frozenset[str], settings: Settings, machine: Machine) -> list[str]:
+    """Return the paths of site files for shells that nobody has."""
+    return [
+        file.path
+        for file in settings.site_files
+        if file.shell not in shells and file.left(machine.files.get(file.path))
+    ]

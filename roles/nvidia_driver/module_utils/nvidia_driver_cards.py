@@ -1,0 +1,115 @@
+# Copyright Trainyard. Apache-2.0
+"""NVIDIA's GPUs on the PCI bus, and which driver fits them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+NVIDIA = 0x10DE
+# VGA and 3D controllers, the upper two bytes of the class (PCI Code and ID Assignment, base 03h).
+DISPLAY_CLASSES = frozenset({0x0300, 0x0302})
+# From this branch on NVIDIA recommends the open modules where the card takes both
+# (R560 release notes; docs.nvidia.com/datacenter/tesla/driver-installation-guide).
+OPEN_FROM = 560
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Cards whose device ids follow each other.
+
+    Attributes:
+        first: the lowest device id; the next generation's is where this one ends.
+        name: NVIDIA's names.
+        oldest, newest: branches of the driver that know them.
+        modules: kinds of kernel modules that drive them.
+    """
+
+    first: int
+    name: str
+    oldest: int
+    newest: int
+    modules: tuple[str, ...]
+
+
+# Bounds are those of Debian's lists of ids (package nvidia-detect 550.163.01) and, for Blackwell,
+# of NVIDIA's list of supported cards; the last branch of Maxwell to Volta is 580. An id inside the
+# span of Turing to Hopper may be a card that came later than 535: its module says so when loaded.
+GENERATIONS = (
+    Generation(0x0000, "Kepler or older", 0, 470, ("proprietary",)),
+    Generation(0x1340, "Maxwell to Volta", 0, 580, ("proprietary",)),
+    Generation(0x1E00, "Turing to Hopper", 0, 9999, ("open", "proprietary")),
+    Generation(0x2900, "Blackwell or newer", 570, 9999, ("open",)),
+)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU on the bus: its place, its device id, its generation."""
+
+    slot: str
+    device: str
+    generation: str
+
+    def asdict(self) -> dict[str, Any]:
+        """As it travels."""
+        return asdict(self)
+
+
+def find_cards(sys: str) -> list[Card]:
+    """List the GPUs below `sys`, which is /sys on a real machine."""
+    listing = os.path.join(sys, "bus/pci/devices")
+    if not os.path.isdir(listing):
+        return []  # a machine without a PCI bus
+    cards = []
+    for slot in sorted(os.listdir(listing)):
+        vendor, kind, device = (
+            _number(os.path.join(listing, slot, name)) for name in ("vendor", "class", "device")
+        )
+        if vendor == NVIDIA and kind >> 8 in DISPLAY_CLASSES:
+            cards.append(Card(slot, f"{device:04x}", generation_of(device).name))
+    return cards
+
+
+def generation_of(device: int) -> Generation:
+    """The generation of a device id."""
+    return [generation for generation in GENERATIONS if generation.first <= device][-1]
+
+
+def settle_modules(cards: Sequence[Card], branch: int, requested: str) -> tuple[str, str]:
+    """Choose the kind of kernel modules.
+
+    Args:
+        cards: all of the machine, which share one module.
+        branch: of the driver.
+        requested: `auto`, `open`, `proprietary`, or `site` for modules that others see to.
+
+    Returns:
+        The kind, and why no driver of this branch and kind fits (empty where one does).
+    """
+    if requested == "site":
+        return requested, ""
+    kinds = {"open", "proprietary"}
+    for card in cards:
+        generation = generation_of(int(card.device, 16))
+        whose = f"the GPU in slot {card.slot} (device {card.device}, {generation.name})"
+        if branch < generation.oldest:
+            return requested, f"{whose} needs branch {generation.oldest} or newer, not {branch}"
+        if branch > generation.newest:
+            return requested, f"{whose} is known to branch {generation.newest} at the latest"
+        kinds &= set(generation.modules)
+    if not kinds:
+        return requested, "no kind of kernel modules drives all GPUs of this machine"
+    if requested != "auto":
+        trouble = f"the GPUs here need the {'/'.join(kinds)} modules, not the {requested} ones"
+        return requested, "" if requested in kinds else trouble
+    preferred = "open" if branch >= OPEN_FROM else "proprietary"
+    return preferred if preferred in kinds else kinds.pop(), ""
+
+
+def _number(path: str) -> int:
+    """The number in a file of the listing, which is written as 0x10de."""
+    with open(path, encoding="ascii") as file:
+        return int(file.read(), 16)

@@ -1,0 +1,187 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: fetches an image by its digest from a registry on the node's loopback."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: trainer_image_pull
+short_description: Fetches an image by its digest from a registry on the loopback
+description:
+  - The engine fetches the layers that it lacks, checks all against the digest, and knows the image
+    by O(reference) afterwards. The action C(trainer_image_registry) runs it.
+author: Trainyard
+options:
+  reference:
+    description: Name of the image on the node, with its tag.
+    type: str
+    required: true
+  digest:
+    description: SHA-256 of the image's manifest.
+    type: str
+    required: true
+  port:
+    description: Port of the registry on 127.0.0.1, of this node or of O(peer).
+    type: int
+    required: true
+  peer:
+    description: Another node, as ssh knows it, whose loopback has the registry.
+    type: str
+  user:
+    description: Who logs in on the other node.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Fetch the image
+  trainer_image_pull:
+    reference: trainyard/trainer:1f2e3d4c5b6a
+    digest: sha256:0b649402b7b093f37890227be4b628f5d2c3bbc57856cbdf45428c7597020861
+    port: 40123
+"""
+
+RETURN = r"""
+delivered:
+  description: Whether the node holds the image now.
+  returned: always
+  type: bool
+reason:
+  description: Why nothing was fetched, where the image has to come in another way.
+  returned: when nothing was fetched
+  type: str
+"""
+
+import http.client
+import os
+import pwd
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trainer_image_docker import DockerError, docker, repository
+from ansible.module_utils.trainer_image_ports import exposed_here, free_port, listening
+
+# Seconds until the registry must answer through another node.
+START_LIMIT = 30.0
+# The kernel ends ssh when this module, $0, is gone; where it was gone before, ssh does not begin.
+BOUND_TO_MODULE = ("setpriv", "--pdeathsig", "TERM", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+SSH_OPTIONS = (
+    "BatchMode=yes",
+    "ControlPath=none",
+    "ExitOnForwardFailure=yes",
+    "ForwardAgent=no",
+    "StrictHostKeyChecking=yes",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=10",
+    "ServerAliveCountMax=3",
+)
+
+
+class PeerError(Exception):
+    """The registry cannot be reached on another node."""
+
+
+def answers(port: int) -> bool:
+    """Whether a registry answers on a port of the loopback."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_LIMIT)
+    try:
+        connection.request("GET", "/v2/")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+@contextmanager
+def forwarding(peer: str, user: str, port: int) -> Iterator[int]:
+    """Give a port on this loopback that leads to one on the loopback of another node.
+
+    Raises:
+        PeerError: the other node, or the way to it, does not allow it.
+    """
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError as error:
+        raise PeerError(f"there is no user {user}") from error
+    local = free_port()
+    command = [
+        *("ssh", "-N", "-T", *(part for option in SSH_OPTIONS for part in ("-o", option))),
+        *("-L", f"127.0.0.1:{local}:127.0.0.1:{port}", "-l", user, "--", peer),
+    ]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [*BOUND_TO_MODULE, str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+            user=account.pw_uid, group=account.pw_gid,
+            extra_groups=os.getgrouplist(user, account.pw_gid),
+            env={"PATH": os.environ["PATH"], "HOME": account.pw_dir, "LC_ALL": "C"},
+        )  # fmt: skip
+        try:
+            deadline = time.monotonic() + START_LIMIT
+            while not listening(local) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if not answers(local):
+                log.seek(0)
+                lines = log.read().decode(errors="replace").strip().splitlines()
+                raise PeerError(f"ssh to {peer}: {lines[-1] if lines else 'no registry answers'}")
+            yield local
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def fetch(reference: str, digest: str, port: int) -> None:
+    """Have the engine fetch an image, and know it by its own name.
+
+    Raises:
+        DockerError: it does not.
+    """
+    fetched = f"127.0.0.1:{port}/{repository(reference)}@{digest}"
+    docker("image", "pull", "--quiet", fetched)
+    docker("image", "tag", fetched, reference)
+    docker("image", "rm", fetched)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "reference": {"type": "str", "required": True},
+            "digest": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+            "peer": {"type": "str"},
+            "user": {"type": "str"},
+        },
+        required_together=[("peer", "user")],
+    )
+    reference, digest, port = (module.params[name] for name in ("reference", "digest", "port"))
+    try:
+        if module.params["peer"]:
+            with forwarding(module.params["peer"], module.params["user"], port) as local:
+                fetch(reference, digest, local)
+            module.exit_json(changed=True, delivered=True)
+        # sshd's setting GatewayPorts overrules what was asked of it.
+        if exposed_here(port):
+            module.exit_json(
+                changed=False,
+                delivered=False,
+                reason="the node's sshd opens forwarded ports to its network (GatewayPorts yes)",
+            )
+        fetch(reference, digest, port)
+    except PeerError as error:
+        module.exit_json(changed=False, delivered=False, reason=str(error))
+    except DockerError as error:
+        module.fail_json(msg=f"{reference} cannot be fetched from the registry: {error}")
+    module.exit_json(changed=True, delivered=True)
+
+
+if __name__ == "__main__":
+    main()

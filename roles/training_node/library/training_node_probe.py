@@ -1,0 +1,353 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: is this node fit for a run, and if not, why."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: training_node_probe
+short_description: Tells whether a node is fit for a training run
+description:
+  - Looks whether the engine answers, holds the image and carries no other run; whether the data set
+    is there, there is room on the disk, and the port of the run's sshd is free; whether the node
+    has memory, file descriptors and readable data, and no stray processes. Changes nothing.
+author: Trainyard
+options:
+  image:
+    description: The image that the run needs, with its tag.
+    type: str
+    required: true
+  directory:
+    description: Directory that holds the runs.
+    type: path
+    required: true
+  data:
+    description: Directory that holds the data sets.
+    type: path
+    required: true
+  dataset:
+    description: The data set that the run needs, a directory below O(data). Empty looks for none.
+    type: str
+    default: ""
+  address:
+    description: The node's address on the training network.
+    type: str
+    required: true
+  port:
+    description: Port of the run's sshd.
+    type: int
+    required: true
+  free_gigabytes:
+    description: Room that a run needs on the disk of O(directory), in 10^9 bytes.
+    type: float
+    required: true
+  uid:
+    description: User id of the training user.
+    type: int
+    required: true
+  gid:
+    description: Group id of the training user.
+    type: int
+    required: true
+  memory_gigabytes:
+    description: Memory that must be available, in 10^9 bytes.
+    type: float
+    required: true
+  open_files:
+    description: Files that a container must be able to open.
+    type: int
+    required: true
+  transport:
+    description: >-
+      Transport that the image must name in its label C(trainyard.transports). Empty asks for none.
+    type: str
+    default: ""
+  needs_gpu:
+    description: Whether the transport needs a GPU.
+    type: bool
+    default: false
+  has_gpus:
+    description: Whether the inventory gives the node's GPUs to the run.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  training_node_probe:
+    image: trainyard/trainer:1f2e3d4c5b6a
+    directory: /srv/trainyard/runs
+    data: /srv/trainyard/data
+    dataset: cifar10
+    address: 10.0.0.11
+    port: 2222
+    free_gigabytes: 2
+    uid: 2000
+    gid: 2000
+    memory_gigabytes: 2
+    open_files: 1024
+"""
+
+RETURN = r"""
+problems:
+  description: >-
+    Why the node is not fit; empty when it is. Each has a code, the values that belong to it, and
+    a text for people.
+  returned: always
+  type: list
+  elements: dict
+checks:
+  description: What any run needs, each with name, ok, value, threshold and remedy.
+  returned: always
+  type: list
+  elements: dict
+hardware:
+  description: Processor, memory, disks and network cards.
+  returned: always
+  type: dict
+image_id:
+  description: Identity of the image on this node, empty when it is not there.
+  returned: always
+  type: str
+run:
+  description: The run that holds the node, or empty.
+  returned: always
+  type: str
+address:
+  description: The address that was tried, as given.
+  returned: always
+  type: str
+cores:
+  description: Processor cores that processes on this node may use.
+  returned: always
+  type: int
+gpus:
+  description: NVIDIA GPUs of this node that a run can have.
+  returned: always
+  type: int
+bf16:
+  description: Whether the processor multiplies bfloat16 numbers itself.
+  returned: always
+  type: bool
+"""
+
+import os
+import socket
+from dataclasses import dataclass, field
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_check import Check
+from ansible.module_utils.training_node_checks import (
+    disk,
+    is_missing,
+    memory,
+    open_files,
+    readable,
+    stray_checks,
+    strays,
+    trouble_at,
+    writable,
+)
+from ansible.module_utils.training_node_docker import EngineError, containers, get, inspect
+from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
+from ansible.module_utils.training_node_lock import holder, holder_values
+from ansible.module_utils.training_node_problems import Problem, failed_check, problem
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a run needs of the node; see the documentation of the module's options."""
+
+    image: str
+    directory: str
+    data: str
+    dataset: str
+    address: str
+    port: int
+    free_gigabytes: float
+    uid: int
+    gid: int
+    memory_gigabytes: float
+    open_files: int
+    transport: str
+    needs_gpu: bool
+    has_gpus: bool
+
+
+@dataclass
+class EngineAnswer:
+    """What the engine says.
+
+    Attributes:
+        image_id: identity of the image; empty where it is not there.
+        run: the run that holds the node; empty where none does.
+        strays: what trains and belongs to no run; None where no engine answered.
+        problems: why the node is not fit.
+    """
+
+    image_id: str = ""
+    run: str = ""
+    strays: list[Problem] | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+
+def ask_engine(needs: Needs) -> EngineAnswer:
+    """Ask the engine for the image, for runs and for what belongs to none."""
+    answer = EngineAnswer()
+    try:
+        answer.strays = ask_strays(needs.uid)
+        ask_image(needs, answer)
+        ask_holder(needs.directory, answer)
+    except EngineError as error:
+        answer.problems.append(problem("no_engine", message=str(error)))
+    return answer
+
+
+def ask_strays(uid: int) -> list[Problem]:
+    """Return what trains and belongs to no run."""
+    runs = [inspect(container["Id"]) for container in containers("trainyard.run")]
+    inits = [state["State"]["Pid"] for state in runs if state and state["State"]["Running"]]
+    problems: list[Problem] = strays(uid, get("/containers/json"), inits)
+    return problems
+
+
+def ask_image(needs: Needs, answer: EngineAnswer) -> None:
+    """See whether the image is there and can do the transport."""
+    image = get(f"/images/{needs.image}/json")
+    if image is None:
+        answer.problems.append(problem("image_missing", image=needs.image))
+        return
+    answer.image_id = image["Id"]
+    transports = (image["Config"]["Labels"] or {}).get("trainyard.transports", "").split()
+    if needs.transport and needs.transport not in transports:
+        answer.problems.append(
+            problem(
+                "transport_missing",
+                image=needs.image,
+                transport=needs.transport,
+                transports=", ".join(transports) or "none",
+            )
+        )
+
+
+def ask_holder(directory: str, answer: EngineAnswer) -> None:
+    """See which run has the node: by its lock, or by a container that still runs."""
+    lock = holder(directory) if os.path.isdir(directory) else None
+    running = [entry for entry in containers("trainyard.run") if entry["State"] == "running"]
+    if lock is not None:
+        answer.run = lock["run"]
+        answer.problems.append(problem("held", **holder_values(lock)))
+    elif running:
+        answer.run = running[0]["Labels"]["trainyard.run"]
+        answer.problems.append(problem("held_by_container", run=answer.run))
+
+
+def check_node(needs: Needs) -> list[Check]:
+    """Look at what every run needs of a node, engine or not."""
+    checks = [memory(needs.memory_gigabytes), open_files(needs.open_files)]
+    # Where these directories are missing, set-up is: that is said once.
+    if os.path.isdir(needs.directory):
+        checks.append(disk(needs.directory, needs.free_gigabytes))
+        checks.append(writable(needs.directory, needs.uid, needs.gid))
+    if not is_missing(trouble_at(needs.data)):
+        checks.append(readable(needs.data, needs.uid, needs.gid))
+    return checks
+
+
+def count_gpus() -> int:
+    """Return the number of GPUs that NVIDIA's kernel driver has found."""
+    try:
+        return len(os.listdir("/proc/driver/nvidia/gpus"))
+    except FileNotFoundError:
+        return 0
+
+
+def gpu_problems(needs: Needs, gpus: int) -> list[Problem]:
+    """Compare the GPUs that a run can have with those that it needs."""
+    if needs.has_gpus and not gpus:
+        return [problem("no_gpu")]
+    if needs.needs_gpu and not gpus:
+        return [problem("gpu_not_given", transport=needs.transport)]
+    return []
+
+
+def path_problems(needs: Needs) -> list[Problem]:
+    """Look for the directory of the runs and for the data set."""
+    problems = []
+    if not os.path.isdir(needs.directory):
+        problems.append(problem("no_directory", path=needs.directory))
+    if not needs.dataset:
+        return problems
+    path = os.path.join(needs.data, needs.dataset)
+    trouble = trouble_at(os.path.join(path, "dataset.json"))
+    if is_missing(trouble):
+        problems.append(problem("dataset_missing", path=path, dataset=needs.dataset))
+    elif trouble:
+        problems.append(problem("dataset_unreadable", path=path, message=trouble))
+    return problems
+
+
+def port_problems(address: str, port: int) -> list[Problem]:
+    """See whether a port can be listened on."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, port))
+        except OSError as error:
+            return [problem("port_taken", address=address, port=port, message=error.strerror)]
+    return []
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "image": {"type": "str", "required": True},
+            "directory": {"type": "path", "required": True},
+            "data": {"type": "path", "required": True},
+            "dataset": {"type": "str", "default": ""},
+            "address": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+            "free_gigabytes": {"type": "float", "required": True},
+            "uid": {"type": "int", "required": True},
+            "gid": {"type": "int", "required": True},
+            "memory_gigabytes": {"type": "float", "required": True},
+            "open_files": {"type": "int", "required": True},
+            "transport": {"type": "str", "default": ""},
+            "needs_gpu": {"type": "bool", "default": False},
+            "has_gpus": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    needs = Needs(**module.params)
+    checks = check_node(needs)
+    engine = ask_engine(needs)
+    gpus = count_gpus() if needs.has_gpus else 0
+    problems = [
+        *engine.problems,
+        *gpu_problems(needs, gpus),
+        *path_problems(needs),
+        # While a run holds the node, its own sshd holds the port: one cause is named once.
+        *([] if engine.run else port_problems(needs.address, needs.port)),
+        *(failed_check(check) for check in checks if not check.ok),
+        *(engine.strays or []),
+    ]
+    if engine.strays is not None:
+        checks += stray_checks(engine.strays)
+    module.exit_json(
+        changed=False,
+        problems=[entry.asdict() for entry in problems],
+        checks=[check.asdict() for check in checks],
+        hardware=hardware(),
+        image_id=engine.image_id,
+        run=engine.run,
+        address=needs.address,
+        cores=len(os.sched_getaffinity(0)),
+        gpus=gpus,
+        bf16=multiplies_bf16(),
+    )
+
+
+if __name__ == "__main__":
+    main()

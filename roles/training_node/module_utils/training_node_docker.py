@@ -1,0 +1,117 @@
+# Copyright Trainyard. Apache-2.0
+"""Questions to the Docker engine of this machine, over its socket, with the standard library alone.
+
+The collection's modules answer the same questions, one task each. A launch that asks six of them on
+every node pays for six module starts; here they share one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+from urllib.parse import quote, urlencode
+
+SOCKET = "/var/run/docker.sock"
+
+
+class EngineError(Exception):
+    """The engine does not answer, or answers with an error."""
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(SOCKET)
+
+
+def ask(
+    method: str, path: str, timeout: float = 10.0, document: Any = None, **query: Any
+) -> tuple[int, bytes]:
+    """Return status and body of one request; raise EngineError where no engine answers."""
+    address = f"{path}?{urlencode(query)}" if query else path
+    connection = _Connection(timeout)
+    try:
+        if document is None:
+            connection.request(method, address)
+        else:
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, address, json.dumps(document), headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except OSError as error:
+        raise EngineError(f"the Docker engine does not answer on {SOCKET}: {error}") from error
+    finally:
+        connection.close()
+
+
+def get(path: str, **query: Any) -> Any:
+    """Return the parsed answer, or None where the engine knows no such thing."""
+    status, body = ask("GET", path, **query)
+    if status == 404:
+        return None
+    if status >= 400:
+        raise EngineError(f"{path}: {body.decode(errors='replace').strip()}")
+    return json.loads(body)
+
+
+def containers(label: str) -> list[dict[str, Any]]:
+    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
+    listed: list[dict[str, Any]] = get(
+        "/containers/json", all=1, filters=json.dumps({"label": [label]})
+    )
+    return listed
+
+
+def inspect(container: str) -> dict[str, Any] | None:
+    """Return `docker inspect` of one container, or None where there is none."""
+    details: dict[str, Any] | None = get(f"/containers/{quote(container)}/json")
+    return details
+
+
+def is_running(container: str) -> bool:
+    """Tell whether a container is there and runs."""
+    details = inspect(container)
+    return details is not None and bool(details["State"]["Running"])
+
+
+def logs(container: str) -> bytes:
+    """Return stdout and stderr of a container in the order they came."""
+    _, body = ask("GET", f"/containers/{quote(container)}/logs", stdout=1, stderr=1, timestamps=1)
+    lines, position = [], 0
+    # Without a terminal the engine frames its answer: 1 byte stream, 3 bytes nothing, 4 bytes
+    # length, the payload (Docker Engine API, operation ContainerAttach).
+    while position + 8 <= len(body):
+        size = int.from_bytes(body[position + 4 : position + 8], "big")
+        lines.append(body[position + 8 : position + 8 + size])
+        position += 8 + size
+    return b"".join(lines)
+
+
+def run(name: str, configuration: dict[str, Any]) -> None:
+    """Make a container (body of the API's ContainerCreate) and start it."""
+    for path, document, query in (
+        ("/containers/create", configuration, {"name": name}),
+        (f"/containers/{quote(name)}/start", None, {}),
+    ):
+        status, body = ask("POST", path, timeout=60.0, document=document, **query)
+        if status >= 400:
+            raise EngineError(f"starting {name}: {body.decode(errors='replace').strip()}")
+
+
+def send(container: str, signal: str) -> None:
+    """Send a signal to the first process of a container. One that has ended needs none."""
+    ask("POST", f"/containers/{quote(container)}/kill", signal=signal)
+
+
+def remove(container: str) -> None:
+    """Remove a container with its anonymous volumes. One that is gone is removed."""
+    status, body = ask("DELETE", f"/containers/{quote(container)}", timeout=60.0, force=1, v=1)
+    # 409: another remove is under way, which is what was wanted.
+    if status >= 400 and status not in (404, 409):
+        raise EngineError(f"removing {container}: {body.decode(errors='replace').strip()}")

@@ -1,0 +1,119 @@
+# Copyright Trainyard. Apache-2.0
+"""What a machine is made of, read from /proc and /sys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+NODES = "/sys/devices/system/node"
+# Block devices that are no disks: loops, RAM disks, device mapper, MD, optical and floppy drives.
+NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, memory, disks, network cards, and the kernel that drives them."""
+    return {
+        "cpu": cpu(),
+        "memory_bytes": memory_bytes(),
+        "disks": disks(),
+        "nics": nics(),
+        "kernel": os.uname().release,
+    }
+
+
+def cpu() -> dict[str, Any]:
+    """Model, sockets, cores, threads, NUMA nodes; `usable` are the threads this node may use."""
+    entries: list[dict[str, str]] = [{}]
+    for line in _read("/proc/cpuinfo").splitlines():
+        if not line.strip():
+            entries.append({})
+            continue
+        name, _, value = line.partition(":")
+        entries[-1][name.strip()] = value.strip()
+    processors = [entry for entry in entries if "processor" in entry]
+    sockets = {entry.get("physical id", "0") for entry in processors}
+    cores = {(entry.get("physical id"), entry.get("core id", entry["processor"]))
+             for entry in processors}  # fmt: skip
+    numa = [name for name in _list(NODES) if name.startswith("node") and name[4:].isdigit()]
+    return {
+        "model": next((entry["model name"] for entry in processors if "model name" in entry), ""),
+        "sockets": len(sockets),
+        "cores": len(cores),
+        "threads": len(processors),
+        "usable": len(os.sched_getaffinity(0)),
+        "numa_nodes": max(len(numa), 1),
+    }
+
+
+def multiplies_bf16() -> bool:
+    """Tell whether the processor multiplies bfloat16; without, it is slower than 32 bits."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = next((line.split() for line in file if line.startswith("flags")), [])
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+
+
+def memory_bytes() -> int:
+    """Size of the memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def disks() -> list[dict[str, Any]]:
+    """Disks with size, model and kind: NVMe, SSD, HDD or virtual."""
+    drives = []
+    for name in _list("/sys/block"):
+        if name.startswith(NO_DISKS):
+            continue
+        base = f"/sys/block/{name}"
+        size = 512 * int(_read(f"{base}/size") or 0)  # the kernel counts sectors of 512 bytes here
+        if size == 0:
+            continue
+        model = _read(f"{base}/device/model")
+        rotates = _read(f"{base}/queue/rotational") == "1"
+        drives.append({"name": name, "kind": _kind(name, rotates), "bytes": size, "model": model})
+    return drives
+
+
+def _kind(name: str, rotates: bool) -> str:
+    if name.startswith("nvme"):
+        return "NVMe"
+    # The disk of a virtual machine says nothing about what carries it.
+    if name.startswith(("vd", "xvd")):
+        return "virtual"
+    return "HDD" if rotates else "SSD"
+
+
+def nics() -> list[dict[str, Any]]:
+    """Network interfaces that are up, with speed in Mbit/s where the card tells."""
+    interfaces = []
+    for name in _list("/sys/class/net"):
+        base = f"/sys/class/net/{name}"
+        if name == "lo" or _read(f"{base}/operstate") == "down":
+            continue
+        speed = _read(f"{base}/speed")
+        driver = f"{base}/device/driver"
+        interfaces.append(
+            {
+                "name": name,
+                "mac": _read(f"{base}/address"),
+                "mtu": int(_read(f"{base}/mtu") or 0),
+                "megabits_per_second": int(speed) if speed.isdigit() else None,
+                "driver": os.path.basename(os.readlink(driver)) if os.path.islink(driver) else "",
+            }
+        )
+    return interfaces
+
+
+def _list(directory: str) -> Iterator[str]:
+    if os.path.isdir(directory):
+        yield from sorted(os.listdir(directory))
+
+
+def _read(path: str) -> str:
+    """Text of a small file; empty where there is none, or the device does not tell."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

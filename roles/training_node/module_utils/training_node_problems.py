@@ -1,0 +1,142 @@
+# Copyright Trainyard. Apache-2.0
+"""What keeps a run off a node: code and values for programs, a sentence for people.
+
+Decisions depend on code and values alone. The sentences stand in this table and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ansible.module_utils.training_node_check import Check
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a problem is said; both are filled in with its values by `str.format`."""
+
+    sentence: str
+    remedy: str = ""
+
+
+WAIT = "wait for it, or make stop RUN={run}"
+PROBLEMS = {
+    "no_engine": Wording("{message}", "run make setup"),
+    "image_missing": Wording("it does not hold the image {image}", "run make setup"),
+    "transport_missing": Wording(
+        "the image {image} has no transport {transport}, but {transports}",
+        "choose another TRANSPORT",
+    ),
+    "held": Wording("it is held by run {run} of {owner} since {since}", WAIT),
+    # A container of a run without the lock of that run.
+    "held_by_container": Wording("it is held by run {run}", WAIT),
+    # The lock went to somebody else between the look at the node and the start.
+    "taken": Wording("it was taken by run {run} of {owner} since {since}", WAIT),
+    "no_gpu": Wording(
+        "it is to have NVIDIA GPUs, and their driver shows none",
+        "run make setup for role nvidia_driver, or take this host out of group gpu_nodes",
+    ),
+    "gpu_not_given": Wording(
+        "transport {transport} needs NVIDIA GPUs, and the inventory gives it none",
+        "choose another TRANSPORT, or put this host into group gpu_nodes",
+    ),
+    "no_directory": Wording("there is no {path}", "run make setup"),
+    "dataset_missing": Wording("there is no data set in {path}", "run make data DATASET={dataset}"),
+    "dataset_unreadable": Wording(
+        "the data set in {path} cannot be read: {message}",
+        "see whether its share is mounted and the server of it answers",
+    ),
+    "port_taken": Wording("cannot listen on {address} port {port}: {message}"),
+    "low_disk": Wording(
+        "disk {path}: {value} GB free, wanted is at least {threshold} GB free",
+        "make room on the disk of {path}: du -x tells what takes it",
+    ),
+    "low_memory": Wording(
+        "memory: {value} GB available, wanted is at least {threshold} GB available",
+        "end what else uses memory there: ps --sort=-rss -eo rss,user,args | head",
+    ),
+    "low_shared_memory": Wording(
+        "shared memory {path}: {value} GB free, wanted is at least {threshold} GB free",
+        "remove what ended programs left in {path}, or remount it larger",
+    ),
+    "few_open_files": Wording(
+        "open files: {value} files, wanted is at least {threshold} files",
+        "raise LimitNOFILE= of docker.service, or fs.file-max",
+    ),
+    "unreadable": Wording(
+        "readable {path}: {value}, wanted is yes",
+        "make {path} readable for the training user; is it mounted?",
+    ),
+    "unwritable": Wording(
+        "writable {path}: {value}, wanted is yes",
+        "make {path} writable for the training user; is the disk full?",
+    ),
+    "stray_process": Wording(
+        "stray processes: {command} (pid {pid}), wanted is none of no run",
+        "kill {pid} on this node, if nobody needs it",
+    ),
+    "stray_container": Wording(
+        "stray processes: container {name} of {image}, wanted is none of no run",
+        "docker rm --force {name} on this node, if nobody needs it",
+    ),
+}
+# The problem that a check which is not passed stands for, by the name of the check.
+CHECKS = {
+    "disk": "low_disk",
+    "memory": "low_memory",
+    "shared memory": "low_shared_memory",
+    "open files": "few_open_files",
+    "readable": "unreadable",
+    "writable": "unwritable",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem.
+
+    Attributes:
+        code: a key of `PROBLEMS`.
+        values: scalars by name: what sentence and remedy are filled in with.
+    """
+
+    code: str
+    values: dict[str, Any]
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it; may be empty."""
+        return PROBLEMS[self.code].remedy.format(**self.values)
+
+    @property
+    def text(self) -> str:
+        """Sentence and remedy for people."""
+        sentence = PROBLEMS[self.code].sentence.format(**self.values)
+        return f"{sentence}: {self.remedy}" if self.remedy else sentence
+
+    def asdict(self) -> dict[str, Any]:
+        """As it travels."""
+        return {"code": self.code, "values": self.values, "text": self.text}
+
+
+def problem(code: str, **values: Any) -> Problem:
+    """Return a problem of this code."""
+    return Problem(code, values)
+
+
+def failed_check(check: Check) -> Problem:
+    """Return the problem that a check which is not passed stands for."""
+    return problem(
+        CHECKS[check.name], path=check.subject, value=check.value, threshold=check.threshold
+    )
+
+
+def remedy_of(check: str, path: str = "") -> str:
+    """Return what to do where a check is not passed.
+
+    Args:
+        check: its name.
+        path: what it looked at, if that is a path.
+    """
+    return PROBLEMS[CHECKS[check]].remedy.format(path=path)

@@ -1,0 +1,144 @@
+# Copyright Trainyard. Apache-2.0
+"""Ansible action: chooses the nodes of a run, from what the look at each node came to.
+
+Runs on the control node and connects to none. Returns C(nodes), the first fit ones in the order of
+the play; fails where a run cannot start, with a C(msg) for people and C(problems) for programs: a
+list of host (null where it is the whole gang's), code, values and text.
+
+Arguments:
+    probes: by host in the order of the play, what training_node_probe returned there.
+    node_count: how many nodes the run gets at the most.
+    node_minimum: with how many nodes it is done at the least.
+    image: the image that all of them must hold, with its tag.
+    transport: name of the transport.
+    transports: names of those that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+# Sentences by code. What a node says about itself comes with its own.
+SENTENCES = {
+    "unknown_transport": "Transport {transport} is not known; there are {transports}.",
+    "too_few_nodes": "{minimum} nodes are wanted and {fit} are fit. Nothing was started.",
+    "images_differ": "The nodes hold different images under the name {image}. Nothing was started.",
+    "unreachable": "unreachable: {message}",
+    "no_answer": "{message}",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a run cannot start.
+
+    Attributes:
+        host: the node; None where it is the whole gang's.
+        code: a key of `SENTENCES`, or of the table of role training_node.
+        values: scalars by name.
+        text: the sentence for people.
+    """
+
+    host: str | None
+    code: str
+    values: dict[str, Any]
+    text: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The nodes that a run gets, and what keeps it from starting there, if anything."""
+
+    nodes: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    message: str
+
+
+def problem(host: str | None, code: str, **values: Any) -> Problem:
+    """Return a problem with its sentence."""
+    return Problem(host, code, values, SENTENCES[code].format(**values))
+
+
+def node_problems(host: str, probe: Mapping[str, Any]) -> list[Problem]:
+    """Why a node is not fit; empty where it is."""
+    if probe.get("unreachable", False):
+        message = str(probe.get("msg", "no answer")).strip()
+        return [problem(host, "unreachable", message=message)]
+    if "problems" not in probe:
+        return [problem(host, "no_answer", message=probe.get("msg", "could not be looked at"))]
+    return [Problem(host, **entry) for entry in probe["problems"]]
+
+
+def choose(
+    probes: Mapping[str, Mapping[str, Any]], node_count: int, node_minimum: int, image: str
+) -> Choice:
+    """Choose the first fit nodes.
+
+    They keep the order of the inventory, and the hostfile has it too: started from node2 over
+    node2, node4, node3, node1, mpirun of Open MPI 5.0.7 hung before the first rank 6 times in 20;
+    in ascending order, never in 40.
+    """
+    unfit = {host: node_problems(host, probe) for host, probe in probes.items()}
+    nodes = tuple(host for host, problems in unfit.items() if not problems)[:node_count]
+    if len(nodes) < node_minimum:
+        gang = problem(None, "too_few_nodes", minimum=node_minimum, fit=len(nodes))
+    elif len({probes[host]["image_id"] for host in nodes}) > 1:
+        gang = problem(None, "images_differ", image=image)
+    else:
+        return Choice(nodes, (), "")
+    lines = [gang.text]
+    for host, problems in unfit.items():
+        texts = "; ".join(entry.text for entry in problems)
+        lines.append(f"{host}: {texts or 'fit, image ' + str(probes[host]['image_id'])}")
+    reasons = [entry for problems in unfit.values() for entry in problems]
+    return Choice(nodes, (gang, *reasons), "\n".join(lines))
+
+
+def check_transport(transport: str, transports: Sequence[str]) -> Problem | None:
+    """Return what is wrong with the name of a transport, if anything is."""
+    if transport in transports:
+        return None
+    names = ", ".join(transports)
+    return problem(None, "unknown_transport", transport=transport, transports=names)
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """The action `training_run_choose`."""
+
+    _requires_connection = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the chosen nodes, or the failure."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(
+            {
+                "probes": {"type": "dict", "required": True},
+                "node_count": {"type": "int", "required": True},
+                "node_minimum": {"type": "int", "required": True},
+                "image": {"type": "str", "required": True},
+                "transport": {"type": "str", "required": True},
+                "transports": {"type": "list", "elements": "str", "required": True},
+            }
+        )
+        unknown = check_transport(arguments["transport"], arguments["transports"])
+        if unknown is not None:
+            choice = Choice((), (unknown,), unknown.text)
+        else:
+            choice = choose(
+                arguments["probes"],
+                arguments["node_count"],
+                arguments["node_minimum"],
+                arguments["image"],
+            )
+        result["nodes"] = list(choice.nodes)
+        if choice.problems:
+            result["failed"] = True
+            result["msg"] = choice.message
+            result["problems"] = [asdict(entry) for entry in choice.problems]
+        return result

@@ -1,0 +1,105 @@
+# Copyright Trainyard. Apache-2.0
+"""The container of a run, as the Docker Engine API's ContainerCreate has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible.module_utils.training_node_facts import FULL_BYTES
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Container:
+    """The container of a run on one of its nodes.
+
+    Attributes:
+        run_id: the run.
+        directory: its directory on the node.
+        image: with its tag.
+        hostname: name of the node.
+        user: account that the ranks run as.
+        data: directory on the node that holds the data sets.
+        gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
+        shm_gigabytes: size of /dev/shm, in 2^30 bytes.
+        memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none.
+        command: the trainer's subcommand: train, bench or verify.
+        start_seconds: how long a training may take to its first step; 0 for ever.
+        stall_seconds: how long it may then go without one; 0 for ever.
+        nodes: all nodes of the run, the launcher first.
+        addresses: of each on the training network.
+        port: of the containers' sshd.
+    """
+
+    run_id: str
+    directory: str
+    image: str
+    hostname: str
+    user: str
+    data: str
+    gpus: str
+    shm_gigabytes: int
+    memory_gigabytes: float
+    command: str
+    start_seconds: int
+    stall_seconds: int
+    nodes: Sequence[str]
+    addresses: Mapping[str, str]
+    port: int
+
+    def configuration(self) -> dict[str, Any]:
+        """The body of ContainerCreate."""
+        return {
+            "Image": self.image,
+            "Hostname": self.hostname,
+            "User": self.user,
+            "Labels": {"trainyard.run": self.run_id},
+            "Env": [f"{name}={value}" for name, value in self.environment().items()],
+            "HostConfig": self.host_configuration(),
+        }
+
+    def environment(self) -> dict[str, Any]:
+        """What the launcher in the container reads; see trainer/launch.py."""
+        trains = self.command == "train"
+        peers = (f"{name}={self.addresses[name]}:{self.port}" for name in self.nodes[1:])
+        return {
+            "TRAINYARD_START_SECONDS": self.start_seconds if trains else 0,
+            "TRAINYARD_STALL_SECONDS": self.stall_seconds if trains else 0,
+            "TRAINYARD_PEERS": " ".join(peers),
+            "TRAINYARD_LAUNCHES": 2 if self.command == "verify" else 1,
+            "TRAINYARD_FULL_BYTES": FULL_BYTES,
+        }
+
+    def host_configuration(self) -> dict[str, Any]:
+        """The HostConfig of ContainerCreate."""
+        configuration = {
+            "NetworkMode": "host",
+            "Init": True,
+            # sshd and training need no capability, and nothing in there may gain one.
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "ShmSize": self.shm_gigabytes * GIB,
+            "Memory": int(self.memory_gigabytes * GIB),
+            "ExtraHosts": [f"{name}:{self.addresses[name]}" for name in sorted(self.nodes)],
+            "Binds": [
+                f"{self.directory}:/run/trainyard",
+                f"{self.directory}/ssh:/home/{self.user}/.ssh:ro",
+                f"{self.data}:/data:ro",
+            ],
+        }
+        if self.gpus:
+            configuration["DeviceRequests"] = [self.gpu_request()]
+        return configuration
+
+    def gpu_request(self) -> dict[str, Any]:
+        """A DeviceRequest: computing, and asking for load and temperature; nothing for a screen."""
+        every = self.gpus == "all"
+        return {
+            "Driver": "nvidia",
+            "Capabilities": [["gpu", "compute", "utility"]],
+            "Count": -1 if every else 0,
+            "DeviceIDs": [] if every else [name.strip() for name in self.gpus.split(",")],
+        }

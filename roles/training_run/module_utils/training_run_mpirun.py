@@ -1,0 +1,173 @@
+# Copyright Trainyard. Apache-2.0
+"""The arguments of mpirun, and of what it starts on every node.
+
+Names are those of Open MPI 5 and PRRTE 3; the ones of ORTE are ignored without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HOSTFILE = "/run/trainyard/hostfile"
+RANK = "/opt/trainyard/bin/rank"
+# A program of MPI alone. The arguments behind THEN are those of a second mpirun.
+HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
+THEN = "--then"
+# Until mpirun's daemons take a silent connection for broken, in seconds and looks; their own limit
+# is eight minutes.
+KEEPALIVE = {
+    "oob_tcp_keepalive_time": 10,
+    "oob_tcp_keepalive_intvl": 5,
+    "oob_tcp_keepalive_probes": 3,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """MCA parameters of Open MPI and environment of the ranks, by name."""
+
+    mca: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Settings:
+        """Take them out of a profile, which may have further keys."""
+        return cls(document.get("mca") or {}, document.get("environment") or {})
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What `bench` measures.
+
+    Attributes:
+        models: names of the trainer's models.
+        rounds: turns of everything that is measured.
+        seconds: of a turn of training, about.
+        bf16: whether bf16 is measured too: every processor of the run multiplies it.
+    """
+
+    models: tuple[str, ...]
+    rounds: int
+    seconds: float
+    bf16: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is started on the nodes of a run.
+
+    Attributes:
+        command: the trainer's subcommand: train, bench or verify.
+        node_count: number of nodes.
+        ranks_per_node: ranks on each.
+        cores: of the node that has the fewest.
+        gpus: of the node that has the fewest.
+        threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
+        network: CIDR of the training network; empty lets Open MPI choose.
+        stall_seconds: how long a run may go without a step; 0 for ever.
+        job_seconds: after how many seconds mpirun ends the ranks; 0 for never.
+        dataset: directory of the data set in the container.
+        batch_per_rank: images a rank and step.
+        bench: what command bench measures.
+        profile: settings of the transport.
+        without_spare_core: settings where the ranks compute on every core.
+        further: settings that win over all others.
+    """
+
+    command: str
+    node_count: int
+    ranks_per_node: int
+    cores: int
+    gpus: int
+    threads: int
+    network: str
+    stall_seconds: int
+    job_seconds: int
+    dataset: str
+    batch_per_rank: int
+    bench: Bench
+    profile: Settings = field(default_factory=Settings)
+    without_spare_core: Settings = field(default_factory=Settings)
+    further: Settings = field(default_factory=Settings)
+
+    @property
+    def threads_per_rank(self) -> int:
+        """One thread a core and rank: with more, the ranks of a node take each other's cores."""
+        return self.threads or max(self.cores // self.ranks_per_node, 1)
+
+    @property
+    def has_spare_core(self) -> bool:
+        """Whether a core is left for Horovod's background thread."""
+        return self.gpus > 0 or self.cores > self.threads_per_rank * self.ranks_per_node
+
+    @property
+    def layers(self) -> tuple[Settings, ...]:
+        """Settings from the most general to the most particular: of one name, the last wins."""
+        spare = () if self.has_spare_core else (self.without_spare_core,)
+        return (*spare, self.profile, self.further)
+
+    def mca(self) -> dict[str, Any]:
+        """MCA parameters of Open MPI, by name."""
+        merged: dict[str, Any] = {"btl_tcp_if_include": self.network} if self.network else {}
+        for layer in self.layers:
+            merged.update(layer.mca)
+        return merged
+
+    def environment(self) -> dict[str, Any]:
+        """Environment of every rank, by name."""
+        merged: dict[str, Any] = {"OMP_NUM_THREADS": self.threads_per_rank}
+        if self.network:
+            merged["TRAINYARD_NETWORK"] = self.network
+        if self.command in ("train", "verify") and self.stall_seconds:
+            # Horovod names the ranks that have not handed in a gradient the others wait for, and
+            # then ends them all.
+            merged["HOROVOD_STALL_CHECK_TIME_SECONDS"] = max(self.stall_seconds // 2, 1)
+            merged["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = self.stall_seconds
+        for layer in self.layers:
+            merged.update(layer.environment)
+        return merged
+
+    def trainer_arguments(self) -> list[str]:
+        """What every rank runs: the trainer trains as config.json says, or measures, or checks."""
+        if self.command == "bench":
+            arguments = ["bench", "suite", "--batch", str(self.batch_per_rank)]
+            arguments += ["--dataset", self.dataset, "--rounds", str(self.bench.rounds)]
+            arguments += ["--seconds", str(self.bench.seconds)]
+            arguments += ["--json", "/run/trainyard/bench.json"]
+            for model in self.bench.models:
+                arguments += ["--model", model]
+            return arguments + (["--bf16"] if self.bench.bf16 else [])
+        if self.command == "verify":
+            return ["verify", "--out", "/run/trainyard/verify"]
+        return []
+
+    def programs(self) -> list[tuple[int, list[str]]]:
+        """One mpirun after the other: how many ranks on a node, and what each is.
+
+        `verify` runs a program of MPI alone first, once on every node: where that fails, Horovod is
+        not to blame.
+        """
+        hello = [(1, [HELLO_MPI, THEN])] if self.command == "verify" else []
+        return [*hello, (self.ranks_per_node, [RANK, *self.trainer_arguments()])]
+
+    def arguments(self) -> list[str]:
+        """The arguments of all mpiruns, as `trainer.launch` takes them."""
+        settings = ["--timeout", str(self.job_seconds)] if self.job_seconds else []
+        for name, value in KEEPALIVE.items():
+            settings += ["--prtemca", name, str(value)]
+        if self.network:
+            settings += ["--prtemca", "prte_if_include", self.network]
+        for name, value in self.mca().items():
+            settings += ["--mca", name, str(value)]
+        for name, value in self.environment().items():
+            settings += ["-x", f"{name}={value}"]
+        arguments = []
+        for ranks, program in self.programs():
+            arguments += ["--hostfile", HOSTFILE, "-n", str(ranks * self.node_count)]
+            # Ranks are not bound: the container has the node's cores, and a bound rank cannot use
+            # what its neighbour leaves idle.
+            arguments += ["--map-by", f"ppr:{ranks}:node", "--bind-to", "none"]
+            arguments += [*settings, *program]
+        return arguments

@@ -1,0 +1,56 @@
+"""Who uses what: a graph of the things of a checkout, and what a change of one reaches."""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+Uses = dict[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A thing that a change reaches.
+
+    Attributes:
+        thing: path of a file, or of a folder that counts as one thing: a role, a scenario.
+        way: what led there, the changed thing first and `thing` last.
+    """
+
+    thing: str
+    way: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        """How many uses lie between the change and the thing; 0 is the thing itself."""
+        return len(self.way) - 1
+
+
+@dataclass
+class Graph:
+    """Uses between things: `uses[a]` are those that a stands on."""
+
+    uses: Uses = field(default_factory=lambda: defaultdict(set))
+
+    def add(self, user: str, used: str) -> None:
+        """Note one use."""
+        if user != used:
+            self.uses[user].add(used)
+
+    def things(self) -> set[str]:
+        """All that uses something or is used."""
+        return set(self.uses).union(*self.uses.values())
+
+    def reached_from(self, changed: str) -> dict[str, Reached]:
+        """What uses a thing, itself included, each by a shortest way."""
+        users: Uses = defaultdict(set)
+        for user, used in self.uses.items():
+            for thing in used:
+                users[thing].add(user)
+        reached = {changed: Reached(changed, (changed,))}
+        waiting = deque([changed])
+        while waiting:
+            here = waiting.popleft()
+            for user in sorted(users[here]):
+                if user not in reached:
+                    reached[user] = Reached(user, (*reached[here].way, user))
+                    waiting.append(user)
+        return reached

@@ -1,0 +1,97 @@
+"""`make test-changed` itself, on a copy of this checkout with a small change."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+# Quick, and it is touched by nothing but itself.
+SMALL = "tests/yard/test_logs.py"
+
+
+def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a checkout."""
+    return subprocess.run(
+        command,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files of this checkout in a repository of their own."""
+    root = tmp_path / "checkout"
+    names = run(CHECKOUT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, names.stdout.split("\0")):
+        if (CHECKOUT / name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(CHECKOUT / name, root / name, follow_symlinks=False)
+    for arguments in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message=all")):
+        done = run(root, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments)
+        assert done.returncode == 0, done.stderr
+    return root
+
+
+def make_test_changed(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the target with the environment of this very Python."""
+    return run(root, "make", "test-changed", f"VENV={sys.prefix}", *options)
+
+
+def test_a_small_change_is_linted_and_tested(copy: Path) -> None:
+    with (copy / SMALL).open("a") as file:
+        file.write("\n\ndef test_of_the_change() -> None:\n    assert True\n")
+    done = make_test_changed(copy)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 files differ" in done.stdout
+    assert f"unit      {SMALL}" in done.stdout
+    assert "test_logs.py" in (copy / ".trainyard/changed/seconds.json").read_text()
+    passed = [line for line in done.stdout.splitlines() if line.startswith("passed")]
+    assert [line.split(" s  ")[1].split()[0] for line in passed] == [
+        "ruff",
+        "ruff",
+        "env",
+        "pytest",
+    ]
+
+
+def test_a_broken_change_fails_and_the_rest_still_runs(copy: Path) -> None:
+    with (copy / SMALL).open("a") as file:
+        file.write("\n\ndef test_of_the_change() -> None:\n    assert  False\n")
+    done = make_test_changed(copy, "BASE=HEAD")
+    assert done.returncode == 2, done.stdout + done.stderr
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    assert any("ruff format" in line for line in failed)
+    assert any("pytest" in line for line in failed)
+    assert "passed" in done.stdout
+
+
+def test_the_choice_alone(copy: Path) -> None:
+    (copy / "roles/hosts_file/tasks/main.yml").write_text("---\n")
+    (copy / "pyproject.toml").write_text("")
+    done = make_test_changed(copy, "ARGS=--list", "BUDGET=0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scenario  hosts_file" in done.stdout
+    assert "more have no room" in done.stdout
+    assert "mixed_releases" in done.stdout
+    assert "Only make test shows what these touch: pyproject.toml" in done.stdout
+    assert not (copy / ".trainyard").exists()
+
+
+def test_a_base_that_is_none(copy: Path) -> None:
+    done = make_test_changed(copy, "BASE=no-such-branch")
+    assert done.returncode == 2
+    assert "no-such-branch (BASE=) is no commit of this checkout" in done.stderr
+
+
+def test_nothing_changed(copy: Path) -> None:
+    done = make_test_changed(copy, "BASE=HEAD")
+    assert done.returncode == 0
+    assert "0 files differ" in done.stdout

@@ -1,0 +1,78 @@
+"""The table of docs/faults.md: a row for each fault, of what was measured when it was put in."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from machines import CHECKOUT
+
+DOCUMENT = CHECKOUT / "docs/faults.md"
+BEGIN = "<!-- The rows below are written by pytest tests/e2e/faults --write-table -->\n"
+END = "<!-- End of the table -->\n"
+# The last measurement of every fault in this checkout
+RECORDS = CHECKOUT / ".trainyard/faults.json"
+COLUMNS = ("case", "seconds to notice", "end", "left behind", "logs at home", "measured")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was measured of one fault.
+
+    Attributes:
+        case: name of the fault.
+        seconds: from the fault until the end of the run was noticed; None where the run goes on.
+        end: code of the diagnosis; of a run without one, how it ended.
+        left: what was left on the nodes.
+        logs: number of ranks whose log was at home, complete.
+        ranks: number of ranks that had a log when the fault struck.
+        last_lines: the last line of each rank's log at home.
+        date: day of the measurement.
+    """
+
+    case: str
+    seconds: float | None
+    end: str
+    left: Sequence[str]
+    logs: int
+    ranks: int
+    last_lines: Sequence[str]
+    date: str
+
+    def cells(self) -> list[str]:
+        """The cells of the row, in the order of COLUMNS."""
+        return [
+            self.case,
+            "-" if self.seconds is None else f"{self.seconds:.0f}",
+            self.end,
+            "; ".join(self.left) or "nothing",
+            f"{self.logs} of {self.ranks}" if self.ranks else "-",
+            self.date,
+        ]
+
+
+def row(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def table(rows: Iterable[str]) -> str:
+    """The whole table with these rows."""
+    return "\n".join((row(COLUMNS), row(["---"] * len(COLUMNS)), *rows)) + "\n"
+
+
+def merge(text: str, records: Iterable[Record]) -> str:
+    """Put records into a document: each takes the place of the row of its case, or comes last."""
+    before, rest = text.split(BEGIN)
+    old, after = rest.split(END)
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in old.split("\n")[3:] if line}
+    rows |= {record.case: row(record.cells()) for record in records}
+    return f"{before}{BEGIN}\n{table(rows.values())}\n{END}{after}"
+
+
+def keep(records: Sequence[Record], file: Path = RECORDS) -> None:
+    """Keep the records of a session beside those of other faults from earlier sessions."""
+    earlier = json.loads(file.read_text()) if file.is_file() else {}
+    file.parent.mkdir(exist_ok=True)
+    new = {record.case: asdict(record) for record in records}
+    file.write_text(json.dumps({**earlier, **new}, indent=1) + "\n")

@@ -1,0 +1,39 @@
+"""Two launches that want the same nodes."""
+
+import re
+
+from commands import BackgroundRun, make
+from machines import NODES, in_machine
+from trainings import LONG, SHORT, SHORTEST
+
+from faults.fault import Ledger
+
+
+def test_second_launch_is_refused_and_locks_do_not_outlive_a_run(ledger: Ledger) -> None:
+    run = BackgroundRun(**LONG).trains()
+    refused = make("train", **SHORT)
+    assert refused.status == 3
+    assert re.search(rf"held by run {run.run_id} of \S+@\S+ since", refused.output)
+    status = make("status").output
+    assert status.count(run.run_id) == 2
+    assert re.search(r"step \d+/\d+ · epoch \d+/5000", status)
+    log = make("logs", RUN=run.run_id, RANK=1).output
+    assert re.search(r"\[1 node2\] rank 1 of 2 on node2", log)
+    assert "[0 node1]" not in log
+    # Nobody follows it any more, and its containers die: what is left is a stale lock.
+    run.kill_yard()
+    for host in NODES:
+        in_machine(host, f"docker kill trainyard-{run.run_id}")
+    assert make("train", **SHORTEST).status == 0
+    assert make("attach", RUN=run.run_id).status == 1
+    ledger.conclude("launch while another runs", run, "refused, with its holder")
+
+
+def test_two_launches_at_the_same_instant(ledger: Ledger) -> None:
+    runs = BackgroundRun.at_once(2, **SHORT)
+    statuses = [run.finish().status for run in runs]
+    assert sorted(statuses) == [0, 3]
+    loser = runs[statuses.index(3)]
+    winner = runs[statuses.index(0)]
+    assert winner.run_id in loser.output
+    ledger.conclude("two launches at the same instant", winner, "one runs, one is refused")

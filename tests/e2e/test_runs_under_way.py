@@ -1,0 +1,69 @@
+"""What people do to a training under way: they follow its logs, and stop it."""
+
+from dataclasses import dataclass
+
+import pytest
+from cluster import Cluster
+from commands import BackgroundMake, BackgroundRun, Outcome, make
+from trainings import LONG
+
+# On a node each: one that goes on until it is stopped, one that is through a while after that
+STOPPED = {**LONG, "NODES": 1}
+BESIDE = {**STOPPED, "EPOCHS": 12}
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A training that was stopped while another one ran beside it.
+
+    Attributes:
+        run, beside: the one that was stopped, and the other.
+        outcome, beside_outcome: how their commands ended.
+        stop: how `make stop` ended.
+        logs: how `make logs FOLLOW=1` ended, which followed the stopped one.
+        beside_was_under_way: whether the other still trained when `make stop` had ended.
+    """
+
+    run: BackgroundRun
+    outcome: Outcome
+    beside: BackgroundRun
+    beside_outcome: Outcome
+    stop: Outcome
+    logs: Outcome
+    beside_was_under_way: bool
+
+
+@pytest.fixture(scope="module")
+def stopped(cluster: Cluster) -> Stop:
+    """Stop a training by its id, beside another one."""
+    cluster.make_ready()
+    run = BackgroundRun(**STOPPED).trains("node1")
+    beside = BackgroundRun(**BESIDE).trains("node2")
+    logs = BackgroundMake("logs", RUN=run.run_id, FOLLOW=1)
+    logs.wait_for_output("[0 node1] rank 0 of 1 on node1")
+    stop = make("stop", RUN=run.run_id)
+    under_way = beside.process.poll() is None
+    return Stop(run, run.finish(), beside, beside.finish(), stop, logs.finish(60), under_way)
+
+
+def test_a_stopped_training_ends_with_its_logs_at_home(stopped: Stop) -> None:
+    assert stopped.stop.status == 0
+    assert stopped.outcome.status == 130
+    assert stopped.run.summary()["status"] == "stopped"
+    log = (stopped.run.directory / "logs/rank-0.log").read_text()
+    assert log.startswith("rank 0 of 1 on node1 ")
+
+
+def test_the_run_beside_it_does_not_notice(stopped: Stop) -> None:
+    assert stopped.beside_was_under_way
+    assert stopped.beside_outcome.status == 0
+    summary = stopped.beside.summary()
+    assert (summary["status"], summary["hosts"]) == ("succeeded", ["node2"])
+    assert (summary["attempts"], summary["steps"]) == (1, 12 * 640 // 16)
+
+
+def test_logs_are_followed_to_the_end(stopped: Stop) -> None:
+    assert stopped.logs.status == 0
+    log = (stopped.run.directory / "logs/rank-0.log").read_text()
+    shown = [line for line in stopped.logs.output.splitlines() if line.startswith("[0 node1] ")]
+    assert shown == [f"[0 node1] {line}" for line in log.splitlines()]

@@ -1,0 +1,416 @@
+"""The plan of the role accounts: what it refuses, and what it finds to do."""
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils import (
+    accounts_differences,
+    accounts_lists,
+    accounts_machine,
+    accounts_problems,
+    accounts_sudoers,
+)
+from role_files import ROLES
+
+Account, Machine = accounts_machine.Account, accounts_machine.Machine
+Rule, Run, UnixGroup = accounts_machine.Rule, accounts_machine.Run, accounts_machine.UnixGroup
+Group, Lists, User = accounts_lists.Group, accounts_lists.Lists, accounts_lists.User
+
+HASH = "$6$salt$hash"
+KEY = "ssh-ed25519 AAAA ada@example.org"
+RULE = Rule("ada ALL=(ALL:ALL) NOPASSWD: ALL\n", (0, 0, 0o440))
+RULE_PATH = "/etc/sudoers.d/accounts-ada"
+
+# The user `ada` with all that can be listed, and a machine on which she is as listed.
+ADA = User(
+    "ada",
+    uid=2001,
+    groups=("research",),
+    comment="Ada",
+    home="/home/ada",
+    shell="/bin/zsh",
+    authorized_keys=(KEY,),
+    sudo="passwordless",
+    password_hash=HASH,
+)
+RESEARCH = Group("research", 2100)
+ACCOUNT = Account(2001, 2001, "Ada", "/home/ada", "/bin/zsh", HASH, frozenset({KEY, "other key"}))
+MACHINE = Machine(
+    users={"root": Account(0, 0), "ada": ACCOUNT, "games": Account(5, 60)},
+    groups={
+        "root": UnixGroup(0),
+        "games": UnixGroup(60),
+        "operator": UnixGroup(37),
+        "research": UnixGroup(2100, frozenset({"ada"})),
+        "ada": UnixGroup(2001),
+        "docker": UnixGroup(999, frozenset({"ada"})),
+    },
+    homes=frozenset({"/home/ada"}),
+    rules={RULE_PATH: RULE},
+    made_users=frozenset({"ada"}),
+    made_groups=frozenset({"ada", "research"}),
+)
+
+
+def refused(*entries: Any, machine: Any = MACHINE) -> list[tuple[str, dict[str, Any]]]:
+    """Return codes and values of the problems of a list of groups and users."""
+    groups = [entry for entry in entries if isinstance(entry, Group)]
+    users = [entry for entry in entries if isinstance(entry, User)]
+    problems = accounts_problems.problems_of_presence(Lists(groups, users), machine, "ops")
+    # Each code has a text, and the values fill it.
+    assert all(problem.text.endswith(".") for problem in problems)
+    return [tuple(problem) for problem in problems]
+
+
+def to_do(*entries: Any, machine: Any = MACHINE, dry_run: bool = False) -> dict[str, Any]:
+    """Return what is to be done for a list of groups and users, without what is empty."""
+    groups = [entry for entry in entries if isinstance(entry, Group)]
+    users = [entry for entry in entries if isinstance(entry, User)]
+    differences = accounts_differences.differences_of_presence(
+        Lists(groups, users), machine, dry_run
+    )
+    return {name: value for name, value in differences.items() if value}
+
+
+def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
+    assert refused(RESEARCH, ADA) == []
+    assert to_do(RESEARCH, ADA) == {"sudo_users": ["ada"]}
+
+
+@pytest.mark.parametrize(
+    ("entries", "code", "values"),
+    [
+        ([User("bob"), User("bob")], "listed_twice", {"entry": "user bob"}),
+        ([User("b", uid=7), User("c", uid=7)], "listed_twice", {"entry": "uid 7"}),
+        ([Group("g"), Group("g")], "listed_twice", {"entry": "group g"}),
+        ([Group("g", 7), Group("h", 7)], "listed_twice", {"entry": "gid 7"}),
+        ([User("Bob")], "login_name_invalid", {"user": "Bob"}),
+        ([User("bob\n")], "login_name_invalid", {"user": "bob\n"}),
+        ([User("b" * 33)], "login_name_invalid", {"user": "b" * 33}),
+        ([User("bob", password_hash="secret")], "password_not_hashed", {"user": "bob"}),
+        ([User("root", state="absent")], "user_needed", {"user": "root"}),
+        ([User("ops", state="absent")], "user_needed", {"user": "ops"}),
+        (
+            [Group("operator", 2200)],
+            "group_has_number",
+            {"group": "operator", "gid": 37, "listed_gid": 2200},
+        ),
+        ([Group("g", 37)], "gid_taken", {"gid": 37, "group": "g", "owner": "operator"}),
+        # A group that the role made may get another number, but not somebody else's.
+        (
+            [Group("research", 37)],
+            "gid_taken",
+            {"gid": 37, "group": "research", "owner": "operator"},
+        ),
+        (
+            [User("games", uid=2011, group="games")],
+            "user_has_number",
+            {"user": "games", "uid": 5, "listed_uid": 2011},
+        ),
+        (
+            [User("bob", uid=2001, group="games")],
+            "uid_taken",
+            {"uid": 2001, "user": "bob", "owner": "ada"},
+        ),
+        ([User("ada", uid=5)], "uid_taken", {"uid": 5, "user": "ada", "owner": "games"}),
+        ([User("operator")], "own_group_exists", {"user": "operator", "gid": 37}),
+        (
+            [User("bob", uid=37)],
+            "own_gid_taken",
+            {"gid": 37, "user": "bob", "owner": "operator"},
+        ),
+        ([User("bob", group="nowhere")], "group_missing", {"group": "nowhere", "user": "bob"}),
+        ([User("bob", groups=("no",))], "group_missing", {"group": "no", "user": "bob"}),
+        (
+            [Group("gone", state="absent"), User("bob", groups=("gone",))],
+            "group_missing",
+            {"group": "gone", "user": "bob"},
+        ),
+    ],
+)
+def test_refuses(entries: list[Any], code: str, values: dict[str, Any]) -> None:
+    assert refused(*entries) == [(code, values)]
+
+
+def test_names_all_problems_at_once() -> None:
+    codes = [code for code, _ in refused(Group("g", 37), User("Bob"), User("operator"))]
+    assert codes == ["login_name_invalid", "gid_taken", "own_group_exists"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        # Numbers that are not listed stay as they are.
+        User("games", group="games"),
+        User("operator", group="operator"),
+        Group("operator"),
+        # What the role made may get another number.
+        User("ada", uid=2002),
+        Group("research", 2101),
+        # Names and groups that come with the list.
+        User("bob", uid=2002),
+        User("bob", password_hash="$y$j9T$salt$hash"),
+        User("a.b_c-d"),
+    ],
+)
+def test_accepts(entry: Any) -> None:
+    assert refused(entry) == []
+
+
+def test_refuses_to_remove_whose_run_lies_here() -> None:
+    machine = replace(MACHINE, runs=(Run("vit", 2001), Run("cnn", 0)))
+    leaver = replace(ADA, state="absent")
+    assert refused(leaver, machine=machine) == [("runs_held", {"runs": "vit"})]
+    assert refused(ADA, machine=machine) == []
+    problems = accounts_problems.problems_of_absence(machine, "root")
+    assert [problem.code for problem in problems] == ["runs_held"]
+
+
+@pytest.mark.parametrize("made", [{"made_users": frozenset()}, {"rules": {}}])
+def test_absence_keeps_whom_ansible_works_as(made: dict[str, Any]) -> None:
+    # Either is enough: made by the role, or given the right to sudo by it.
+    problems = accounts_problems.problems_of_absence(replace(MACHINE, **made), "ada")
+    assert [problem.code for problem in problems] == ["login_user_is_ours"]
+    assert accounts_problems.problems_of_absence(MACHINE, "root") == []
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        {"uid": 2002},
+        {"gid": 2100},
+        {"comment": ""},
+        {"home": "/nowhere"},
+        {"shell": "/bin/bash"},
+    ],
+)
+def test_sees_a_changed_user(drift: dict[str, Any]) -> None:
+    machine = replace(MACHINE, users={**MACHINE.users, "ada": replace(ACCOUNT, **drift)})
+    assert to_do(RESEARCH, ADA, machine=machine)["users"] == [
+        {
+            "name": "ada",
+            "uid": 2001,
+            "group": "ada",
+            "groups": ["research"],
+            "append": True,
+            "comment": "Ada",
+            "home": "/home/ada",
+            "shell": "/bin/zsh",
+        }
+    ]
+
+
+def test_sees_a_missing_home() -> None:
+    assert [
+        user["name"] for user in to_do(ADA, machine=replace(MACHINE, homes=frozenset()))["users"]
+    ] == ["ada"]
+
+
+def test_sees_a_membership_that_is_missing_and_one_too_many() -> None:
+    groups = {**MACHINE.groups, "research": UnixGroup(2100)}
+    assert "users" in to_do(ADA, machine=replace(MACHINE, groups=groups))
+    exclusive = replace(ADA, groups_exclusive=True)
+    [user] = to_do(exclusive)["users"]
+    assert (user["groups"], user["append"]) == (["research"], False)
+    assert "users" not in to_do(replace(exclusive, groups=("research", "docker")))
+
+
+@pytest.mark.parametrize("password", ["", "!", "*", "$6$salt$other"])
+def test_sees_a_changed_password_and_tells_no_hash(password: str) -> None:
+    machine = replace(MACHINE, users={"ada": replace(ACCOUNT, password=password)})
+    differences = to_do(ADA, machine=machine)
+    assert differences["passwords"] == ["ada"]
+    assert HASH not in str(differences)
+
+
+def test_a_locked_password_stays_locked() -> None:
+    machine = replace(MACHINE, users={"ada": replace(ACCOUNT, password=f"!{HASH}")})
+    assert "passwords" not in to_do(ADA, machine=machine)
+
+
+def test_sees_keys_that_are_missing_and_too_many() -> None:
+    missing = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset())})
+    assert to_do(ADA, machine=missing)["authorized_keys"] == [
+        {"user": "ada", "key": KEY, "exclusive": False}
+    ]
+    exclusive = replace(ADA, authorized_keys_exclusive=True)
+    assert to_do(exclusive)["authorized_keys"] == [{"user": "ada", "key": KEY, "exclusive": True}]
+    alone = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset({KEY}))})
+    assert "authorized_keys" not in to_do(exclusive, machine=alone)
+    nobody = replace(exclusive, authorized_keys=())
+    assert to_do(nobody, machine=alone)["authorized_keys"][0]["key"] == ""
+
+
+def test_key_lines_pass_over_comments() -> None:
+    assert accounts_machine.key_lines(f"# mine\n\n {KEY} \n") == {KEY}
+
+
+@pytest.mark.parametrize(
+    "rule", [replace(RULE, text="nonsense\n"), replace(RULE, access=(0, 0, 0o644))]
+)
+def test_sees_a_changed_rule(rule: Any) -> None:
+    rules = to_do(ADA, machine=replace(MACHINE, rules={RULE_PATH: rule}))["rules"]
+    assert rules == [{"path": RULE_PATH, "content": RULE.text}]
+
+
+def test_takes_a_right_that_nobody_gave() -> None:
+    assert to_do(replace(ADA, sudo="none"))["stale_rules"] == [RULE_PATH]
+    assert to_do(User("ada", state="absent"))["stale_rules"] == [RULE_PATH]
+    # Users that are not listed stay as they are.
+    assert "stale_rules" not in to_do()
+
+
+def test_no_two_users_share_a_rule() -> None:
+    names = ["a.b", "a_b", "a-b", "a..b", "a.b.", "ab"]
+    paths = {accounts_sudoers.rule_path(name) for name in names}
+    assert len(paths) == len(names)
+    # sudo ignores a file with a dot in its name.
+    assert not any("." in Path(path).name for path in paths)
+    assert to_do(User("a.b", sudo="password"), User("a_b"))["rules"] == [
+        {"path": "/etc/sudoers.d/accounts-a+b", "content": "a.b ALL=(ALL:ALL) ALL\n"}
+    ]
+
+
+def test_removes_the_rule_under_the_name_of_earlier_releases() -> None:
+    former = "/etc/sudoers.d/accounts-a_b"
+    rule = Rule("a.b ALL=(ALL:ALL) ALL\n", (0, 0, 0o440))
+    machine = replace(MACHINE, rules={former: rule})
+    differences = to_do(User("a.b", sudo="password"), machine=machine)
+    assert [rule["path"] for rule in differences["rules"]] == ["/etc/sudoers.d/accounts-a+b"]
+    assert differences["stale_rules"] == [former]
+    # Where the other user has the right, the file is that user's and is written anew.
+    differences = to_do(User("a.b"), User("a_b", sudo="password"), machine=machine)
+    assert [rule["path"] for rule in differences["rules"]] == [former]
+    assert "stale_rules" not in differences
+    # The rule of a_b, who is not listed, stays.
+    machine = replace(machine, rules={former: replace(rule, text="a_b ALL=(ALL:ALL) ALL\n")})
+    assert "stale_rules" not in to_do(User("a.b"), machine=machine)
+
+
+def test_plans_a_new_user_with_groups() -> None:
+    bob = User("bob", uid=2002, groups=("painters", "docker"), authorized_keys=(KEY,))
+    differences = to_do(Group("painters"), bob)
+    assert differences["groups"] == [{"name": "painters"}, {"name": "bob", "gid": 2002}]
+    assert differences["new_groups"] == ["bob", "painters"]
+    assert differences["new_users"] == ["bob"]
+    assert differences["users"] == [
+        {
+            "name": "bob",
+            "uid": 2002,
+            "group": "bob",
+            "groups": ["painters", "docker"],
+            "append": True,
+            "shell": "/bin/bash",
+        }
+    ]
+    assert [entry["user"] for entry in differences["authorized_keys"]] == ["bob"]
+
+
+def test_a_dry_run_leaves_out_what_needs_what_is_not_there() -> None:
+    bob = User("bob", groups=("painters", "docker"), authorized_keys=(KEY,), sudo="password")
+    machine = replace(MACHINE, sudo=False)
+    differences = to_do(Group("painters"), bob, machine=machine, dry_run=True)
+    assert differences["users"][0]["groups"] == ["docker"]
+    assert differences["sudo_missing"]
+    assert not {"authorized_keys", "rules"} & differences.keys()
+
+
+def test_removes_the_listed_users_and_groups_that_exist() -> None:
+    differences = to_do(
+        Group("operator", state="absent"),
+        Group("gone", state="absent"),
+        User("ada", state="absent", remove_home=True),
+        User("gone", state="absent"),
+    )
+    assert differences["leavers"] == [
+        {"name": "ada", "uid": 2001, "remove_home": True, "group_stays": False}
+    ]
+    assert differences["absent_groups"] == ["operator"]
+
+
+@pytest.mark.parametrize(
+    ("gid", "members", "made", "stays"),
+    [
+        # One of the system's groups was there before.
+        (37, [], [], True),
+        (37, ["other"], [], True),
+        # userdel keeps a group with members; root is no member to be taken out again.
+        (37, ["root"], [], False),
+        # Made by somebody else together with the user: it goes.
+        (1500, [], [], False),
+        # Only the user was made by the role, so that the group was there before.
+        (1500, [], ["user"], True),
+        (1500, [], ["user", "group"], False),
+    ],
+)
+def test_keeps_the_group_that_was_there_before_its_user(
+    gid: int, members: list[str], made: list[str], stays: bool
+) -> None:
+    machine = Machine(
+        users={"eve": Account(1500, gid)},
+        groups={"eve": UnixGroup(gid, frozenset(members))},
+        made_users=frozenset({"eve"} if "user" in made else ()),
+        made_groups=frozenset({"eve"} if "group" in made else ()),
+    )
+    [leaver] = to_do(User("eve", state="absent"), machine=machine)["leavers"]
+    assert leaver["group_stays"] is stays
+
+
+def test_absence_takes_what_the_role_made() -> None:
+    machine = replace(MACHINE, users={**MACHINE.users, "eve": Account(1500, 2100)})
+    lists = Lists([RESEARCH], [replace(ADA, remove_home=True)])
+    assert accounts_differences.differences_of_absence(lists, machine) == {
+        "stale_rules": [RULE_PATH],
+        "leavers": [{"name": "ada", "uid": 2001, "remove_home": True, "group_stays": False}],
+        # research is the primary group of eve, whom somebody else made.
+        "absent_groups": ["ada"],
+    }
+
+
+def test_reads_a_machine(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    lines = accounts_machine.record_lines(["root", "no-such-user"], ["root"])
+    assert lines == ["group root 0", "user root 0"]
+    record.write_text("\n".join([*lines, "user daemon 4711"]))
+    (tmp_path / "runs/vit").mkdir(parents=True)
+    (tmp_path / "runs/file").touch()
+    machine = accounts_machine.read_machine(
+        Lists([], [User("root", home="/")]), record, str(tmp_path / "runs")
+    )
+    assert machine.record
+    assert machine.users["root"].uid == 0
+    assert machine.homes == {"/"}
+    # The record has another number for daemon: somebody else made the one that is there.
+    assert machine.made_users == {"root"}
+    assert machine.made_groups == {"root"}
+    assert machine.runs == (Run("vit", tmp_path.stat().st_uid),)
+
+
+def test_reads_rules_of_the_role_alone(tmp_path: Path) -> None:
+    (tmp_path / "accounts-ada").write_text("rule")
+    (tmp_path / "README").touch()
+    rules = accounts_machine.read_rules(str(tmp_path / "accounts-"))
+    assert {path: rule.text for path, rule in rules.items()} == {
+        str(tmp_path / "accounts-ada"): "rule"
+    }
+
+
+def test_reads_shadow() -> None:
+    text = f"root:*:1:0:99999:7:::\nada:{HASH}:1:0:99999:7:::\n"
+    assert accounts_machine.shadow_passwords(text) == {"root": "*", "ada": HASH}
+
+
+@pytest.mark.parametrize(
+    ("option", "name"), [("accounts_groups", "GROUP"), ("accounts_users", "USER")]
+)
+def test_the_module_takes_what_the_role_declares(option: str, name: str) -> None:
+    specs = yaml.safe_load((ROLES / "accounts/meta/argument_specs.yml").read_text())
+    declared = specs["argument_specs"]["main"]["options"][option]["options"]
+    for entry in declared.values():
+        del entry["description"]
+    module = runpy.run_path(str(ROLES / "accounts/library/accounts_plan.py"))
+    assert module[name] == declared

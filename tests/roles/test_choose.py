@@ -1,0 +1,97 @@
+"""Which nodes a run gets, and what is said where it cannot start."""
+
+import importlib
+import sys
+from typing import Any
+
+import pytest
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_run/action_plugins"))
+plugin = importlib.import_module("training_run_choose")
+
+IMAGE = "trainyard/trainer:1f2e3d4c5b6a"
+FIT = {"problems": [], "image_id": "sha256:1"}
+HELD = {
+    "code": "held",
+    "values": {"run": "r", "owner": "ada", "since": "2026-11-22 18:00 UTC"},
+    "text": "it is held by run r of ada since 2026-11-22 18:00 UTC: wait for it",
+}
+MISSING = {
+    "code": "no_directory",
+    "values": {"path": "/srv/trainyard/runs"},
+    "text": "there is no /srv/trainyard/runs: run make setup",
+}
+UNFIT = {"problems": [HELD, MISSING], "image_id": "sha256:1"}
+DOWN = {"unreachable": True, "msg": "Connection timed out\n"}
+BROKEN = {"failed": True, "msg": "Timed out after 60 s"}
+
+
+def choose(count: int, minimum: int, **probes: dict[str, Any]) -> Any:
+    return plugin.choose(probes, count, minimum, IMAGE)
+
+
+def test_the_first_fit_nodes_are_chosen_in_the_order_of_the_inventory() -> None:
+    choice = choose(2, 2, b=FIT, c=UNFIT, a=FIT, d=FIT)
+    assert choice.nodes == ("b", "a")
+    assert choice.problems == ()
+
+
+def test_fewer_than_wanted_are_enough_where_the_request_says_so() -> None:
+    assert choose(3, 1, a=FIT, b=DOWN).nodes == ("a",)
+
+
+def test_too_few_nodes_are_refused_with_what_each_node_is() -> None:
+    choice = choose(3, 3, a=FIT, b=UNFIT, c=DOWN, d=BROKEN, e={})
+    assert choice.message.splitlines() == [
+        "3 nodes are wanted and 1 are fit. Nothing was started.",
+        "a: fit, image sha256:1",
+        f"b: {HELD['text']}; {MISSING['text']}",
+        "c: unreachable: Connection timed out",
+        "d: Timed out after 60 s",
+        "e: could not be looked at",
+    ]
+    assert [(entry.host, entry.code) for entry in choice.problems] == [
+        (None, "too_few_nodes"),
+        ("b", "held"),
+        ("b", "no_directory"),
+        ("c", "unreachable"),
+        ("d", "no_answer"),
+        ("e", "no_answer"),
+    ]
+    assert choice.problems[0].values == {"minimum": 3, "fit": 1}
+    assert choice.problems[1].values == HELD["values"]
+    assert choice.problems[3].values == {"message": "Connection timed out"}
+
+
+def test_nodes_with_different_images_are_refused() -> None:
+    other = {"problems": [], "image_id": "sha256:2"}
+    choice = choose(2, 2, a=FIT, b=other)
+    assert choice.message.splitlines() == [
+        f"The nodes hold different images under the name {IMAGE}. Nothing was started.",
+        "a: fit, image sha256:1",
+        "b: fit, image sha256:2",
+    ]
+    assert [entry.code for entry in choice.problems] == ["images_differ"]
+
+
+def test_the_image_of_a_node_that_is_not_chosen_does_not_matter() -> None:
+    other = {"problems": [], "image_id": "sha256:2"}
+    assert choose(1, 1, a=FIT, b=other).nodes == ("a",)
+
+
+def test_a_transport_without_a_profile_is_refused() -> None:
+    assert plugin.check_transport("tcp", ["tcp", "ucx"]) is None
+    refused = plugin.check_transport("infiniband", ["tcp", "ucx"])
+    assert refused.code == "unknown_transport"
+    assert refused.text == "Transport infiniband is not known; there are tcp, ucx."
+
+
+@pytest.mark.parametrize("code", sorted(plugin.SENTENCES))
+def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -> None:
+    choices = [
+        *choose(2, 2, a=DOWN, b=BROKEN).problems,
+        *choose(2, 2, a=FIT, b={"problems": [], "image_id": ""}).problems,
+        plugin.check_transport("x", ["tcp"]),
+    ]
+    assert {entry.text for entry in choices if entry.code == code}

@@ -1,0 +1,321 @@
+"""The rules of CIFS shares: what is refused, what is written, and what an error means."""
+
+import errno
+import io
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import (
+    cifs_mount_cause,
+    cifs_mount_credentials,
+    cifs_mount_fstab,
+    cifs_mount_mistakes,
+    cifs_mount_mounted,
+    cifs_mount_plan,
+    cifs_mount_points,
+    cifs_mount_share,
+    cifs_mount_trial,
+)
+
+Share = cifs_mount_share.Share
+Owner = cifs_mount_fstab.Owner
+
+
+def share(**given: Any) -> Any:
+    values = {"src": "//nas/training", "path": "/srv/share", "username": "ada", "password": "x"}
+    return Share(**{**values, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"src": r"\\nas\training"}, 'written with slashes: "//nas/training"'),
+        ({"src": "//nas"}, "must be //server/share"),
+        ({"src": "//nas/a,b"}, "without a comma"),
+        ({"path": "srv"}, "must be absolute"),
+        ({"path": "/srv/../etc"}, "must be absolute"),
+        ({"path": "/srv/share/"}, "without a slash at its end"),
+        ({"path": "/media/disk"}, 'another line for "/media/disk": "/dev/sda1 /media/disk ext4"'),
+        ({"username": ""}, "username is missing"),
+        ({"username": "a,b"}, "comma or a control character"),
+        ({"username": r"OFFICE\ada"}, 'into "domain"'),
+        ({"password": ""}, "Ansible Vault"),
+        ({"password": "two\nlines"}, "line break"),
+        ({"password": "x" * 512}, "longer than 511"),
+        ({"password": "," * 256}, "longer than 511"),
+        ({"file_mode": "rw-r--r--"}, "must be octal"),
+        ({"seal": True, "version": "2.1"}, "seal needs version 3.0"),
+        ({"options": ("a,b",)}, "one at a time"),
+        ({"options": ("uid=5",)}, 'use the key "uid"'),
+        ({"options": ("password=secret",)}, 'option "password": use the key "password"'),
+        ({"options": ("port=x",)}, "is not a port"),
+        ({"directories": ("../up",)}, "inside of the share"),
+        ({"directories": ("/weights",)}, "inside of the share"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_else(given: dict[str, Any], complaint: str) -> None:
+    others = {"/media/disk": "/dev/sda1 /media/disk ext4"}
+    found = cifs_mount_mistakes.mistakes([share(**given)], others)
+    assert len(found) == 1
+    assert complaint in found[0]
+    assert "secret" not in found[0]
+
+
+@pytest.mark.parametrize(
+    "password", [" leading", "-dash", "a,b", "'", '"', "#", "%", "ü", "\\", "=", ";", "\t"]
+)
+def test_any_password_of_one_line_is_taken(password: str) -> None:
+    one = share(password=password, domain="OFFICE")
+    assert cifs_mount_mistakes.mistakes([one], {}) == []
+    assert cifs_mount_credentials.credentials_text(one).split("\n") == [
+        "username=ada", f"password={password}", "domain=OFFICE", "",
+    ]  # fmt: skip
+    assert password not in repr(one) or len(password) == 1
+
+
+@pytest.mark.parametrize("path", ["/srv/share", "/srv", "/srv/share/inner"])
+def test_two_shares_at_one_place_are_refused(path: str) -> None:
+    found = cifs_mount_mistakes.mistakes([share(), share(path=path)], {})
+    assert len(found) == 1
+    assert "share 2" in found[0]
+
+
+def test_neighbours_are_not_nested() -> None:
+    assert cifs_mount_mistakes.mistakes([share(), share(path="/srv/share2")], {}) == []
+
+
+def test_the_line_of_fstab() -> None:
+    one = share(src="//nas/Project Data", path="/srv/a-b/c", seal=True, options=("nobrl",))
+    line = cifs_mount_fstab.fstab_line(one, Owner(5, 60), 20)
+    assert line == (
+        r"//nas/Project\040Data /srv/a-b/c cifs credentials=/etc/cifs-credentials/srv@a-b@c,uid=5,"
+        "gid=60,file_mode=0644,dir_mode=0755,iocharset=utf8,vers=default,seal,nobrl,_netdev,nofail,"
+        "x-systemd.mount-timeout=20,x-systemd.automount 0 0"
+    )
+    lines = cifs_mount_fstab.lines_by_mount_point(["# x /y", "", line])
+    assert lines == {one.path: line}
+
+
+def test_fstab_is_given_back_as_it_was() -> None:
+    text = "# disks\n/dev/sda1 / ext4 defaults 0 1\n"
+    before = cifs_mount_fstab.parse_fstab(text)
+    assert not before.ours
+    with_share = cifs_mount_fstab.parse_fstab(before.with_lines(["//nas/a /srv/a cifs x 0 0"]))
+    assert with_share.ours == {"/srv/a": "//nas/a /srv/a cifs x 0 0"}
+    assert with_share.others == before.others
+    assert with_share.with_lines([]) == text
+
+
+def test_fstab_without_a_line_of_the_role_is_not_rewritten() -> None:
+    text = "/dev/sda1 / ext4 defaults 0 1"  # without a line break at its end
+    assert cifs_mount_fstab.parse_fstab(text).with_lines([]) == text
+
+
+def test_a_share_takes_the_owner_of_all_unless_it_has_its_own() -> None:
+    entry = {"src": "//nas/training", "path": "/srv/share", "username": "ada", "file_mode": 600}
+    one = cifs_mount_share.parse_share(entry, "secret", "trainer", "60")
+    assert (one.uid, one.gid, one.file_mode, one.automount) == ("trainer", "60", "600", True)
+    entry.update(uid=5, domain=None, seal=True, options=["port=4450"], directories=["a"])
+    one = cifs_mount_share.parse_share(entry, "secret", "trainer", "60")
+    assert (one.uid, one.gid, one.domain, one.seal) == ("5", "60", "", True)
+    assert (one.host, one.port, one.directories) == ("nas", 4450, ("a",))
+
+
+def test_root_alone_reads_credentials(tmp_path: Path) -> None:
+    """As root, as the module runs."""
+    directory = tmp_path / "credentials"
+    one = share(path="/srv/a-b/c")
+    cifs_mount_credentials.store_credentials([one], directory)
+    path = cifs_mount_credentials.credentials_path(one.path, directory)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert cifs_mount_credentials.credentials_mount_points(directory) == [one.path]
+    assert cifs_mount_credentials.credentials_are_current(one, directory)
+    assert not cifs_mount_credentials.credentials_are_current(
+        share(path="/srv/a-b/c", password="new"), directory
+    )
+    if os.geteuid() == 0:
+        path.chmod(0o644)
+        assert cifs_mount_credentials.restrict_credentials([one], directory) == [path]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert cifs_mount_credentials.restrict_credentials([one], directory) == []
+
+
+def test_credentials_go_with_the_share(tmp_path: Path) -> None:
+    directory = tmp_path / "credentials"
+    cifs_mount_credentials.store_credentials([share(), share(path="/srv/other")], directory)
+    cifs_mount_credentials.remove_credentials(["/srv/share"], directory)
+    assert cifs_mount_credentials.credentials_mount_points(directory) == ["/srv/other"]
+    cifs_mount_credentials.remove_credentials(["/srv/other"], directory)
+    assert not directory.exists()
+    assert cifs_mount_credentials.credentials_mount_points(directory) == []
+
+
+def plan_for(*shares: Any, **machine: Any) -> Any:
+    """The plan for a machine that has nothing but what is named."""
+    lines = {one.path: f"line of {one.src}" for one in shares}
+    state = {"ours": {}, "credentials": {}, "mounted": (), **machine}
+    return cifs_mount_plan.make_plan(shares, lines, **state)
+
+
+def test_a_new_share_is_tried_and_written() -> None:
+    plan = plan_for(share())
+    assert plan.changed == plan.untried == (share(),)
+    assert (plan.kept, plan.left) == ((), ())
+    assert plan.lines == ("line of //nas/training",)
+
+
+OURS = {"/srv/share": "line of //nas/training"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "changed", "untried"),
+    [
+        ({"credentials": {"/srv/share": True}, "mounted": ["/srv/share"]}, False, False),
+        # Nobody has looked at it yet, or somebody unmounted it: its line stays.
+        ({"credentials": {"/srv/share": True}}, False, True),
+        ({"credentials": {"/srv/share": False}, "mounted": ["/srv/share"]}, True, True),
+        ({"mounted": ["/srv/share"]}, True, True),
+        (
+            {
+                "ours": {"/srv/share": "another line"},
+                "credentials": {"/srv/share": True},
+                "mounted": ["/srv/share"],
+            },
+            True,
+            True,
+        ),
+    ],
+)
+def test_a_share_that_stands_is_left_alone(
+    machine: dict[str, Any], changed: bool, untried: bool
+) -> None:
+    plan = plan_for(share(), **{"ours": OURS, **machine})
+    assert bool(plan.changed) == changed
+    assert bool(plan.untried) == untried
+    assert plan.left == ()
+
+
+def test_a_share_goes_that_has_only_a_line_or_only_credentials() -> None:
+    plan = plan_for(share(), ours={**OURS, "/srv/b": "x"}, credentials={"/srv/a": False})
+    assert plan.left == ("/srv/a", "/srv/b")
+
+
+def test_mount_points_that_were_made_go_and_others_stay(tmp_path: Path) -> None:
+    record = tmp_path / "lib/cifs_mount"
+    (tmp_path / "srv").mkdir()
+    (tmp_path / "there").mkdir()
+    for name in ("srv/a/b", "srv/a/c", "there"):
+        cifs_mount_points.make_mount_point(str(tmp_path / name), record)
+    made = [tmp_path / name for name in ("srv/a", "srv/a/b", "srv/a/c")]
+    assert record.read_text().splitlines() == [str(path) for path in made]
+    cifs_mount_points.remove_mount_point(str(tmp_path / "srv/a/b"), record)
+    assert not (tmp_path / "srv/a/b").exists()
+    # The directory above still holds the other one.
+    assert record.read_text().splitlines() == [str(tmp_path / "srv/a"), str(tmp_path / "srv/a/c")]
+    cifs_mount_points.remove_mount_point(str(tmp_path / "srv/a/c"), record)
+    cifs_mount_points.remove_mount_point(str(tmp_path / "there"), record)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["srv", "there"]
+    assert list((tmp_path / "srv").iterdir()) == []
+
+
+MOUNTINFO = """\
+22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw
+75 28 0:46 / /srv/share rw,relatime shared:31 - autofs systemd-1 rw,fd=57
+80 75 0:52 / /srv/share rw,relatime shared:40 master:2 - cifs //nas/training rw,vers=3.1.1
+"""
+
+
+def test_what_is_mounted_is_read_from_the_top(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTINFO)
+    assert cifs_mount_mounted.mounted_types("/srv/share", mounts) == ["autofs", "cifs"]
+    assert cifs_mount_mounted.mounted_types("/srv", mounts) == []
+
+
+def test_whoever_uses_a_mount_point_is_named(tmp_path: Path) -> None:
+    for pid, directory in ((11, "/srv/share/weights"), (12, "/srv/share2"), (13, "/srv/share")):
+        process = tmp_path / str(pid)
+        (process / "fd").mkdir(parents=True)
+        (process / "comm").write_text(f"program{pid}\n")
+        for link, target in (("cwd", directory), ("root", "/"), ("exe", "/usr/bin/sleep")):
+            (process / link).symlink_to(target)
+    (tmp_path / "14").mkdir()  # the kernel's: its links cannot be read
+    holders = cifs_mount_mounted.holders("/srv/share", tmp_path)
+    assert sorted((holder.program, holder.pid) for holder in holders) == [
+        ("program11", 11),
+        ("program13", 13),
+    ]
+    assert str(cifs_mount_mounted.Holder("sleep", 7, "ada")) == "sleep (process 7 of ada)"
+
+
+class KernelLog(io.RawIOBase):
+    """/dev/kmsg: one entry a read, and an error where an entry was overwritten."""
+
+    def __init__(self, *entries: bytes | None) -> None:
+        self.entries = list(entries)
+
+    def read(self, size: int = -1) -> bytes | None:
+        if not self.entries:
+            return None
+        entry = self.entries.pop(0)
+        if entry is None:
+            raise BrokenPipeError
+        return entry
+
+
+def test_of_the_kernels_log_the_lines_of_cifs_are_read() -> None:
+    log = KernelLog(
+        b"6,339,5140900,-;eth0: link up\n",
+        None,
+        b"3,340,5140901,-;CIFS: VFS: cifs_mount failed w/return code = -13\n DEVICE=c1\n",
+    )
+    assert list(cifs_mount_trial.kernel_lines(log)) == [
+        "CIFS: VFS: cifs_mount failed w/return code = -13"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (TimeoutError(), "nas does not answer on port 445"),
+        (OSError(errno.EHOSTUNREACH, ""), "nas cannot be reached on port 445"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), "nas refuses connections on port 445"),
+        (socket.gaierror(socket.EAI_NONAME, ""), "the name nas cannot be resolved"),
+        (OSError(errno.ENETDOWN, "{down}"), "nas cannot be reached on port 445"),
+    ],
+)
+def test_a_server_out_of_reach(error: OSError, cause: str) -> None:
+    assert f"//nas/training at /srv/share: {cause}" in cifs_mount_cause.no_connection(
+        share(), error
+    )
+
+
+STATUS = "CIFS: Status code returned 0xc0000000 "
+
+
+@pytest.mark.parametrize(
+    ("output", "kernel", "cause"),
+    [
+        ("mount error(13): Permission denied", "", "logs in, but may not use //nas/training/a/b"),
+        ("mount error(13): Permission denied", f"{STATUS}STATUS_LOGON_FAILURE", "refuses user ada"),
+        ("mount error(2): No such file", "", "the server has no share training"),
+        ("mount error(95): Operation not supported", "", "version default of the protocol, or"),
+        ("mount: unknown filesystem type 'cifs'.", "", "has no CIFS"),
+        ("", "", "takes connections on port 445, but does not answer"),
+        ("mount error(5): {odd}\nRefer", "", "mount.cifs says: mount error(5): {odd} Refer"),
+    ],
+)
+def test_a_mount_that_fails(output: str, kernel: str, cause: str) -> None:
+    one = share(src="//nas/training/a/b")
+    assert cause in cifs_mount_cause.no_mount(one, output, [kernel] if kernel else [], False)
+
+
+def test_a_folder_that_is_not_there() -> None:
+    one = share(src="//nas/training/a/b")
+    said = cifs_mount_cause.no_mount(one, "mount error(2): No such file", [], True)
+    assert "the share has no folder a/b" in said

@@ -1,0 +1,219 @@
+"""The collection that the checkout builds: its roles and modules work under their full names.
+
+molecule/collection applies roles of the built archive to a machine.
+"""
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sysconfig
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import yard
+
+CHECKOUT = Path(__file__).parents[2]
+GALAXY = yaml.safe_load((CHECKOUT / "collection/galaxy.yml").read_text())
+INSTALLED = "collections/ansible_collections/trainyard/cluster"
+BUILDER = runpy.run_path(str(CHECKOUT / "collection/build.py"))
+
+# Imports every module, module_util and action plugin, as Ansible's own loader finds them.
+IMPORT_ALL = """
+import importlib, pathlib
+from ansible.plugins.loader import init_plugin_loader
+collections = pathlib.Path("collections").resolve()
+init_plugin_loader([str(collections)])
+files = sorted(collections.glob("ansible_collections/trainyard/cluster/plugins/*/*.py"))
+for file in files:
+    importlib.import_module(".".join(file.relative_to(collections).with_suffix("").parts))
+print(len(files))
+"""
+# The name that the role gives the image; its tag is a hash of docker/trainer and trainer.
+NAME_THE_IMAGE = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {{name: {role}, tasks_from: identify, public: true}}
+    - ansible.builtin.copy:
+        content: "{{{{ trainer_image_reference }}}}"
+        dest: {file}
+        mode: "0644"
+"""
+
+
+def run(site: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a directory without what points Ansible or Python to the checkout."""
+    checkout = ("ANSIBLE_CONFIG", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name not in checkout}
+    return subprocess.run(
+        command, cwd=site, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def succeed(site: Path, *command: str | Path) -> str:
+    """Run a command as `run` does, and return what it printed."""
+    done = run(site, *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory outside of the checkout, with the collection installed from its archive."""
+    directory = tmp_path_factory.mktemp("site")
+    archive = succeed(directory, CHECKOUT / "collection/build.py", directory).strip()
+    (directory / "ansible.cfg").write_text("[defaults]\ncollections_path = collections\n")
+    install = ("ansible-galaxy", "collection", "install", archive, "--offline")
+    succeed(directory, *install, "--collections-path", "collections")
+    return directory
+
+
+def task_files(site: Path) -> list[Path]:
+    return sorted((site / INSTALLED / "roles").glob("*/tasks/*.yml"))
+
+
+def load_task_files(site: Path) -> subprocess.CompletedProcess[str]:
+    """Have Ansible load every task file of every role by the role's full name."""
+    imports = [
+        {
+            "name": f"Load {file.parts[-3]}/{file.stem}",
+            "ansible.builtin.import_role": {
+                "name": f"trainyard.cluster.{file.parts[-3]}",
+                "tasks_from": file.stem,
+            },
+        }
+        for file in task_files(site)
+    ]
+    (site / "load.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "tasks": imports}]))
+    return run(site, "ansible-playbook", "--syntax-check", "load.yml")
+
+
+def test_every_role_is_in_the_archive(site: Path) -> None:
+    roles = {path.name for path in (CHECKOUT / "roles").iterdir()}
+    assert {path.name for path in (site / INSTALLED / "roles").iterdir()} == roles
+
+
+def test_every_task_file_finds_its_modules_and_roles(site: Path) -> None:
+    loaded = load_task_files(site)
+    assert loaded.returncode == 0, loaded.stderr
+
+
+def test_a_module_that_the_collection_lacks_is_noticed(site: Path, tmp_path: Path) -> None:
+    lacking = tmp_path / "site"
+    shutil.copytree(site, lacking, symlinks=True)
+    (lacking / INSTALLED / "plugins/action/inventory_check.py").unlink()
+    loaded = load_task_files(lacking)
+    assert loaded.returncode != 0
+    assert "inventory_check" in loaded.stderr
+
+
+def test_modules_find_what_they_import(site: Path) -> None:
+    imported = succeed(site, "python3", "-c", IMPORT_ALL)
+    code = [*CHECKOUT.glob("roles/*/library/*.py"), *CHECKOUT.glob("roles/*/module_utils/*.py")]
+    assert int(imported) >= len(code)
+
+
+def test_roles_have_no_code_of_their_own_in_the_collection(site: Path) -> None:
+    roles = site / INSTALLED / "roles"
+    assert not [path for directory in BUILDER["PLUGINS"] for path in roles.glob(f"*/{directory}")]
+
+
+def test_the_image_has_the_name_that_the_checkout_gives_it(site: Path) -> None:
+    names = {}
+    for directory, role in ((site, "trainyard.cluster.trainer_image"), (CHECKOUT, "trainer_image")):
+        playbook = site / "image.yml"
+        file = site / f"{role}.reference"
+        playbook.write_text(NAME_THE_IMAGE.format(role=role, file=file))
+        succeed(directory, "ansible-playbook", playbook, "-e", "trainer_image_directory=/nowhere")
+        names[role] = file.read_text()
+    assert len(set(names.values())) == 1, names
+
+
+def test_a_site_checks_its_inventory(site: Path) -> None:
+    (site / "hosts.yml").write_text(
+        "trainers:\n"
+        "  hosts: {gpu01: {ansible_host: 10.0.0.11}}\n"
+        "  vars:\n"
+        "    cluster_network: 10.0.0.0/24\n"
+        "    hosts_file_gruops: [trainers]\n"
+    )
+    (site / "site.yml").write_text(
+        "- hosts: all\n"
+        "  gather_facts: false\n"
+        "  tasks:\n"
+        "    - ansible.builtin.import_role: {name: trainyard.cluster.inventory_check}\n"
+        "      run_once: true\n"
+        "  vars:\n"
+        '    inventory_check_playbook: "{{ playbook_dir }}/site.yml"\n'
+    )
+    checked = run(site, "ansible-playbook", "--inventory", "hosts.yml", "site.yml")
+    assert checked.returncode == 2
+    assert re.search(r"hosts\.yml:5: .*Is hosts_file_groups meant\?", checked.stdout), (
+        checked.stdout
+    )
+
+
+def test_its_version_is_that_of_the_package() -> None:
+    assert GALAXY["version"] == yard.__version__
+
+
+def test_it_names_the_collections_that_its_roles_use(site: Path) -> None:
+    text = "".join(
+        file.read_text()
+        for file in (site / INSTALLED / "roles").glob("*/*/*")
+        if file.suffix in (".yml", ".j2")
+    )
+    installed = Path(sysconfig.get_path("purelib"), "ansible_collections")
+    names = set(re.findall(r"\b([a-z]+\.[a-z]+)\.[a-z_]+\b", text))
+    used = {name for name in names if Path(installed, *name.split(".")).is_dir()}
+    assert used <= set(GALAXY["dependencies"])
+    assert used
+
+
+def test_the_archive_has_nothing_of_the_tests(site: Path) -> None:
+    (archive,) = site.glob("*.tar.gz")
+    with tarfile.open(archive) as members:
+        top = {name.split("/")[0] for name in members.getnames()}
+    assert top == {
+        *("CHANGELOG.md", "FILES.json", "LICENSE", "MANIFEST.json", "README.md"),
+        *("docker", "group_vars", "meta", "plugins", "roles", "trainer"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "renamed"),
+    [
+        ("from ansible.module_utils.disks import (\n    free,\n)\n", True),
+        ("import ansible.module_utils.disks\n", True),
+        ("def f():\n    from ansible.module_utils.disks import free\n", True),
+        ("from ansible.module_utils.basic import AnsibleModule\n", False),
+        ("from ansible.module_utils.disks_of_others import free\n", False),
+        ('"""Not an import: ansible.module_utils.disks"""\n', False),
+    ],
+)
+def test_imports_of_the_roles_own_code_are_renamed(source: str, renamed: bool) -> None:
+    name = "ansible_collections.a.b.plugins.module_utils.disks"
+    expected = source.replace("ansible.module_utils.disks", name) if renamed else source
+    arguments = (source, "x.py", "ansible_collections.a.b", frozenset({"disks"}))
+    assert BUILDER["rename_imports"](*arguments) == expected
+
+
+def test_an_import_that_cannot_be_renamed_is_an_error() -> None:
+    source = "from ansible.module_utils import disks\n"
+    with pytest.raises(BUILDER["BuildError"], match=r"x\.py:1: .*ansible\.module_utils\.disks"):
+        BUILDER["rename_imports"](source, "x.py", "a.b", frozenset({"disks"}))
+
+
+def test_two_files_for_one_place_are_an_error() -> None:
+    with pytest.raises(BUILDER["BuildError"], match="rename one"):
+        BUILDER["arrange"](["roles/a/library/look.py", "roles/b/library/look.py"])
+
+
+def test_a_filter_of_a_role_is_an_error() -> None:
+    with pytest.raises(BUILDER["BuildError"], match="by its full name"):
+        BUILDER["destination"]("roles/a/filter_plugins/names.py")

@@ -1,0 +1,189 @@
+"""What role docker_engine sees of an engine, its units and its settings."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import docker_engine_plan, docker_engine_socket, docker_engine_units
+
+SHOWN = """\
+Id=docker.service
+ActiveState=active
+UnitFileState=enabled
+MainPID={pid}
+ExecStart={{ path=/usr/sbin/dockerd ; argv[]=/usr/sbin/dockerd -H fd://{tcp} ; ignore_errors=no }}
+
+Id=docker.socket
+ActiveState={socket_state}
+UnitFileState=enabled
+Listen={listen} (Stream)
+{more}
+Id=containerd.service
+ActiveState=active
+UnitFileState=enabled
+MainPID=0
+"""
+
+
+def units(**values: str) -> Any:
+    """Return units as systemctl shows them."""
+    defaults = {"pid": "0", "tcp": "", "socket_state": "inactive", "listen": "/run/docker.sock"}
+    shown = SHOWN.format(**{**defaults, "more": "", **values})
+    parsed: dict[str, dict[str, list[str]]] = docker_engine_units.parse_units(shown)
+    return parsed
+
+
+def test_an_engine_that_runs_and_starts_with_the_machine() -> None:
+    found = units()
+    assert docker_engine_units.runs_and_starts(found)
+    assert docker_engine_units.replaced_units(found) == []
+    assert docker_engine_units.network_lines(found, Path("/nowhere")) == []
+    for name, value in (("ActiveState", "inactive"), ("UnitFileState", "disabled")):
+        broken = units()
+        broken["docker.service"][name] = [value]
+        assert not docker_engine_units.runs_and_starts(broken)
+    assert not docker_engine_units.runs_and_starts({})
+
+
+def test_what_listens_on_the_network_is_named(tmp_path: Path) -> None:
+    options = tmp_path / "docker"
+    options.write_text('# DOCKER_OPTS="-H tcp://0.0.0.0"\nDOCKER_OPTS="-H tcp://0.0.0.0:2375"\n')
+    found = units(tcp=" -H tcp://127.0.0.1:2375", more="Listen=[::]:2375 (Stream)\n")
+    lines = docker_engine_units.network_lines(found, options)
+    assert [line.partition("=")[0] for line in lines] == ["ExecStart", "Listen", "DOCKER_OPTS"]
+    options.write_text('DOCKER_OPTS="--debug"\n')
+    assert docker_engine_units.network_lines(units(), options) == []
+
+
+def test_a_program_that_was_replaced_is_seen(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    with subprocess.Popen([program, "60"]) as process:
+        found = units(pid=str(process.pid))
+        before = docker_engine_units.replaced_units(found)
+        program.unlink()
+        after = docker_engine_units.replaced_units(found)
+        process.kill()
+    assert (before, after) == ([], ["docker.service", "docker.socket"])
+
+
+def test_a_socket_that_systemd_does_not_hold_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, nothing = tmp_path / "docker.sock", tmp_path / "fd"
+    nothing.mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        found = units(socket_state="active", listen=str(path))
+        monkeypatch.setattr(docker_engine_units, "SYSTEMD_FILES", Path("/proc/self/fd"))
+        assert docker_engine_units.replaced_units(found) == []
+        monkeypatch.setattr(docker_engine_units, "SYSTEMD_FILES", nothing)
+        assert docker_engine_units.replaced_units(found) == ["docker.service", "docker.socket"]
+        stopped = units(socket_state="inactive", listen=str(path))
+        assert docker_engine_units.replaced_units(stopped) == []
+
+
+def test_an_engine_is_asked_through_its_socket(tmp_path: Path) -> None:
+    path = tmp_path / "engine.sock"
+    assert not docker_engine_socket.answers(str(path))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        replies = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK", b"HTTP/1.1 503 No\r\n\r\n"]
+        body = json.dumps({"Swarm": {"LocalNodeState": "inactive"}}).encode()
+        length = str(len(body)).encode()
+        replies.append(b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n" + body)
+
+        def serve() -> None:
+            for reply in replies:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(reply)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert docker_engine_socket.answers(str(path))
+        assert not docker_engine_socket.answers(str(path))
+        assert docker_engine_socket.info(str(path))["Swarm"]["LocalNodeState"] == "inactive"
+        server.join()
+
+
+def test_settings_that_are_as_planned_have_no_difference(tmp_path: Path) -> None:
+    settings, record = tmp_path / "daemon.json", tmp_path / "record"
+    record.mkdir()
+    settings.write_text('{"debug": true}')
+    options = {"live-restore": True}
+    plan = docker_engine_plan.make_plan(settings, record, options, absent=False)
+    assert plan.changed
+    assert plan.settings == {"debug": True, "live-restore": True}
+    assert plan.new is not None
+    settings.write_text(plan.new)
+    docker_engine_plan.note_file(record).write_text(json.dumps(plan.note))
+    again = docker_engine_plan.make_plan(settings, record, options, absent=False)
+    assert not again.changed
+    # Taken out again, the file is as it was.
+    gone = docker_engine_plan.make_plan(settings, record, {}, absent=True)
+    assert (gone.changed, gone.new) == (True, '{"debug": true}')
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    settings = tmp_path / "daemon.json"
+    for text, says in (("{", "cannot be read"), ('{"hosts": ["tcp://0.0.0.0"]}', "listen on the")):
+        settings.write_text(text)
+        with pytest.raises(docker_engine_plan.SettingsError, match=says):
+            docker_engine_plan.make_plan(settings, tmp_path, {}, absent=False)
+
+
+def test_the_module_names_each_difference(tmp_path: Path) -> None:
+    roles = Path(__file__).parents[2] / "roles"
+    arguments = {
+        "socket": str(tmp_path / "none.sock"),
+        "packages": ["dpkg", "surely-not-there"],
+        "other_package": "dpkg",
+        "files": [{"path": "/etc/hostname"}, {"path": "/etc/hostname", "text": "somebody"}],
+        "settings": str(tmp_path / "daemon.json"),
+        "record": str(tmp_path / "record"),
+        "users": ["nobody-knows"],
+        "systemd": False,
+    }
+    command = [sys.executable, "-m", "ansible", "adhoc", "--connection", "local", "--inventory"]
+    command += ["localhost,", "localhost", "--module-path", str(roles / "docker_engine/library")]
+    command += ["--module-name", "docker_engine_look", "--args", json.dumps(arguments)]
+    done = subprocess.run(
+        command,
+        env={
+            **os.environ,
+            "ANSIBLE_MODULE_UTILS": ":".join(
+                str(roles / role / "module_utils") for role in ("docker_engine", "packages")
+            ),
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    result = json.loads(done.stdout[done.stdout.index("{") :]) if "{" in done.stdout else None
+    assert result is not None, done.stdout + done.stderr
+    assert result["other_installed"]
+    assert not result["answers"]
+    found = "\n".join(result["differences"])
+    for words in (
+        "packages: surely-not-there",
+        "/etc/hostname is not as it is to be",
+        "there is no user nobody-knows",
+        "the group docker has other members",
+        "there is no record",
+        "no engine answers",
+        "daemon.json has other settings",
+        "dpkg is installed",
+    ):
+        assert words in found

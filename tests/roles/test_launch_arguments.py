@@ -1,0 +1,218 @@
+"""What a run is started with: the arguments of mpirun, and the container.
+
+The whole lists are those of real launches, word for word.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible.module_utils import training_node_facts, training_run_container, training_run_mpirun
+
+Settings = training_run_mpirun.Settings
+BENCH = training_run_mpirun.Bench(("vit", "resnet18"), rounds=5, seconds=5, bf16=False)
+TRAIN = training_run_mpirun.Launch(
+    command="train",
+    node_count=2,
+    ranks_per_node=1,
+    cores=2,
+    gpus=0,
+    threads=0,
+    network="10.0.0.0/24",
+    stall_seconds=50,
+    job_seconds=0,
+    dataset="/data/cifar10",
+    batch_per_rank=64,
+    bench=BENCH,
+    profile=Settings.of(
+        {"backend": "gloo", "mca": {"pml": "ob1", "btl": "self,sm,tcp"}, "needs_gpu": False}
+    ),
+    without_spare_core=Settings(
+        {"mpi_yield_when_idle": 1}, {"TRAINYARD_EXCHANGE_NICE": 10, "HOROVOD_CYCLE_TIME": 2}
+    ),
+    further=Settings({"btl": "self,tcp"}, {"FLAG": True}),
+)
+CONTAINER = training_run_container.Container(
+    run_id="r",
+    directory="/srv/trainyard/runs/r",
+    image="trainyard/trainer:1",
+    hostname="node1",
+    user="trainer",
+    data="/srv/trainyard/data",
+    gpus="",
+    shm_gigabytes=2,
+    memory_gigabytes=0,
+    command="train",
+    start_seconds=180,
+    stall_seconds=50,
+    nodes=["node1", "node2", "node10"],
+    addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
+    port=2222,
+)
+# How mpirun's own daemons watch their connections; in every launch.
+KEEPALIVE = (
+    "--prtemca oob_tcp_keepalive_time 10 --prtemca oob_tcp_keepalive_intvl 5 "
+    "--prtemca oob_tcp_keepalive_probes 3"
+)
+
+
+def line(**changes: Any) -> str:
+    return " ".join(replace(TRAIN, **changes).arguments())
+
+
+def bare(**changes: Any) -> str:
+    """Without a network, a transport's settings and further ones."""
+    none = Settings()
+    return line(network="", profile=none, without_spare_core=none, further=none, **changes)
+
+
+def test_a_training_with_every_setting() -> None:
+    assert line() == (
+        "--hostfile /run/trainyard/hostfile -n 2 --map-by ppr:1:node --bind-to none "
+        f"{KEEPALIVE} --prtemca prte_if_include 10.0.0.0/24 "
+        "--mca btl_tcp_if_include 10.0.0.0/24 --mca mpi_yield_when_idle 1 "
+        "--mca pml ob1 --mca btl self,tcp "
+        "-x OMP_NUM_THREADS=2 -x TRAINYARD_NETWORK=10.0.0.0/24 "
+        "-x HOROVOD_STALL_CHECK_TIME_SECONDS=25 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=50 "
+        "-x TRAINYARD_EXCHANGE_NICE=10 -x HOROVOD_CYCLE_TIME=2 -x FLAG=True "
+        "/opt/trainyard/bin/rank"
+    )
+
+
+def test_verify_runs_mpi_alone_first() -> None:
+    common = (
+        f"--bind-to none --timeout 90 {KEEPALIVE} -x OMP_NUM_THREADS=1 "
+        "-x HOROVOD_STALL_CHECK_TIME_SECONDS=10 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=20"
+    )
+    assert bare(command="verify", ranks_per_node=2, job_seconds=90, stall_seconds=20) == (
+        f"--hostfile /run/trainyard/hostfile -n 2 --map-by ppr:1:node {common} "
+        "/opt/trainyard/bin/hello_mpi --then "
+        f"--hostfile /run/trainyard/hostfile -n 4 --map-by ppr:2:node {common} "
+        "/opt/trainyard/bin/rank verify --out /run/trainyard/verify"
+    )
+
+
+@pytest.mark.parametrize(("bf16", "flag"), [(False, ""), (True, " --bf16")])
+def test_bench(bf16: bool, flag: str) -> None:
+    # Nothing ends a benchmark for standing still: its parts are no steps.
+    assert bare(command="bench", node_count=1, threads=1, bench=replace(BENCH, bf16=bf16)) == (
+        "--hostfile /run/trainyard/hostfile -n 1 --map-by ppr:1:node --bind-to none "
+        f"{KEEPALIVE} -x OMP_NUM_THREADS=1 /opt/trainyard/bin/rank bench suite --batch 64 "
+        "--dataset /data/cifar10 --rounds 5 --seconds 5 --json /run/trainyard/bench.json "
+        f"--model vit --model resnet18{flag}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "threads", "expected"),
+    [(2, 1, 0, 2), (8, 4, 0, 2), (7, 4, 0, 1), (1, 4, 0, 1), (8, 4, 3, 3)],
+)
+def test_the_cores_of_a_node_are_shared_out_among_its_ranks(
+    cores: int, ranks: int, threads: int, expected: int
+) -> None:
+    launch = replace(TRAIN, cores=cores, ranks_per_node=ranks, threads=threads)
+    assert launch.environment()["OMP_NUM_THREADS"] == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "spare"),
+    [
+        ({}, False),
+        ({"threads": 1}, True),
+        ({"threads": 1, "ranks_per_node": 2}, False),
+        ({"cores": 7, "ranks_per_node": 4}, True),
+        ({"gpus": 1}, True),
+    ],
+)
+def test_settings_without_a_spare_core_are_those_of_nodes_without_one(
+    changes: dict[str, Any], spare: bool
+) -> None:
+    assert ("mpi_yield_when_idle" not in replace(TRAIN, **changes).mca()) is spare
+
+
+def test_of_one_name_the_more_particular_setting_wins() -> None:
+    launch = replace(
+        TRAIN,
+        profile=Settings({"pml": "ucx"}, {"HOROVOD_CYCLE_TIME": 3, "A": 1}),
+        further=Settings({}, {"A": 2, "OMP_NUM_THREADS": 7}),
+    )
+    assert launch.mca()["pml"] == "ucx"
+    assert launch.environment()["HOROVOD_CYCLE_TIME"] == 3
+    assert launch.environment()["A"] == 2
+    assert launch.environment()["OMP_NUM_THREADS"] == 7
+
+
+@pytest.mark.parametrize(("stall", "check"), [(1, 1), (2, 1), (50, 25)])
+def test_horovod_names_the_rank_that_is_missing_before_it_ends_the_others(
+    stall: int, check: int
+) -> None:
+    environment = replace(TRAIN, stall_seconds=stall).environment()
+    assert environment["HOROVOD_STALL_CHECK_TIME_SECONDS"] == check
+    assert environment["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == stall
+
+
+def test_a_run_that_may_hang_for_ever_is_not_ended_by_horovod() -> None:
+    assert not any("STALL" in name for name in replace(TRAIN, stall_seconds=0).environment())
+
+
+def test_a_container_without_gpus() -> None:
+    assert CONTAINER.configuration() == {
+        "Image": "trainyard/trainer:1",
+        "Hostname": "node1",
+        "User": "trainer",
+        "Labels": {"trainyard.run": "r"},
+        "Env": [
+            "TRAINYARD_START_SECONDS=180",
+            "TRAINYARD_STALL_SECONDS=50",
+            "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2222",
+            "TRAINYARD_LAUNCHES=1",
+            f"TRAINYARD_FULL_BYTES={training_node_facts.FULL_BYTES}",
+        ],
+        "HostConfig": {
+            "NetworkMode": "host",
+            "Init": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "ShmSize": 2147483648,
+            "Memory": 0,
+            "ExtraHosts": ["node1:10.0.0.1", "node10:10.0.0.10", "node2:10.0.0.2"],
+            "Binds": [
+                "/srv/trainyard/runs/r:/run/trainyard",
+                "/srv/trainyard/runs/r/ssh:/home/trainer/.ssh:ro",
+                "/srv/trainyard/data:/data:ro",
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count", "devices"), [("all", -1, []), ("1, 0", 0, ["1", "0"]), ("0", 0, ["0"])]
+)
+def test_the_gpus_of_a_container(gpus: str, count: int, devices: list[str]) -> None:
+    assert replace(CONTAINER, gpus=gpus).host_configuration()["DeviceRequests"] == [
+        {
+            "Driver": "nvidia",
+            "Capabilities": [["gpu", "compute", "utility"]],
+            "Count": count,
+            "DeviceIDs": devices,
+        }
+    ]
+
+
+def test_a_container_with_a_limit_of_memory() -> None:
+    limited = replace(CONTAINER, memory_gigabytes=1.5)
+    assert limited.host_configuration()["Memory"] == 1610612736
+
+
+@pytest.mark.parametrize(("command", "launches"), [("verify", 2), ("bench", 1)])
+def test_only_a_training_is_ended_for_standing_still(command: str, launches: int) -> None:
+    environment = replace(CONTAINER, command=command).environment()
+    assert environment["TRAINYARD_START_SECONDS"] == 0
+    assert environment["TRAINYARD_STALL_SECONDS"] == 0
+    assert environment["TRAINYARD_LAUNCHES"] == launches
+
+
+def test_a_run_on_one_node_has_no_peers() -> None:
+    alone = replace(CONTAINER, nodes=["node1"])
+    assert alone.environment()["TRAINYARD_PEERS"] == ""
+    assert alone.host_configuration()["ExtraHosts"] == ["node1:10.0.0.1"]

@@ -1,0 +1,268 @@
+"""The plan of the role login_shell, and what it makes of a login."""
+
+import os
+import pwd
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils import login_shell_differences, login_shell_login, login_shell_problems
+from role_files import ROLES
+
+Account, Change = login_shell_differences.Account, login_shell_differences.Change
+File, Machine = login_shell_differences.File, login_shell_differences.Machine
+Settings, SiteFile = login_shell_differences.Settings, login_shell_differences.SiteFile
+Login, login_problem = login_shell_login.Login, login_shell_login.login_problem
+
+ZSH, FISH = "/usr/bin/zsh", "/usr/bin/fish"
+MARKER = "# {mark} test"
+BLOCK = SiteFile("zsh", "/etc/zsh/zshrc", "PROMPT=x\n", MARKER)
+DROP_IN = SiteFile("fish", "/etc/fish/conf.d/site.fish", "set x\n")
+BLOCK_FILE = File("before\n# BEGIN test\nPROMPT=x\n# END test\nafter\n", (0, 0, 0o644))
+DROP_IN_FILE = File("set x\n", (0, 0, 0o644))
+
+# Two users with shells that are set, on a machine where all is as listed.
+SETTINGS = Settings(
+    users={"ada": ZSH, "bob": FISH},
+    names=("ada", "bob"),
+    shells=frozenset({"zsh", "fish"}),
+    directories=("/opt/site/bin",),
+    site_files=(BLOCK, DROP_IN),
+)
+MACHINE = Machine(
+    users={"root": Account(0, "/bin/bash"), "ada": Account(1000, ZSH), "bob": Account(1001, FISH)},
+    changes={"ada": Change("/bin/bash", ZSH), "bob": Change("/bin/sh", FISH)},
+    installed=frozenset({"zsh", "fish"}),
+    files={BLOCK.path: BLOCK_FILE, DROP_IN.path: DROP_IN_FILE},
+    programs=frozenset({"/bin/bash", "/bin/sh"}),
+)
+RECORD = f"ada:/bin/bash:{ZSH}\nbob:/bin/sh:{FISH}\n"
+NOTHING = {"record": RECORD}
+
+
+def refused(settings: Any, machine: Any = MACHINE, dry_run: bool = False) -> list[Any]:
+    """Return codes and values of what speaks against setting the shells."""
+    problems = login_shell_differences.problems_of_presence(settings, machine, dry_run)
+    # Each code has a text, and the values fill it.
+    assert all(problem.text.endswith(".") for problem in problems)
+    return [tuple(problem) for problem in problems]
+
+
+def to_do(settings: Any = SETTINGS, machine: Any = MACHINE) -> dict[str, Any]:
+    """Return what is to be done to set the shells, without what is empty."""
+    differences = login_shell_differences.differences_of_presence(settings, machine)
+    return {name: value for name, value in differences.items() if value}
+
+
+def with_user(name: str, uid: int, shell: str) -> Any:
+    """Return the machine with a user that is new or another."""
+    return replace(MACHINE, users={**MACHINE.users, name: Account(uid, shell)})
+
+
+def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
+    assert refused(SETTINGS) == []
+    assert to_do() == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "values"),
+    [
+        ({"names": ("ada", "ada")}, "listed_twice", {"user": "ada"}),
+        ({"names": ("root",)}, "user_is_root", {"user": "root"}),
+        ({"names": ("eve",)}, "user_missing", {"user": "eve"}),
+        ({"listed_elsewhere": {"ada", "eve"}}, "shell_listed_elsewhere", {"user": "ada"}),
+        *(
+            ({"directories": (directory,)}, "directory_invalid", {"directory": directory})
+            for directory in ("bin", "/opt/my bin", "/opt/$x", "/opt\n", "")
+        ),
+    ],
+)
+def test_refuses(change: dict[str, Any], code: str, values: dict[str, str]) -> None:
+    assert refused(replace(SETTINGS, **change)) == [(code, values)]
+
+
+def test_refuses_every_user_with_the_number_of_root() -> None:
+    assert refused(SETTINGS, with_user("ada", 0, ZSH)) == [("user_is_root", {"user": "ada"})]
+
+
+def test_names_all_problems_at_once() -> None:
+    settings = replace(SETTINGS, names=("root", "eve", "eve"), directories=("bin",))
+    codes = [code for code, _ in refused(settings)]
+    assert codes == ["user_is_root", "listed_twice", "user_missing", "directory_invalid"]
+
+
+def test_a_dry_run_may_lack_users() -> None:
+    settings = replace(SETTINGS, names=("eve",), users={"eve": ZSH})
+    assert refused(settings, dry_run=True) == []
+    assert "shells" not in to_do(settings)
+
+
+def test_sets_a_shell_and_records_the_one_before() -> None:
+    settings = replace(SETTINGS, users={**SETTINGS.users, "eve": ZSH})
+    differences = to_do(settings, with_user("eve", 1002, "/bin/sh"))
+    assert differences["shells"] == [{"name": "eve", "shell": ZSH}]
+    assert differences["record"] == f"{RECORD}eve:/bin/sh:{ZSH}\n"
+    assert differences["record_differs"]
+
+
+def test_sees_that_somebody_set_another_shell() -> None:
+    differences = to_do(machine=with_user("bob", 1001, "/bin/sh"))
+    # The shell before stays the one before the role.
+    assert differences == {**NOTHING, "shells": [{"name": "bob", "shell": FISH}]}
+
+
+def test_records_nothing_of_a_user_who_had_the_shell() -> None:
+    settings = replace(SETTINGS, users={**SETTINGS.users, "eve": ZSH})
+    assert to_do(settings, with_user("eve", 1002, ZSH)) == NOTHING
+    machine = replace(MACHINE, changes=None)
+    # An empty record tells that the role was here.
+    assert to_do(machine=machine) == {"record_differs": True}
+    assert to_do(machine=replace(MACHINE, changes={})) == {}
+
+
+@pytest.mark.parametrize(
+    ("now", "programs", "returned"),
+    [
+        (ZSH, {"/bin/sh"}, "/bin/sh"),
+        # One that has gone since would lock its user out.
+        (ZSH, {}, "/bin/bash"),
+        # Who chose another shell since keeps it.
+        ("/bin/dash", {"/bin/sh"}, None),
+    ],
+)
+def test_gives_back_the_shell_of_before(now: str, programs: Any, returned: str | None) -> None:
+    machine = replace(
+        with_user("eve", 1002, now),
+        changes={**MACHINE.changes, "eve": Change("/bin/sh", ZSH)},
+        programs=frozenset(programs),
+    )
+    expected = [{"name": "eve", "shell": returned}] if returned else []
+    differences = to_do(machine=machine)
+    assert differences.get("returns", []) == expected
+    assert differences["record"] == RECORD
+    absence = login_shell_differences.differences_of_absence(SETTINGS, machine)
+    assert [entry for entry in absence["returns"] if entry["name"] == "eve"] == expected
+
+
+def test_gives_back_that_there_was_none() -> None:
+    machine = replace(MACHINE, changes={"ada": Change("", ZSH)})
+    absence = login_shell_differences.differences_of_absence(SETTINGS, machine)
+    assert absence["returns"] == [{"name": "ada", "shell": ""}]
+
+
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [
+        (BLOCK.path, None),
+        (BLOCK.path, File("before\n", (0, 0, 0o644))),
+        (BLOCK.path, File(BLOCK_FILE.text.replace("PROMPT=x\n", ""), (0, 0, 0o644))),
+        (DROP_IN.path, None),
+        (DROP_IN.path, File("set y\n", (0, 0, 0o644))),
+        (DROP_IN.path, File(DROP_IN_FILE.text, (0, 0, 0o666))),
+    ],
+)
+def test_sees_a_changed_file_of_the_site(path: str, file: Any) -> None:
+    files = {name: content for name, content in {**MACHINE.files, path: file}.items() if content}
+    assert to_do(machine=replace(MACHINE, files=files)) == {**NOTHING, "site_files": [path]}
+
+
+def test_takes_away_the_files_of_shells_that_nobody_has() -> None:
+    nobody = replace(SETTINGS, shells=frozenset())
+    assert to_do(nobody)["stale_files"] == [BLOCK.path, DROP_IN.path]
+    absence = login_shell_differences.differences_of_absence(SETTINGS, MACHINE)
+    assert absence["stale_files"] == [BLOCK.path, DROP_IN.path]
+    # A file of the distribution without the block stays as it is.
+    files = {BLOCK.path: File("before\n", (0, 0, 0o644))}
+    assert "stale_files" not in to_do(nobody, replace(MACHINE, files=files))
+
+
+def test_absence_is_refused_where_somebody_would_be_locked_out() -> None:
+    def problems(machine: Any) -> list[Any]:
+        return [tuple(entry) for entry in login_shell_differences.problems_of_absence(machine)]
+
+    assert problems(MACHINE) == []
+    assert problems(with_user("eve", 1002, FISH)) == [
+        ("shell_removed", {"user": "eve", "shell": FISH})
+    ]
+    assert problems(with_user("ada", 1000, FISH)) == [
+        ("shell_removed", {"user": "ada", "shell": FISH})
+    ]
+    # A shell that was there before the role stays.
+    machine = replace(with_user("eve", 1002, FISH), installed=frozenset({"zsh"}))
+    assert problems(machine) == []
+
+
+def test_reads_a_machine(tmp_path: Path) -> None:
+    record, packages, rc = tmp_path / "record", tmp_path / "packages", tmp_path / "zshrc"
+    rc.write_text("before\n")
+    rc.chmod(0o600)
+    settings = Settings(site_files=(SiteFile("zsh", str(rc), "x\n"), BLOCK))
+    machine = login_shell_differences.read_machine(settings, record, packages)
+    assert (machine.changes, machine.installed) == (None, frozenset())
+    assert machine.users["root"].uid == 0
+    assert machine.files[str(rc)] == File("before\n", (os.getuid(), os.getgid(), 0o600))
+
+    record.write_text(f"# comment\nada:/bin/sh:{ZSH}\nbob:/no/such:{ZSH}\neve::{ZSH}\n")
+    packages.write_text("# BEGIN x\nzsh\nzsh-common\n# END x\n")
+    machine = login_shell_differences.read_machine(settings, record, packages)
+    assert machine.changes["eve"] == Change("", ZSH)
+    assert machine.installed == {"zsh"}
+    assert machine.programs == {"/bin/sh"}
+
+
+def test_the_record_is_read_as_it_was_written() -> None:
+    changes = {"ada": Change("", ZSH), "bob": Change("/bin/sh", FISH)}
+    text = login_shell_differences.record_text(changes)
+    assert login_shell_differences.parse_record(text) == changes
+
+
+@pytest.mark.parametrize(
+    ("login", "code", "text"),
+    [
+        (Login(3, "", "no entry\nmore\n"), "start_failed", "ended with status 3 no entry."),
+        (Login(124, "", ""), "start_too_slow", "did not start within 12 s."),
+        (Login(137, "", ""), "start_too_slow", "did not start within 12 s."),
+        (Login(0, "hello\n", ""), "start_ended", "ended before it ran a command."),
+        (
+            Login(0, "login_shell has started\n/usr/bin/other\n", ""),
+            "other_program",
+            "a login ran /usr/bin/other, not /bin/sh.",
+        ),
+    ],
+)
+def test_says_what_a_login_did(login: Any, code: str, text: str) -> None:
+    problem = login_problem("ada", "/bin/sh", login, 12)
+    assert problem.code == code
+    assert problem.text.startswith("ada: ")
+    assert problem.text.endswith(text)
+
+
+def test_a_shell_may_print_before_and_after() -> None:
+    program = os.path.realpath("/bin/sh")
+    output = f"welcome\nlogin_shell has started\n{program}\nbye\n"
+    assert login_problem("ada", "/bin/sh", Login(0, output, "a warning"), 12) is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="su asks for a password")
+def test_a_login_runs_the_shell() -> None:
+    user, shell = pwd.getpwuid(0).pw_name, "/bin/bash"
+    login = login_shell_login.log_in(user, shell, 30)
+    assert login_problem(user, shell, login, 30) is None, login
+
+
+def test_a_failure_has_all_problems_as_text_and_data() -> None:
+    problems = [login_shell_problems.problem("user_missing", user=user) for user in ("ada", "eve")]
+    result = login_shell_problems.failure("login_shell: nothing was changed.", problems)
+    assert result["msg"].splitlines()[0] == "login_shell: nothing was changed."
+    assert len(result["msg"].splitlines()) == 3
+    assert [entry["values"] for entry in result["problems"]] == [{"user": "ada"}, {"user": "eve"}]
+
+
+def test_every_shell_that_may_be_named_has_a_path_and_packages() -> None:
+    specs = yaml.safe_load((ROLES / "login_shell/meta/argument_specs.yml").read_text())
+    users = specs["argument_specs"]["main"]["options"]["login_shell_users"]["options"]
+    variables = yaml.safe_load((ROLES / "login_shell/vars/main.yml").read_text())
+    choices = set(users["shell"]["choices"])
+    assert choices == set(variables["login_shell_paths"]) == set(variables["login_shell_packages"])

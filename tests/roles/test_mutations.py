@@ -1,0 +1,156 @@
+"""How scenarios break machines on purpose: molecule/shared/side_effect.yml, on folders as machines.
+
+The role of the scenario makes files, and its behaviours are that they are there.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).parents[2]
+SIDE_EFFECT = CHECKOUT / "molecule/shared/side_effect.yml"
+PLACE = "{{ place }}/{{ inventory_hostname }}"
+ROLE = f"""---
+- name: Note that it was applied
+  ansible.builtin.shell: echo {{{{ inventory_hostname }}}} >> {{{{ place }}}}/applied
+  changed_when: true
+
+- name: Make the files
+  ansible.builtin.file:
+    path: "{PLACE}/{{{{ item }}}}"
+    state: touch
+    mode: "0644"
+  loop: "{{{{ mended }}}}"
+"""
+LOOK = f"""---
+- name: Look for them
+  ansible.builtin.stat:
+    path: "{PLACE}/{{{{ item }}}}"
+  loop: [%s]
+  register: found
+  failed_when: not found.stat.exists
+"""
+
+
+def remove(host: str, file: str, breaks: str | None = None, **more: str) -> dict[str, str]:
+    """A mutation that removes a file of a machine."""
+    name = f"{file} is gone on {host}"
+    command = f"rm {{{{ place }}}}/{host}/{file}"
+    return {"name": name, "host": host, "command": command, "breaks": breaks or file, **more}
+
+
+def nothing(host: str, breaks: str) -> dict[str, str]:
+    """A mutation that no verification can notice."""
+    return {"name": "nothing is broken", "host": host, "command": "true", "breaks": breaks}
+
+
+class Scenario:
+    """Two machines, as folders, with the files that the role makes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        files = {
+            "roles/stand_in/tasks/main.yml": ROLE,
+            "stand_in/verify_tasks/a.yml": LOOK % "a",
+            "stand_in/verify_tasks/b.yml": LOOK % "b",
+            "stand_in/verify_tasks/both.yml": LOOK % "a, b",
+            **{f"place/{host}/{file}": "" for host in ("node1", "node2") for file in "ab"},
+        }
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+    def run(
+        self, mutations: list[dict[str, str]], independent: bool = True, mended: str = "ab"
+    ) -> subprocess.CompletedProcess[str]:
+        """Break them; `mended` are the files that the role makes."""
+        folder = self.root / "stand_in"
+        (folder / "mutations.yml").write_text(yaml.safe_dump({"mutations": mutations}))
+        settings: dict[str, Any] = {"scenario_independent_machines": independent}
+        (folder / "vars.yml").write_text(yaml.safe_dump(settings))
+        hosts = {host: {"ansible_connection": "local"} for host in ("node1", "node2")}
+        (self.root / "hosts.yml").write_text(yaml.safe_dump({"trainers": {"hosts": hosts}}))
+        variables = {
+            "place": str(self.root / "place"),
+            "mended": list(mended),
+            "molecule_scenario_directory": str(folder),
+            "ansible_become": False,
+            "ansible_python_interpreter": sys.executable,
+        }
+        command = ["ansible-playbook", "-i", str(self.root / "hosts.yml")]
+        return subprocess.run(
+            [*command, "-e", json.dumps(variables), str(SIDE_EFFECT)],
+            env={
+                **os.environ,
+                "MOLECULE_SCENARIO_DIRECTORY": str(folder),
+                "MOLECULE_SCENARIO_NAME": "stand_in",
+                "ANSIBLE_ROLES_PATH": str(self.root / "roles"),
+                "SCENARIO_STRATEGY": "mitogen_linear",
+                "ANSIBLE_STRATEGY_PLUGINS": str(SIDE_EFFECT.parent / "strategy"),
+                "ANSIBLE_GATHERING": "explicit",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def applied(self) -> list[str]:
+        """The machines that the role was applied to, in turn."""
+        return (self.root / "place/applied").read_text().split()
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path)
+
+
+def test_the_role_mends_several_at_once(scenario: Scenario) -> None:
+    again = {**remove("node1", "a"), "name": "a is gone on node1 once more"}
+    done = scenario.run([remove("node1", "a"), remove("node1", "b"), again, remove("node2", "a")])
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("TASK [Check that verify noticed: ") == 4
+    # Once before its behaviour is broken again, and once at the end.
+    assert sorted(scenario.applied()) == ["node1", "node1", "node2"]
+
+
+def test_machines_that_know_each_other_are_mended_together(scenario: Scenario) -> None:
+    done = scenario.run([remove("node1", "a"), remove("node2", "b")], independent=False)
+    assert done.returncode == 0, done.stdout
+    assert sorted(scenario.applied()) == ["node1", "node2"]
+
+
+def test_what_nobody_notices_is_an_error(scenario: Scenario) -> None:
+    done = scenario.run([remove("node1", "a"), nothing("node1", "b")])
+    assert done.returncode != 0
+    assert "b.yml passed on a broken machine: nothing is broken" in done.stdout
+
+
+def test_a_mutation_is_not_taken_for_noticed_by_an_earlier_one(scenario: Scenario) -> None:
+    """With the first file gone, the look for both fails whatever comes next."""
+    done = scenario.run([remove("node1", "a"), nothing("node1", "both")])
+    assert done.returncode != 0
+    assert "both.yml passed on a broken machine: nothing is broken" in done.stdout
+    assert scenario.applied() == ["node1"]
+
+
+def test_what_the_role_does_not_mend_is_an_error(scenario: Scenario) -> None:
+    done = scenario.run([remove("node1", "a"), remove("node1", "b")], mended="a")
+    assert done.returncode != 0
+    assert "TASK [Verify all that the role has mended]" in done.stdout
+    assert done.stdout.count("TASK [Check that verify noticed: ") == 2
+
+
+def test_what_is_not_the_role_s_is_mended_by_hand(scenario: Scenario) -> None:
+    by_hand = remove("node2", "b", mend="touch {{ place }}/node2/b")
+    done = scenario.run([remove("node1", "a"), by_hand], mended="a")
+    assert done.returncode == 0, done.stdout
+    assert scenario.applied() == ["node1"]
+    worse = scenario.run([remove("node2", "b", mend="true")], mended="a")
+    assert worse.returncode != 0
+    assert "TASK [Verify what was mended by hand: b is gone on node2]" in worse.stdout

@@ -1,0 +1,74 @@
+"""Every problem of a node has a sentence, and what the sentence names exists."""
+
+import re
+from string import Formatter
+
+import pytest
+from ansible.module_utils import training_node_check, training_node_problems
+from role_files import ROLES
+
+PROBLEMS = training_node_problems.PROBLEMS
+MAKEFILE = (ROLES.parent / "Makefile").read_text(encoding="utf-8")
+SOURCES = {
+    path: path.read_text(encoding="utf-8")
+    for role in ("training_node", "training_run")
+    for folder in ("library", "module_utils")
+    for path in sorted((ROLES / role / folder).glob("*.py"))
+}
+# The call `problem("code", ...)`, also over two lines.
+CALL = re.compile(r'\bproblem\(\s*"(\w+)"')
+
+
+def texts(code: str) -> str:
+    wording = PROBLEMS[code]
+    return f"{wording.sentence} {wording.remedy}"
+
+
+def test_every_code_in_the_modules_has_a_sentence_and_every_sentence_a_use() -> None:
+    used = {code for source in SOURCES.values() for code in CALL.findall(source)}
+    assert used | set(training_node_problems.CHECKS.values()) == set(PROBLEMS)
+
+
+def test_every_check_of_a_node_has_a_code() -> None:
+    source = next(text for path, text in SOURCES.items() if path.stem == "training_node_checks")
+    checks = set(re.findall(r'\b(?:at_least|equal)\(\s*"([a-z ]+)"', source))
+    assert checks - {"stray processes"} == set(training_node_problems.CHECKS)
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_a_sentence_is_filled_in_with_the_values(code: str) -> None:
+    names = {name for _, name, _, _ in Formatter().parse(texts(code)) if name}
+    found = training_node_problems.problem(code, **{name: f"<{name}>" for name in names})
+    assert found.asdict() == {"code": code, "values": found.values, "text": found.text}
+    assert all(f"<{name}>" in found.text for name in names)
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_what_a_sentence_names_exists(code: str) -> None:
+    text = texts(code)
+    for target in re.findall(r"\bmake ([a-z-]+)\b(?! on)", text):
+        if target not in ("room",):
+            assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+    for variable in re.findall(r"\b([A-Z]{3,})(?:=|\b(?= or|,|$))", text):
+        assert re.search(rf"\$\({variable}\)|,{variable},", MAKEFILE), variable
+    for role in re.findall(r"\brole (\w+)", text):
+        assert (ROLES / role).is_dir()
+
+
+def test_a_check_that_is_not_passed_is_said_as_before() -> None:
+    check = training_node_check.at_least(
+        "disk",
+        0.5,
+        1.0,
+        "GB free",
+        subject="/srv",
+        remedy=training_node_problems.remedy_of("disk", "/srv"),
+    )
+    found = training_node_problems.failed_check(check)
+    assert found.code == "low_disk"
+    assert found.values == {"path": "/srv", "value": 0.5, "threshold": 1.0}
+    assert found.text == check.reason()
+    assert found.text == (
+        "disk /srv: 0.5 GB free, wanted is at least 1.0 GB free: "
+        "make room on the disk of /srv: du -x tells what takes it"
+    )

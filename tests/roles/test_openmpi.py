@@ -1,0 +1,51 @@
+"""What role openmpi sees of an installed Open MPI."""
+
+import pytest
+from ansible.module_utils import openmpi_installed
+from ansible.module_utils.packages_records import Package
+
+MARKER = "# {mark} Ansible, role openmpi"
+BEGIN, END = "# BEGIN Ansible, role openmpi", "# END Ansible, role openmpi"
+
+
+def test_versions_are_without_epoch_and_revision() -> None:
+    packages = [
+        Package("libucx0", "amd64", "1.18.1+ds-2", "installed"),
+        Package("openmpi-bin", "amd64", "1:5.0.7-1", "installed"),
+        Package("gcc", "amd64", "4:14.2.0-1", "installed"),
+    ]
+    versions = openmpi_installed.upstream_versions(packages)
+    assert list(versions.items()) == [("openmpi-bin", "5.0.7"), ("libucx0", "1.18.1+ds")]
+    assert openmpi_installed.runtime_of(versions) == "prrte"
+
+
+def test_what_is_gone_but_for_its_configuration_has_no_version() -> None:
+    packages = [Package("openmpi-bin", "amd64", "4.1.4-3", "config-files")]
+    assert openmpi_installed.upstream_versions(packages) == {}
+    assert openmpi_installed.runtime_of({}) is None
+    assert openmpi_installed.runtime_of({"openmpi-bin": "4.1.4"}) == "orte"
+
+
+@pytest.mark.parametrize(
+    ("text", "block", "is_there"),
+    [
+        (
+            "a = 1\n# BEGIN Ansible, role openmpi\nb = 2\n# END Ansible, role openmpi\n",
+            "b = 2",
+            True,
+        ),
+        ("# BEGIN Ansible, role openmpi\nb = 3\n# END Ansible, role openmpi\n", "b = 2", False),
+        (
+            "# BEGIN Ansible, role openmpi\nb = 2\nc = 1\n# END Ansible, role openmpi\n",
+            "b = 2",
+            False,
+        ),
+        ("# BEGIN Ansible, role openmpi\nb = 2\n# END Ansible, role openmpi\n" * 2, "b = 2", False),
+        ("b = 2\n", "b = 2", False),
+        ("# END Ansible, role openmpi\nb = 2\n# BEGIN Ansible, role openmpi\n", "b = 2", False),
+        ("# BEGIN Ansible, role openmpi\n# END Ansible, role openmpi\n", "", False),
+        ("b = 2\n", "", True),
+    ],
+)
+def test_a_block_is_as_it_is_to_be(text: str, block: str, is_there: bool) -> None:
+    assert openmpi_installed.has_block(text, MARKER, block) == is_there

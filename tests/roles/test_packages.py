@@ -1,0 +1,123 @@
+"""What dpkg says, what is missing, and the records of what came with a role."""
+
+from pathlib import Path
+
+import pytest
+from ansible.module_utils import packages_records as records
+
+LIST = """\
+bash	amd64	5.2.37-2	installed
+jq	amd64	1.7.1-6	installed
+tzdata	all	2026a-1	installed
+libc6	amd64	2.41-12	installed
+libc6	i386	2.41-12	installed
+old	amd64	1.0	config-files
+broken	amd64	1.0	half-configured
+wine32	i386	10.0	installed
+"""
+# What the version before the action packages wrote.
+EARLIER_RECORD = """\
+# BEGIN 5d4d
+libjq1
+jq
+# END 5d4d
+# BEGIN 77aa
+tree
+# END 77aa
+"""
+
+
+@pytest.mark.parametrize(
+    ("requests", "missing"),
+    [
+        (["bash", "jq", "tzdata"], []),
+        (["bash", "tree"], ["tree"]),
+        (["old", "broken"], ["old", "broken"]),
+        (["jq=1.7.1-6", "jq=1.7*", "jq=1.8*"], ["jq=1.8*"]),
+        (["libc6:i386", "libc6:amd64", "libc6:arm64", "tzdata:i386"], ["libc6:arm64"]),
+        (["wine32", "wine32:i386=10.0"], ["wine32"]),
+        (["jq*"], ["jq*"]),
+        ([], []),
+    ],
+)
+def test_missing(requests: list[str], missing: list[str]) -> None:
+    packages = records.parse_packages(LIST)
+    assert records.missing_requests(requests, packages, "amd64") == missing
+
+
+def test_names_by_status() -> None:
+    packages = records.parse_packages(LIST)
+    assert records.names_with("installed", packages) == ["bash", "jq", "libc6", "tzdata", "wine32"]
+    assert records.names_with("config-files", packages) == ["old"]
+
+
+def test_a_record_of_an_earlier_version_is_read_and_continued() -> None:
+    assert records.parse_record(EARLIER_RECORD) == ["libjq1", "jq", "tree"]
+    text = records.with_block(EARLIER_RECORD, ["at", "at", "adduser"])
+    assert text.startswith(EARLIER_RECORD)
+    assert records.parse_record(text) == ["libjq1", "jq", "tree", "adduser", "at"]
+
+
+def test_blocks_have_markers_of_their_own() -> None:
+    text = records.with_block(records.with_block("", ["jq"]), ["tree"])
+    begin, _, end, *second = text.splitlines()
+    assert begin.replace("BEGIN", "END") == end
+    assert second[0].startswith("# BEGIN ")
+    assert second[0] != begin
+
+
+def test_reads_the_records_of_a_directory(tmp_path: Path) -> None:
+    assert records.read_records(tmp_path / "none") == {}
+    (tmp_path / "openmpi").write_text(EARLIER_RECORD)
+    (tmp_path / "accounts").write_text(records.with_block("", ["sudo"]))
+    assert records.read_records(tmp_path) == {
+        "accounts": ["sudo"],
+        "openmpi": ["libjq1", "jq", "tree"],
+    }
+
+
+def test_what_another_role_brought_is_shared() -> None:
+    brought = {"one": ["jq", "libjq1", "tree"], "another": ["at"]}
+    assert records.packages_to_share("another", ["jq=1.7*", "at", "bc"], brought) == ["jq"]
+    assert records.packages_to_share("third", ["tree", "jq"], brought) == ["jq", "tree"]
+    assert records.packages_to_share("one", ["jq", "tree"], brought) == []
+    assert records.records_of_others(brought, "one") == {"at"}
+
+
+def test_removals_of_a_simulation() -> None:
+    text = "NOTE: This is only a simulation!\nPurg jq [1.7.1-6]\nRemv libjq1 [1.7.1-6]\nInst at\n"
+    assert records.parse_removals(text) == ["jq", "libjq1"]
+
+
+def test_empty_directories(tmp_path: Path) -> None:
+    root = tmp_path / "trainyard"
+    (root / "packages/deep").mkdir(parents=True)
+    (root / "kept").mkdir()
+    empty = records.empty_directories(root)
+    assert set(empty) == {root, root / "packages", root / "packages/deep", root / "kept"}
+    # Each one after what is in it, so that they can be removed in this order.
+    assert all(empty.index(path) < empty.index(path.parent) for path in empty[:-1])
+    assert empty[-1] == root
+    (root / "kept/file").touch()
+    assert records.empty_directories(root) == [root / "packages/deep", root / "packages"]
+    assert records.empty_directories(tmp_path / "none") == []
+
+
+def test_output_of_a_command() -> None:
+    assert records.output_of(["sh", "-c", "echo $LC_ALL"]) == "C\n"
+    with pytest.raises(RuntimeError, match="false failed"):
+        records.output_of(["false"])
+    with pytest.raises(RuntimeError, match="no Debian"):
+        records.output_of(["no-such-program"])
+
+
+def test_a_machine_is_settled_once_all_is_there_and_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "DIRECTORY", tmp_path)
+    assert records.unsettled("openmpi", ["dpkg", "surely-not-there"]) == ["surely-not-there"]
+    # Another role brought it: this one's record is to have it too.
+    (tmp_path / "docker_engine").write_text("dpkg\n")
+    assert records.unsettled("openmpi", ["dpkg"]) == ["dpkg"]
+    (tmp_path / "openmpi").write_text("dpkg\n")
+    assert records.unsettled("openmpi", ["dpkg"]) == []

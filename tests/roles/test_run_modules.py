@@ -1,0 +1,165 @@
+"""What the modules of a run write: its files on a node, and what is known of a failure."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_run/library"))
+start = importlib.import_module("training_run_start")
+end = importlib.import_module("training_run_end")
+poll = importlib.import_module("training_run_poll")
+sys.path.append(str(ROLES / "training_node/library"))
+status = importlib.import_module("training_node_status")
+
+GIGABYTE = 10**9
+
+
+@pytest.fixture
+def options() -> dict[str, Any]:
+    """Options of training_run_start, as the module gets them."""
+    return {
+        "files": {"hostfile": "node1 slots=1\nnode2 slots=1\n", "config.json": {"seed": 1}},
+        "facts": {"host": "node1"},
+        "secrets": {},
+        "container": {"hostname": "node1"},
+        "launch": {
+            "command": "train",
+            "nodes": ["node1", "node2"],
+            "addresses": {"node1": "10.0.0.1", "node2": "10.0.0.2"},
+            "ranks_per_node": 1,
+            "cores": 2,
+            "gpus": 0,
+            "threads": 0,
+            "network": "",
+            "start_seconds": 180,
+            "stall_seconds": 50,
+            "job_seconds": 0,
+            "dataset": "cifar10",
+            "batch_per_rank": 64,
+            "bench": {"models": ["vit"], "rounds": 5, "seconds": 5},
+            "bf16": False,
+            "profile": {"backend": "gloo", "mca": {"pml": "ob1"}},
+            "without_spare_core": {},
+            "mca": {"btl": "self,tcp"},
+            "environment": {"FLAG": "x"},
+        },
+    }
+
+
+def test_the_launcher_gets_the_arguments_of_mpirun_a_line_each(options: dict[str, Any]) -> None:
+    files = start.files_for(options)
+    arguments = files["mpirun.arguments"].splitlines()
+    assert arguments[-1] == "/opt/trainyard/bin/rank"
+    assert arguments[arguments.index("pml") - 1 : arguments.index("pml") + 2] == [
+        "--mca",
+        "pml",
+        "ob1",
+    ]
+    assert "FLAG=x" in arguments
+    assert files["nodes/node1/facts.json"] == {"host": "node1"}
+
+
+def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:
+    options["container"]["hostname"] = "node2"
+    assert sorted(start.files_for(options)) == ["config.json", "hostfile", "nodes/node2/facts.json"]
+
+
+def test_secrets_have_a_file_of_their_own_without_what_is_empty(options: dict[str, Any]) -> None:
+    options["secrets"] = {"KEY": "k", "MODE": "", "PROJECT": None}
+    assert start.files_for(options)[".environment"] == "KEY=k\n"
+    options["secrets"] = {"KEY": "two\nlines"}
+    with pytest.raises(ValueError, match="the value of KEY must be one line"):
+        start.files_for(options)
+
+
+@pytest.mark.parametrize(
+    ("free", "kills", "lock", "findings"),
+    [
+        (GIGABYTE, 7, {"oom_kills": 7}, []),
+        (GIGABYTE, 9, None, []),
+        (
+            999_999,
+            7,
+            {"oom_kills": 7},
+            [{"code": "node_disk_full", "values": {"path": "/srv/runs", "bytes": 999_999}}],
+        ),
+        (
+            GIGABYTE,
+            9,
+            {"oom_kills": 7},
+            [{"code": "node_out_of_memory", "values": {"processes": 2}}],
+        ),
+    ],
+)
+def test_what_a_node_knows_of_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    free: int,
+    kills: int,
+    lock: dict[str, Any] | None,
+    findings: list[dict[str, Any]],
+) -> None:
+    monkeypatch.setattr(end, "free_bytes", lambda directory: free)
+    monkeypatch.setattr(end, "oom_kills", lambda: kills)
+    assert end.machine_findings("/srv/runs", lock) == findings
+
+
+@pytest.mark.parametrize(
+    ("state", "noted", "killed"),
+    [
+        ({"Running": True, "ExitCode": 0, "OOMKilled": False}, False, False),
+        ({"Running": False, "ExitCode": 137, "OOMKilled": False}, False, True),
+        # The launch had ended before somebody killed what was left of it.
+        ({"Running": False, "ExitCode": 137, "OOMKilled": False}, True, False),
+        ({"Running": False, "ExitCode": 1, "OOMKilled": True}, False, False),
+    ],
+)
+def test_what_the_state_of_a_container_tells(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    state: dict[str, Any],
+    noted: bool,
+    killed: bool,
+) -> None:
+    monkeypatch.setattr(end, "inspect", lambda container: {"State": state})
+    if noted:
+        (tmp_path / "exit_status").write_text("0\n")
+    assert end.was_killed("c", str(tmp_path)) is killed
+    assert end.ran_out_of_memory("c") is state["OOMKilled"]
+
+
+def test_a_container_that_is_gone_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(end, "inspect", lambda container: None)
+    assert not end.was_killed("c", "/nowhere")
+    assert not end.ran_out_of_memory("c")
+
+
+def test_a_follower_gets_the_newest_step_in_its_place(tmp_path: Path) -> None:
+    """It writes what it gets into a file that is to be that of the run."""
+    events = ["start", "step", "step", "epoch", "end"]
+    lines = [json.dumps({"event": event, "step": step}) for step, event in enumerate(events)]
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("\n".join([*lines, '{"event": "half of a li']))
+    assert [line["step"] for line in poll.read_metrics(str(file))] == [0, 2, 3, 4]
+
+
+def test_lines_that_no_trainer_wrote_are_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    step = json.dumps({"event": "step", "step": 1}).encode()
+    deep = b"[" * 100_000
+    file.write_bytes(b"\n".join([b"7", b"[1]", b"{}", b"\xff", b"{", step, deep, b""]))
+    assert [line["step"] for line in poll.read_metrics(str(file))] == [1]
+    # make status looks at the last line alone.
+    assert status.newest_metric(str(tmp_path)) is None
+    file.write_bytes(b"{\n" + step + b"\n")
+    assert status.newest_metric(str(tmp_path)) == {"event": "step", "step": 1}
+
+
+@pytest.mark.parametrize(("text", "noted"), [("7\n", 7), ("done\n", None), ("", None)])
+def test_a_status_is_a_number(tmp_path: Path, text: str, noted: int | None) -> None:
+    (tmp_path / "exit_status").write_text(text)
+    assert poll.noted_status(str(tmp_path)) is noted

@@ -1,0 +1,138 @@
+"""Keys of nodes, collected and written as ssh and sshd read them."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleUndefinedVariable
+from ansible.module_utils import ssh_trust_lines
+from role_files import action_plugin
+
+members = action_plugin("ssh_trust", "ssh_trust_members")
+collect = action_plugin("ssh_trust", "ssh_trust_collect")
+
+
+class Variables(Mapping[str, Any]):
+    """As Ansible's: a value that is made from an undefined one raises when it is read."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values_by_name = values
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.values_by_name[name]
+        if value == "undefined":
+            raise AnsibleUndefinedVariable("a fact that was not gathered")
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+
+def test_a_member_by_its_name_alone() -> None:
+    member = members.member_of("node1", Variables())
+    assert member == members.Member("node1", ["node1"], [], None, 22, "node1", 22)
+
+
+def test_a_member_with_all_it_can_have() -> None:
+    member = members.member_of(
+        "node1",
+        Variables(
+            ansible_host="192.0.2.1",
+            ansible_port=2222,
+            cluster_address="10.0.0.1",
+            cluster_address_v6="fd00::1",
+            hosts_file_aliases=["storage", "node1"],
+            ssh_trust_port=2200,
+        ),
+    )
+    assert member.names == ["node1", "storage"]
+    assert member.addresses == ["10.0.0.1", "fd00::1", "192.0.2.1"]
+    assert (member.address, member.port) == ("10.0.0.1", 2200)
+    assert (member.control_address, member.control_port) == ("192.0.2.1", 2222)
+
+
+def test_an_address_that_is_the_name_is_listed_once() -> None:
+    member = members.member_of("10.0.0.1", Variables(ansible_host="10.0.0.1", ansible_port="2222"))
+    assert member.addresses == []
+    assert (member.address, member.port) == ("10.0.0.1", "2222")
+
+
+def test_a_variable_that_needs_an_undefined_one_is_not_defined() -> None:
+    variables = Variables(cluster_address="undefined", ansible_host="192.0.2.1")
+    assert members.member_of("node1", variables).address == "192.0.2.1"
+    assert members.variable(variables, "cluster_address") is None
+
+
+def reading(number: int, *keys: str, **more: Any) -> dict[str, Any]:
+    """A result of the module ssh_trust_keys."""
+    return {"host_key": f"ssh-ed25519 H{number}", "user_keys": list(keys), **more}
+
+
+def test_lines_of_all_nodes() -> None:
+    readings = {
+        "node1": reading(1, "ssh-ed25519 A", "ssh-ed25519 A"),
+        "node2": reading(2, "ssh-ed25519 B", "ssh-ed25519 C"),
+        "new": reading(3),
+        "control-node": {"host_key": "", "user_keys": ["ssh-ed25519 D"]},
+    }
+    assert collect.known_hosts_lines(readings) == [
+        "node1 ssh-ed25519 H1 node1",
+        "node2 ssh-ed25519 H2 node2",
+        "new ssh-ed25519 H3 new",
+    ]
+    assert collect.authorized_keys_lines(readings, "trainer") == [
+        "ssh-ed25519 A trainer@node1",
+        "ssh-ed25519 B trainer@node2",
+        "ssh-ed25519 C trainer@node2",
+        "ssh-ed25519 D trainer@control-node",
+    ]
+
+
+def test_nodes_outside_the_run() -> None:
+    readings = collect.readings_of_others(
+        [
+            {"item": "away", "unreachable": True},
+            {"item": "passed over", "skipped": True},
+            {"item": "node3", **reading(3)},
+        ]
+    )
+    assert list(readings) == ["node3"]
+    assert collect.silent_members(["node3", "away"], readings) == ["away"]
+
+
+TEXT = """\
+# Written by somebody. away
+away ssh-ed25519 H away
+faraway ssh-ed25519 I faraway
+ssh-ed25519 A trainer@away
+ssh-ed25519 B other@away
+
+ssh-ed25519 C trainer@node1
+"""
+
+
+def test_lines_that_stay() -> None:
+    assert ssh_trust_lines.lines_of(TEXT, ["away"], "trainer") == [
+        "away ssh-ed25519 H away",
+        "ssh-ed25519 A trainer@away",
+    ]
+    assert ssh_trust_lines.lines_of(TEXT, [], "trainer") == []
+
+
+def test_text_is_sorted_as_jinja_does() -> None:
+    lines = ssh_trust_lines.text_of(["b", "C", "A"]).splitlines()
+    assert lines == [ssh_trust_lines.HEADER, "A", "b", "C"]
+
+
+def test_reads_a_public_key(tmp_path: Path) -> None:
+    path = tmp_path / "key.pub"
+    assert ssh_trust_lines.read_public_key(path) is None
+    path.write_text("ssh-ed25519 AAAA somebody's key\n")
+    assert ssh_trust_lines.read_public_key(path) == "ssh-ed25519 AAAA"
+    path.write_text("\n")
+    with pytest.raises(ValueError, match="does not hold a public key"):
+        ssh_trust_lines.read_public_key(path)

@@ -1,0 +1,87 @@
+"""Whether a key pair is one that role ssh_trust would make; the keys are real ones."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible.module_utils import ssh_trust_pair
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """A pair in a directory of its own."""
+    directory = tmp_path / "keys"
+    directory.mkdir(mode=0o700)
+    make_key(directory / "id_ed25519", "ed25519", "ada@node1")
+    return directory / "id_ed25519"
+
+
+def make_key(path: Path, kind: str, comment: str) -> None:
+    """Make a pair without a passphrase."""
+    command = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", comment, "-f", str(path)]
+    subprocess.run(command, check=True)
+
+
+def differences(key: Path, user: str | None = None) -> list[str]:
+    """Compare the pair with that of ada on node1."""
+    found: list[str] = ssh_trust_pair.pair_differences(key, 0o700, user, "ada@node1")
+    return found
+
+
+def test_a_pair_that_is_as_it_is_to_be(key: Path) -> None:
+    assert differences(key) == []
+    assert differences(key, "nobody-knows") == ["there is no user nobody-knows"]
+
+
+def test_the_public_key_of_another_pair_is_seen(key: Path) -> None:
+    other = key.with_name("other")
+    make_key(other, "ed25519", "ada@node1")
+    key.with_name("id_ed25519.pub").write_text(other.with_name("other.pub").read_text())
+    assert differences(key) == [f"{key}.pub does not belong to it"]
+
+
+def test_another_comment_is_seen(key: Path) -> None:
+    public = key.with_name("id_ed25519.pub")
+    public.write_text(public.read_text().replace("ada@node1", "ada@node2"))
+    assert differences(key) == [f"{key}.pub does not belong to it"]
+
+
+def test_another_type_is_seen(key: Path) -> None:
+    key.unlink()
+    make_key(key.with_name("new"), "ecdsa", "ada@node1")
+    key.with_name("new").rename(key)
+    assert differences(key) == [f"{key} is no key of type ssh-ed25519"]
+
+
+def test_what_is_missing_or_open_is_seen(key: Path) -> None:
+    key.parent.chmod(0o755)
+    assert differences(key) == [f"{key.parent} has other rights"]
+    key.parent.chmod(0o700)
+    key.chmod(0o644)
+    # Of a user, with owner and mode; root owns what a test of root's makes.
+    found = ssh_trust_pair.pair_differences(key, 0o700, "root", "ada@node1")
+    assert f"{key} is missing or has other rights" in found
+    key.unlink()
+    assert differences(key) == [f"{key} is missing or has other rights"]
+
+
+def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main, settings = tmp_path / "sshd_config", tmp_path / "10-ssh_trust.conf"
+    monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
+    main.write_text("Include /etc/ssh/sshd_config.d/*.conf\nPort 22\n")
+    assert ssh_trust_pair.server_differences(settings, "") == []
+    assert ssh_trust_pair.server_differences(settings, "a") == [
+        f"{settings} is missing or has other rights"
+    ]
+    settings.write_text("a\n")
+    settings.chmod(0o644)
+    assert ssh_trust_pair.server_differences(settings, "") == [f"{settings} is there"]
+    if settings.stat().st_uid == 0:
+        assert ssh_trust_pair.server_differences(settings, "a\n") == []
+        assert ssh_trust_pair.server_differences(settings, "b\n") == [
+            f"{settings} says something else"
+        ]
+    main.write_text("Port 22\n")
+    assert ssh_trust_pair.server_differences(settings, "a")[0] == (
+        f"{main} does not read its drop-ins"
+    )

@@ -1,0 +1,37 @@
+"""Action plugin of the tests: chooses the nodes, with results like the real one's."""
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Takes the first hosts of the play; one whose folder is missing is not fit."""
+
+    _requires_connection = False
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        count = int(self._task.args["count"])
+        chosen = task_vars["ansible_play_hosts"][:count]
+        hostvars = task_vars["hostvars"]
+        problems = [
+            {
+                "code": "no_directory",
+                "values": {"path": hostvars[host]["node_root"]},
+                "text": f"there is no {hostvars[host]['node_root']}: run make setup",
+                "host": host,
+            }
+            for host in chosen
+            if not hostvars[host]["probed"]["stat"]["exists"]
+        ]
+        if problems:
+            lines = [f"{problem['host']}: {problem['text']}" for problem in problems]
+            first = f"{count} nodes are wanted and 0 are fit. Nothing was started."
+            return {
+                **result,
+                "failed": True,
+                "msg": "\n".join([first, *lines]),
+                "problems": problems,
+            }
+        return {**result, "nodes": chosen}

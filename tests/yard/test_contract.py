@@ -1,0 +1,122 @@
+"""The names that `yard` relies on, compared with the roles and playbooks that have them."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment
+from yard_command import DATA, REPOSITORY
+
+from yard.plays import contract
+from yard.request.training import Training
+from yard.runs.folder import run_id_of
+
+ROLES = REPOSITORY / "roles"
+
+
+def tasks_of(path: Path) -> list[dict[str, Any]]:
+    """All tasks of a file, those in blocks too."""
+
+    def flat(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        inner = [
+            task
+            for outer in tasks
+            for name in ("block", "rescue", "always", "tasks")
+            for task in flat(outer.get(name) or [])
+        ]
+        return tasks + inner
+
+    return flat(yaml.safe_load(path.read_text()) or [])
+
+
+def uses(path: Path, module: str) -> bool:
+    return any(module in task or f"ansible.builtin.{module}" in task for task in tasks_of(path))
+
+
+@pytest.mark.parametrize(
+    ("module", "tasks"),
+    [
+        (contract.CHOOSE_NODES, "training_run/tasks/check.yml"),
+        (contract.POLL_RUN, "training_run/tasks/follow.yml"),
+        (contract.READ_LOGS, "training_run/tasks/logs.yml"),
+        (contract.READ_STATUS, "training_node/tasks/status.yml"),
+    ],
+)
+def test_the_role_calls_the_module_and_has_it(module: str, tasks: str) -> None:
+    assert uses(ROLES / tasks, module)
+    role = ROLES / tasks.partition("/")[0]
+    assert list(role.glob(f"library/{module}.py")) or list(role.glob(f"action_plugins/{module}.py"))
+
+
+def test_exec_has_the_one_command() -> None:
+    assert uses(REPOSITORY / "playbooks/exec.yml", contract.RUN_COMMAND)
+
+
+def test_set_up_begins_with_the_check_of_the_inventory() -> None:
+    first = yaml.safe_load((REPOSITORY / "site.yml").read_text())[0]
+    plays = yaml.safe_load((REPOSITORY / first["ansible.builtin.import_playbook"]).read_text())
+    roles = [task["ansible.builtin.include_role"]["name"] for task in plays[-1]["tasks"]]
+    assert roles == [contract.INVENTORY_CHECK]
+
+
+@pytest.mark.parametrize("root", [REPOSITORY, DATA / "checkout"])
+def test_the_launch_role_has_a_file_for_each_phase(root: Path) -> None:
+    tasks = root / "roles" / contract.LAUNCH_ROLE / "tasks"
+    for phase in contract.LAUNCH_PHASES:
+        assert (tasks / f"{phase}.yml").is_file()
+        assert contract.phase_of(contract.LAUNCH_ROLE, str(tasks / f"{phase}.yml")) == phase
+    assert contract.phase_of("docker_engine", str(tasks / "check.yml")) is None
+
+
+def test_the_checking_roles_have_a_file_for_each_part() -> None:
+    checks = ROLES / "cluster_check/tasks"
+    parts = {*contract.CHECK_PARTS, contract.GIVE_VERDICT} - {contract.NODES}
+    assert parts <= {path.stem for path in checks.glob("*.yml")}
+    assert (ROLES / "training_node/tasks" / f"{contract.LOOK_AT_NODES}.yml").is_file()
+
+
+def test_the_roles_declare_the_variables_that_a_launch_is_told() -> None:
+    declared: set[str] = set()
+    for path in ROLES.glob("*/meta/argument_specs.yml"):
+        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
+            declared |= set(entry.get("options", {}))
+    assert set(contract.launch_variables("run", "/runs/run")) <= declared
+
+
+def test_the_role_knows_the_problems_that_setup_mends() -> None:
+    tables = (
+        ROLES / "training_node/module_utils/training_node_problems.py",
+        ROLES / "training_run/action_plugins/training_run_choose.py",
+    )
+    text = "".join(path.read_text() for path in tables)
+    for code in contract.MENDED_BY_SETUP:
+        assert f'"{code}": ' in text
+
+
+def test_the_role_makes_the_same_ids_where_nobody_gives_one() -> None:
+    """`ansible-playbook playbooks/train.yml` alone makes the id that `yard` would have made."""
+    variables = yaml.safe_load((ROLES / "training_run/vars/main.yml").read_text())
+    environment = Environment()
+    environment.filters["strftime"] = lambda form, utc: time.strftime(form, time.gmtime(0))
+    training = Training(
+        model="vit",
+        dataset="cifar10",
+        nodes=2,
+        min_nodes=1,
+        procs_per_node=3,
+        epochs=4,
+        batch_per_rank=5,
+        learning_rate=0.1,
+        train_images=None,
+        train_images_available=None,
+        engine=None,
+        precision=None,
+        transport=None,
+        options={},
+    )
+    values = {f"training_run_{name}": value for name, value in training.to_json().items()}
+    values["training_run_node_count"] = training.nodes
+    made = environment.from_string(variables["training_run_made_id"]).render(values)
+    assert made == run_id_of(training, 0.0)

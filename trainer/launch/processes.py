@@ -1,0 +1,76 @@
+"""The ranks of this container, as proc(5) shows them."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.openmpi import RANK
+
+PROC = Path("/proc")
+# The name of a rank's process; the shell around it has the same environment.
+COMMAND = "python3"
+# A process may end while it is looked at, and those of other users say nothing.
+_UNREADABLE = (FileNotFoundError, ProcessLookupError, PermissionError)
+
+
+@dataclass(frozen=True)
+class RankProcess:
+    """The process of a rank.
+
+    Attributes:
+        rank: its number in the world.
+        pid: its process id in this container.
+    """
+
+    rank: int
+    pid: int
+
+    def state(self) -> str | None:
+        """One letter, as proc(5) lists them: R runs, S sleeps, D in the kernel, T stopped.
+
+        None where the process has ended.
+        """
+        fields = _stat(PROC / str(self.pid))
+        return fields[0] if fields else None
+
+    def waits_in_kernel(self) -> bool:
+        """Whether one of its threads is in the kernel (state D), mostly for a disk."""
+        threads = (PROC / str(self.pid) / "task").glob("[0-9]*")
+        return any((_stat(thread) or [""])[0] == "D" for thread in threads)
+
+    def main_thread_seconds(self) -> float | None:
+        """Processor time of its main thread; None where the process has ended.
+
+        Fields 14 and 15 of proc(5) stat, in clock ticks.
+        """
+        fields = _stat(PROC / str(self.pid) / "task" / str(self.pid))
+        if not fields:
+            return None
+        user, system = fields[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def rank_processes() -> Iterator[RankProcess]:
+    """The processes of all ranks in this container."""
+    pattern = re.compile(rb"(?:^|\0)" + RANK.encode() + rb"=(\d+)")
+    for directory in PROC.glob("[0-9]*"):
+        with contextlib.suppress(*_UNREADABLE):
+            if (directory / "comm").read_text(encoding="utf-8").strip() != COMMAND:
+                continue
+            rank = pattern.search((directory / "environ").read_bytes())
+            if rank is not None:
+                yield RankProcess(int(rank[1]), int(directory.name))
+
+
+def _stat(directory: Path) -> list[str]:
+    """Fields of proc(5) stat from the third on; the name before them may hold anything.
+
+    Empty where the process has ended.
+    """
+    with contextlib.suppress(*_UNREADABLE):
+        text = (directory / "stat").read_text(encoding="utf-8", errors="replace")
+        return text.rpartition(")")[2].split()
+    return []

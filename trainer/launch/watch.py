@@ -1,0 +1,92 @@
+"""Whether the ranks of this node get on."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.heartbeat import WAITS
+from trainer.launch.processes import rank_processes
+from trainer.launch.settings import Limits
+from trainer.problems import Problem, Scalar
+
+# Seconds between two looks at the processor time of the ranks.
+PROCESSOR_LOOK = 5.0
+# Fraction of a core below which a thread does not compute.
+IDLE_FRACTION = 0.04
+# A rank that computes without a step counts as lost after so many times the limit.
+PATIENCE_WITH_COMPUTING = 10
+
+
+@dataclass
+class Watch:
+    """Tells whether the ranks of this node get on, from what they touch in the run directory.
+
+    Training is synchronous: what stops one rank stops all within a step, so those of this node
+    speak for the others. A rank that computes is not taken for one that hangs: on a busy machine a
+    batch may take long. Only after `PATIENCE_WITH_COMPUTING` times the limit it counts as lost.
+
+    Attributes:
+        run_dir: the run directory.
+        limits: when the run counts as lost.
+        began_at: when mpirun was started, Unix seconds.
+    """
+
+    run_dir: Path
+    limits: Limits
+    began_at: float
+    _looked_at: float = 0.0
+    _computed_at: float = 0.0
+    _seconds: dict[int, float] = field(default_factory=dict)
+
+    def problem(self, now: float) -> Problem | None:
+        """Return what is wrong, or None.
+
+        Args:
+            now: Unix seconds.
+        """
+        return self._full_disk() or self._standstill(now)
+
+    def _full_disk(self) -> Problem | None:
+        disk = os.statvfs(self.run_dir)
+        free = disk.f_bavail * disk.f_frsize
+        if free >= self.limits.full_bytes:
+            return None
+        values: dict[str, Scalar] = {"path": str(self.run_dir), "bytes": free}
+        return Problem("node_disk_full", values | {"host": os.uname().nodename})
+
+    def _standstill(self, now: float) -> Problem | None:
+        metrics = self.run_dir / "metrics.jsonl"
+        # A run that starts again brings the metrics that it has.
+        trains = metrics.exists() and metrics.stat().st_mtime > self.began_at
+        limit = self.limits.stall if trains else self.limits.start
+        beats = [path.stat().st_mtime for path in (self.run_dir / "ranks").glob("*.beat")]
+        last = max([self.began_at, *beats]) if trains else self.began_at
+        self._look_at_processors(now)
+        if not limit or now - last < limit:
+            return None
+        if now - self._computed_at < limit and now - last < PATIENCE_WITH_COMPUTING * limit:
+            return None
+        seconds = int(limit) if limit.is_integer() else limit
+        return Problem("stalled" if trains else "start_stalled", {"seconds": seconds})
+
+    def _look_at_processors(self, now: float) -> None:
+        """Note whether the main thread of a rank has used a processor since the last look.
+
+        A rank that waits does not count: Horovod looks every millisecond whether the others are
+        there.
+        """
+        elapsed = now - self._looked_at
+        if elapsed < min(PROCESSOR_LOOK, (self.limits.stall or PROCESSOR_LOOK) / 4):
+            return
+        beats = (self.run_dir / "ranks").glob("*.beat")
+        computing = {int(beat.stem) for beat in beats if beat.read_bytes() != WAITS}
+        seconds = {}
+        for process in rank_processes():
+            if process.rank in computing:
+                spent = process.main_thread_seconds()
+                if spent is not None:
+                    seconds[process.pid] = spent
+        used = [seconds[pid] - self._seconds[pid] for pid in seconds if pid in self._seconds]
+        if used and max(used) > IDLE_FRACTION * elapsed:
+            self._computed_at = now
+        self._looked_at, self._seconds = now, seconds

@@ -1,0 +1,80 @@
+"""A training run from start to end."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from trainer.checkpointing import Checkpointer
+from trainer.config import TrainConfig
+from trainer.data.loading import Data, load_data
+from trainer.device import pick_device
+from trainer.engines import Engine, start_engine
+from trainer.heartbeat import WAITS, beat
+from trainer.learner import build_learner
+from trainer.loop import TrainingLoop
+from trainer.models import parameter_count
+from trainer.recording import recording
+from trainer.resuming import StartingPoint, load_resumed
+from trainer.world import Scale, check_ranks, gather_ranks, write_world
+
+
+def train(config: TrainConfig) -> None:
+    """Train a model as configured; leave metrics and checkpoints in the run directory.
+
+    Every rank calls it. Only rank 0 writes files, but for what the first rank of a node samples.
+
+    Raises:
+        TrainerError: the world, the data or the request is not as it should be, or the loss
+            stops being a number.
+    """
+    set_process_up(config)
+    engine = start_engine(config.engine, config.backend)
+    _train(config, engine)
+    # From here to its end the rank only waits for the others; MPI's wait uses a processor.
+    beat(WAITS)
+    # Not before the wrapped model is gone, which holds on to what the engine gives up.
+    engine.close()
+
+
+def _train(config: TrainConfig, engine: Engine) -> None:
+    ranks = gather_ranks(engine)
+    check_ranks(ranks, config.world_size, config.hosts)
+    device = pick_device(engine.local_rank)
+    data = load_data(config, engine, device)
+    resumed = load_resumed(config, engine)
+    classes = len(data.description.classes)
+    learner = build_learner(config, classes, data.image_size, engine, device, resumed)
+    start = StartingPoint.of(resumed)
+    scale = Scale(
+        model_parameters=parameter_count(learner.network),
+        train_images=data.train_images,
+        train_images_available=data.description.train_images,
+        test_images=data.description.test_images,
+    )
+    if engine.rank == 0:
+        write_world(Path(config.run_dir) / "world.json", ranks, scale)
+    print(describe(config, data, scale), flush=True)
+    checkpointer = Checkpointer(config, engine, learner, start.best_accuracy)
+    with recording(config, engine, ranks) as metrics:
+        TrainingLoop(config, engine, data, learner, metrics, checkpointer).run(start)
+
+
+def set_process_up(config: TrainConfig) -> None:
+    """Set what must be set before the engine starts."""
+    if config.timeline:
+        os.environ["HOROVOD_TIMELINE"] = str(Path(config.run_dir) / "timeline.json")
+    if config.deterministic:
+        torch.use_deterministic_algorithms(True)
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        # Which tensors Horovod fuses depends on timing, and with it the order of additions.
+        os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
+
+
+def describe(config: TrainConfig, data: Data, scale: Scale) -> str:
+    """A line for the log."""
+    return (
+        f"{config.model}, {scale.model_parameters:,} parameters; "
+        f"{config.epochs} epochs of {len(data.train)} steps on {scale.train_images} of "
+        f"{scale.train_images_available} training images"
+    )

@@ -1,0 +1,197 @@
+"""The command line of `yard`: its commands and their options."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from yard import __version__
+from yard.commands.tensorboard import PORT
+from yard.plays.contract import CHECK_PARTS
+from yard.request.parse import parse_nodes, parse_option, parse_train_images
+from yard.runs.scaling import HOLD, RANK_BATCH
+
+EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
+3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="yard",
+        description="Run distributed training on the machines of an inventory.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"yard {__version__}")
+    parser.add_argument(
+        "--inventory", type=Path, metavar="PATH", help="default: inventory/local of the checkout"
+    )
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", dest="command"
+    )
+    _add_train(commands)
+    _add_scaling(commands)
+
+    command = _add(commands, "setup", "prepare the machines (site.yml)", operates=True)
+    command.add_argument("--nodes", type=int, metavar="N", help="size of a local cluster")
+
+    command = _add(commands, "data", "put a data set on the nodes", operates=True)
+    command.add_argument("dataset", metavar="DATASET")
+    command.add_argument(
+        "--source", metavar="PATH", help="take it from this archive here, or folder for imagenet"
+    )
+
+    command = _add(commands, "verify", "a verdict on the cluster", operates=True)
+    command.add_argument(
+        "--checks",
+        default="",
+        metavar="NAME,...",
+        help=f"only these, of {', '.join(CHECK_PARTS)}",
+    )
+    command = _add(commands, "exec", "run a command on the nodes", operates=True)
+    command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
+    command.add_argument("--on", default="", metavar="HOST,...", help="only there")
+    command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
+    command.epilog = (
+        "exit status: the largest of all nodes; 124 for a node where the time was up, "
+        "255 for one that cannot be reached"
+    )
+
+    command = _add(commands, "bench", "matrix products, allreduce, ways to train", operates=True)
+    command.add_argument("--models", metavar="NAME,...", help="some of training_models")
+    command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
+    command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
+    command.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
+    command.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of everything")
+    command.add_argument(
+        "--seconds", type=float, default=5.0, metavar="S", help="of a turn of training, about"
+    )
+    command.add_argument("--transport", help="how the ranks talk to each other")
+
+    _add(commands, "runs", "the table of runs")
+    _add(commands, "status", "what runs on which node", operates=True)
+    command = _add(commands, "logs", "the logs of a run, tagged by rank and host", operates=True)
+    _add_run(command)
+    command.add_argument("--rank", type=int, metavar="R", help="of this rank alone")
+    command.add_argument("--follow", action="store_true", help="go on until the run ends")
+    command = _add(commands, "attach", "go on with a run whose yard is gone", operates=True)
+    _add_run(command)
+    command = _add(commands, "report", "draw the report of a run, or compare several")
+    command.add_argument(
+        "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
+    )
+    command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
+    command.add_argument("--port", type=int, default=PORT, metavar="N")
+    command = _add(commands, "stop", "end a run and collect its logs", operates=True)
+    _add_run(command)
+
+    command = _add(commands, "local-up", "make the local cluster", operates=True)
+    command.add_argument("--nodes", type=int, metavar="N", help="how many")
+    _add(commands, "local-down", "remove the local cluster", operates=True)
+    return parser
+
+
+def _add(
+    commands: Any,
+    name: str,
+    text: str,
+    operates: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a command; one that operates on machines ends its work before it obeys a Ctrl-C."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text[0].upper() + text[1:] + "."
+    )
+    parser.set_defaults(operates=operates)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="its id, the beginning of it, or `latest`")
+
+
+def _add_train(commands: Any) -> None:
+    parser = _add(commands, "train", "train a model on several nodes", operates=True)
+    _add_request(parser)
+    parser.add_argument("--resume", metavar="RUN", help="go on from the checkpoints of this run")
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="start a failed run again up to N times, from its newest checkpoint",
+    )
+    parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+
+
+def _add_scaling(commands: Any) -> None:
+    text = "the same job on one node and on several: speed-up and efficiency"
+    parser = _add(commands, "scaling", text, operates=True)
+    _add_request(parser)
+    parser.add_argument(
+        "--hold",
+        choices=HOLD,
+        default=RANK_BATCH,
+        help="what is the same: the images of a rank in a step (the global batch grows with the "
+        "nodes), or those of all ranks; default: rank-batch",
+    )
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", help="one of training_models, or `list` to see them")
+    what.add_argument("--recipe", metavar="NAME", help="a whole training, from trainer/recipes")
+    parser.add_argument(
+        "--nodes",
+        type=_argument(parse_nodes, "a number, or the least and the most like 2..4"),
+        default=(None, None),
+        metavar="N|N..M",
+        help="machines; with 2..4 as many as are fit, and at least 2",
+    )
+    parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
+    parser.epilog = (
+        "What is not given here comes from the model's entry in training_models (group_vars/), "
+        "else from the inventory's training_run_* variables; nodes and ranks on each are else 1."
+    )
+    parser.add_argument("--epochs", type=int, metavar="N")
+    parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
+    parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
+    parser.add_argument("--dataset", help="one of training_datasets")
+    parser.add_argument("--precision", help="number format of the forward and backward pass")
+    parser.add_argument("--engine", help="what exchanges the gradients")
+    parser.add_argument("--transport", help="how the ranks talk to each other")
+    parser.add_argument(
+        "--train-images",
+        type=_argument(parse_train_images, "a number, or `all`"),
+        metavar="N|all",
+        help="train on this many images of the training set",
+    )
+    parser.add_argument(
+        "--stall",
+        type=int,
+        metavar="SECONDS",
+        help="without a step for so long a run counts as hanging and is ended; 0: never",
+    )
+    parser.add_argument(
+        "--set",
+        dest="options",
+        action="append",
+        default=[],
+        type=_argument(lambda text: parse_option(text, yaml.safe_load), "key=value"),
+        metavar="KEY=VALUE",
+        help="any further key of the trainer's configuration, like seed=2; may be repeated",
+    )
+
+
+def _argument(parse: Callable[[str], Any], form: str) -> Callable[[str], Any]:
+    """Give argparse a type whose error says what it should be."""
+
+    def convert(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {form}") from error
+
+    return convert

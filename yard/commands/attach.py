@@ -1,0 +1,48 @@
+"""Goes on with a run whose `yard` is gone: killed, or its control node was away."""
+
+from pathlib import Path
+
+from rich.markup import escape
+
+from yard.core.context import Context
+from yard.core.errors import Exit
+from yard.operations.ending import conclude, finish
+from yard.operations.launch import RunFollower
+from yard.operations.stop import stop_ranks
+from yard.runs.folder import STOP_MARK, followed
+from yard.runs.manifest import write_manifest
+from yard.runs.record import read_run
+from yard.runs.summary import read_summary
+from yard.screen.result import show_result
+
+
+def attach(context: Context, run: Path) -> Exit:
+    """Follow a run to its end, collect it and sum it up, as the command that began it would have.
+
+    Of a run that has ended, brings home what could not be reached then.
+
+    Raises:
+        RequestError: another process follows it.
+    """
+    with followed(run):
+        summary = read_summary(run)
+        record = read_run(run)
+        if summary is None and record.manifest.hosts:
+            variables = {"training_run_nodes": list(record.manifest.hosts)}
+            RunFollower(context, run, record.manifest, "attach", variables).run()
+            return finish(context, run)
+        if summary is None:
+            # It was killed before it had chosen its nodes: there is nothing to follow.
+            (run / STOP_MARK).touch()
+            write_manifest(run, record.manifest.with_launch(playbook="cancelled"))
+            summary = conclude(run)
+        elif record.missing_hosts:
+            stop_ranks(context, run, wanted=False)
+            summary = conclude(run, finished_at=record.manifest.launch.finished_at)
+        else:
+            context.console.print(
+                f"{escape(run.name)} had ended before ({summary.status})", soft_wrap=True
+            )
+            return Exit.DONE
+        show_result(context.console, context.project, run, summary)
+        return Exit(summary.exit_status)

@@ -1,0 +1,70 @@
+"""`make setup`, `data`, `local-up` and `local-down`: what changes machines."""
+
+from pathlib import Path
+from typing import Any
+
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.operations.setup import put_dataset, run_operation, run_setup
+from yard.plays.inventory import read_inventory
+from yard.request.resolve import check_dataset, check_nodes
+from yard.runs.setup_record import forget_setup
+
+
+def setup(context: Context, nodes: int | None) -> Exit:
+    """Prepare the machines; `nodes` is the size of a local cluster, None leaves it as it is.
+
+    Raises:
+        RequestError: there cannot be so many nodes.
+        ClusterError, Interrupted: see `run_setup`.
+    """
+    inventory = read_inventory(context.project, context.inventory)
+    check_nodes(nodes, inventory)
+    run_setup(context, inventory, nodes)
+    return Exit.DONE
+
+
+def data(context: Context, dataset: str, source: str | None) -> Exit:
+    """Put a data set on the nodes.
+
+    Args:
+        source: path of its archive, or of the folder with its archives; None fetches it.
+
+    Raises:
+        RequestError: it is unknown, or there is no such path on this machine.
+        ClusterError, Interrupted: see `put_dataset`.
+    """
+    inventory = read_inventory(context.project, context.inventory)
+    check_dataset(dataset, inventory)
+    path = Path(source).expanduser().absolute() if source else None
+    if path is not None and not path.exists():
+        raise RequestError([f"source {source}: no file or folder on this machine"])
+    put_dataset(context, inventory, dataset, path)
+    return Exit.DONE
+
+
+def local_up(context: Context, nodes: int | None) -> Exit:
+    """Make the local cluster, of `nodes` nodes or as many as the inventory says.
+
+    Raises:
+        RequestError: there cannot be so many nodes.
+        ClusterError, Interrupted: see `run_operation`.
+    """
+    inventory = read_inventory(context.project, context.inventory)
+    check_nodes(nodes, inventory)
+    # The nodes may be new ones: what set-up has put on the old says nothing about them.
+    forget_setup(context.project, inventory)
+    extravars: dict[str, Any] = {} if nodes is None else {"local_cluster_size": nodes}
+    run_operation(context, "local_up", extravars)
+    return Exit.DONE
+
+
+def local_down(context: Context) -> Exit:
+    """Remove the local cluster.
+
+    Raises:
+        ClusterError, Interrupted: see `run_operation`.
+    """
+    forget_setup(context.project, read_inventory(context.project, context.inventory))
+    run_operation(context, "local_down", {})
+    return Exit.DONE

@@ -1,0 +1,96 @@
+"""`make exec`: a command on every node, its output by host, the worst exit status."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from rich.markup import escape
+
+from yard.core.context import Context
+from yard.core.errors import Interrupted, RequestError
+from yard.plays.contract import RUN_COMMAND
+from yard.plays.events import Event
+from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.play import fresh_log, play
+
+# As ssh(1) and timeout(1) have it.
+UNREACHABLE = 255
+TIMED_OUT = 124
+
+
+def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> int:
+    """Run a shell command on nodes at the same time, and print what it says as it comes in.
+
+    Args:
+        command: for `/bin/sh -c`, passed on as it is.
+        on: names of nodes; none means all.
+        seconds: time limit on each node.
+
+    Returns:
+        The largest exit status of all nodes; 255 counts for a node that cannot be reached, 124 for
+        one where the time was up.
+
+    Raises:
+        RequestError: no command, or no such node.
+        Interrupted: the user stopped it.
+    """
+    console = context.console
+    inventory = read_inventory(context.project, context.inventory)
+    hosts = check_request(inventory, command, on, seconds)
+    statuses: dict[str, int] = {}
+
+    def show(event: Event) -> None:
+        if event.module != RUN_COMMAND or event.host not in hosts or event.host in statuses:
+            return
+        if event.kind not in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable"):
+            return
+        status, text = result_of(event, seconds)
+        statuses[event.host] = status
+        note = "" if status == 0 else f"  [red]exit status {status}[/]"
+        console.print(f"[bold]{escape(event.host)}[/]{note}", soft_wrap=True)
+        # Not through rich: the output is the command's, to the last character.
+        console.file.write(text if not text or text.endswith("\n") else text + "\n")
+        console.file.flush()
+
+    # Not as a variable of Ansible, which takes {{ }} in it for a template.
+    os.environ.update(TRAINYARD_COMMAND=command, TRAINYARD_SECONDS=str(seconds))
+    outcome = play(context, "exec", {}, show, log=fresh_log(context, "exec"), limit=hosts)
+    if outcome.cancelled:
+        raise Interrupted("interrupted; the command may still run on nodes until its time is up")
+    missing = [host for host in hosts if host not in statuses]
+    for host in missing:
+        console.print(f"[bold]{escape(host)}[/]  [red]no result[/]", soft_wrap=True)
+    return max((*statuses.values(), *(UNREACHABLE for _ in missing)))
+
+
+def check_request(
+    inventory: Inventory, command: str, on: Sequence[str], seconds: int
+) -> tuple[str, ...]:
+    """Return the hosts to run on; raise RequestError with everything that is wrong."""
+    problems = [] if command.strip() else ["no command: make exec CMD='uptime'"]
+    if not inventory.trainers:
+        problems.append(f"there is no node in {inventory.name}; make setup makes the local ones")
+    unknown = [host for host in on if host not in inventory.trainers]
+    if unknown:
+        there = ", ".join(inventory.trainers) or "none"
+        problems.append(f"no node {', '.join(unknown)}; there are: {there}")
+    if seconds < 1:
+        problems.append("the time limit must be at least 1 s")
+    if problems:
+        raise RequestError(problems)
+    return tuple(dict.fromkeys(on)) or inventory.trainers
+
+
+def result_of(event: Event, seconds: int) -> tuple[int, str]:
+    """Exit status and text of one node."""
+    result: dict[str, Any] = dict(event.result)
+    if event.kind == "runner_on_unreachable":
+        return UNREACHABLE, f"unreachable: {str(result.get('msg', '')).strip()}\n"
+    if "rc" not in result:
+        # The node took the connection and then fell silent, so that Ansible gave up on it.
+        return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"
+    status = int(result["rc"])
+    text = str(result.get("stdout", "")) + str(result.get("stderr", ""))
+    if status == TIMED_OUT:
+        text = f"{text.rstrip()}\nstopped after {seconds} s\n".lstrip()
+    return status, text

@@ -1,0 +1,76 @@
+"""`make scaling`: the same job on one node and on several, and what the further nodes bring."""
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.markup import escape
+
+from yard.commands.train import train
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.core.files import write_json, write_text
+from yard.core.words import plural
+from yard.plays.inventory import read_inventory
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
+from yard.runs.folder import list_runs
+from yard.runs.manifest import read_manifest
+from yard.runs.scaling import GLOBAL_BATCH, RANK_BATCH, compare, read_point
+from yard.screen.scaling import show_scaling
+
+
+def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> Exit:
+    """Train on one node, then on several, and write down what that brought.
+
+    Args:
+        hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
+            the nodes; with the same images of all ranks the batch of a rank shrinks.
+
+    Raises:
+        RequestError: the request makes no sense; nothing has been touched.
+        ClusterError, Interrupted: see `train`.
+    """
+    inventory = read_inventory(context.project, context.inventory)
+    several = replace(request, nodes=request.nodes or 2, min_nodes=None)
+    if several.nodes == 1:
+        raise RequestError(["nodes 1: scaling compares one node with more"])
+    many = resolve(several, inventory)
+    single = replace(several, nodes=1)
+    if hold == GLOBAL_BATCH:
+        single = replace(single, batch=many.batch_per_rank * many.nodes)
+    one = resolve(single, inventory)
+
+    scaling_id = f"scaling-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    runs = context.project.runs
+    points = []
+    for case, training in ((single, one), (several, many)):
+        context.console.rule(plural(training.nodes, "node"), align="left")
+        name = f"{scaling_id}, {plural(training.nodes, 'node')}"
+        status = train(context, replace(case, name=name), time.time())
+        if status != Exit.DONE:
+            context.console.print("Without this run there is nothing to compare.")
+            return status
+        points.append(read_point(_named(runs, name)))
+    result = compare(scaling_id, one, hold, *points)
+    folder = runs / scaling_id
+    write_json(folder / "scaling.json", result.to_json())
+    show_scaling(context.console, result)
+    # Drawing takes a while to import; nobody shall wait for that before the first run.
+    from yard.pages.scaling import scaling_page
+
+    write_text(folder / "scaling.html", scaling_page(runs, result))
+    shown = escape(context.project.shown(folder))
+    context.console.print(f"Written to {shown}/scaling.json and {shown}/scaling.html")
+    return Exit.DONE
+
+
+def _named(runs: Path, name: str) -> Path:
+    """The run that bears a name."""
+    matches = [
+        run
+        for run in list_runs(runs)
+        if (manifest := read_manifest(run)) is not None and manifest.name == name
+    ]
+    return matches[-1]

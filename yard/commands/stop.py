@@ -1,0 +1,69 @@
+"""`make stop`: ends a run, a verification or a benchmark from another terminal."""
+
+import time
+from pathlib import Path
+
+from rich.markup import escape
+
+from yard.core.context import Context
+from yard.core.errors import Exit, Interrupted
+from yard.operations.ending import conclude
+from yard.operations.stop import stop_on_nodes, stop_ranks
+from yard.runs.folder import STOP_MARK, find_run, is_followed
+from yard.runs.measurements import Kind, find_measurement, inventory_of
+from yard.runs.summary import read_summary
+from yard.screen.display import make_progress
+from yard.screen.result import show_result
+
+# How often a stop looks whether the measurement has ended, in seconds.
+POLL = 0.2
+
+
+def stop(context: Context, name: str) -> Exit:
+    """End what has this id, the beginning of just one, or is `latest`.
+
+    Raises:
+        RequestError: there is none, or more than one.
+        Interrupted: the user did not wait for its end.
+    """
+    measurement = find_measurement(context.project, name)
+    if measurement is not None:
+        return _stop_measurement(context, *measurement)
+    return _stop_run(context, find_run(context.project.runs, name))
+
+
+def _stop_run(context: Context, run: Path) -> Exit:
+    """Interrupt the ranks of a run, collect, remove its containers.
+
+    A run that already has its summary keeps it; what may be left of it is removed all the same.
+    """
+    summary = read_summary(run)
+    outcome = stop_ranks(context, run)
+    if summary is None:
+        show_result(context.console, context.project, run, conclude(run))
+    else:
+        context.console.print(
+            f"{escape(run.name)} had ended before ({summary.status})", soft_wrap=True
+        )
+    return Exit.DONE if outcome.ok else Exit.FAILED
+
+
+def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
+    """End a measurement, or what is left of one whose `yard` was killed."""
+    console, mark = context.console, directory / STOP_MARK
+    shown = escape(context.project.shown(directory))
+    if not mark.exists() and not is_followed(directory) and (directory / kind.result).exists():
+        result = f"{shown}/{kind.result}"
+        console.print(f"{directory.name} had ended before; see {result}", soft_wrap=True)
+        return Exit.DONE
+    mark.touch()
+    with make_progress(console) as progress:
+        progress.phase("Waiting for what it does to end")
+        # Only when its playbook has ended, nothing more is started on the nodes.
+        while is_followed(directory):
+            if context.interrupts.requested:
+                raise Interrupted(f"{directory.name} is asked to stop, and does so by itself")
+            time.sleep(POLL)
+    outcome = stop_on_nodes(context, directory, inventory_of(directory) or context.inventory)
+    console.print(f"{directory.name} has ended; {shown} has what was done", soft_wrap=True)
+    return Exit.DONE if outcome.ok else Exit.FAILED

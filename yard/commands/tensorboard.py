@@ -1,0 +1,62 @@
+"""`make tensorboard`: TensorBoard over the runs, for this machine alone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+
+# Nobody else is served: TensorBoard asks nobody who they are.
+HOST = "127.0.0.1"
+PORT = 6006
+# How often runs are looked for that have been collected meanwhile, in seconds.
+LOOK_EVERY = 5.0
+
+
+def tensorboard(context: Context, port: int = PORT) -> Exit:
+    """Serve what the runs wrote for TensorBoard, until Ctrl-C.
+
+    Raises:
+        RequestError: no run has any events.
+    """
+    runs = context.project.runs
+    if not event_folders(runs):
+        raise RequestError(["no run has TensorBoard events yet: runs/<run>/tensorboard/"])
+    view = context.project.root / ".trainyard" / "tensorboard"
+    link_events(runs, view)
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(view)]
+    server = subprocess.Popen([*command, "--host", HOST, "--port", str(port)])
+    try:
+        while True:
+            try:
+                return Exit.DONE if server.wait(LOOK_EVERY) == 0 else Exit.FAILED
+            except subprocess.TimeoutExpired:
+                link_events(runs, view)
+    except KeyboardInterrupt:
+        return Exit.DONE
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def event_folders(runs: Path) -> dict[str, Path]:
+    """The folders with events, by run; `runs/latest` would show a run twice."""
+    return {
+        path.parent.name: path
+        for path in sorted(runs.glob("*/tensorboard"))
+        if path.is_dir() and not path.parent.is_symlink()
+    }
+
+
+def link_events(runs: Path, view: Path) -> None:
+    """Make `view` a folder with a link for every run, and nothing else, so that runs are named."""
+    view.mkdir(parents=True, exist_ok=True)
+    folders = event_folders(runs)
+    for link in view.iterdir():
+        if link.is_symlink() and link.name not in folders:
+            link.unlink()
+    for name, folder in folders.items():
+        link = view / name
+        if not link.is_symlink():
+            link.symlink_to(folder.absolute())

@@ -1,0 +1,91 @@
+"""`make verify`: run the checks, show the verdict, draw its page."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.operations.setup import raise_refusal
+from yard.operations.stop import stop_on_nodes
+from yard.plays.contract import CHECK_PARTS, CONTAINERS, owner_variables
+from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.play import play
+from yard.runs.folder import STOP_MARK, followed
+from yard.runs.measurements import VERIFICATION, open_measurement
+from yard.runs.verdict import read_hardware, read_verdict
+from yard.screen.check_progress import CheckProgress
+from yard.screen.display import make_progress
+from yard.screen.failures import show_failures
+from yard.screen.verdict import show_findings, show_hardware
+
+
+def verify(context: Context, parts: Sequence[str]) -> Exit:
+    """Run playbooks/verify.yml and show its verdict.
+
+    Everything goes to `runs/verify-<time>/`: `verdict.json` and `nodes.json`, which the playbook
+    writes, the page `verify.html`, and Ansible's whole output.
+
+    Args:
+        parts: of `CHECK_PARTS`; none means all.
+
+    Raises:
+        RequestError: there is no such part, or the inventory has mistakes.
+        ClusterError: there is no node to verify.
+        Interrupted: the user stopped it, here or with `make stop`.
+    """
+    project = context.project
+    unknown = [part for part in parts if part not in CHECK_PARTS]
+    if unknown:
+        raise RequestError([f"no checks {', '.join(unknown)}; there are: {', '.join(CHECK_PARTS)}"])
+    inventory = read_inventory(project, context.inventory)
+    if not inventory.trainers:
+        shown = project.shown(inventory.path)
+        raise ClusterError(f"there is no node yet\nrun: make setup INVENTORY={shown}")
+    chosen = parts or CHECK_PARTS
+    directory = open_measurement(project, VERIFICATION, inventory, {"checks": list(chosen)})
+    context.console.print(f"Verification {directory.name}", soft_wrap=True)
+    with followed(directory):
+        return _verify(context, inventory, directory, chosen)
+
+
+def _verify(context: Context, inventory: Inventory, directory: Path, parts: Sequence[str]) -> Exit:
+    project, console, interrupts = context.project, context.console, context.interrupts
+    with make_progress(console) as progress:
+        interrupts.announce = lambda _: progress.note("Stopping ...")
+        watcher = CheckProgress(progress, inventory.trainers, parts)
+        outcome = play(
+            context,
+            "verify",
+            {
+                "cluster_check_directory": str(directory),
+                "cluster_check_parts": list(parts),
+                **owner_variables(),
+            },
+            watcher.take,
+            log=directory / "verify.log",
+            stop_mark=directory / STOP_MARK,
+        )
+    if outcome.cancelled:
+        if CONTAINERS in watcher.begun:
+            stop_on_nodes(context, directory, inventory.path)
+        word = "interrupted" if interrupts.requested else "stopped by make stop"
+        raise Interrupted(f"{word}; {project.shown(directory)} has what was done")
+    try:
+        raise_refusal(outcome)
+    except RequestError:
+        shutil.rmtree(directory)  # no node was looked at: there is no verification
+        raise
+    verdict = read_verdict(directory)
+    if verdict is None:
+        show_failures(console, outcome)
+        console.print(f"no verdict; see {project.shown(directory)}/verify.log", soft_wrap=True)
+        return Exit.FAILED
+    # Only the page needs the template engine.
+    from yard.pages.verification import write_verification_page
+
+    page = write_verification_page(directory, verdict)
+    show_hardware(console, read_hardware(directory))
+    show_findings(console, verdict)
+    console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it", soft_wrap=True)
+    return Exit.DONE if verdict.ok else Exit.UNFIT

@@ -1,0 +1,1 @@
+"""What every other room of `yard` stands on: errors, files, the checkout, the words for numbers."""

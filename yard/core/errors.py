@@ -1,0 +1,46 @@
+"""What ends a command early, and with which exit status."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit statuses of every `yard` command."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_REQUEST = 2
+    UNFIT = 3
+    INTERRUPTED = 130
+
+
+class YardError(Exception):
+    """A command cannot go on; the message is for the person at the screen."""
+
+    status = Exit.FAILED
+
+
+class RequestError(YardError):
+    """The request makes no sense. Raised before anything is touched, with all problems at once."""
+
+    status = Exit.BAD_REQUEST
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class ClusterError(YardError):
+    """The cluster is not fit for what was asked."""
+
+    status = Exit.UNFIT
+
+
+class UnreachableError(ClusterError):
+    """A node does not answer."""
+
+
+class Interrupted(YardError):
+    """The user stopped the command before there was a run to end."""
+
+    status = Exit.INTERRUPTED

@@ -1,0 +1,45 @@
+"""Small JSON files that are never half written."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+# Who may read and write a file, of which the umask takes its part.
+ALL, OWNER = 0o666, 0o600
+
+
+def write_json(path: Path, document: Any, mode: int = ALL) -> None:
+    """Write a file as a whole or not at all, so that a kill leaves the old one."""
+    write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n", mode)
+
+
+def write_text(path: Path, text: str, mode: int = ALL) -> None:
+    """Write a file as a whole or not at all; folders above it are made.
+
+    Two processes may write the same file at once, like the page of all runs: the later one wins.
+
+    Args:
+        mode: `OWNER` for what may hold a secret.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new.unlink(missing_ok=True)  # of a killed process that had this id, perhaps with another mode
+    with open(new, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as file:
+        file.write(text)
+    os.replace(new, path)
+
+
+def read_json(path: Path) -> Any:
+    """Read a file, or return None when it is missing or not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file that holds a JSON object; what is missing or no object is an empty one."""
+    document = read_json(path)
+    return document if isinstance(document, dict) else {}

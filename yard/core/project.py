@@ -1,0 +1,59 @@
+"""Where things are in a checkout."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from yard.core.errors import RequestError
+
+
+@dataclass(frozen=True)
+class Project:
+    """A checkout of the repository: the playbooks, the runs, and what is remembered between."""
+
+    root: Path
+
+    @classmethod
+    def find(cls, start: Path) -> "Project":
+        """Return the checkout that holds `start`.
+
+        Raises:
+            RequestError: neither `start` nor a folder above it is a checkout.
+        """
+        for folder in (start, *start.parents):
+            if (folder / "site.yml").is_file() and (folder / "ansible.cfg").is_file():
+                return cls(folder)
+        raise RequestError([f"{start} is not inside a Trainyard checkout (no site.yml)"])
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs."""
+        return self.root / "runs"
+
+    def playbook(self, name: str) -> Path:
+        """The file of an operation's playbook; that of set-up is site.yml."""
+        if name == "setup":
+            return self.root / "site.yml"
+        return self.root / "playbooks" / f"{name}.yml"
+
+    def state(self, inventory: Path) -> Path:
+        """The folder for what is remembered about one inventory."""
+        return self.root / ".trainyard" / inventory_name(inventory)
+
+    def shown(self, path: Path) -> str:
+        """A path as shown to people: relative to where they stand, when it lies below."""
+        path = path.absolute()
+        for base in (Path.cwd(), self.root):
+            if path.is_relative_to(base):
+                return str(path.relative_to(base))
+        return str(path)
+
+
+def inventory_name(inventory: Path) -> str:
+    """A short name for an inventory: its folder's, and the file's when it is one file of several.
+
+    `inventory/local` → `local`, `sites/lab.yml` → `sites-lab`.
+    """
+    inventory = inventory.absolute()
+    if inventory.is_dir():
+        return inventory.name
+    return f"{inventory.parent.name}-{inventory.stem}"

@@ -1,0 +1,1 @@
+"""Steps that several commands share: set-up, launch, following a run, its end."""

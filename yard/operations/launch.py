@@ -1,0 +1,112 @@
+"""Launches a run and follows it, or follows one that goes on."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from yard.core.context import Context
+from yard.plays.contract import CHECK, CHOOSE_NODES, POLL_RUN, launch_variables, phase_of
+from yard.plays.events import Event, Outcome
+from yard.plays.play import play
+from yard.runs.manifest import Manifest, write_manifest
+from yard.runs.metrics import Metric, known_metrics, read_metrics
+from yard.screen.display import make_progress
+from yard.screen.progress import PHASE_TEXTS, TRAINING, Progress
+
+
+@dataclass
+class RunFollower:
+    """One run of a playbook that follows a run (train or attach), and what its events tell.
+
+    Attributes:
+        phase: of the launch, see `yard.plays.contract`.
+    """
+
+    context: Context
+    directory: Path
+    manifest: Manifest
+    playbook: str
+    variables: Mapping[str, Any]
+    phase: str = CHECK
+    _seen: set[tuple[str, int, float]] = field(default_factory=set)
+    _polled_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._seen.update(metric.key for metric in read_metrics(self.directory / "metrics.jsonl"))
+
+    def run(self) -> Outcome:
+        """Launch and follow to the end, or until the user stops it; updates the manifest."""
+        self.phase = CHECK
+        began_at = time.time()
+        with make_progress(self.context.console) as progress:
+            self.context.interrupts.announce = lambda count: progress.note("Stopping ...")
+            progress.phase(PHASE_TEXTS[CHECK])
+            outcome = play(
+                self.context,
+                self.playbook,
+                {**self.variables, **launch_variables(self.directory.name, str(self.directory))},
+                lambda event: self._take(event, progress, began_at),
+                log=self.directory / "ansible.log",
+                inventory=Path(self.manifest.inventory_path),
+            )
+            if outcome.cancelled:
+                progress.fail()
+        if outcome.failures:
+            # After a failure the playbook goes on to collect: where it failed is what counts.
+            first = outcome.failures[0]
+            self.phase = phase_of(first.role, first.task_file) or self.phase
+        self.manifest = self.manifest.with_launch(
+            playbook=outcome.status, phase=self.phase, failures=outcome.failures
+        )
+        write_manifest(self.directory, self.manifest)
+        return outcome
+
+    def _take(self, event: Event, progress: Progress, began_at: float) -> None:
+        """Turn one event into progress."""
+        phase = phase_of(event.role, event.task_file)
+        if phase is not None and event.kind == "playbook_on_task_start":
+            self.phase = phase
+            progress.phase(PHASE_TEXTS[phase])
+        if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
+            progress.fail()
+        polls = event.module == POLL_RUN
+        if event.task:
+            progress.task("waiting for the first step" if polls else event.task)
+        if event.module == CHOOSE_NODES and event.kind == "runner_on_ok":
+            self._note_nodes(event, progress)
+        if polls and "metrics" in event.result:
+            self._follow(
+                known_metrics(event.result["metrics"]), event.received_at, progress, began_at
+            )
+            if event.result.get("exit_status"):
+                progress.fail()
+
+    def _note_nodes(self, event: Event, progress: Progress) -> None:
+        nodes = event.result.get("nodes", [])
+        if nodes and tuple(nodes) != self.manifest.hosts:
+            self.manifest = replace(self.manifest, hosts=tuple(nodes))
+            write_manifest(self.directory, self.manifest)
+            progress.note(f"nodes: {', '.join(nodes)}")
+
+    def _follow(
+        self, metrics: list[Metric], received_at: float, progress: Progress, began_at: float
+    ) -> None:
+        """Take in one poll. What is new goes to the run directory, in case its node dies."""
+        new = [metric for metric in metrics if metric.key not in self._seen]
+        self._seen.update(metric.key for metric in new)
+        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(metric.to_line() for metric in new)
+        steps = [metric for metric in new if metric.event == "step"]
+        if steps and self.manifest.launch.first_step_before is None:
+            previous = self._polled_at if self._polled_at is not None else began_at
+            self.manifest = self.manifest.with_launch(
+                first_step_after=previous, first_step_before=received_at
+            )
+            write_manifest(self.directory, self.manifest)
+        if new:
+            progress.phase(TRAINING)
+        for metric in new:
+            progress.training(metric, received_at)
+        self._polled_at = received_at

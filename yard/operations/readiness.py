@@ -1,0 +1,58 @@
+"""Makes a cluster ready for a training, as far as that is missing and ours to do."""
+
+from rich.markup import escape
+
+from yard.core.context import Context
+from yard.core.errors import ClusterError, UnreachableError
+from yard.operations.setup import deliver_image, put_dataset, run_setup
+from yard.plays.contract import MENDED_BY_SETUP
+from yard.plays.events import Outcome
+from yard.plays.inventory import Inventory
+from yard.request.training import Training
+from yard.runs.setup_record import find_staleness, read_record
+
+
+def make_ready(
+    context: Context, inventory: Inventory, training: Training, force: bool = False
+) -> Inventory:
+    """Set the cluster up and put the data set there, as far as that is missing and ours to do.
+
+    Only clusters whose nodes are containers are set up unasked. Machines are their owners'.
+
+    Raises:
+        ClusterError: it is needed and not ours to do, or it failed.
+        Interrupted: the user stopped it.
+    """
+    project, console = context.project, context.console
+    stale = find_staleness(project, inventory, training.min_nodes)
+    reasons = stale.reasons
+    ours = bool(inventory.container_hosts)
+    if reasons and not ours:
+        shown = project.shown(inventory.path)
+        raise ClusterError(
+            f"{shown} needs setting up: {'; '.join(reasons)}\nrun: make setup INVENTORY={shown}"
+        )
+    if stale.image_alone and not force:
+        console.print(f"Making the trainer image anew: {escape('; '.join(reasons))}")
+        try:
+            deliver_image(context, inventory)
+        except UnreachableError as error:
+            console.print(escape(str(error)), soft_wrap=True)
+            force = True
+        else:
+            reasons = ()
+    if reasons or force:
+        console.print(f"Setting up: {escape('; '.join(reasons) or 'a node is not fit')}")
+        inventory = run_setup(context, inventory, training.min_nodes)
+    record = read_record(project, inventory)
+    if ours and (record is None or training.dataset not in record.datasets):
+        put_dataset(context, inventory, training.dataset)
+    return inventory
+
+
+def setup_would_help(inventory: Inventory, outcome: Outcome) -> bool:
+    """Whether a launch failed on nodes that set-up can make again: a machine was rebooted, say."""
+    return bool(inventory.container_hosts) and any(
+        failure.unreachable or any(problem.code in MENDED_BY_SETUP for problem in failure.problems)
+        for failure in outcome.failures
+    )

@@ -1,0 +1,147 @@
+"""Runs the playbooks that change machines: set-up, the data sets, the local cluster."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from yard.core.context import Context
+from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
+from yard.plays.contract import INVENTORY_CHECK, SAY
+from yard.plays.events import Event, Outcome
+from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
+from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.play import dated_log, play
+from yard.runs.setup_record import (
+    SetupRecord,
+    forget_setup,
+    note_dataset,
+    note_image,
+    write_record,
+)
+from yard.screen.display import make_progress
+from yard.screen.failures import show_failures
+from yard.screen.progress import Progress
+
+
+def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
+    """Run site.yml with a display and record its success.
+
+    Args:
+        nodes: how many nodes the local cluster shall have at least; nothing else is resized.
+
+    Returns:
+        The inventory as it is afterwards, with the nodes that were made.
+
+    Raises:
+        ClusterError: a task failed; it has been shown.
+        Interrupted: the user stopped it. Running it again continues.
+    """
+    project = context.project
+    forget_setup(project, inventory)
+    sources = fingerprint_sources(project)
+    extravars: dict[str, Any] = {}
+    if inventory.max_nodes is not None:
+        # Set-up is told the size each time, so that it never shrinks a cluster that was grown.
+        size = nodes if nodes is not None else inventory.cluster_size or 1
+        extravars["local_cluster_size"] = max(size, len(inventory.trainers))
+    outcome = run_operation(context, "setup", extravars)
+    for host, stats in sorted(outcome.stats.items()):
+        context.console.print(f"{host} changed={stats.changed} ok={stats.ok} failed={stats.failed}")
+    after = read_inventory(project, inventory.path)
+    record = SetupRecord(
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        nodes=after.trainers,
+        datasets=(),
+        fingerprint=sources | fingerprint_inventory(inventory.path),
+    )
+    write_record(project, inventory, record)
+    return after
+
+
+def deliver_image(context: Context, inventory: Inventory) -> None:
+    """Build the trainer image and bring it to the nodes, which set-up has made, and record it.
+
+    Raises:
+        UnreachableError: a node does not answer.
+        ClusterError: a task failed; it has been shown.
+        Interrupted: the user stopped it.
+    """
+    sources = fingerprint_sources(context.project)
+    run_operation(context, "trainer_image", {})
+    note_image(context.project, inventory, sources)
+
+
+def put_dataset(
+    context: Context, inventory: Inventory, dataset: str, source: Path | None = None
+) -> None:
+    """Run playbooks/data.yml and remember which nodes have the data set.
+
+    Raises:
+        ClusterError: a task failed; it has been shown.
+        Interrupted: the user stopped it.
+    """
+    extravars = {"dataset_name": dataset}
+    if source is not None:
+        extravars["dataset_source"] = str(source)
+    run_operation(context, "data", extravars)
+    note_dataset(context.project, inventory, dataset)
+
+
+def run_operation(context: Context, playbook: str, extravars: Mapping[str, Any]) -> Outcome:
+    """Run a playbook that is not a training, one phase a play; its output goes to a log file.
+
+    What its debug tasks say is shown at the end.
+
+    Raises:
+        RequestError: the inventory has mistakes; no machine was contacted.
+        UnreachableError: a node does not answer; it has been shown.
+        ClusterError: a task failed; host, task and message have been shown.
+        Interrupted: the user stopped it.
+    """
+    project, interrupts = context.project, context.interrupts
+    log = dated_log(context, playbook)
+    messages: list[str] = []
+
+    def follow(event: Event) -> None:
+        _show(progress, event)
+        if event.kind == "runner_on_ok" and event.module == SAY:
+            messages.append(str(event.result.get("msg", "")))
+
+    with make_progress(context.console) as progress:
+        interrupts.announce = lambda count: progress.task("stopping")
+        outcome = play(context, playbook, extravars, follow, log=log)
+        if not outcome.ok:
+            progress.fail()
+    for message in messages:
+        context.console.print(escape(message), soft_wrap=True)
+    if outcome.cancelled:
+        raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
+    raise_refusal(outcome)
+    if not outcome.ok:
+        show_failures(context.console, outcome)
+        unreachable = any(failure.unreachable for failure in outcome.failures)
+        raise (UnreachableError if unreachable else ClusterError)(
+            f"{project.playbook(playbook).name} failed; the whole output is in {project.shown(log)}"
+        )
+    return outcome
+
+
+def raise_refusal(outcome: Outcome) -> None:
+    """Say it where a playbook refused the inventory.
+
+    Raises:
+        RequestError: the inventory has mistakes; no machine was contacted.
+    """
+    for failure in outcome.failures:
+        if failure.role == INVENTORY_CHECK:
+            raise RequestError(failure.message.splitlines())
+
+
+def _show(progress: Progress, event: Event) -> None:
+    if event.kind == "playbook_on_play_start":
+        progress.phase(event.play)
+    elif event.task:
+        progress.task(f"{event.role} : {event.task}" if event.role else event.task)

@@ -1,0 +1,56 @@
+"""The end of what runs on the nodes, before its time."""
+
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.plays.contract import stop_variables
+from yard.plays.events import Outcome
+from yard.plays.play import play
+from yard.runs.folder import STOP_MARK
+from yard.runs.record import read_run
+from yard.screen.display import make_progress
+from yard.screen.failures import show_failures
+from yard.screen.progress import STOPPING
+
+
+def stop_ranks(context: Context, run: Path, wanted: bool = True) -> Outcome:
+    """Stop a run on its nodes and collect what it left, whatever is pressed meanwhile.
+
+    Args:
+        wanted: the user wants the end; else the run has ended, and what it left is collected.
+    """
+    manifest = read_run(run).manifest
+    if wanted:
+        # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
+        (run / STOP_MARK).touch()
+    return stop_on_nodes(context, run, Path(manifest.inventory_path))
+
+
+def stop_on_nodes(context: Context, directory: Path, inventory: Path) -> Outcome:
+    """Run playbooks/stop.yml to its end, whatever is pressed meanwhile.
+
+    Args:
+        directory: where everything goes that was left; its name is the id of what runs.
+        inventory: with the nodes it runs on.
+    """
+    console = context.console
+    with make_progress(console) as progress:
+        context.interrupts.announce = lambda count: progress.note(
+            "Still collecting the logs of this run; it ends by itself."
+        )
+        progress.phase(STOPPING)
+        outcome = play(
+            context,
+            "stop",
+            stop_variables(directory.name, str(directory)),
+            lambda event: progress.task(event.task) if event.task else None,
+            log=directory / "ansible.log",
+            inventory=inventory,
+            to_its_end=True,
+        )
+        if not outcome.ok:
+            progress.fail()
+    if not outcome.ok:
+        console.print("[red]Not everything could be stopped and collected:[/]")
+        show_failures(console, outcome)
+    return outcome

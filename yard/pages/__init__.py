@@ -1,0 +1,1 @@
+"""What is drawn: reports and other HTML pages, charts, plots."""

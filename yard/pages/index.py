@@ -1,0 +1,55 @@
+"""`runs/index.html`: all runs on one page."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from markupsafe import Markup
+
+from yard.core.files import write_text
+from yard.pages.charts import loss_points
+from yard.pages.page import render
+from yard.pages.plot import spark
+from yard.runs.folder import list_runs
+from yard.runs.metrics import read_metrics
+from yard.runs.overview import Overview, overview_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run as the page shows it.
+
+    Attributes:
+        title: its name, or what was trained.
+        started: day and time, UTC.
+        curve: its training loss as a small line.
+    """
+
+    run: Overview
+    title: str
+    has_report: bool
+    started: str
+    curve: Markup
+
+
+def write_index(runs: Path) -> Path:
+    """Draw the page of all runs, newest first; returns the path written."""
+    rows = [row_of(run) for run in reversed(list_runs(runs))]
+    path = runs / "index.html"
+    write_text(path, render("index.html.j2", title="Runs", rows=rows, script=False))
+    return path
+
+
+def row_of(run: Path) -> Row:
+    """Read what the page says of a run."""
+    overview = overview_of(run)
+    what = " on ".join(overview.configuration.get(name, "?") for name in ("model", "dataset"))
+    start = overview.started_at
+    moment = None if start is None else datetime.fromtimestamp(start, UTC)
+    return Row(
+        run=overview,
+        title=overview.name or (what if overview.configuration else run.name),
+        has_report=(run / "report.html").is_file(),
+        started="" if moment is None else f"{moment:%d %b %Y, %H:%M}",
+        curve=Markup(spark(loss_points(read_metrics(run / "metrics.jsonl")))),
+    )

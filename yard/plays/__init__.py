@@ -1,0 +1,1 @@
+"""Ansible: inventories, playbooks, their events, and the names of roles that yard relies on."""

@@ -1,0 +1,70 @@
+"""The names of playbooks' parts that `yard` relies on. Each stands here once.
+
+`tests/yard/test_contract.py` compares all of them with the roles and playbooks of the checkout.
+"""
+
+import getpass
+import socket
+from pathlib import PurePath
+from typing import Any
+
+# Modules whose results are read, by what they do.
+CHOOSE_NODES = "training_run_choose"
+POLL_RUN = "training_run_poll"
+READ_LOGS = "training_run_logs"
+READ_STATUS = "training_node_status"
+# Whose message is for people: that a reboot is due, that there was nothing to do.
+SAY = "debug"
+# The role that refuses an inventory, before any machine is contacted.
+INVENTORY_CHECK = "inventory_check"
+# The one task of playbooks/exec.yml.
+RUN_COMMAND = "command"
+
+# Phases of a launch: the task files of role training_run, which are named after what they do, so
+# that a task added to one needs no change here.
+LAUNCH_ROLE = "training_run"
+CHECK, TAKE, START, FOLLOW, STOP = LAUNCH_PHASES = ("check", "take", "start", "follow", "stop")
+# Phases in which nothing has been started yet.
+NOTHING_STARTED = (CHECK, TAKE)
+
+# Parts of a verification: the task files of role cluster_check. The nodes are always looked at, by
+# role training_node.
+LOOK_AT_NODES = "probe"
+NODES, SSH, PAIRS, MPI, CONTAINERS = CHECK_PARTS = ("nodes", "ssh", "pairs", "mpi", "containers")
+# Where the verdict is given, which fails where the cluster is not fit.
+GIVE_VERDICT = "verdict"
+
+# The problem of a node that Ansible could not reach.
+UNREACHABLE = "unreachable"
+# Problems of a node, from the gang check, that set-up or putting the data set there can mend.
+MENDED_BY_SETUP = frozenset(
+    {
+        UNREACHABLE,
+        "no_engine",
+        "image_missing",
+        "no_gpu",
+        "no_directory",
+        "dataset_missing",
+    }
+)
+
+
+def phase_of(role: str, task_file: str) -> str | None:
+    """The phase of a launch that a task belongs to; None outside of the launch role."""
+    stem = PurePath(task_file).stem
+    return stem if role == LAUNCH_ROLE and stem in LAUNCH_PHASES else None
+
+
+def stop_variables(run_id: str, directory: str) -> dict[str, Any]:
+    """The variables of playbooks/stop.yml: which run ends, and where its files go."""
+    return {"training_run_id": run_id, "training_run_collect_dir": directory}
+
+
+def launch_variables(run_id: str, directory: str) -> dict[str, Any]:
+    """The variables of every launch: which run it is, where it comes home to, who started it."""
+    return {**stop_variables(run_id, directory), **owner_variables()}
+
+
+def owner_variables() -> dict[str, str]:
+    """Who runs it, as the nodes tell others who want them: `ada@control`."""
+    return {"training_node_owner": f"{getpass.getuser()}@{socket.gethostname()}"}

@@ -1,0 +1,204 @@
+"""What a playbook tells while it runs, reduced to what is used here."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# How many of Ansible's last lines stand for a failure that no task reported.
+TAIL_LINES = 10
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a playbook.
+
+    Attributes:
+        kind: ansible-runner's name of the event, like `runner_on_ok`.
+        received_at: when it reached this process, Unix seconds of the control node's clock.
+        play, role, task, host: names; empty where the event has none.
+        task_file: path of the file the task stands in.
+        action: the module's name as the task has it.
+        result: what the module returned.
+        ignored: whether a failure has no consequence (`ignore_errors`).
+    """
+
+    kind: str
+    received_at: float
+    play: str = ""
+    role: str = ""
+    task: str = ""
+    task_file: str = ""
+    action: str = ""
+    host: str = ""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    ignored: bool = False
+
+    @property
+    def module(self) -> str:
+        """The module's name without its collection: the roles may come from one."""
+        return self.action.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a role says is wrong: decisions depend on the code, people read the text.
+
+    Attributes:
+        code: what it is, of the role's table of problems.
+        text: the same as a sentence.
+        host: the node; None where it is about all of them.
+    """
+
+    code: str
+    text: str
+    host: str | None
+
+
+@dataclass(frozen=True)
+class TaskFailure:
+    """A task that failed on a host and was not rescued."""
+
+    host: str
+    task: str
+    role: str
+    task_file: str
+    message: str
+    unreachable: bool
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "TaskFailure":
+        """Build one from a decoded file; those of before 0.2 have no problems."""
+        problems = tuple(Problem(**problem) for problem in document.get("problems", ()))
+        return cls(**{**document, "problems": problems})
+
+
+@dataclass(frozen=True)
+class HostStats:
+    """Ansible's recap of one host: number of tasks."""
+
+    ok: int
+    changed: int
+    failed: int
+    unreachable: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a playbook ended.
+
+    Attributes:
+        status: `successful`, `failed` or `cancelled`.
+        failures: what failed, in order of time; Ansible itself, if it was no task (a syntax error).
+        stats: Ansible's recap by host; empty when it was cancelled.
+    """
+
+    status: str
+    failures: tuple[TaskFailure, ...]
+    stats: Mapping[str, HostStats]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every task of every host went well."""
+        return self.status == "successful"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was ended before it had ended by itself."""
+        return self.status == "cancelled"
+
+
+def parse_event(raw: Mapping[str, Any]) -> Event:
+    """Build an event from ansible-runner's, with the time at which it was received."""
+    data = raw.get("event_data") or {}
+    result = data.get("res")
+    return Event(
+        kind=raw["event"],
+        received_at=raw["received_at"],
+        play=data.get("play") or data.get("name") or "",
+        role=data.get("role") or "",
+        task=data.get("task") or "",
+        task_file=(data.get("task_path") or "").rpartition(":")[0],
+        action=data.get("task_action") or "",
+        host=data.get("host") or "",
+        result=result if isinstance(result, dict) else {},
+        ignored=bool(data.get("ignore_errors")),
+    )
+
+
+def parse_failure(event: Event) -> TaskFailure:
+    """What an event of a failure says."""
+    return TaskFailure(
+        host=event.host,
+        task=event.task,
+        role=event.role,
+        task_file=event.task_file,
+        message=failure_message(event.result),
+        unreachable=event.kind == "runner_on_unreachable",
+        problems=tuple(
+            Problem(str(entry["code"]), str(entry["text"]), entry.get("host"))
+            for entry in event.result.get("problems", ())
+        ),
+    )
+
+
+class FailureRecord:
+    """Collects the failures of a playbook and its recap."""
+
+    def __init__(self) -> None:
+        self.stats: dict[str, HostStats] = {}
+        self._failures: list[TaskFailure] = []
+        self._rescued: Counter[str] = Counter()
+
+    def take(self, event: Event, data: Mapping[str, Any]) -> None:
+        """Take in one event, and the data of ansible-runner that it was made from."""
+        if event.kind in ("runner_on_failed", "runner_on_unreachable") and not event.ignored:
+            self._failures.append(parse_failure(event))
+        if event.kind == "playbook_on_stats":
+            self._rescued = Counter(data.get("rescued", {}))
+            self.stats = {
+                host: HostStats(
+                    ok=data.get("ok", {}).get(host, 0),
+                    changed=data.get("changed", {}).get(host, 0),
+                    failed=data.get("failures", {}).get(host, 0),
+                    unreachable=data.get("dark", {}).get(host, 0),
+                )
+                for host in data.get("processed", {})
+            }
+
+    def fatal_failures(self) -> tuple[TaskFailure, ...]:
+        """What ended a host, without what Ansible was told to ignore or rescued.
+
+        On a host the rescued failures come first: the first that is not rescued ends it.
+        """
+        rescued = Counter(self._rescued)
+        fatal = []
+        for failure in self._failures:
+            stats = self.stats.get(failure.host)
+            if failure.unreachable and stats is not None and stats.unreachable == 0:
+                continue  # ignore_unreachable: the event alone does not tell
+            if not failure.unreachable and rescued[failure.host] > 0:
+                rescued[failure.host] -= 1
+                continue
+            fatal.append(failure)
+        return tuple(fatal)
+
+
+def failure_message(result: Mapping[str, Any]) -> str:
+    """What a failed module has to say, in one text: its message, else what its command wrote."""
+    items = [
+        failure_message(item)
+        for item in result.get("results", [])
+        if isinstance(item, dict) and (item.get("failed") or item.get("unreachable"))
+    ]
+    if items:
+        return "\n".join(items)
+    message = str(result.get("msg") or "").strip()
+    parts = [message]
+    for stream in ("stderr", "module_stderr", "stdout", "module_stdout"):
+        text = str(result.get(stream) or "").strip()
+        if text and text not in message:
+            parts.append("\n".join(text.splitlines()[-TAIL_LINES:]))
+            break
+    return "\n".join(part for part in parts if part) or "the task failed without a message"

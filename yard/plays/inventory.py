@@ -1,0 +1,210 @@
+"""What an inventory offers: nodes, models and data sets."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+from yard.core.project import Project, inventory_name
+from yard.plays.inventory_cache import recall, remember
+
+# Ansible's words where it has no password for a file of its Vault, or a wrong one.
+VAULT_LOCKED = "no vault secrets"
+VAULT_REMEDY = (
+    "    export ANSIBLE_VAULT_PASSWORD_FILE=<file with the password>, as in docs/roles.md#secrets"
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and the training it gets unless the request says otherwise.
+
+    `parameters` is the number of them, where the inventory tells.
+    """
+
+    name: str
+    description: str
+    defaults: Mapping[str, Any]
+    parameters: int | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set; `train_images` is the size of its training part where the inventory tells."""
+
+    name: str
+    description: str
+    train_images: int | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a request can ask for.
+
+    Attributes:
+        path: the inventory's folder or file.
+        name: its short name, see `inventory_name`.
+        trainers: machines that train, in order.
+        models, datasets: by name.
+        defaults: the inventory's `training_run_*` variables, without that prefix.
+        options: the trainer's further options with a description each; empty where the inventory
+            does not list them.
+        choices: what an option may be, where the inventory says so (`training_engines` → engine).
+        container_hosts: machines on which the nodes are containers that set-up makes.
+        max_nodes: how many nodes set-up can make; None where nodes are given.
+        cluster_size: how many it makes unasked; None where nodes are given.
+        gpus_per_node: how many GPUs every node has at the least, where the inventory tells; else 0.
+    """
+
+    path: Path
+    name: str
+    trainers: tuple[str, ...]
+    models: Mapping[str, Model]
+    datasets: Mapping[str, Dataset]
+    defaults: Mapping[str, Any]
+    choices: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, str] = field(default_factory=dict)
+    container_hosts: tuple[str, ...] = ()
+    max_nodes: int | None = None
+    cluster_size: int | None = None
+    gpus_per_node: int = 0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes a request can have: those there are, or those set-up can make."""
+        if self.max_nodes is None:
+            return self.trainers
+        makeable = tuple(f"node{number}" for number in range(1, self.max_nodes + 1))
+        return self.trainers + makeable[len(self.trainers) :]
+
+
+def read_inventory(project: Project, path: Path) -> Inventory:
+    """Ask Ansible for an inventory, unless it would say what it said last time.
+
+    Asking takes most of a second and touches no machine.
+
+    Raises:
+        RequestError: there is no such inventory, or Ansible cannot read it.
+    """
+    path = path.absolute()
+    if not path.exists():
+        raise RequestError([f"no inventory at {project.shown(path)}"])
+    remembered = recall(project, path)
+    if remembered is not None:
+        return _parse(project, remembered, path)
+    command = [str(Path(sys.executable).with_name("ansible-inventory")), "--list"]
+    command += ["--inventory", str(path), "--playbook-dir", str(project.root)]
+    answer = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        mistakes = _mistakes(project, path) or answer.stderr.strip().split("\n")
+        if VAULT_LOCKED in answer.stderr:
+            mistakes.append(VAULT_REMEDY)
+        raise RequestError([f"cannot read {project.shown(path)}", *mistakes])
+    document = json.loads(answer.stdout)
+    remember(project, path, document)
+    return _parse(project, document, path)
+
+
+def _parse(project: Project, document: Mapping[str, Any], path: Path) -> Inventory:
+    """Build an inventory; a variable of a wrong type is named with its place.
+
+    Raises:
+        RequestError: a variable is not what it must be.
+    """
+    try:
+        return parse_inventory(document, path)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        mistakes = _mistakes(project, path)
+        if not mistakes:
+            raise
+        raise RequestError(mistakes) from error
+
+
+def _mistakes(project: Project, path: Path) -> list[str]:
+    """Name the mistakes in an inventory's files, each with line and remedy.
+
+    Ansible gives up at the first one that keeps it from reading a file, and often does not say
+    where. So the role's own look at the files is asked, as the program that it is.
+    """
+    program = project.root / "roles/inventory_check/files/check_files.py"
+    command = [sys.executable, str(program), str(path)]
+    answer = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    return answer.stdout.splitlines()
+
+
+def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
+    """Build an inventory from the output of `ansible-inventory --list`."""
+    hostvars: Mapping[str, Mapping[str, Any]] = document.get("_meta", {}).get("hostvars", {})
+    trainers = tuple(dict.fromkeys(_hosts(document, "trainers")))
+    container_hosts = tuple(dict.fromkeys(_hosts(document, "container_hosts")))
+    # Site-wide variables are the same on every host. The first node is asked, and before there
+    # is one, the machine that will hold the nodes.
+    speaker = next(iter((*trainers, *container_hosts, *hostvars)), "")
+    variables = hostvars.get(speaker, {})
+    making = hostvars.get(container_hosts[0], {}) if container_hosts else {}
+    prefix = "training_run_"
+    return Inventory(
+        path=path,
+        name=inventory_name(path),
+        trainers=trainers,
+        models=_models(variables),
+        datasets={
+            name: Dataset(name, str(entry.get("description", "")), entry.get("train_images"))
+            for name, entry in variables.get("training_datasets", {}).items()
+        },
+        defaults={
+            name.removeprefix(prefix): value
+            for name, value in variables.items()
+            if name.startswith(prefix)
+        },
+        choices={
+            option: tuple(variables[plural])
+            for option, plural in (
+                ("engine", "training_engines"),
+                ("precision", "training_precisions"),
+                ("transport", "training_transports"),
+            )
+            if plural in variables
+        },
+        options=variables.get("training_options", {}),
+        container_hosts=container_hosts,
+        max_nodes=making.get("local_cluster_max_nodes"),
+        cluster_size=making.get("local_cluster_size"),
+        gpus_per_node=_gpus_per_node(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
+    )
+
+
+def _gpus_per_node(
+    trainers: Sequence[str], with_gpus: Collection[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> int:
+    """Number of GPUs that every node has; 0 where one has none, or is not told of."""
+    counts = (
+        hostvars.get(host, {}).get("cluster_check_gpu_count", 0) if host in with_gpus else 0
+        for host in trainers
+    )
+    return min((count if isinstance(count, int) else 0 for count in counts), default=0)
+
+
+def _models(variables: Mapping[str, Any]) -> dict[str, Model]:
+    """Models with an entry of their own, then those that share the common one."""
+    entries = variables.get("training_models", {})
+    common = variables.get("training_model_defaults", {})
+    parameters = variables.get("training_parameters", {})
+    models = {}
+    for name in dict.fromkeys((*entries, *parameters)):
+        entry = entries.get(name, common)
+        description = str(entry.get("description", ""))
+        models[name] = Model(name, description, entry, parameters.get(name))
+    return models
+
+
+def _hosts(document: Mapping[str, Any], group: str) -> Iterator[str]:
+    """Yield the hosts of a group and of the groups below it, in inventory order."""
+    entry = document.get(group, {})
+    yield from entry.get("hosts", [])
+    for child in entry.get("children", []):
+        yield from _hosts(document, child)

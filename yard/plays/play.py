@@ -1,0 +1,66 @@
+"""How a command runs a playbook of the checkout: its log, and what ends it early."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from yard.core.context import Context
+from yard.plays.events import Event, Outcome
+from yard.plays.playbook import run_playbook
+
+
+def play(
+    context: Context,
+    playbook: str,
+    variables: Mapping[str, Any],
+    on_event: Callable[[Event], None],
+    *,
+    log: Path,
+    inventory: Path | None = None,
+    stop_mark: Path | None = None,
+    to_its_end: bool = False,
+    limit: Sequence[str] = (),
+) -> Outcome:
+    """Run `playbooks/<playbook>.yml` (for `setup`, `site.yml`) until it ends or the user stops it.
+
+    Args:
+        log: gets Ansible's whole output, appended.
+        inventory: None means the one the command was given.
+        stop_mark: a file; once it is there, `make stop` wants the end.
+        to_its_end: nothing that is pressed ends it.
+        limit: hosts to run on; none means all.
+    """
+
+    def cancelled() -> bool:
+        if to_its_end:
+            return False
+        return context.interrupts.requested or (stop_mark is not None and stop_mark.exists())
+
+    return run_playbook(
+        context.project,
+        context.project.playbook(playbook),
+        inventory or context.inventory,
+        variables,
+        log,
+        on_event,
+        cancelled,
+        limit,
+    )
+
+
+def fresh_log(context: Context, name: str, inventory: Path | None = None) -> Path:
+    """The log of a command that keeps only its last one, emptied."""
+    log = _log_folder(context, inventory) / f"{name}.log"
+    log.unlink(missing_ok=True)
+    return log
+
+
+def dated_log(context: Context, name: str) -> Path:
+    """The log of a command that keeps all of them."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return _log_folder(context, None) / f"{name}-{stamp}.log"
+
+
+def _log_folder(context: Context, inventory: Path | None) -> Path:
+    return context.project.state(inventory or context.inventory) / "log"

@@ -1,0 +1,1 @@
+"""Run directories: their records, and what can be concluded from them."""

@@ -1,0 +1,246 @@
+"""Why a run failed: who, the cause, the remedy, and the lines that prove it."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from yard.plays.contract import UNREACHABLE
+from yard.plays.events import TaskFailure
+from yard.runs.findings import Finding
+from yard.runs.record import Log, RunRecord
+from yard.runs.signatures import Signature, load_signatures
+
+PROOF_LINES = 3
+TAIL_LINES = 10
+# mpirun's own words for the rank that ended the job; the second form is of an exit status.
+FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\s+\[[^\]]*,(\d+)\]")
+ANSIBLE_LOG = "ansible.log"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The answer to "why".
+
+    Attributes:
+        signature: name of the signature that matched; None when the failure is unknown.
+        log: file the proof was found in, relative to the run directory.
+        proof: the lines that prove it, or the tail of the first failing rank's log.
+    """
+
+    host: str | None
+    rank: int | None
+    cause: str
+    remedy: str
+    signature: str | None
+    log: str | None
+    proof: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The plain values, for the summary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Diagnosis":
+        """The inverse of `to_json`."""
+        return cls(**{**document, "proof": tuple(document["proof"])})
+
+
+class _Words(dict[str, Any]):
+    """What a sentence is filled in with. A rank may have written a finding without its values."""
+
+    def __missing__(self, name: str) -> str:
+        return "?"
+
+
+def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -> Diagnosis:
+    """Find the cause of a failed run in what was collected of it.
+
+    The first signature with a match decides: a finding whose code is its name, or foreign words
+    that its pattern knows. Without one, the message of the failed task is the cause, if training
+    never began; else the diagnosis says that the cause is unknown.
+    """
+    first_failed = first_failed_rank(record)
+    findings = _findings(record, first_failed)
+    texts = _texts(record, first_failed)
+    for signature in load_signatures() if signatures is None else signatures:
+        for finding in findings:
+            if finding.code == signature.name:
+                return _of_finding(record, signature, finding)
+        if signature.pattern is None or signature.where is None:
+            continue
+        for log in texts[signature.where]:
+            match = signature.pattern.search(log.text)
+            if match:
+                return _of_words(record, signature, log, match)
+    failures = record.manifest.launch.failures
+    if failures and not record.rank_logs:
+        return _failed_task(failures)
+    return _unknown(record, first_failed)
+
+
+def first_failed_rank(record: RunRecord) -> int | None:
+    """The rank that failed first; the others fail because of it.
+
+    By the times at which the ranks ended, else as mpirun says.
+    """
+    failed = [end.rank for end in record.rank_ends if end.exit_status]
+    if failed:
+        return failed[0]
+    if record.mpirun_log is None:
+        return None
+    match = FIRST_FAILED.search(record.mpirun_log.text)
+    return int(match[1] or match[2]) if match else None
+
+
+def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
+    """All findings. Of several with one code the first failed rank's is the first.
+
+    What is wrong with a whole machine may be found on every node of it.
+    """
+    first_host = None if first_failed is None else record.host_of(first_failed)
+    killed = [
+        Finding("rank_ended_by_kill", {}, end.path, end.host, end.rank)
+        for end in record.rank_ends
+        if end.rank == first_failed and end.was_killed
+    ]
+    unfit = [
+        Finding(
+            "host_unreachable" if problem.code == UNREACHABLE else "gang_incomplete",
+            {"message": problem.text},
+            ANSIBLE_LOG,
+            problem.host,
+        )
+        for failure in record.manifest.launch.failures
+        for problem in failure.problems
+        if problem.host is not None
+    ]
+    collected = sorted(
+        record.findings, key=lambda each: (each.rank != first_failed, each.host != first_host)
+    )
+    return [*collected, *killed, *unfit]
+
+
+def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
+    """The foreign words of a run, by where they stand. A task that names problems has none."""
+    return {
+        "rank": _first(record.rank_logs, first_failed),
+        "mpirun": [record.mpirun_log] if record.mpirun_log else [],
+        "container": list(record.container_logs),
+        "ansible": [
+            Log(ANSIBLE_LOG, failure.message, failure.host)
+            for failure in record.manifest.launch.failures
+            if not failure.problems
+        ],
+    }
+
+
+def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Diagnosis:
+    rank = finding.rank
+    host = finding.host or (record.host_of(rank) if rank is not None else None)
+    words = {**finding.values, "rank": rank, "host": host or "the node"}
+    # A rank's own words are in its log; of other findings the record itself is the proof.
+    log = next((log for log in record.rank_logs if log.rank == rank), None)
+    if finding.path == ANSIBLE_LOG:
+        proof = _messages(record.manifest.launch.failures)
+    elif log is not None and finding.path.startswith("failures/rank-"):
+        proof = tuple(_written(log.text)[-PROOF_LINES:])
+    else:
+        log = None
+        proof = (json.dumps({"code": finding.code, "values": dict(finding.values)}),)
+    return Diagnosis(
+        host=host,
+        rank=rank,
+        cause=signature.cause.format_map(_Words(words)),
+        remedy=signature.remedy.format_map(_Words(words)),
+        signature=signature.name,
+        log=log.path if log else finding.path,
+        proof=proof,
+    )
+
+
+def _of_words(
+    record: RunRecord, signature: Signature, log: Log, match: re.Match[str]
+) -> Diagnosis:
+    groups = {name: " ".join(text.split()) for name, text in match.groupdict("").items()}
+    rank = int(groups["rank"]) if "rank" in groups else log.rank
+    host = groups.get("host") or log.host or (record.host_of(rank) if rank is not None else None)
+    if "survivor" in groups:
+        survivors = {int(other["survivor"]) for other in match.re.finditer(log.text)}
+        rank, host = _without(record, survivors)
+    words = {**groups, "rank": rank, "host": host or "the node"}
+    return Diagnosis(
+        host=host,
+        rank=rank,
+        cause=signature.cause.format_map(_Words(words)),
+        remedy=signature.remedy.format_map(_Words(words)),
+        signature=signature.name,
+        log=log.path,
+        proof=_lines_of(log.text, match),
+    )
+
+
+def _without(record: RunRecord, survivors: set[int]) -> tuple[int | None, str | None]:
+    """Who is left without the ranks that lost a peer: the rank, if it is one, and the hosts."""
+    ranks = {entry.rank: entry.host for entry in record.world.ranks}
+    left = sorted(ranks.keys() - survivors)
+    hosts = dict.fromkeys(ranks[rank] for rank in left)
+    return (left[0] if len(left) == 1 else None, ", ".join(hosts) or None)
+
+
+def _failed_task(failures: Sequence[TaskFailure]) -> Diagnosis:
+    """Ansible stopped before there was a rank: its message is written for people."""
+    first = failures[0]
+    return Diagnosis(
+        host=", ".join(dict.fromkeys(failure.host for failure in failures)),
+        rank=None,
+        cause=first.message.splitlines()[0],
+        remedy=f'The task "{first.task}" failed; {ANSIBLE_LOG} has the whole story.',
+        signature=None,
+        log=ANSIBLE_LOG,
+        proof=_messages(failures),
+    )
+
+
+def _messages(failures: Sequence[TaskFailure]) -> tuple[str, ...]:
+    lines = [line for failure in failures for line in failure.message.splitlines()]
+    return tuple(lines[:TAIL_LINES])
+
+
+def _unknown(record: RunRecord, first_failed: int | None) -> Diagnosis:
+    log = next(iter(_first(record.rank_logs, first_failed)), record.mpirun_log)
+    rank = log.rank if log else None
+    ended = "mpirun did not end by itself"
+    if record.launcher_exit_status is not None:
+        ended = f"mpirun ended with status {record.launcher_exit_status}"
+    lines = [line for line in log.text.splitlines() if line.strip()] if log else []
+    return Diagnosis(
+        host=record.host_of(rank) if rank is not None else None,
+        rank=rank,
+        cause=f"Unknown: {ended}, and no known signature is in the logs.",
+        remedy="Read the lines below, then the other logs; a cause that others may meet belongs "
+        "into yard/runs/signatures.yml.",
+        signature=None,
+        log=log.path if log else None,
+        proof=tuple(lines[-TAIL_LINES:]),
+    )
+
+
+def _first(logs: Iterable[Log], rank: int | None) -> list[Log]:
+    """The logs with the one of `rank` in front."""
+    return sorted(logs, key=lambda log: log.rank != rank)
+
+
+def _lines_of(text: str, match: re.Match[str]) -> tuple[str, ...]:
+    """The lines a match touches, at most three; of fewer, with those before, which lead to it."""
+    begin = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    touched = _written(text[begin : end if end >= 0 else len(text)])[:PROOF_LINES]
+    before = _written(text[:begin])
+    return tuple(before[len(before) - (PROOF_LINES - len(touched)) :] + touched)
+
+
+def _written(text: str) -> list[str]:
+    """Lines that say something: mpirun rules off its messages with dashes."""
+    return [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]

@@ -1,0 +1,45 @@
+"""What went wrong with a run, as data: found by its nodes, its launcher, its ranks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found wrong.
+
+    Attributes:
+        code: what it is; `signatures.yml` has the words for it.
+        values: the particulars that the words are filled in with.
+        path: the file it stands in, relative to the run directory.
+        host, rank: whom it is about, where that is known.
+    """
+
+    code: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    host: str | None = None
+    rank: int | None = None
+
+
+def parse_finding(
+    document: Any, path: str, host: str | None = None, rank: int | None = None
+) -> Finding | None:
+    """Build a finding from a decoded object; None where it is none.
+
+    Args:
+        host, rank: whose file it is; what the values say of them counts more.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        return None
+    values = document.get("values")
+    values = values if isinstance(values, dict) else {}
+    named_rank = values.get("rank")
+    return Finding(
+        code=document["code"],
+        values=values,
+        path=path,
+        host=str(values["host"]) if "host" in values else host,
+        rank=named_rank if isinstance(named_rank, int) else rank,
+    )

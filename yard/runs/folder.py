@@ -1,0 +1,128 @@
+"""Folders of runs: their ids, and finding, making and claiming one."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from yard.core.errors import RequestError
+from yard.request.training import Training
+
+# A file in the run directory: the user has asked for the end. A file and no entry of the manifest,
+# because the process that follows the run may write that while another one stops it.
+STOP_MARK = "stop_requested"
+# Why the report could not be drawn; not there when it could.
+REPORT_ERROR = "report-error.log"
+# Where the records of attempts go that failed and were followed by another.
+ATTEMPTS = "attempts"
+
+
+def run_id_of(training: Training, moment: float) -> str:
+    """The id: `<UTC time>_<model>_<dataset>_b<batch>_e<epochs>_n<nodes>_p<processes>`.
+
+    Args:
+        moment: when the run was started, Unix seconds.
+    """
+    stamp = datetime.fromtimestamp(moment, UTC).strftime("%Y%m%dT%H%M%SZ")
+    numbers = (
+        f"b{training.batch_per_rank}_e{training.epochs}"
+        f"_n{training.nodes}_p{training.procs_per_node}"
+    )
+    return f"{stamp}_{training.model}_{training.dataset}_{numbers}"
+
+
+def create_run(runs: Path, training: Training) -> Path:
+    """Make a run directory and point `latest` at it.
+
+    Two launches within one second would have the same id: the second waits for its own.
+    """
+    runs.mkdir(exist_ok=True)
+    while True:
+        run = runs / run_id_of(training, time.time())
+        try:
+            run.mkdir()
+        except FileExistsError:
+            time.sleep(0.2)
+            continue
+        break
+    link = runs / f".latest.{os.getpid()}"
+    link.symlink_to(run.name)
+    link.replace(runs / "latest")
+    return run
+
+
+@contextmanager
+def followed(run: Path) -> Iterator[None]:
+    """Be the one process that follows a run and writes its records; a killed one gives that back.
+
+    Raises:
+        RequestError: another one does.
+    """
+    directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError([f"{run.name} is being followed by another yard"]) from error
+        yield
+    finally:
+        os.close(directory)
+
+
+def is_followed(run: Path) -> bool:
+    """Whether a living process follows a run."""
+    try:
+        with followed(run):
+            return False
+    except RequestError:
+        return True
+
+
+def find_run(runs: Path, name: str) -> Path:
+    """Return the run directory for an id, the beginning of just one id, or `latest`.
+
+    Raises:
+        RequestError: there is none, or more than one.
+    """
+    all_runs = list_runs(runs)
+    if name == "latest":
+        if all_runs:
+            return all_runs[-1]
+        raise RequestError(["there are no runs yet"])
+    return pick(all_runs, name)
+
+
+def pick(folders: list[Path], name: str) -> Path:
+    """Return the one directory of the name, or whose name alone begins so.
+
+    Raises:
+        RequestError: there is none, or more than one.
+    """
+    matches = [run for run in folders if run.name.startswith(name)] if name else []
+    exact = [run for run in matches if run.name == name]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        raise RequestError([f"run {name!r}: that is more than one:", *_names(matches)])
+    raise RequestError([f"run {name!r}: unknown; the newest are", *_names(folders)])
+
+
+def list_runs(runs: Path) -> list[Path]:
+    """All run directories, oldest first."""
+    if not runs.is_dir():
+        return []
+    return sorted(
+        path.parent for path in runs.glob("*/manifest.json") if not path.parent.is_symlink()
+    )
+
+
+def count_attempts(run: Path) -> int:
+    """How often a run has been launched: the attempts that failed, and the one that counts."""
+    return 1 + len(list((run / ATTEMPTS).glob("*")))
+
+
+def _names(runs: list[Path]) -> list[str]:
+    return [f"    {run.name}" for run in runs[-10:]] or ["    (none)"]

@@ -1,0 +1,173 @@
+"""`manifest.json`: what was asked, what ran it, and how the playbook ended."""
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from yard import __version__
+from yard.core.files import read_json, write_json
+from yard.plays.inventory import Inventory
+from yard.plays.events import TaskFailure
+from yard.core.project import Project
+from yard.request.training import Training, TrainRequest
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the launch went, as far as only the control node knows.
+
+    Attributes:
+        playbook: `running`, or how `playbooks/train.yml` ended.
+        phase: the phase it ended in, see `progress.PHASES`.
+        failures: tasks that failed.
+        first_step_after, first_step_before: when the polls came between which the first step was
+            done, Unix seconds; see `summary.first_step_time`.
+        finished_at: when everything was collected, Unix seconds.
+    """
+
+    playbook: str = "running"
+    phase: str = ""
+    failures: tuple[TaskFailure, ...] = ()
+    first_step_after: float | None = None
+    first_step_before: float | None = None
+    finished_at: float | None = None
+
+
+LAUNCH_TIMES = ("first_step_after", "first_step_before", "finished_at")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The record of a run's making. Holds no environment and no secret.
+
+    Attributes:
+        started_at: when the command began, Unix seconds.
+        request: what was typed.
+        configuration: what it came to; after the run the trainer's own `config.json` is merged in.
+        inventory: as shown to people, and `inventory_path` as used.
+        hosts: the nodes chosen; until then empty.
+        code: git revision of the checkout and whether it had changes; None where there is no git.
+        versions: of what ran on the control node, and under `trainer` of what ran in the image.
+        image: name and digest of the trainer image, once containers have reported it.
+    """
+
+    run_id: str
+    name: str | None
+    started_at: float
+    request: Mapping[str, Any]
+    configuration: Mapping[str, Any]
+    inventory: str
+    inventory_path: str
+    hosts: tuple[str, ...] = ()
+    code: Mapping[str, Any] | None = None
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    image: Mapping[str, str] | None = None
+    launch: Launch = Launch()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Manifest":
+        """Build one from the decoded file.
+
+        Raises:
+            TypeError: a key is missing or unknown.
+        """
+        launch = document["launch"]
+        failures = tuple(TaskFailure.from_json(failure) for failure in launch["failures"])
+        values = {
+            **document,
+            "started_at": from_iso(document["started_at"]),
+            "hosts": tuple(document["hosts"]),
+            "launch": Launch(
+                **{
+                    **launch,
+                    "failures": failures,
+                    **{name: from_iso(launch[name]) for name in LAUNCH_TIMES},
+                }
+            ),
+        }
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as written, times in ISO 8601, UTC."""
+        document = asdict(self)
+        document["started_at"] = iso(self.started_at)
+        for name in LAUNCH_TIMES:
+            document["launch"][name] = iso(getattr(self.launch, name))
+        return document
+
+    def with_launch(self, **changes: Any) -> "Manifest":
+        """The manifest with some of its launch replaced."""
+        return replace(self, launch=replace(self.launch, **changes))
+
+
+def new_manifest(
+    project: Project,
+    inventory: Inventory,
+    request: TrainRequest,
+    training: Training,
+    run_id: str,
+    started_at: float,
+) -> Manifest:
+    """The manifest of a run that is about to start."""
+    return Manifest(
+        run_id=run_id,
+        name=request.name,
+        started_at=started_at,
+        request=request.to_json(),
+        configuration=training.to_json(),
+        inventory=project.shown(inventory.path),
+        inventory_path=str(inventory.path),
+        code=git_revision(project.root),
+        versions={
+            "yard": __version__,
+            "python": platform.python_version(),
+            "ansible-core": version("ansible-core"),
+            "ansible-runner": version("ansible-runner"),
+        },
+    )
+
+
+def read_manifest(run: Path) -> Manifest | None:
+    """Read the manifest of a run directory; None where it has none that can be read."""
+    document = read_json(run / "manifest.json")
+    return None if document is None else Manifest.from_json(document)
+
+
+def write_manifest(run: Path, manifest: Manifest) -> None:
+    """Write the manifest into its run directory."""
+    write_json(run / "manifest.json", manifest.to_json())
+
+
+def git_revision(root: Path) -> dict[str, Any] | None:
+    """Commit of the checkout and whether files differ from it; None without git or a commit."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            answer = subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError:
+            return None
+        return answer.stdout.strip() if answer.returncode == 0 else None
+
+    revision = git("rev-parse", "--verify", "HEAD")
+    if revision is None:
+        return None
+    return {"revision": revision, "dirty": bool(git("status", "--porcelain"))}
+
+
+def iso(moment: float | None) -> str | None:
+    """Unix seconds as ISO 8601 in UTC, to the millisecond."""
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+
+
+def from_iso(text: str | None) -> float | None:
+    """The inverse of `iso`."""
+    return None if text is None else datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,88 @@
+"""Verifications and benchmarks: like trainings they run on the nodes, in a folder each."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+from yard.core.files import read_json, write_json
+from yard.core.project import Project
+from yard.plays.inventory import Inventory
+from yard.runs.folder import find_run, pick
+
+# What was asked for, in the folder of a measurement.
+REQUEST = "request.json"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of measurement.
+
+    Args:
+        word: what people call it.
+        prefix: how its ids begin.
+        folder: where the folders of such measurements lie in a checkout.
+        result: the file in it that is there once it has ended well.
+    """
+
+    word: str
+    prefix: str
+    folder: str
+    result: str
+
+    def directories(self, project: Project) -> list[Path]:
+        """The folders of all measurements of this kind, the oldest first."""
+        paths = (project.root / self.folder).glob(f"{self.prefix}*")
+        return sorted(path for path in paths if path.is_dir())
+
+
+VERIFICATION = Kind("verification of the cluster", "verify-", "runs", "verdict.json")
+BENCHMARK = Kind("benchmark", "bench-", "bench", "bench.json")
+
+
+def open_measurement(
+    project: Project, kind: Kind, inventory: Inventory, request: dict[str, Any]
+) -> Path:
+    """Make the folder of a measurement and return it; its name is the measurement's id."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    directory = project.root / kind.folder / f"{kind.prefix}{stamp}"
+    write_json(directory / REQUEST, {"inventory": str(inventory.path.absolute()), **request})
+    return directory
+
+
+def inventory_of(directory: Path) -> Path | None:
+    """The inventory that a measurement was asked for with; None where its request is gone."""
+    request = read_json(directory / REQUEST) or {}
+    return Path(request["inventory"]) if "inventory" in request else None
+
+
+def find_measurement(project: Project, name: str) -> tuple[Kind, Path] | None:
+    """Return the measurement for its id, or the beginning of just one; None for a training's.
+
+    Raises:
+        RequestError: there is none, or more than one.
+    """
+    for kind in (VERIFICATION, BENCHMARK):
+        if name.startswith(kind.prefix):
+            return kind, pick(kind.directories(project), name)
+    return None
+
+
+def find_training(project: Project, name: str) -> Path:
+    """Return the run directory for the id of a training, the beginning of just one, or `latest`.
+
+    Raises:
+        RequestError: there is none, or more than one, or it is no training.
+    """
+    measurement = find_measurement(project, name)
+    if measurement is None:
+        return find_run(project.runs, name)
+    kind, directory = measurement
+    shown = project.shown(directory)
+    raise RequestError(
+        [
+            f"{directory.name} is a {kind.word}, no training;",
+            f"make stop RUN={directory.name} ends it, and {shown}/ has its files",
+        ]
+    )

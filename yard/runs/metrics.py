@@ -1,0 +1,133 @@
+"""The lines of `metrics.jsonl`."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+EVENTS = ("start", "step", "epoch", "end")
+COUNTS = ("step", "steps", "epoch", "epochs")
+# Keys that older runs, and lines other than `step` and `epoch`, do not have.
+OPTIONAL = ("data_seconds", "compute_seconds", "communication_seconds")
+# Where a value may be missing, as of the loss before the first step.
+MEASURED = ("loss", "accuracy", "images_per_second", "lr", *OPTIONAL)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line: `start`, `step`, `epoch` (after its evaluation) or `end`.
+
+    Attributes:
+        time: Unix seconds of the node's clock.
+        step, steps: steps done, and steps of the whole run.
+        epoch, epochs: the same in epochs, from 1.
+        loss, accuracy: of the training images for `step`, of the test set for `epoch`;
+            `end` has the training loss of the last epoch and the accuracy on the test set.
+        images_per_second: of the whole world.
+        lr: learning rate.
+        data_seconds, compute_seconds, communication_seconds: what a step of the window took on
+            rank 0, on average: waiting for images, computing, blocked in the exchange of
+            gradients. None where it was not measured.
+    """
+
+    event: str
+    time: float
+    step: int
+    steps: int
+    epoch: int
+    epochs: int
+    loss: float | None
+    accuracy: float | None
+    images_per_second: float | None
+    lr: float | None
+    data_seconds: float | None = None
+    compute_seconds: float | None = None
+    communication_seconds: float | None = None
+
+    @classmethod
+    def from_json(cls, line: Any) -> "Metric | None":
+        """Build one from a decoded line; None where it is none: a rank can write anything."""
+        if not isinstance(line, Mapping):
+            return None
+        values: dict[str, Any] = {name: line.get(name) for name in cls.__dataclass_fields__}
+        is_complete = all(name in line or name in OPTIONAL for name in values)
+        if (
+            not is_complete
+            or values["event"] not in EVENTS
+            or not _is_number(values["time"])
+            or not all(type(values[name]) is int for name in COUNTS)
+            or not all(values[name] is None or _is_number(values[name]) for name in MEASURED)
+        ):
+            return None
+        return cls(**values)
+
+    @property
+    def key(self) -> tuple[str, int, float]:
+        """What tells two lines apart: a poll may bring a line again, an attempt may redo a step."""
+        return (self.event, self.step, self.time)
+
+    def to_line(self) -> str:
+        """The line as the trainer writes it, with its newline."""
+        line = {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None or name not in OPTIONAL
+        }
+        return json.dumps(line) + "\n"
+
+
+def read_every_line(path: Path) -> tuple[Metric, ...]:
+    """Read a metrics file; a missing one is empty, and a line cut off by a crash is left out."""
+    if not path.is_file():
+        return ()
+    lines = []
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ValueError, RecursionError):  # the last line of a killed run is cut off
+            lines.append(json.loads(text))
+    return tuple(known_metrics(lines))
+
+
+def known_metrics(lines: Iterable[Any]) -> list[Metric]:
+    """The metrics among decoded lines, in order."""
+    return [metric for line in lines if (metric := Metric.from_json(line)) is not None]
+
+
+def read_metrics(path: Path) -> tuple[Metric, ...]:
+    """Read a metrics file as that of one run.
+
+    A run that started again from a checkpoint has done some steps twice: those that came to
+    nothing are left out, and so is its second `start`.
+    """
+    first, *retries = attempts_of(read_every_line(path)) or [[]]
+    for attempt in retries:
+        resumed = resumed_at(attempt)
+        first = [metric for metric in first if metric.step <= resumed] + attempt[1:]
+    return tuple(first)
+
+
+def of_event(metrics: Iterable[Metric], event: str) -> list[Metric]:
+    """The lines of one kind, in order."""
+    return [metric for metric in metrics if metric.event == event]
+
+
+def attempts_of(metrics: Iterable[Metric]) -> list[list[Metric]]:
+    """The lines by attempt: each begins with its `start`; a run without retries has one."""
+    attempts: list[list[Metric]] = []
+    for metric in metrics:
+        if metric.event == "start" or not attempts:
+            attempts.append([])
+        attempts[-1].append(metric)
+    return attempts
+
+
+def resumed_at(attempt: Sequence[Metric]) -> int:
+    """The step an attempt went on from; 0 for one that began at the beginning."""
+    first = next((metric for metric in attempt if metric.event == "step"), None)
+    began = attempt[0].step
+    return began if began or first is None else first.step - 1
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,220 @@
+"""All of a run directory that the summary, the diagnosis and the report are made from."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+from yard.core.files import read_json, read_object
+from yard.runs.findings import Finding, parse_finding
+from yard.runs.folder import STOP_MARK, count_attempts
+from yard.runs.manifest import Manifest, read_manifest
+from yard.runs.metrics import Metric, read_metrics
+from yard.runs.world import World, read_world
+
+# Of a long log only the end is read: what ends a run stands there.
+LOG_TAIL_BYTES = 256 * 1024
+RANK_LOG = re.compile(r"rank-(?P<rank>[0-9]{1,6})\.log")
+FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
+
+
+@dataclass(frozen=True)
+class Log:
+    """A text file of a run.
+
+    Attributes:
+        path: relative to the run directory.
+        host, rank: whose it is, where that is known.
+        text: the end of it, at most `LOG_TAIL_BYTES`.
+    """
+
+    path: str
+    text: str
+    host: str | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How a rank ended, from `ranks/<rank>.json` (docker/trainer/bin/rank).
+
+    Attributes:
+        ended_at: Unix seconds of the node's clock.
+        exit_status: as a shell gives it: 128 and the signal's number after a signal.
+        path: of the file, relative to the run directory.
+    """
+
+    rank: int
+    host: str
+    ended_at: float
+    exit_status: int
+    path: str
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether signal 9 ended it, which no program sends to itself."""
+        return self.exit_status == 128 + signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All of a run directory that the summary, the diagnosis and the report are made from.
+
+    Attributes:
+        world: its ranks, empty when no world was formed.
+        config: `config.json`, empty when it was not collected.
+        stop_requested: whether the user asked for the end.
+        launcher_exit_status: exit status of mpirun; None when it did not end by itself.
+        rank_logs, mpirun_log, container_logs: what was collected of them.
+        inspections: output of `docker inspect`, by host, as text.
+        rank_ends: how ranks ended, in order of time.
+        attempts: how often the run was launched.
+        findings: what nodes, launcher and ranks found wrong.
+    """
+
+    run_id: str
+    manifest: Manifest
+    metrics: tuple[Metric, ...]
+    world: World
+    config: Mapping[str, Any]
+    stop_requested: bool
+    launcher_exit_status: int | None
+    rank_logs: tuple[Log, ...]
+    mpirun_log: Log | None
+    container_logs: tuple[Log, ...]
+    inspections: tuple[Log, ...]
+    rank_ends: tuple[RankEnd, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    attempts: int = 1
+
+    @property
+    def missing_hosts(self) -> tuple[str, ...]:
+        """Chosen nodes of which nothing has been collected: they could not be reached."""
+        home = {Path(log.path).parts[1] for log in (*self.inspections, *self.container_logs)}
+        return tuple(host for host in self.manifest.hosts if host not in home)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts of the ranks in rank order; before there are ranks, the nodes chosen."""
+        return self.world.hosts or self.manifest.hosts
+
+    def host_of(self, rank: int) -> str | None:
+        """The host a rank ran on, from `world.json` or the first line of its log."""
+        in_log = (log.host for log in self.rank_logs if log.rank == rank)
+        return self.world.host_of(rank) or next(in_log, None)
+
+
+def read_run(run: Path) -> RunRecord:
+    """Read what a run directory holds; what was not collected is empty.
+
+    Raises:
+        RequestError: it has no manifest.
+    """
+    manifest = read_manifest(run)
+    if manifest is None:
+        raise RequestError([f"{run.name}: no manifest.json, so this is no run"])
+    logs = run / "logs"
+    rank_logs = [_read_rank_log(run, path, rank) for rank, path in rank_log_files(run).items()]
+    status = run / "exit_status"
+    text = status.read_text(encoding="utf-8").strip() if status.is_file() else ""
+    return RunRecord(
+        run_id=run.name,
+        manifest=manifest,
+        metrics=read_metrics(run / "metrics.jsonl"),
+        world=read_world(run / "world.json"),
+        config=read_object(run / "config.json"),
+        stop_requested=(run / STOP_MARK).exists(),
+        launcher_exit_status=int(text) if re.fullmatch(r"-?\d+", text) else None,
+        rank_logs=tuple(rank_logs),
+        mpirun_log=_read_log(run, logs / "mpirun.log") if (logs / "mpirun.log").is_file() else None,
+        container_logs=_read_node_files(run, "container.log"),
+        inspections=_read_node_files(run, "container.json"),
+        rank_ends=_read_rank_ends(run),
+        findings=_read_findings(run),
+        attempts=count_attempts(run),
+    )
+
+
+def rank_log_files(run: Path) -> dict[int, Path]:
+    """The ranks' logs by rank; files that are only called like one are left out."""
+    named = [(RANK_LOG.fullmatch(path.name), path) for path in (run / "logs").glob("rank-*.log")]
+    files = {int(name["rank"]): path for name, path in named if name and path.is_file()}
+    return dict(sorted(files.items()))
+
+
+def inspected_image(record: RunRecord) -> dict[str, str] | None:
+    """Name and digest of the image the containers ran, from `docker inspect`."""
+    for inspection in record.inspections:
+        with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            document = json.loads(inspection.text)
+            container = document[0] if isinstance(document, list) and document else document
+            image = str(container["Image"])
+            return {"name": str(container.get("Config", {}).get("Image", "")), "digest": image}
+    return None
+
+
+def _read_node_files(run: Path, name: str) -> tuple[Log, ...]:
+    paths = sorted((run / "nodes").glob(f"*/{name}"))
+    return tuple(_read_log(run, path, host=path.parent.name) for path in paths)
+
+
+def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
+    ends = []
+    for path in (run / "ranks").glob("*.json"):
+        document = read_json(path)
+        # The node died, or its disk was full, while it was written; or a rank wrote it.
+        with suppress(KeyError, TypeError, ValueError, OverflowError):
+            ends.append(
+                RankEnd(
+                    rank=int(document["rank"]),
+                    host=str(document["host"]),
+                    ended_at=float(document["ended_at"]),
+                    exit_status=int(document["exit_status"]),
+                    path=str(path.relative_to(run)),
+                )
+            )
+    return tuple(sorted(ends, key=lambda end: end.ended_at))
+
+
+def _read_findings(run: Path) -> tuple[Finding, ...]:
+    """Findings of the ranks first, which say most, then of the launcher, then of the nodes."""
+    findings = []
+    for path in sorted((run / "failures").glob("rank-*.json")):
+        findings.append(_read_rank_failure(run, path))
+    for path in (run / "failures" / "launcher.json", *sorted(run.glob("nodes/*/findings.json"))):
+        host = path.parent.name if path.parent.parent.name == "nodes" else None
+        entries = read_json(path)
+        for entry in entries if isinstance(entries, list) else []:
+            findings.append(parse_finding(entry, str(path.relative_to(run)), host))
+    return tuple(finding for finding in findings if finding is not None)
+
+
+def _read_rank_failure(run: Path, path: Path) -> Finding | None:
+    document = read_json(path)
+    if not isinstance(document, dict):
+        return None
+    host, rank = document.get("host"), document.get("rank")
+    return parse_finding(
+        document,
+        str(path.relative_to(run)),
+        host if isinstance(host, str) else None,
+        rank if isinstance(rank, int) else None,
+    )
+
+
+def _read_rank_log(run: Path, path: Path, rank: int) -> Log:
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        first = FIRST_LINE.search(lines.readline())
+    return _read_log(run, path, host=first["host"] if first else None, rank=rank)
+
+
+def _read_log(run: Path, path: Path, host: str | None = None, rank: int | None = None) -> Log:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+        text = file.read().decode("utf-8", errors="replace")
+    return Log(str(path.relative_to(run)), text, host, rank)

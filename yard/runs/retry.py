@@ -1,0 +1,67 @@
+"""A failed run starts again: from its newest checkpoint, on the nodes that are still fit."""
+
+from pathlib import Path
+
+from yard.core.errors import Exit, RequestError
+from yard.runs.diagnosis import Diagnosis, diagnose
+from yard.runs.folder import ATTEMPTS, count_attempts
+from yard.runs.record import RunRecord
+from yard.runs.signatures import load_signatures
+from yard.runs.summary import run_exit_status
+
+# What an attempt leaves that the next one writes anew. Metrics and checkpoints go on.
+OF_ONE_ATTEMPT = (
+    "config.json",
+    "exit_status",
+    "failures",
+    "hostfile",
+    "logs",
+    "mpirun.arguments",
+    "nodes",
+    "ranks",
+    "world.json",
+)
+
+
+def worth_another(record: RunRecord) -> Diagnosis | None:
+    """Why an attempt failed, if another may go better; None where it went well or never can."""
+    if run_exit_status(record) != Exit.FAILED:
+        return None
+    failure = diagnose(record)
+    hopeless = {signature.name for signature in load_signatures() if not signature.again}
+    return None if failure.signature in hopeless else failure
+
+
+def put_attempt_aside(run: Path) -> Path:
+    """Move what belongs to the attempt that failed to `attempts/<n>`, and return that."""
+    place = run / ATTEMPTS / str(count_attempts(run))
+    place.mkdir(parents=True)
+    for name in OF_ONE_ATTEMPT:
+        if (run / name).exists():
+            (run / name).rename(place / name)
+    return place
+
+
+def resume_variables(run: Path, same_run: bool) -> dict[str, str]:
+    """The launch role's variables that make it go on from a run's checkpoints.
+
+    Args:
+        same_run: it is the same run that goes on, and so do its metrics.
+    """
+    variables = {}
+    if any((run / "checkpoints").glob("*.pt")):
+        variables["training_run_resume_from"] = str(run / "checkpoints")
+    metrics = run / "metrics.jsonl"
+    if same_run and metrics.is_file() and metrics.stat().st_size:
+        variables["training_run_metrics_from"] = str(metrics)
+    return variables
+
+
+def check_resumable(run: Path) -> None:
+    """See that a run has something to go on from.
+
+    Raises:
+        RequestError: it has no checkpoint.
+    """
+    if "training_run_resume_from" not in resume_variables(run, same_run=False):
+        raise RequestError([f"{run.name} has no checkpoint to go on from"])

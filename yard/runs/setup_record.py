@@ -1,0 +1,120 @@
+"""What the last set-up of an inventory left behind, and whether it still holds."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from yard.core.files import read_json, write_json
+from yard.core.project import Project
+from yard.plays.fingerprint import (
+    INVENTORY_PREFIX,
+    changed_files,
+    concerns_image_alone,
+    fingerprint_inventory,
+    fingerprint_sources,
+)
+from yard.plays.inventory import Inventory
+
+# The code that decodes data sets, in the trainer image.
+DECODER = "trainer/data/"
+
+
+@dataclass(frozen=True)
+class SetupRecord:
+    """What the last successful set-up left behind, `.trainyard/<inventory>/setup.json`.
+
+    Attributes:
+        when: ISO 8601, UTC.
+        nodes: members of group `trainers` afterwards.
+        datasets: data sets put on these nodes since.
+        fingerprint: checksums of what set-up read, by file.
+    """
+
+    when: str
+    nodes: tuple[str, ...]
+    datasets: tuple[str, ...]
+    fingerprint: Mapping[str, str]
+
+
+def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
+    """Read the record of the last set-up; None when there was none."""
+    document = read_json(_record_file(project, inventory))
+    if document is None:
+        return None
+    lists = {name: tuple(document[name]) for name in ("nodes", "datasets")}
+    return SetupRecord(**{**document, **lists})
+
+
+def forget_setup(project: Project, inventory: Inventory) -> None:
+    """Remove the record, because the nodes it speaks of are gone or new."""
+    _record_file(project, inventory).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """What of the last set-up does not hold any more.
+
+    Attributes:
+        reasons: why set-up has to run; empty when it has not.
+        image_alone: a new trainer image on the nodes is all that is wanted.
+    """
+
+    reasons: tuple[str, ...] = ()
+    image_alone: bool = False
+
+
+def find_staleness(project: Project, inventory: Inventory, nodes: int) -> Staleness:
+    """See what has to be done before `nodes` nodes can train."""
+    if len(inventory.trainers) < nodes:
+        return Staleness((f"there are {len(inventory.trainers)} of {nodes} nodes",))
+    record = read_record(project, inventory)
+    if record is None:
+        return Staleness(("it has not been done from this checkout",))
+    now = fingerprint_sources(project) | fingerprint_inventory(inventory.path)
+    changed = changed_files(record.fingerprint, now)
+    if not changed:
+        return Staleness()
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    reason = f"{changed[0]}{more} changed since {record.when}"
+    return Staleness((reason,), image_alone=concerns_image_alone(changed))
+
+
+def write_record(project: Project, inventory: Inventory, record: SetupRecord) -> None:
+    """Write the record of a set-up that went well."""
+    write_json(_record_file(project, inventory), asdict(record))
+
+
+def note_dataset(project: Project, inventory: Inventory, dataset: str) -> None:
+    """Add a data set that was put on the nodes since the last set-up, if there was one."""
+    record = read_record(project, inventory)
+    if record is not None:
+        datasets = tuple(dict.fromkeys((*record.datasets, dataset)))
+        write_record(project, inventory, replace(record, datasets=datasets))
+
+
+def note_image(project: Project, inventory: Inventory, sources: Mapping[str, str]) -> None:
+    """Note that the nodes have the image of these sources, and are otherwise as set-up left them.
+
+    Args:
+        sources: the fingerprint as it was before the image was built.
+    """
+    record = read_record(project, inventory)
+    if record is None:
+        return
+    # A data set that other code has decoded is put there anew.
+    decoder = any(name.startswith(DECODER) for name in changed_files(record.fingerprint, sources))
+    inventories = {
+        name: checksum
+        for name, checksum in record.fingerprint.items()
+        if name.startswith(INVENTORY_PREFIX)
+    }
+    renewed = replace(
+        record,
+        fingerprint=inventories | dict(sources),
+        datasets=() if decoder else record.datasets,
+    )
+    write_record(project, inventory, renewed)
+
+
+def _record_file(project: Project, inventory: Inventory) -> Path:
+    return project.state(inventory.path) / "setup.json"

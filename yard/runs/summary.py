@@ -1,0 +1,191 @@
+"""`summary.json`: a run in one object."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.runs.diagnosis import Diagnosis, diagnose
+from yard.core.errors import Exit
+from yard.core.files import read_json, write_json
+from yard.runs.manifest import iso
+from yard.runs.metrics import Metric, of_event
+from yard.plays.contract import NOTHING_STARTED
+from yard.runs.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run went.
+
+    Attributes:
+        status: `succeeded`, `failed` or `stopped`.
+        exit_status: of the run, as the `yard` commands use it: 0, 1, 3 or 130.
+        launcher_exit_status: mpirun's own; None when it did not end by itself.
+        world_size: ranks that found each other; None when there was no world.
+        hosts: machines the ranks ran on, or, without ranks, those chosen.
+        batch_per_rank: images of one rank in one step.
+        steps: steps done.
+        images_per_second: of all ranks together, without evaluation.
+        final_loss: training loss of the last epoch, or the last one logged by an unfinished run.
+        test_accuracy: 0 to 1, on the whole test set, after the last finished epoch.
+        seconds_total: from the start of the command until everything was collected.
+        seconds_to_first_step: from the start of the command to the end of the first step.
+        started_at, finished_at: ISO 8601, UTC.
+        diagnosis: None unless the run failed.
+        missing_hosts: nodes that could not be reached at the end; their logs are not here.
+        attempts: how often it was launched, see `yard.runs.retry`.
+    """
+
+    run_id: str
+    name: str | None
+    status: str
+    exit_status: int
+    launcher_exit_status: int | None
+    model: str
+    dataset: str
+    engine: str | None
+    precision: str | None
+    world_size: int | None
+    hosts: tuple[str, ...]
+    nodes: int
+    procs_per_node: int
+    batch_per_rank: int
+    epochs: int
+    steps: int
+    train_images: int | None
+    train_images_available: int | None
+    test_images: int | None
+    images_per_second: float | None
+    final_loss: float | None
+    test_accuracy: float | None
+    seconds_total: float | None
+    seconds_to_first_step: float | None
+    started_at: str | None
+    finished_at: str | None
+    diagnosis: Diagnosis | None
+    missing_hosts: tuple[str, ...] = ()
+    attempts: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as written."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Summary":
+        """Build one from the decoded file.
+
+        Raises:
+            TypeError: a key is missing or unknown.
+        """
+        reason = document["diagnosis"]
+        diagnosis = None if reason is None else Diagnosis.from_json(reason)
+        lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts")}
+        return cls(**{**document, **lists, "diagnosis": diagnosis})
+
+
+def read_summary(run: Path) -> Summary | None:
+    """Read the summary of a run directory; None while the run has none."""
+    document = read_json(run / "summary.json")
+    return None if document is None else Summary.from_json(document)
+
+
+def write_summary(run: Path, summary: Summary) -> None:
+    """Write the summary into its run directory."""
+    write_json(run / "summary.json", summary.to_json())
+
+
+def summarise(record: RunRecord) -> Summary:
+    """Make the summary of a run that is over, from what was collected of it."""
+    launch = record.manifest.launch
+    configuration = {**record.manifest.configuration, **record.config}
+    ends = of_event(record.metrics, "end")
+    epochs = of_event(record.metrics, "epoch")
+    losses = [metric.loss for metric in of_event(record.metrics, "step") if metric.loss is not None]
+    accuracies = [m.accuracy for m in (*epochs, *ends) if m.accuracy is not None]
+    exit_status = run_exit_status(record)
+    status = {Exit.DONE: "succeeded", Exit.INTERRUPTED: "stopped"}.get(exit_status, "failed")
+    return Summary(
+        run_id=record.run_id,
+        name=record.manifest.name,
+        status=status,
+        exit_status=int(exit_status),
+        launcher_exit_status=record.launcher_exit_status,
+        model=configuration["model"],
+        dataset=configuration["dataset"],
+        engine=configuration.get("engine"),
+        precision=configuration.get("precision"),
+        world_size=record.world.world_size,
+        hosts=record.hosts,
+        nodes=record.manifest.configuration["nodes"],
+        procs_per_node=record.manifest.configuration["procs_per_node"],
+        batch_per_rank=configuration["batch_per_rank"],
+        epochs=configuration["epochs"],
+        steps=max((metric.step for metric in record.metrics), default=0),
+        train_images=_first_known(record.world.train_images, configuration.get("train_images")),
+        train_images_available=_first_known(
+            record.world.train_images_available, configuration.get("train_images_available")
+        ),
+        test_images=record.world.test_images,
+        images_per_second=_throughput(ends, epochs, record.metrics),
+        final_loss=ends[-1].loss if ends else (losses[-1] if losses else None),
+        test_accuracy=accuracies[-1] if accuracies else None,
+        seconds_total=_since(record.manifest.started_at, launch.finished_at),
+        seconds_to_first_step=_since(record.manifest.started_at, first_step_time(record)),
+        started_at=iso(record.manifest.started_at),
+        finished_at=iso(launch.finished_at),
+        diagnosis=diagnose(record) if status == "failed" else None,
+        missing_hosts=() if exit_status == Exit.UNFIT else record.missing_hosts,
+        attempts=record.attempts,
+    )
+
+
+def run_exit_status(record: RunRecord) -> Exit:
+    """How the run itself ended.
+
+    A run is done when mpirun ended with 0, the trainer wrote its last line and every task of the
+    launch went well. One that had finished before the user asked to stop is not called stopped.
+    """
+    launch = record.manifest.launch
+    trained = record.launcher_exit_status == 0 and bool(of_event(record.metrics, "end"))
+    if trained and launch.playbook in ("successful", "cancelled"):
+        return Exit.DONE
+    if record.stop_requested:
+        return Exit.INTERRUPTED
+    never_began = not record.rank_logs and not record.metrics
+    unreachable = any(failure.unreachable for failure in launch.failures)
+    if never_began and (launch.phase in NOTHING_STARTED or unreachable):
+        return Exit.UNFIT
+    return Exit.FAILED
+
+
+def first_step_time(record: RunRecord) -> float | None:
+    """When the first step was done, on the control node's clock, in Unix seconds.
+
+    The metrics line has the node's clock, which on real sites may be off. It is believed as far as
+    it fits what was seen here: the step was not there in one poll, and was in the next.
+    """
+    launch = record.manifest.launch
+    steps = of_event(record.metrics, "step")
+    if not steps or launch.first_step_after is None or launch.first_step_before is None:
+        return None
+    return min(max(steps[0].time, launch.first_step_after), launch.first_step_before)
+
+
+def _throughput(
+    ends: list[Metric], epochs: list[Metric], metrics: tuple[Metric, ...]
+) -> float | None:
+    """Images per second: the run's, else the mean over its epochs, else over its logged steps."""
+    for lines in (ends, epochs, of_event(metrics, "step")[1:]):
+        rates = [metric.images_per_second for metric in lines if metric.images_per_second]
+        if rates:
+            return sum(rates) / len(rates)
+    return None
+
+
+def _since(start: float, moment: float | None) -> float | None:
+    return None if moment is None else round(moment - start, 3)
+
+
+def _first_known(*numbers: int | None) -> int | None:
+    return next((number for number in numbers if number is not None), None)

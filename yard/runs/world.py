@@ -1,0 +1,66 @@
+"""`world.json`: the ranks that found each other, as rank 0 wrote it down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yard.core.files import read_object
+
+
+@dataclass(frozen=True)
+class PlacedRank:
+    """A rank and the host it runs on."""
+
+    rank: int
+    host: str
+
+
+@dataclass(frozen=True)
+class World:
+    """The ranks of a run, and what they had in common; empty when no world was formed.
+
+    Attributes:
+        ranks: in rank order.
+        versions: of what runs in the image, by package.
+        train_images, train_images_available, test_images: images trained on, in the training set
+            and in the test set.
+    """
+
+    world_size: int | None = None
+    ranks: tuple[PlacedRank, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    train_images: int | None = None
+    train_images_available: int | None = None
+    test_images: int | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts of the ranks in rank order, each once."""
+        return tuple(dict.fromkeys(entry.host for entry in self.ranks))
+
+    def host_of(self, rank: int) -> str | None:
+        """The host of a rank; None where it is not known."""
+        return next((entry.host for entry in self.ranks if entry.rank == rank), None)
+
+
+def read_world(path: Path) -> World:
+    """Read a world; a missing file, or one that rank 0 did not write so, is an empty world."""
+    document = read_object(path)
+    versions = document.get("versions", {})
+    try:
+        ranks = [PlacedRank(int(entry["rank"]), str(entry["host"])) for entry in document.get("ranks", [])]
+        return World(
+            world_size=_count(document.get("world_size")),
+            ranks=tuple(sorted(ranks, key=lambda entry: entry.rank)),
+            versions={str(name): str(version) for name, version in versions.items()},
+            train_images=_count(document.get("train_images")),
+            train_images_available=_count(document.get("train_images_available")),
+            test_images=_count(document.get("test_images")),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return World()
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else int(value)

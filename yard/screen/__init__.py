@@ -1,0 +1,1 @@
+"""What is printed: progress, tables, the result of a run."""

@@ -1,0 +1,85 @@
+"""Progress on a terminal: a display that moves."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from yard.core.words import duration
+from yard.runs.metrics import Metric
+from yard.screen.progress import TRAINING, Progress
+from yard.screen.training_view import epoch_line
+
+
+class LiveProgress(Progress):
+    """For a terminal: finished phases stay as lines, the current one moves below them."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._task = ""
+        self._spinner = Spinner("dots", style="cyan")
+        self._live = Live(
+            console=console, get_renderable=self._render, refresh_per_second=8, transient=True
+        )
+
+    def __enter__(self) -> "LiveProgress":
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._live.stop()
+
+    def task(self, text: str) -> None:
+        self._task = text
+
+    def training(self, metric: Metric, received_at: float) -> None:
+        self.view.update(metric, received_at)
+        if metric.event == "epoch":
+            self.console.print(f"  [green]✓[/] {epoch_line(metric)}")
+
+    def _show_begin(self, text: str) -> None:
+        self._task = ""
+
+    def _show_end(self, text: str, seconds: float, ok: bool) -> None:
+        mark = "[green]✓[/]" if ok else "[red]✗[/]"
+        self.console.print(f"{mark} {escape(text)}  [dim]{duration(seconds)}[/]")
+
+    def _render(self) -> RenderableType:
+        if not self._phase:
+            return Text()
+        if self.view.newest is not None and self._phase == TRAINING:
+            return self._training_bar(self.view.newest)
+        seconds = duration(time.monotonic() - self._phase_began)
+        line = Table.grid(padding=(0, 1))
+        line.add_column(no_wrap=True)
+        line.add_column(no_wrap=True, overflow="ellipsis")
+        line.add_column(no_wrap=True, style="dim")
+        text = f"{self._phase} · {self._task}" if self._task else self._phase
+        line.add_row(self._spinner, Text(text), seconds)
+        return line
+
+    def _training_bar(self, newest: Metric) -> RenderableType:
+        """Two lines, so that nothing wraps at 80 columns: the bar, and the numbers below it."""
+        bar = Table.grid(padding=(0, 1), expand=True)
+        bar.add_column(no_wrap=True)
+        bar.add_column(ratio=1)
+        bar.add_column(no_wrap=True)
+        bar.add_row(
+            Text(TRAINING),
+            ProgressBar(total=newest.steps, completed=newest.step, complete_style="cyan"),
+            Text(self.view.position(time.time())),
+        )
+        numbers = Text(f"         {self.view.numbers()}", no_wrap=True, overflow="ellipsis")
+        return Group(bar, numbers)

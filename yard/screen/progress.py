@@ -1,0 +1,83 @@
+"""What every display of a command's progress has; see `yard.screen.display` for the two kinds."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+
+from yard.plays.contract import CHECK, FOLLOW, START, STOP, TAKE
+from yard.runs.metrics import Metric
+from yard.screen.training_view import TrainingView
+
+# What the screen calls the phases of a launch, see `yard.plays.contract`.
+PHASE_TEXTS = {
+    CHECK: "Checking nodes",
+    TAKE: "Taking nodes",
+    START: "Starting containers",
+    FOLLOW: "Starting ranks",
+    STOP: "Collecting logs",
+}
+# From the first line of the metrics on: until then the ranks read their data and find each other.
+TRAINING = "Training"
+STOPPING = "Stopping and collecting logs"
+
+
+class Progress:
+    """The screen during one command. Use as a context manager; both kinds have the same methods."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.view = TrainingView()
+        self._phase = ""
+        self._phase_began = 0.0
+        self._phase_ok = True
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.fail()
+        self._end_phase()
+
+    def phase(self, text: str) -> None:
+        """Begin a phase; the one before is over. The same phase again changes nothing."""
+        if text == self._phase:
+            return
+        self._end_phase()
+        self._phase, self._phase_began, self._phase_ok = text, time.monotonic(), True
+        self._show_begin(text)
+
+    def fail(self) -> None:
+        """Remember that something in the current phase failed, for when it ends."""
+        self._phase_ok = False
+
+    def task(self, text: str) -> None:
+        """Say what is being done within the phase."""
+        raise NotImplementedError
+
+    def training(self, metric: Metric, received_at: float) -> None:
+        """Show a new line of the metrics."""
+        raise NotImplementedError
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        self.console.print(escape(text), soft_wrap=True)
+
+    def _end_phase(self) -> None:
+        if self._phase:
+            seconds = time.monotonic() - self._phase_began
+            text, self._phase = self._phase, ""
+            self._show_end(text, seconds, self._phase_ok)
+
+    def _show_begin(self, text: str) -> None:
+        raise NotImplementedError
+
+    def _show_end(self, text: str, seconds: float, ok: bool) -> None:
+        raise NotImplementedError

@@ -1,0 +1,80 @@
+"""The end of a run on the screen: how it went, or who failed, why, and what to do."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from yard.core.project import Project
+from yard.core.words import duration, percent
+from yard.runs.diagnosis import Diagnosis
+from yard.runs.folder import REPORT_ERROR
+from yard.runs.summary import Summary
+
+COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
+
+
+def show_result(console: Console, project: Project, run: Path, summary: Summary) -> None:
+    """Print the result, the numbers or the diagnosis, and where the rest is."""
+    took = f" after {duration(summary.seconds_total)}" if summary.seconds_total is not None else ""
+    console.print(f"\n[bold {COLOURS[summary.status]}]{summary.status.capitalize()}[/]{took}")
+    for label, text in (*_diagnosis(summary.diagnosis), *_numbers(summary)):
+        _row(console, label, text)
+    if summary.diagnosis and summary.diagnosis.proof:
+        console.print(f"\n  {escape(str(summary.diagnosis.log))}:", soft_wrap=True)
+        for line in summary.diagnosis.proof:
+            console.print(f"    {escape(line)}", soft_wrap=True)
+        console.print()
+    if summary.missing_hosts:
+        _row(
+            console,
+            "missing",
+            f"logs of {', '.join(summary.missing_hosts)}, which could not be reached; "
+            f"make attach RUN={run.name} brings them when it is back",
+        )
+    folder = project.shown(run)
+    _row(console, "logs", f"{folder}/logs/")
+    if (run / REPORT_ERROR).is_file():
+        again = f"make report RUN={run.name}"
+        text = f"could not be drawn, see {folder}/{REPORT_ERROR}; `{again}` tries again"
+        _row(console, "report", text)
+    else:
+        _row(console, "report", f"{folder}/report.html")
+
+
+def _diagnosis(diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
+    if diagnosis is None:
+        return []
+    who = diagnosis.host or "not known"
+    if diagnosis.rank is not None:
+        who += f", rank {diagnosis.rank}"
+    return [("host", who), ("cause", diagnosis.cause), ("remedy", diagnosis.remedy)]
+
+
+def _numbers(summary: Summary) -> list[tuple[str, str]]:
+    rows = []
+    if summary.test_accuracy is not None:
+        rows.append(("test accuracy", percent(summary.test_accuracy)))
+    if summary.final_loss is not None:
+        rows.append(("training loss", f"{summary.final_loss:.3f}"))
+    if summary.images_per_second is not None:
+        rows.append(("images/s", f"{summary.images_per_second:,.1f}"))
+    if summary.seconds_to_first_step is not None:
+        rows.append(("first step", f"after {duration(summary.seconds_to_first_step)}"))
+    if summary.world_size is not None:
+        rows.append(("world", f"{summary.world_size} ranks on {', '.join(summary.hosts)}"))
+    return rows
+
+
+def _row(console: Console, label: str, text: str) -> None:
+    """One row; on a terminal a long text goes on below itself, elsewhere lines stay whole."""
+    if not console.is_terminal:
+        console.print(escape(f"  {label:<14}{text}"), soft_wrap=True)
+        return
+    row = Table.grid(padding=0)
+    row.add_column(width=16)
+    row.add_column(overflow="fold")
+    row.add_row(Text(f"  {label}", style="dim"), Text(text))
+    console.print(row)

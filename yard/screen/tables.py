@@ -1,0 +1,71 @@
+"""Tables: of all runs, of all models."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from yard.plays.inventory import Model
+from yard.runs.overview import overview_of
+from yard.screen.result import COLOURS
+
+# From these widths on there is room for the four numbers, which the id has too, and for the rest.
+NUMBERS_FROM, ALL_FROM = 112, 150
+
+
+def show_runs(console: Console, runs: Sequence[Path]) -> None:
+    """Print a line for every run, newest first; see `Overview` for what its result may be."""
+    if not runs:
+        console.print("no runs yet")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("run", overflow="fold")
+    table.add_column("result", no_wrap=True)
+    table.add_column("accuracy", justify="right", no_wrap=True)
+    table.add_column("images/s", justify="right", no_wrap=True)
+    if console.width >= NUMBERS_FROM:
+        for name in ("batch", "epochs", "nodes", "processes"):
+            table.add_column(name, justify="right", no_wrap=True)
+    if console.width >= ALL_FROM:
+        table.add_column("started", no_wrap=True)
+        table.add_column("name")
+    for run in sorted(runs, reverse=True):
+        table.add_row(*_row(run)[: len(table.columns)])
+    console.print(table)
+
+
+def show_models(console: Console, models: Mapping[str, Model]) -> None:
+    """Print a line for every model that an inventory offers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("model", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("dataset", no_wrap=True)
+    table.add_column("description")
+    for model in models.values():
+        table.add_row(
+            Text(model.name),
+            Text("" if model.parameters is None else f"{model.parameters:,}"),
+            Text(str(model.defaults.get("dataset", ""))),
+            Text(model.description),
+        )
+    console.print(table)
+
+
+def _row(run: Path) -> list[Text]:
+    overview = overview_of(run)
+    accuracy = overview.summary.test_accuracy if overview.summary else None
+    speed = overview.summary.images_per_second if overview.summary else None
+    started = overview.started_at
+    numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
+    return [
+        Text(run.name),
+        Text(overview.status, style=COLOURS.get(overview.status, "dim")),
+        Text("" if accuracy is None else f"{100 * accuracy:.1f} %"),
+        Text("" if speed is None else f"{speed:,.1f}"),
+        *(Text(str(overview.configuration.get(name, ""))) for name in numbers),
+        Text(f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M}" if started else ""),
+        Text(overview.name or ""),
+    ]

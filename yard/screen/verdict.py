@@ -1,0 +1,46 @@
+"""The verdict on a cluster on the screen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from yard.core.words import duration, plural
+from yard.runs.verdict import Verdict
+from yard.screen.verdict_cells import CHECK_HEADINGS, HARDWARE_HEADINGS, check_rows, hardware_cells
+
+
+def show_findings(console: Console, verdict: Verdict) -> None:
+    """Print a line for every check, then who is at fault and why, then the verdict."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for number, heading in enumerate(CHECK_HEADINGS):
+        table.add_column(heading, no_wrap=number < 2)
+    for row in check_rows(verdict.checks):
+        style = "" if row.ok else "red"
+        table.add_row(*(Text(cell, style=style) for cell in row.cells))
+    console.print()
+    console.print(table)
+    console.print()
+    for fault in verdict.faults:
+        for cause in fault.causes:
+            times = f" ({cause.times} times)" if cause.times > 1 else ""
+            console.print(
+                f"[bold red]{escape(fault.who)}[/]  {escape(cause.reason)}{times}", soft_wrap=True
+            )
+            if cause.remedy:
+                console.print(f"    {escape(cause.remedy)}", soft_wrap=True)
+    what = f"{plural(len(verdict.hosts), 'node')}, {duration(verdict.seconds)}"
+    console.print(f"[bold green]Fit[/]: {what}" if verdict.ok else f"[bold red]Not fit[/]: {what}")
+
+
+def show_hardware(console: Console, nodes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print what each node is made of."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for heading in HARDWARE_HEADINGS:
+        table.add_column(heading)
+    for host, node in nodes.items():
+        table.add_row(Text(host), *(Text(cell) for cell in hardware_cells(node)))
+    console.print(table)

@@ -1,0 +1,93 @@
+"""The verdict on a cluster as the cells of tables, for the terminal and for the page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from yard.runs.verdict import Check
+
+CHECK_HEADINGS = ("check", "passed", "value", "limit")
+HARDWARE_HEADINGS = (
+    "node",
+    "processor",
+    "cores",
+    "NUMA",
+    "memory",
+    "disks",
+    "GPUs",
+    "network",
+)
+# Of an image's digest so many characters are shown: `sha256:` and twelve digits.
+DIGEST_LENGTH = 19
+# So many different values of one check are shown.
+MOST_VALUES = 3
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """What one check found, of all nodes or pairs, in a row of cells, see `CHECK_HEADINGS`."""
+
+    name: str
+    ok: bool
+    cells: tuple[str, ...]
+
+
+def check_rows(checks: Sequence[Check]) -> list[CheckRow]:
+    """One row a check, in the order in which they were done."""
+    by_name: dict[str, list[Check]] = {}
+    for check in checks:
+        by_name.setdefault(check.name, []).append(check)
+    return [_check_row(name, entries) for name, entries in by_name.items()]
+
+
+def hardware_cells(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """One node: processor, cores, NUMA nodes, memory, disks, GPUs, network cards."""
+    cpu = node["cpu"]
+    disks = [
+        f"{disk['name']} {disk['kind']} {disk['bytes'] / 1e9:,.0f} GB" for disk in node["disks"]
+    ]
+    models = [gpu["model"] for gpu in node["gpus"]]
+    gpus = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)]
+    nics = [
+        nic["name"]
+        + (f" {nic['megabits_per_second'] / 1000:g} Gbit/s" if nic["megabits_per_second"] else "")
+        for nic in node["nics"]
+    ]
+    return (
+        cpu["model"] or "?",
+        f"{cpu['usable']} of {cpu['cores']}"
+        if cpu["usable"] != cpu["threads"]
+        else f"{cpu['cores']}",
+        str(cpu["numa_nodes"]),
+        f"{node['memory_bytes'] / 2**30:,.0f} GiB",
+        ", ".join(disks) or "none",
+        ", ".join(gpus) or "none",
+        ", ".join(nics),
+    )
+
+
+def _check_row(name: str, checks: Sequence[Check]) -> CheckRow:
+    passed = sum(check.ok for check in checks)
+    ok = passed == len(checks)
+    places = len({check.where for check in checks})
+    share = str(places) if ok else f"{passed} of {len(checks)}"
+    kind = "pairs" if checks[0].of_a_pair else "nodes"
+    return CheckRow(name, ok, (name, f"{share} {kind}", _values(checks), checks[0].limit))
+
+
+def _values(checks: Sequence[Check]) -> str:
+    """What a check found: the range of numbers, the different texts."""
+    unit = checks[0].unit
+    numbers = [check.number for check in checks if check.number is not None]
+    if numbers:
+        low, high = min(numbers), max(numbers)
+        text = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        return f"{text} {unit}".strip()
+    texts = list(dict.fromkeys(_short(str(check.value)) for check in checks))
+    rest = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
+    return ", ".join(texts[:MOST_VALUES]) + rest
+
+
+def _short(text: str) -> str:
+    """An image's digest by its first digits; other texts as they are."""
+    return text[:DIGEST_LENGTH] if text.startswith("sha256:") else text
