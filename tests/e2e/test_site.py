@@ -145,7 +145,11 @@ def operators() -> Iterator[None]:
         yield
     finally:
         for node in NODES:
-            in_machine(node, f"pkill -KILL -u {OPERATOR}; userdel --remove {OPERATOR}")
+            # A login that is still on its way in, or a process that is still on its way out, makes
+            # userdel refuse: kill until nothing is left of either kind of owner.
+            left = f"pkill -KILL --euid {OPERATOR} || pkill -KILL --uid {OPERATOR}"
+            in_machine(node, f"timeout 30 sh -c 'while {left}; do sleep 0.1; done'")
+            in_machine(node, f"userdel --remove {OPERATOR}")
             in_machine(node, f"rm -rf /etc/sudoers.d/{OPERATOR} {DATA}")
 
 
