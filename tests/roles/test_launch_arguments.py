@@ -4,10 +4,16 @@ The whole lists are those of real launches, word for word.
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_facts, training_run_container, training_run_mpirun
+from ansible.module_utils import (
+    training_node_directory,
+    training_node_facts,
+    training_run_container,
+    training_run_mpirun,
+)
 
 Settings = training_run_mpirun.Settings
 BENCH = training_run_mpirun.Bench(("vit", "resnet18"), rounds=5, seconds=5, bf16=False)
@@ -34,7 +40,9 @@ TRAIN = training_run_mpirun.Launch(
 )
 CONTAINER = training_run_container.Container(
     run_id="r",
-    directory="/srv/trainyard/runs/r",
+    directory=training_node_directory.RunDirectory("/srv/trainyard/runs", "r"),
+    uid=2000,
+    gid=2001,
     image="trainyard/trainer:1",
     hostname="node1",
     user="trainer",
@@ -42,6 +50,7 @@ CONTAINER = training_run_container.Container(
     gpus="",
     shm_gigabytes=2,
     memory_gigabytes=0,
+    processes=8192,
     command="train",
     start_seconds=180,
     stall_seconds=50,
@@ -68,7 +77,7 @@ def bare(**changes: Any) -> str:
 
 def test_a_training_with_every_setting() -> None:
     assert line() == (
-        "--hostfile /run/trainyard/hostfile -n 2 --map-by ppr:1:node --bind-to none "
+        "--hostfile /etc/trainyard/hostfile -n 2 --map-by ppr:1:node --bind-to none "
         f"{KEEPALIVE} --prtemca prte_if_include 10.0.0.0/24 "
         "--mca btl_tcp_if_include 10.0.0.0/24 --mca mpi_yield_when_idle 1 "
         "--mca pml ob1 --mca btl self,tcp "
@@ -85,9 +94,9 @@ def test_verify_runs_mpi_alone_first() -> None:
         "-x HOROVOD_STALL_CHECK_TIME_SECONDS=10 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=20"
     )
     assert bare(command="verify", ranks_per_node=2, job_seconds=90, stall_seconds=20) == (
-        f"--hostfile /run/trainyard/hostfile -n 2 --map-by ppr:1:node {common} "
+        f"--hostfile /etc/trainyard/hostfile -n 2 --map-by ppr:1:node {common} "
         "/opt/trainyard/bin/hello_mpi --then "
-        f"--hostfile /run/trainyard/hostfile -n 4 --map-by ppr:2:node {common} "
+        f"--hostfile /etc/trainyard/hostfile -n 4 --map-by ppr:2:node {common} "
         "/opt/trainyard/bin/rank verify --out /run/trainyard/verify"
     )
 
@@ -96,7 +105,7 @@ def test_verify_runs_mpi_alone_first() -> None:
 def test_bench(bf16: bool, flag: str) -> None:
     # Nothing ends a benchmark for standing still: its parts are no steps.
     assert bare(command="bench", node_count=1, threads=1, bench=replace(BENCH, bf16=bf16)) == (
-        "--hostfile /run/trainyard/hostfile -n 1 --map-by ppr:1:node --bind-to none "
+        "--hostfile /etc/trainyard/hostfile -n 1 --map-by ppr:1:node --bind-to none "
         f"{KEEPALIVE} -x OMP_NUM_THREADS=1 /opt/trainyard/bin/rank bench suite --batch 64 "
         "--dataset /data/cifar10 --rounds 5 --seconds 5 --json /run/trainyard/bench.json "
         f"--model vit --model resnet18{flag}"
@@ -173,12 +182,21 @@ def test_a_container_without_gpus() -> None:
             "Init": True,
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
+            "ReadonlyRootfs": True,
+            "Tmpfs": {
+                "/tmp": "rw,exec,nosuid,nodev,size=10%,mode=1777",
+                "/home/trainer": "rw,exec,nosuid,nodev,size=10%,mode=700,uid=2000,gid=2001",
+            },
+            "PidsLimit": 8192,
+            "OomScoreAdj": 500,
+            "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
             "ShmSize": 2147483648,
             "Memory": 0,
             "ExtraHosts": ["node1:10.0.0.1", "node10:10.0.0.10", "node2:10.0.0.2"],
             "Binds": [
-                "/srv/trainyard/runs/r:/run/trainyard",
-                "/srv/trainyard/runs/r/ssh:/home/trainer/.ssh:ro",
+                "/srv/trainyard/runs/r/work:/run/trainyard",
+                "/srv/trainyard/runs/r/config:/etc/trainyard:ro",
+                "/srv/trainyard/runs/r/config/ssh:/home/trainer/.ssh:ro",
                 "/srv/trainyard/data:/data:ro",
             ],
         },
@@ -197,6 +215,13 @@ def test_the_gpus_of_a_container(gpus: str, count: int, devices: list[str]) -> N
             "DeviceIDs": devices,
         }
     ]
+
+
+def test_a_container_that_goes_on_reads_the_checkpoints(tmp_path: Path) -> None:
+    directory = training_node_directory.RunDirectory(str(tmp_path), "r")
+    Path(directory.resume).mkdir(parents=True)
+    binds = replace(CONTAINER, directory=directory).host_configuration()["Binds"]
+    assert binds[-1] == f"{directory.resume}:/resume:ro"
 
 
 def test_a_container_with_a_limit_of_memory() -> None:

@@ -61,17 +61,16 @@ def test_the_launcher_gets_the_arguments_of_mpirun_a_line_each(options: dict[str
         "ob1",
     ]
     assert "FLAG=x" in arguments
-    assert files["nodes/node1/facts.json"] == {"host": "node1"}
 
 
 def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:
     options["container"]["hostname"] = "node2"
-    assert sorted(start.files_for(options)) == ["config.json", "hostfile", "nodes/node2/facts.json"]
+    assert sorted(start.files_for(options)) == ["config.json", "hostfile"]
 
 
 def test_secrets_have_a_file_of_their_own_without_what_is_empty(options: dict[str, Any]) -> None:
     options["secrets"] = {"KEY": "k", "MODE": "", "PROJECT": None}
-    assert start.files_for(options)[".environment"] == "KEY=k\n"
+    assert start.files_for(options)["environment"] == "KEY=k\n"
     options["secrets"] = {"KEY": "two\nlines"}
     with pytest.raises(ValueError, match="the value of KEY must be one line"):
         start.files_for(options)
@@ -138,21 +137,27 @@ def test_a_container_that_is_gone_tells_nothing(monkeypatch: pytest.MonkeyPatch)
     assert not end.ran_out_of_memory("c")
 
 
+def metrics_of(directory: Path) -> Path:
+    """Where the ranks of a run write their metrics."""
+    work = directory / "work"
+    work.mkdir(exist_ok=True)
+    return work / "metrics.jsonl"
+
+
 def test_a_follower_gets_the_newest_step_in_its_place(tmp_path: Path) -> None:
     """It writes what it gets into a file that is to be that of the run."""
     events = ["start", "step", "step", "epoch", "end"]
     lines = [json.dumps({"event": event, "step": step}) for step, event in enumerate(events)]
-    file = tmp_path / "metrics.jsonl"
-    file.write_text("\n".join([*lines, '{"event": "half of a li']))
-    assert [line["step"] for line in poll.read_metrics(str(file))] == [0, 2, 3, 4]
+    metrics_of(tmp_path).write_text("\n".join([*lines, '{"event": "half of a li']))
+    assert [line["step"] for line in poll.read_metrics(str(tmp_path))] == [0, 2, 3, 4]
 
 
 def test_lines_that_no_trainer_wrote_are_passed_over(tmp_path: Path) -> None:
-    file = tmp_path / "metrics.jsonl"
+    file = metrics_of(tmp_path)
     step = json.dumps({"event": "step", "step": 1}).encode()
     deep = b"[" * 100_000
     file.write_bytes(b"\n".join([b"7", b"[1]", b"{}", b"\xff", b"{", step, deep, b""]))
-    assert [line["step"] for line in poll.read_metrics(str(file))] == [1]
+    assert [line["step"] for line in poll.read_metrics(str(tmp_path))] == [1]
     # make status looks at the last line alone.
     assert status.newest_metric(str(tmp_path)) is None
     file.write_bytes(b"{\n" + step + b"\n")
@@ -161,5 +166,5 @@ def test_lines_that_no_trainer_wrote_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "noted"), [("7\n", 7), ("done\n", None), ("", None)])
 def test_a_status_is_a_number(tmp_path: Path, text: str, noted: int | None) -> None:
-    (tmp_path / "exit_status").write_text(text)
+    metrics_of(tmp_path).with_name("exit_status").write_text(text)
     assert poll.noted_status(str(tmp_path)) is noted

@@ -7,7 +7,7 @@
 set -euo pipefail
 
 transports=$1
-export TRAINYARD_RUN_DIR=/tmp/run
+export TRAINYARD_RUN_DIR=/tmp/run TRAINYARD_CONFIG_DIR=/tmp/run
 mkdir -p "$TRAINYARD_RUN_DIR/logs"
 
 python3 - "$transports" <<'PYTHON'

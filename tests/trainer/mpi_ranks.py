@@ -37,5 +37,10 @@ def mpirun(*command: str | Path) -> "subprocess.CompletedProcess[str]":
 def launch(run_dir: Path) -> "subprocess.Popen[bytes]":
     """Start the trainer on both ranks as the run directory's config.json says."""
     return subprocess.Popen(
-        [LAUNCH, *MPIRUN_ARGUMENTS, RANK], env={**os.environ, "TRAINYARD_RUN_DIR": str(run_dir)}
+        [LAUNCH, *MPIRUN_ARGUMENTS, RANK], env={**os.environ, **directories(run_dir)}
     )
+
+
+def directories(run_dir: Path) -> dict[str, str]:
+    """The environment that has a run read its configuration where it writes its results."""
+    return {"TRAINYARD_RUN_DIR": str(run_dir), "TRAINYARD_CONFIG_DIR": str(run_dir)}

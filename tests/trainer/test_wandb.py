@@ -109,7 +109,7 @@ def test_offline_run_has_the_metrics_and_no_key(
     config: dict[str, Any], make_run_dir: Callable[[dict[str, Any]], Path]
 ) -> None:
     run_dir = make_run_dir({**config, "model": "cnn_a"})
-    environment = run_dir / ".environment"
+    environment = run_dir / "environment"
     environment.write_text(f"WANDB_API_KEY={KEY}\nWANDB_MODE=offline\nWANDB_NOTES=a 'b' $HOME\n")
 
     assert launch(run_dir).wait(timeout=TIMEOUT) == 0, (run_dir / "logs/rank-0.log").read_text()

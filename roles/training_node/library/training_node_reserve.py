@@ -71,6 +71,7 @@ from ansible.module_utils.training_node_lock import (
     read,
     release,
     same,
+    since_boot,
     write,
 )
 from ansible.module_utils.training_node_problems import Problem, problem
@@ -125,6 +126,7 @@ def main() -> None:
         "nodes": [options["host"]],
         "host": options["host"],
         "since": time.time(),
+        "begun": since_boot(),
     }
     if not present:
         give_back(root, lock)

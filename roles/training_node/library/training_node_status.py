@@ -48,18 +48,16 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError, containers
+from ansible.module_utils.training_node_foreign import read_lines
 from ansible.module_utils.training_node_lock import is_live, read
+
+# More than two lines of metrics have.
+LINE_BYTES = 64 << 10
 
 
 def newest_metric(directory: str) -> dict[str, Any] | None:
     """Return the last whole line of a run's metrics, None where a rank wrote something else."""
-    try:
-        with open(
-            os.path.join(directory, "metrics.jsonl"), encoding="utf-8", errors="replace"
-        ) as file:
-            lines = [line for line in file if line.endswith("\n")]
-    except FileNotFoundError:
-        return None
+    lines = read_lines(directory, "work", "metrics.jsonl", size=LINE_BYTES)
     with suppress(IndexError, ValueError, RecursionError):
         newest = json.loads(lines[-1])
         return newest if isinstance(newest, dict) else None

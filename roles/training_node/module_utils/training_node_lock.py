@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -47,6 +48,17 @@ def read(root: str) -> dict[str, Any] | None:
         return None
 
 
+def since_boot() -> float:
+    """Seconds since this machine started: a clock that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def age(lock: dict[str, Any]) -> float:
+    """Return how old a lock is, in seconds; for ever, where the machine has started since."""
+    begun = float(lock.get("begun", -math.inf))
+    return since_boot() - begun if begun <= since_boot() else math.inf
+
+
 def is_live(lock: dict[str, Any]) -> bool:
     """Tell whether the run that holds a lock still needs the node.
 
@@ -55,7 +67,7 @@ def is_live(lock: dict[str, Any]) -> bool:
     """
     container = inspect(container_of(lock["run"]))
     if container is None or container["State"]["Status"] == "created":
-        return time.time() - float(lock["since"]) < GRACE
+        return age(lock) < GRACE
     return bool(container["State"]["Running"])
 
 

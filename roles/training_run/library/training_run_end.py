@@ -14,6 +14,8 @@ description:
     codes with their values) into the run's directory;
     removes the container, the run's private keys and its lock. Other runs and their processes are
     never touched, because everything is found by the run's label.
+  - Puts what the ranks left, plain files of known names within the limits, beside the records, for
+    O(carrier) to bring home. What is no such file is named in the findings.
 author: Trainyard
 options:
   run_id:
@@ -32,6 +34,18 @@ options:
     description: Name of this node; its records go to C(nodes/<host>) of the run's directory.
     type: str
     required: true
+  carrier:
+    description: Id of the user that brings the files home.
+    type: int
+    default: 0
+  gigabytes:
+    description: How much of it may go home from this node, in 10^9 bytes.
+    type: float
+    default: 100
+  files:
+    description: How many files may.
+    type: int
+    default: 10000
   patience:
     description: Seconds between the interrupt and the termination, and from there to the kill.
     type: int
@@ -57,13 +71,18 @@ left:
   description: Whether a directory of this run is there to be brought home.
   returned: always
   type: bool
+kept:
+  description: >-
+    Why the directory has to stay on the node when the files are home, or empty: some exceed a
+    limit.
+  returned: always
+  type: str
 trouble:
   description: What could not be done, or empty. The files of the run can be collected all the same.
   returned: always
   type: str
 """
 
-import json
 import os
 import signal
 import time
@@ -71,6 +90,7 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_node_docker import (
     EngineError,
     containers,
@@ -80,8 +100,15 @@ from ansible.module_utils.training_node_docker import (
     send,
 )
 from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
+from ansible.module_utils.training_node_foreign import is_there
 from ansible.module_utils.training_node_lock import guarded, read, release, same, write
-from ansible.module_utils.training_run_records import keep_records, remove_keys
+from ansible.module_utils.training_run_collect import Collected, Limits, collect, give
+from ansible.module_utils.training_run_records import (
+    json_record,
+    keep_records,
+    remove_keys,
+    write_record,
+)
 
 # Asked first, then told; the container's first process hands both on (see docker/trainer/bin).
 STEPS = ("SIGINT", "SIGTERM")
@@ -121,12 +148,16 @@ def machine_findings(root: str, lock: dict[str, Any] | None) -> list[dict[str, A
     return findings
 
 
-def was_killed(container: str, directory: str) -> bool:
-    """Tell whether a container was killed from outside: a launch that ends notes its status."""
+def was_killed(container: str, work: str) -> bool:
+    """Tell whether a container was killed from outside: a launch that ends notes its status.
+
+    Args:
+        work: directory of the ranks.
+    """
     details = inspect(container)
     if details is None or details["State"]["Running"]:
         return False
-    noted = os.path.exists(os.path.join(directory, "exit_status"))
+    noted = is_there(work, "exit_status")
     return not noted and details["State"]["ExitCode"] == 128 + signal.SIGKILL
 
 
@@ -136,6 +167,18 @@ def ran_out_of_memory(container: str) -> bool:
     return details is not None and bool(details["State"]["OOMKilled"])
 
 
+def left_behind(collected: Collected) -> list[dict[str, Any]]:
+    """Return what there is to say of files that do not go home."""
+    findings = []
+    if collected.refused.count:
+        values = {"files": collected.refused.count, "names": str(collected.refused)}
+        findings.append(finding("files_refused", **values))
+    if collected.beyond.count:
+        values = {"files": collected.beyond.count, "names": str(collected.beyond)}
+        findings.append(finding("files_beyond_limits", **values))
+    return findings
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -143,22 +186,25 @@ def main() -> None:
             "home": {"type": "str", "required": True},
             "root": {"type": "path", "required": True},
             "host": {"type": "str", "required": True},
+            "carrier": {"type": "int", "default": 0},
+            "gigabytes": {"type": "float", "default": 100.0},
+            "files": {"type": "int", "default": 10000},
             "patience": {"type": "int", "default": 10},
         },
     )
     options = module.params
     root, host = options["root"], options["host"]
-    directory = os.path.join(root, options["run_id"])
+    directory = RunDirectory(root, options["run_id"])
     mine = {"run": options["run_id"], "home": options["home"]}
     with guarded(root):
         lock = read(root)
         if lock is not None and lock["run"] == options["run_id"] and not same(lock, mine):
-            module.exit_json(changed=False, removed=[], left=False, trouble="")
+            module.exit_json(changed=False, removed=[], left=False, kept="", trouble="")
         own = lock if lock is not None and same(lock, mine) else None
         findings = machine_findings(root, own)
         # A full disk: this is the room for what is written now.
         with suppress(FileNotFoundError):
-            os.remove(os.path.join(directory, ".reserve"))
+            os.remove(directory.reserve)
         if own is not None:
             # Where even that does not fit, nothing can be started either.
             with suppress(OSError):
@@ -169,7 +215,7 @@ def main() -> None:
     try:
         for listed in containers(f"trainyard.run={options['run_id']}"):
             container, name = listed["Id"], listed["Names"][0].lstrip("/")
-            if was_killed(container, directory):
+            if was_killed(container, directory.work):
                 findings.append(finding("container_killed"))
             end(container, options["patience"])
             if ran_out_of_memory(container):
@@ -182,19 +228,23 @@ def main() -> None:
         findings.append(finding("engine_gone", message=trouble))
     except OSError as error:
         trouble = f"the records of the container: {error}"
-    if os.path.isdir(directory):
-        with suppress(OSError):
-            os.makedirs(os.path.join(directory, "nodes", host), exist_ok=True)
-            path = os.path.join(directory, "nodes", host, "findings.json")
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(findings, file, indent=2)
+    kept = ""
     keys = remove_keys(directory)
+    if directory.exists():
+        limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
+        collected = collect(directory, limits)
+        findings += left_behind(collected)
+        kept = str(collected.beyond)
+        with suppress(OSError):
+            write_record(directory, host, "findings.json", json_record(findings))
+        give(directory, options["carrier"])
     if not trouble:
         release(root, mine)
     module.exit_json(
         changed=bool(removed or keys),
         removed=removed,
-        left=os.path.isdir(directory),
+        left=directory.exists(),
+        kept=kept,
         trouble=trouble,
     )
 

@@ -52,14 +52,20 @@ over:
   type: bool
 """
 
-import glob
 import os
+import stat
 import time
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_foreign import open_directory, read_end
 from ansible.module_utils.training_node_lock import is_live, read
+
+# Of the logs, in the directory of a run.
+FOLDER = ("work", "logs")
 
 # What a call returns at least of the end of a log: more than is written between two calls.
 OVERLAP_BYTES = 16 * 1024
@@ -69,9 +75,51 @@ RECENT = 3.0
 LOOK, ASK = 0.3, 2.0
 
 
-def sizes(pattern: str) -> dict[str, int]:
-    """Return the size of every log."""
-    return {path: os.stat(path).st_size for path in glob.glob(pattern)}
+class Logs:
+    """The ranks' logs in the directory of a run.
+
+    Args:
+        directory: of the run.
+        rank: the only one to look at; None for all.
+    """
+
+    def __init__(self, directory: str, rank: int | None) -> None:
+        self._directory = directory
+        self._pattern = "rank-*.log" if rank is None else f"rank-{rank}.log"
+
+    def sizes(self) -> dict[str, tuple[int, float]]:
+        """Return size in bytes and time of the last change, Unix seconds, by file name."""
+        try:
+            descriptor = open_directory(self._directory, *FOLDER)
+        except OSError:
+            return {}  # not there yet, or collected
+        try:
+            sizes = {}
+            for name in os.listdir(descriptor):
+                if fnmatchcase(name, self._pattern):
+                    with suppress(FileNotFoundError):
+                        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            sizes[name] = (status.st_size, status.st_mtime)
+            return sizes
+        finally:
+            os.close(descriptor)
+
+    def read(self, size: int) -> dict[str, dict[str, Any]]:
+        """Return the last `size` bytes of each up to the last whole line, and where they begin.
+
+        Raises:
+            OSError: one is gone.
+        """
+        return {name: self._read_end(name, size) for name in sorted(self.sizes())}
+
+    def _read_end(self, name: str, size: int) -> dict[str, Any]:
+        offset, content = read_end(self._directory, *FOLDER, name, size=size)
+        content = content[: content.rfind(b"\n") + 1]
+        if offset:  # begin with a whole line
+            begin = content.find(b"\n") + 1
+            offset, content = offset + begin, content[begin:]
+        return {"offset": offset, "text": content.decode(errors="replace")}
 
 
 def is_over(directory: str) -> bool:
@@ -84,9 +132,9 @@ def is_over(directory: str) -> bool:
         return False
 
 
-def wait_for_more(pattern: str, directory: str, seconds: float) -> bool:
+def wait_for_more(logs: Logs, directory: str, seconds: float) -> bool:
     """Wait until a log grows; return whether the run is over."""
-    before = sizes(pattern)
+    before = logs.sizes()
     deadline = time.monotonic() + seconds
     asked_at = float("-inf")
     while time.monotonic() < deadline:
@@ -94,24 +142,11 @@ def wait_for_more(pattern: str, directory: str, seconds: float) -> bool:
             asked_at = time.monotonic()
             if is_over(directory):
                 return True
-        if sizes(pattern) != before:
+        if logs.sizes() != before:
             time.sleep(LOOK)  # one line seldom comes alone
             return False
         time.sleep(LOOK)
     return False
-
-
-def read_end(path: str, size: int) -> dict[str, Any]:
-    """Return the last `size` bytes of a log up to its last whole line."""
-    with open(path, "rb") as file:
-        offset = max(0, os.fstat(file.fileno()).st_size - size)
-        file.seek(offset)
-        content = file.read()
-    content = content[: content.rfind(b"\n") + 1]
-    if offset:  # begin with a whole line
-        begin = content.find(b"\n") + 1
-        offset, content = offset + begin, content[begin:]
-    return {"offset": offset, "text": content.decode(errors="replace")}
 
 
 def main() -> None:
@@ -125,18 +160,15 @@ def main() -> None:
         supports_check_mode=True,
     )
     directory, rank = module.params["directory"], module.params["rank"]
-    pattern = os.path.join(
-        glob.escape(directory), "logs", "rank-*.log" if rank is None else f"rank-{rank}.log"
-    )
-    recent = any(time.time() - os.stat(path).st_mtime < RECENT for path in glob.glob(pattern))
+    logs = Logs(directory, rank)
+    recent = any(time.time() - changed < RECENT for _, changed in logs.sizes().values())
     wait = 0.0 if module.params["whole"] else RECENT / 3 if recent else module.params["wait"]
-    over = wait_for_more(pattern, directory, wait) or is_over(directory)
-    size = WHOLE_BYTES if module.params["whole"] else OVERLAP_BYTES
+    over = wait_for_more(logs, directory, wait) or is_over(directory)
     try:
-        logs = {os.path.basename(path): read_end(path, size) for path in glob.glob(pattern)}
-    except FileNotFoundError:
-        logs, over = {}, True  # collected meanwhile
-    module.exit_json(changed=False, logs=logs, over=over)
+        said = logs.read(WHOLE_BYTES if module.params["whole"] else OVERLAP_BYTES)
+    except OSError:
+        said, over = {}, True  # collected meanwhile
+    module.exit_json(changed=False, logs=said, over=over)
 
 
 if __name__ == "__main__":

@@ -64,9 +64,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError, is_running
+from ansible.module_utils.training_node_foreign import is_there, read_end, read_lines
 from ansible.module_utils.training_node_lock import container_of
 
 # The status a shell gives to a command it could not run to its end.
+# Of the metrics the end is enough: a follower has had the rest.
+METRICS_BYTES = 4 << 20
+STATUS_BYTES = 16
 CONTAINER_GONE = 128
 # Looks at a file are cheap, questions to the engine are not; in seconds.
 LOOK, ASK = 0.2, 2.0
@@ -74,22 +78,20 @@ LOOK, ASK = 0.2, 2.0
 PACE = 1 / 30
 
 
-def read_metrics(path: str) -> list[dict[str, Any]]:
+def read_metrics(directory: str) -> list[dict[str, Any]]:
     """Return the lines that a follower shows, in the order of the file: of the steps the newest.
 
-    A line that is still being written is left for the next time. A rank can write other lines
-    than the trainer does, and they are left out.
+    A rank can write other lines than the trainer does, and they are left out.
+
+    Args:
+        directory: of the run.
     """
     records: list[dict[str, Any]] = []
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                with suppress(ValueError, RecursionError):
-                    record = json.loads(line) if line.endswith("\n") else None
-                    if isinstance(record, dict) and "event" in record:
-                        records.append(record)
-    except FileNotFoundError:
-        return []
+    for line in read_lines(directory, "work", "metrics.jsonl", size=METRICS_BYTES):
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and "event" in record:
+                records.append(record)
     steps = [record for record in records if record["event"] == "step"]
     return [record for record in records if record["event"] != "step" or record is steps[-1]]
 
@@ -97,9 +99,9 @@ def read_metrics(path: str) -> list[dict[str, Any]]:
 def noted_status(directory: str) -> int | None:
     """Return the status that the launcher noted, None while it runs, or where it is no number."""
     try:
-        with open(os.path.join(directory, "exit_status"), encoding="ascii") as file:
-            return int(file.read())
-    except (FileNotFoundError, ValueError):
+        _, content = read_end(directory, "work", "exit_status", size=STATUS_BYTES)
+        return int(content)
+    except (OSError, ValueError):
         return None
 
 
@@ -114,8 +116,7 @@ def is_gone(container: str) -> bool:
 
 def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
     """Return the run's status as soon as it has one, None after `seconds` or at its first step."""
-    metrics_file = os.path.join(directory, "metrics.jsonl")
-    started = os.path.exists(metrics_file)
+    started = is_there(directory, "work", "metrics.jsonl")
     deadline = time.monotonic() + seconds
     asked_at = float("-inf")
     while True:
@@ -126,7 +127,7 @@ def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
                 # It may have noted its end after we looked and before it was gone.
                 noted = noted_status(directory)
                 status = CONTAINER_GONE if noted is None else noted
-        first_step = not started and os.path.exists(metrics_file)
+        first_step = not started and is_there(directory, "work", "metrics.jsonl")
         if status is not None or first_step or time.monotonic() >= deadline:
             return status
         time.sleep(LOOK)
@@ -135,7 +136,7 @@ def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
 def age(directory: str) -> float:
     """Return the seconds since a run's directory was made, 0 when it has been collected."""
     try:
-        return time.time() - os.stat(os.path.join(directory, "ssh")).st_mtime
+        return max(0.0, time.time() - os.stat(os.path.join(directory, "config", "ssh")).st_mtime)
     except FileNotFoundError:
         return 0.0
 
@@ -152,7 +153,7 @@ def main() -> None:
     container = container_of(os.path.basename(directory))
     seconds = min(longest, max(longest / 5, age(directory) * PACE))
     status = wait_for_end(directory, container, seconds)
-    metrics = read_metrics(os.path.join(directory, "metrics.jsonl"))
+    metrics = read_metrics(directory)
     state = "finished" if status is not None else "running" if metrics else "starting"
     module.exit_json(
         changed=False, state=state, exit_status=status, metrics=metrics, elapsed=age(directory)

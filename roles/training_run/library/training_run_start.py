@@ -34,19 +34,19 @@ options:
     type: int
     required: true
   files:
-    description: Path below the run's directory to content. Files are readable by their owner alone.
+    description: Path below the directory of what the container is given, to content.
     type: dict
     required: true
   secrets:
     description:
       - Environment of the ranks that nobody else shall see, by name; what is empty is left out.
-        It reaches them in the file C(.environment), a line each, which goes with the run's keys.
+        It reaches them in the file C(environment), a line each, which goes with the run's keys.
         Arguments of mpirun are seen by all, and the container's own environment by whoever may
         ask the engine.
     type: dict
     default: {}
   facts:
-    description: What is to be known of the node; it goes to C(nodes/<hostname>/facts.json).
+    description: What is to be known of the node; it goes home as C(nodes/<hostname>/facts.json).
     type: dict
     required: true
   container:
@@ -82,6 +82,10 @@ options:
         description: Limit of its memory, in 2^30 bytes; 0 for none.
         type: float
         default: 0
+      processes:
+        description: Limit of its processes and threads.
+        type: int
+        default: 8192
   launch:
     description: >-
       What is started in the containers. The first of the nodes gets the arguments of mpirun.
@@ -223,16 +227,24 @@ name:
 
 import json
 import os
+import shutil
 import socket
 import time
+from contextlib import ExitStack
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
 from ansible.module_utils.training_node_docker import EngineError, is_running, logs, run
+from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
 from ansible.module_utils.training_run_container import Container
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
-from ansible.module_utils.training_run_records import ENVIRONMENT
+from ansible.module_utils.training_run_records import json_record, write_record
+
+# Of what the container is given, what goes home.
+RECORDS = ("config.json", "hostfile", "mpirun.arguments")
+METRICS = "metrics.jsonl"
 
 
 def lines_of(secrets: dict[str, Any]) -> str:
@@ -265,13 +277,15 @@ def may_start(root: str, run: dict[str, Any]) -> bool:
     return lock is not None and same(lock, run) and not lock.get("ending", False)
 
 
-def container_for(options: dict[str, Any], directory: str) -> Container:
+def container_for(options: dict[str, Any], directory: RunDirectory) -> Container:
     """Return the container that the module's options describe."""
     launch = options["launch"]
     return Container(
         **options["container"],
         run_id=options["run_id"],
         directory=directory,
+        uid=options["uid"],
+        gid=options["gid"],
         command=launch["command"],
         start_seconds=launch["start_seconds"],
         stall_seconds=launch["stall_seconds"],
@@ -304,13 +318,13 @@ def launch_for(launch: dict[str, Any]) -> Launch:
 
 
 def files_for(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the files of the run on this node: path below its directory to content.
+    """Return what the container of this node is given: path below `config` to content.
 
     Raises:
         ValueError: see `lines_of`.
     """
     hostname, launch = options["container"]["hostname"], options["launch"]
-    files = {**options["files"], f"nodes/{hostname}/facts.json": options["facts"]}
+    files = dict(options["files"])
     if hostname == launch["nodes"][0]:
         files["mpirun.arguments"] = "\n".join(launch_for(launch).arguments()) + "\n"
     secrets = lines_of(options["secrets"])
@@ -319,20 +333,48 @@ def files_for(options: dict[str, Any]) -> dict[str, Any]:
     return files
 
 
-def write_files(directory: str, files: dict[str, Any], uid: int, gid: int) -> None:
-    """Write files that their owner alone can read."""
+def write_files(directory: RunDirectory, files: dict[str, Any], uid: int, gid: int) -> None:
+    """Write what the container is given; the ranks can read it, and nobody else on the node.
+
+    What makes the run goes home as well: its configuration and the arguments of its launch.
+    """
     for name, content in files.items():
-        path = os.path.join(directory, name)
-        parent = os.path.dirname(path)
-        if not os.path.isdir(parent):
-            os.makedirs(parent)
-            os.chown(parent, uid, gid)
         # Ansible may have read a JSON document out of a string on its way here.
         text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        path = os.path.join(directory.config, name)
+        with open(path, "w", encoding="utf-8") as file:
+            # Of secrets nobody is to see a byte before they have their owner and mode.
+            os.fchmod(file.fileno(), 0o400 if name == ENVIRONMENT else 0o440)
+            os.fchown(file.fileno(), uid if name == ENVIRONMENT else 0, gid)
             file.write(text)
-        os.chown(path, uid, gid)
+        if name in RECORDS:
+            with open(os.path.join(directory.collect, name), "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
+    """Give the ranks the checkpoints that they go on from, and the metrics that they go on with.
+
+    They were sent by whoever carries files to this node, and are plain files and their links.
+    """
+    if not os.path.isdir(directory.resume):
+        return
+    for folder, _, names in os.walk(directory.resume):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            os.chown(path, uid, gid, follow_symlinks=False)
+    with ExitStack() as stack:
+        sent, work = open_directory(directory.resume), open_directory(directory.work)
+        stack.callback(os.close, sent)
+        stack.callback(os.close, work)
+        try:
+            source = stack.enter_context(os.fdopen(open_file(sent, METRICS), "rb"))
+        except FileNotFoundError:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(METRICS, flags, 0o644, dir_fd=work)
+        target = stack.enter_context(os.fdopen(descriptor, "wb"))
+        os.fchown(descriptor, uid, gid)
+        shutil.copyfileobj(source, target)
 
 
 CONTAINER_OPTIONS = {
@@ -343,6 +385,7 @@ CONTAINER_OPTIONS = {
     "gpus": {"type": "str", "default": ""},
     "shm_gigabytes": {"type": "int", "required": True},
     "memory_gigabytes": {"type": "float", "default": 0.0},
+    "processes": {"type": "int", "default": 8192},
 }
 LAUNCH_OPTIONS = {
     "command": {"type": "str", "required": True, "choices": ["train", "bench", "verify"]},
@@ -386,13 +429,16 @@ def main() -> None:
         },
     )
     options = module.params
-    directory = os.path.join(options["root"], options["run_id"])
+    directory = RunDirectory(options["root"], options["run_id"])
     name = container_of(options["run_id"])
     try:
         files = files_for(options)
     except ValueError as error:
         module.fail_json(msg=f"training_run_secrets: {error}")
     write_files(directory, files, options["uid"], options["gid"])
+    hostname = options["container"]["hostname"]
+    write_record(directory, hostname, "facts.json", json_record(options["facts"]))
+    hand_over(directory, options["uid"], options["gid"])
     try:
         # A launch that is interrupted may leave this module running: what it started after the end
         # of the run would be nobody's.

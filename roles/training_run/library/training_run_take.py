@@ -84,33 +84,29 @@ problems:
 """
 
 import os
-import shutil
 import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_node_docker import EngineError, containers, remove
 from ansible.module_utils.training_node_facts import oom_kills
 from ansible.module_utils.training_node_lock import (
+    age,
     guarded,
     holder,
     holder_values,
     read,
     same,
+    since_boot,
     write,
 )
 from ansible.module_utils.training_node_problems import problem
-from ansible.module_utils.training_run_records import keep_records, remove_keys
+from ansible.module_utils.training_run_collect import UNLIMITED, collect
+from ansible.module_utils.training_run_records import keep_records, remove_keys, remove_tree
 
-DIRECTORIES = {
-    "": 0o755,
-    "ssh": 0o700,
-    "logs": 0o755,
-    "ranks": 0o755,
-    "nodes": 0o755,
-    "checkpoints": 0o755,
-}
-# Removed before anything is recorded of a run, so that a full disk still holds the records.
+# What the ranks find in their directory.
+WORK = ("logs", "ranks", "nodes", "checkpoints")
 RESERVE_BYTES = 1 << 20
 
 
@@ -129,7 +125,7 @@ def take(root: str, lock: dict[str, Any], patience: int) -> dict[str, Any] | Non
                 clear_dead_run(root, lock)
                 write(root, lock)
                 return None
-        just_taken = time.time() - float(present["since"]) < patience
+        just_taken = age(present) < patience
         older = (lock["run"], lock["home"]) < (present["run"], present["home"])
         if not (older and just_taken and time.monotonic() < deadline):
             return present
@@ -139,18 +135,80 @@ def take(root: str, lock: dict[str, Any], patience: int) -> dict[str, Any] | Non
 def clear_dead_run(root: str, lock: dict[str, Any]) -> None:
     """Remove the containers of a run that has ended unwatched; its files stay for its owner.
 
-    Not so where this very run starts again on a node that could not be reached when it failed.
+    Where this very run starts again on a node that could not be reached when it failed, they may
+    be its only checkpoints: they are put aside, and come home with those of the new attempt.
     """
     stale = read(root)
     if stale is None:
         return
-    directory = os.path.join(root, stale["run"])
+    directory = RunDirectory(root, stale["run"])
     for container in containers(f"trainyard.run={stale['run']}"):
         keep_records(container["Id"], directory, stale["host"])
         remove(container["Id"])
     remove_keys(directory)
-    if same(stale, lock):
-        shutil.rmtree(directory, ignore_errors=True)
+    if same(stale, lock) and directory.exists():
+        set_aside(directory, f"{stamp(stale)}-{stale['host']}")
+
+
+def stamp(lock: dict[str, Any]) -> str:
+    """When a lock was taken, as a name (UTC)."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(float(lock["since"])))
+
+
+def set_aside(directory: RunDirectory, name: str) -> None:
+    """Keep what an attempt left below `collect/earlier`, and empty the rest of the directory."""
+    collect(directory, UNLIMITED)
+    earlier = os.path.join(directory.collect, "earlier")
+    os.makedirs(os.path.join(earlier, name), exist_ok=True)
+    for left in os.listdir(directory.collect):
+        if left != "earlier":
+            os.rename(os.path.join(directory.collect, left), os.path.join(earlier, name, left))
+    for path in (directory.config, directory.work, directory.resume):
+        remove_tree(path)
+
+
+def make_directories(directory: RunDirectory, uid: int, gid: int) -> None:
+    """Make the directory of a run: what root keeps, and what the ranks may write."""
+    os.makedirs(directory.path, exist_ok=True)
+    # Who carries the files to and from the node is an ordinary user there, and passes through.
+    os.chmod(directory.path, 0o711)
+    for path, mode in (
+        (directory.collect, 0o700),
+        (directory.config, 0o750),
+        (directory.ssh, 0o750),
+    ):
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, mode)
+        os.chown(path, 0, gid)
+    # The ranks' own last: what is theirs may change while root looks at it.
+    os.makedirs(directory.work, mode=0o700, exist_ok=True)
+    for name in WORK:
+        path = os.path.join(directory.work, name)
+        os.makedirs(path, exist_ok=True)
+        os.chown(path, uid, gid, follow_symlinks=False)
+    os.chown(directory.work, uid, gid, follow_symlinks=False)
+    with open(directory.reserve, "wb") as file:
+        file.write(bytes(RESERVE_BYTES))
+
+
+def make_keys(module: AnsibleModule, directory: RunDirectory, uid: int, gid: int) -> dict[str, str]:
+    """Make the keys of a run on this node; return the public ones by the files' names.
+
+    The private ones can be read by the ranks, whose sshd and ssh take no key that is anybody
+    else's as well.
+    """
+    keys = {}
+    for name in ("ssh_host_ed25519_key", "id_ed25519"):
+        path = os.path.join(directory.ssh, name)
+        if not os.path.exists(path):
+            module.run_command(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check_rc=True
+            )
+        os.chmod(path, 0o400)
+        os.chown(path, uid, gid)
+        with open(path + ".pub", encoding="ascii") as public:
+            keys[name] = public.read().strip()
+    return keys
 
 
 def main() -> None:
@@ -175,6 +233,7 @@ def main() -> None:
         "nodes": options["nodes"],
         "host": options["host"],
         "since": time.time(),
+        "begun": since_boot(),
         "oom_kills": oom_kills(),
     }
     try:
@@ -191,26 +250,9 @@ def main() -> None:
             problems=[{"host": options["host"], **hindrance.asdict()}],
         )
 
-    directory = os.path.join(options["root"], options["run_id"])
-    uid, gid = options["uid"], options["gid"]
-    for name, mode in DIRECTORIES.items():
-        path = os.path.join(directory, name)
-        os.makedirs(path, exist_ok=True)
-        os.chmod(path, mode)
-        os.chown(path, uid, gid)
-    with open(os.path.join(directory, ".reserve"), "wb") as file:
-        file.write(bytes(RESERVE_BYTES))
-    keys = {}
-    for name in ("ssh_host_ed25519_key", "id_ed25519"):
-        path = os.path.join(directory, "ssh", name)
-        if not os.path.exists(path):
-            module.run_command(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check_rc=True
-            )
-        for part in (path, path + ".pub"):
-            os.chown(part, uid, gid)
-        with open(path + ".pub", encoding="ascii") as public:
-            keys[name] = public.read().strip()
+    directory = RunDirectory(options["root"], options["run_id"])
+    make_directories(directory, options["uid"], options["gid"])
+    keys = make_keys(module, directory, options["uid"], options["gid"])
     module.exit_json(
         changed=True, host_key=keys["ssh_host_ed25519_key"], client_key=keys["id_ed25519"]
     )

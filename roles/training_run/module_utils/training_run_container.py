@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible.module_utils.training_node_directory import CONFIG, RESUME, WORK, RunDirectory
 from ansible.module_utils.training_node_facts import FULL_BYTES
 
 GIB = 2**30
+# Programs may build and load code there, as PyTorch's compiler does.
+SCRATCH = "rw,exec,nosuid,nodev,size=10%"
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class Container:
     Attributes:
         run_id: the run.
         directory: its directory on the node.
+        uid, gid: whom the ranks run as.
         image: with its tag.
         hostname: name of the node.
         user: account that the ranks run as.
@@ -26,6 +31,7 @@ class Container:
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
         shm_gigabytes: size of /dev/shm, in 2^30 bytes.
         memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none.
+        processes: limit of its processes and threads.
         command: the trainer's subcommand: train, bench or verify.
         start_seconds: how long a training may take to its first step; 0 for ever.
         stall_seconds: how long it may then go without one; 0 for ever.
@@ -35,7 +41,9 @@ class Container:
     """
 
     run_id: str
-    directory: str
+    directory: RunDirectory
+    uid: int
+    gid: int
     image: str
     hostname: str
     user: str
@@ -43,6 +51,7 @@ class Container:
     gpus: str
     shm_gigabytes: int
     memory_gigabytes: float
+    processes: int
     command: str
     start_seconds: int
     stall_seconds: int
@@ -81,18 +90,37 @@ class Container:
             # sshd and training need no capability, and nothing in there may gain one.
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
+            # Nothing of the image can be changed; what programs want to write beside their results
+            # is gone with the container.
+            "ReadonlyRootfs": True,
+            "Tmpfs": {
+                "/tmp": f"{SCRATCH},mode=1777",
+                f"/home/{self.user}": f"{SCRATCH},mode=700,uid={self.uid},gid={self.gid}",
+            },
+            "PidsLimit": self.processes,
+            # Where the node runs out of memory, the ranks go before whoever has to tell of it.
+            "OomScoreAdj": 500,
+            # What a rank may say there without end.
+            "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
             "ShmSize": self.shm_gigabytes * GIB,
             "Memory": int(self.memory_gigabytes * GIB),
             "ExtraHosts": [f"{name}:{self.addresses[name]}" for name in sorted(self.nodes)],
             "Binds": [
-                f"{self.directory}:/run/trainyard",
-                f"{self.directory}/ssh:/home/{self.user}/.ssh:ro",
+                f"{self.directory.work}:{WORK}",
+                f"{self.directory.config}:{CONFIG}:ro",
+                f"{self.directory.ssh}:/home/{self.user}/.ssh:ro",
                 f"{self.data}:/data:ro",
+                *self.resumed(),
             ],
         }
         if self.gpus:
             configuration["DeviceRequests"] = [self.gpu_request()]
         return configuration
+
+    def resumed(self) -> list[str]:
+        """The mount of the checkpoints to go on from, where there are any."""
+        there = os.path.isdir(self.directory.resume)
+        return [f"{self.directory.resume}:{RESUME}:ro"] if there else []
 
     def gpu_request(self) -> dict[str, Any]:
         """A DeviceRequest: computing, and asking for load and temperature; nothing for a screen."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-HOSTFILE = "/run/trainyard/hostfile"
+from ansible.module_utils.training_node_directory import CONFIG, WORK
+
+HOSTFILE = f"{CONFIG}/hostfile"
 RANK = "/opt/trainyard/bin/rank"
 # A program of MPI alone. The arguments behind THEN are those of a second mpirun.
 HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
@@ -135,12 +137,12 @@ class Launch:
             arguments = ["bench", "suite", "--batch", str(self.batch_per_rank)]
             arguments += ["--dataset", self.dataset, "--rounds", str(self.bench.rounds)]
             arguments += ["--seconds", str(self.bench.seconds)]
-            arguments += ["--json", "/run/trainyard/bench.json"]
+            arguments += ["--json", f"{WORK}/bench.json"]
             for model in self.bench.models:
                 arguments += ["--model", model]
             return arguments + (["--bf16"] if self.bench.bf16 else [])
         if self.command == "verify":
-            return ["verify", "--out", "/run/trainyard/verify"]
+            return ["verify", "--out", f"{WORK}/verify"]
         return []
 
     def programs(self) -> list[tuple[int, list[str]]]:

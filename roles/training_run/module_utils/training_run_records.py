@@ -3,32 +3,66 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
+import subprocess
 
+from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
 from ansible.module_utils.training_node_docker import inspect, logs
 
-# In a run's directory: the environment of the ranks that nobody else shall see.
-ENVIRONMENT = ".environment"
+
+def write_record(directory: RunDirectory, host: str, name: str, content: bytes) -> None:
+    """Write a record of a node, of those that go home."""
+    os.makedirs(directory.records(host), exist_ok=True)
+    with open(os.path.join(directory.records(host), name), "wb") as file:
+        file.write(content)
 
 
-def keep_records(container: str, directory: str, host: str) -> None:
-    """Write a container's state and output to `nodes/<host>` of the run's directory."""
-    if not os.path.isdir(directory):
-        return
-    records = os.path.join(directory, "nodes", host)
-    os.makedirs(records, exist_ok=True)
-    with open(os.path.join(records, "container.json"), "w", encoding="utf-8") as file:
-        json.dump(inspect(container), file, indent=2)
-    with open(os.path.join(records, "container.log"), "wb") as file:
-        file.write(logs(container))
+def json_record(document: object) -> bytes:
+    """A record's content."""
+    return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def remove_keys(directory: str) -> list[str]:
+def keep_records(container: str, directory: RunDirectory, host: str) -> None:
+    """Write a container's state and output, of those that go home."""
+    if directory.exists():
+        write_record(directory, host, "container.json", json_record(inspect(container)))
+        write_record(directory, host, "container.log", logs(container))
+
+
+def remove_keys(directory: RunDirectory) -> list[str]:
     """Remove the private keys of a run and its other secrets; return their paths."""
-    keys = glob.glob(os.path.join(directory, "ssh", "*_ed25519*"))
-    keys += glob.glob(os.path.join(directory, ENVIRONMENT))
-    for key in keys:
-        os.remove(key)
+    keys = []
+    for folder, names in (
+        (directory.ssh, [name for name in _listed(directory.ssh) if "_ed25519" in name]),
+        (directory.config, [ENVIRONMENT]),
+    ):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.lexists(path):
+                os.remove(path)
+                keys.append(path)
     return keys
+
+
+def remove_tree(path: str) -> None:
+    """Remove what ranks wrote, however deep it is: Python's own would nest as deep as it is.
+
+    Raises:
+        OSError: something is still there.
+    """
+    removal = subprocess.run(
+        ["rm", "--recursive", "--force", "--one-file-system", "--", path],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if removal.returncode:
+        raise OSError(removal.stderr.strip())
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []

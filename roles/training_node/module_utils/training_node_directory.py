@@ -1,0 +1,52 @@
+# Copyright Trainyard. Apache-2.0
+"""The directory of a run on a node: what root keeps of it, and what ranks may write, apart.
+
+    <root>/<run>/          root's; others may pass through it, and not see what is in it
+        config/            what the container is given: mounted read-only as CONFIG
+            ssh/           keys and settings of ssh and sshd
+        work/              what the ranks write: mounted as WORK
+        resume/            checkpoints to go on from: mounted read-only as RESUME
+        collect/           what goes home: root's own records, and, when the run is over, what its
+                           ranks left
+            earlier/       what an attempt left that nobody could bring home
+
+Root writes nothing in `work` while a container is there that can.
+"""
+
+from __future__ import annotations
+
+import os
+
+# In a container of the run.
+CONFIG = "/etc/trainyard"
+WORK = "/run/trainyard"
+RESUME = "/resume"
+# In `config`: the environment of the ranks that nobody else shall see.
+ENVIRONMENT = "environment"
+
+
+class RunDirectory:
+    """The directory of a run on a node.
+
+    Args:
+        root: directory of all runs.
+        run_id: the run.
+    """
+
+    def __init__(self, root: str, run_id: str) -> None:
+        self.path = os.path.join(root, run_id)
+        self.config = os.path.join(self.path, "config")
+        self.ssh = os.path.join(self.config, "ssh")
+        self.work = os.path.join(self.path, "work")
+        self.resume = os.path.join(self.path, "resume")
+        self.collect = os.path.join(self.path, "collect")
+        # Removed before anything is recorded of a run, so that a full disk still holds the records.
+        self.reserve = os.path.join(self.path, "reserve")
+
+    def records(self, host: str) -> str:
+        """Where the records of a node are."""
+        return os.path.join(self.collect, "nodes", host)
+
+    def exists(self) -> bool:
+        """Tell whether it is there."""
+        return os.path.isdir(self.path)

@@ -1,0 +1,247 @@
+# Copyright Trainyard. Apache-2.0
+"""What of the files that ranks left goes home: plain files of known names, within limits.
+
+Ranks may have written anything in any form. Nothing is opened or followed on the way: a file is
+moved by its name into a directory of root's, and stays there if it proves to be a plain one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from ansible.module_utils.training_node_directory import RunDirectory
+from ansible.module_utils.training_node_foreign import FILE, open_directory
+
+# Below the ranks' directory; "**" is everything there, at any depth up to DEPTH.
+ALLOWED = tuple(
+    tuple(path.split("/"))
+    for path in (
+        "metrics.jsonl",
+        "world.json",
+        "timeline.json",
+        "bench.json",
+        "exit_status",
+        "logs/*.log",
+        "ranks/*.json",
+        "failures/*.json",
+        "nodes/*/utilisation.jsonl",
+        "verify/*.json",
+        "checkpoints/**",
+        "tensorboard/**",
+        "wandb/**",
+    )
+)
+DEPTH = 8
+# What the ranks keep for themselves: signs of life, and files that are still being written.
+OWN = (".*", "*.beat")
+# So many names are told of what stays behind.
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a run goes home from a node.
+
+    Attributes:
+        size: bytes of all files together.
+        files: how many.
+    """
+
+    size: int
+    files: int
+
+
+UNLIMITED = Limits(size=1 << 62, files=1 << 62)
+
+
+@dataclass
+class Names:
+    """Some of many things, and how many they are: a rank can leave a million files."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count one."""
+        self.count += 1
+        if len(self.first) < EXAMPLES:
+            self.first.append(name)
+
+    def __str__(self) -> str:
+        more = self.count - len(self.first)
+        return "; ".join(self.first) + (f"; and {more} more" if more else "")
+
+
+@dataclass
+class Collected:
+    """What happened to the files that ranks left.
+
+    Attributes:
+        refused: what does not go home, as `path: reason`.
+        beyond: files that would exceed a limit. They stay where they are.
+        size: bytes of the files that go home.
+    """
+
+    refused: Names = field(default_factory=Names)
+    beyond: Names = field(default_factory=Names)
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file, or a link to a neighbour, that may go home."""
+
+    parts: tuple[str, ...]
+    size: int
+    target: str | None = None
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.parts)
+
+
+def collect(directory: RunDirectory, limits: Limits) -> Collected:
+    """Move what the ranks left, and what may go home, into `collect`.
+
+    A rank that still runs, because no engine is there to end it, changes nothing of that.
+    The small files come first, so that a huge one keeps no log or record from going home.
+    """
+    collected = Collected()
+    # A run that was refused a node, or whose files are home, has none.
+    if not os.path.isdir(directory.work):
+        return collected
+    entries = []
+    for entry in _entries(directory.work, (), collected):
+        entries.append(entry)
+        # One more than may be, so that it shows.
+        if len(entries) > limits.files:
+            break
+    for number, entry in enumerate(sorted(entries, key=lambda each: each.size)):
+        if number >= limits.files or collected.size + entry.size > limits.size:
+            collected.beyond.add(f"{entry.path}: {entry.size:,} bytes")
+        elif _move(directory, entry):
+            collected.size += entry.size
+        else:
+            collected.refused.add(f"{entry.path}: it changed while it was collected")
+    return collected
+
+
+def _entries(work: str, parts: tuple[str, ...], collected: Collected) -> Iterator[_Entry]:
+    """Find what may go home below a directory, and note what may not."""
+    descriptor = open_directory(work, *parts)
+    try:
+        with os.scandir(descriptor) as listing:
+            for found in listing:
+                yield from _entry(work, (*parts, found.name), found, descriptor, collected)
+    finally:
+        os.close(descriptor)
+
+
+def _entry(
+    work: str,
+    parts: tuple[str, ...],
+    found: os.DirEntry[str],
+    above: int,
+    collected: Collected,
+) -> Iterator[_Entry]:
+    status = found.stat(follow_symlinks=False)
+    if any(fnmatchcase(found.name, pattern) for pattern in OWN):
+        return
+    reason = None
+    if not found.name.isprintable():
+        reason = "its name has characters that cannot be printed"
+    elif stat.S_ISDIR(status.st_mode):
+        if len(parts) > DEPTH:
+            reason = f"more than {DEPTH} directories deep"
+        elif not _leads(parts):
+            reason = "no directory of a run"
+        else:
+            yield from _entries(work, parts, collected)
+    elif not _allowed(parts):
+        reason = "no file of a run"
+    elif stat.S_ISREG(status.st_mode):
+        yield _Entry(parts, status.st_size)
+    elif stat.S_ISLNK(status.st_mode):
+        target = os.readlink(found.name, dir_fd=above)
+        # The trainer's own links are of this kind: last.pt, best.pt.
+        if _is_neighbour(target):
+            yield _Entry(parts, 0, target)
+        else:
+            reason = "a link out of its directory"
+    else:
+        reason = "no plain file"
+    if reason is not None:
+        collected.refused.add(f"{ascii('/'.join(parts))[1:-1]}: {reason}")
+
+
+def _is_neighbour(target: str) -> bool:
+    return "/" not in target and target not in ("", ".", "..") and target.isprintable()
+
+
+def _allowed(parts: tuple[str, ...]) -> bool:
+    """Tell whether a file of this path may go home."""
+    return any(
+        (pattern[-1] == "**" and len(parts) >= len(pattern) and _matches(parts, pattern[:-1]))
+        or (len(parts) == len(pattern) and _matches(parts, pattern))
+        for pattern in ALLOWED
+    )
+
+
+def _leads(parts: tuple[str, ...]) -> bool:
+    """Tell whether what is below a directory of this path may go home."""
+    return any(
+        (pattern[-1] == "**" and _matches(parts, pattern[:-1]))
+        or (len(parts) < len(pattern) and _matches(parts, pattern))
+        for pattern in ALLOWED
+    )
+
+
+def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Compare as many names as both have."""
+    return all(fnmatchcase(part, name) for part, name in zip(parts, pattern, strict=False))
+
+
+def _move(directory: RunDirectory, entry: _Entry) -> bool:
+    """Move one entry; return whether it was still what it had been."""
+    target = os.path.join(directory.collect, *entry.parts)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if entry.target is not None:
+        with suppress(FileNotFoundError):
+            os.unlink(target)
+        os.symlink(entry.target, target)
+        return True
+    source = open_directory(directory.work, *entry.parts[:-1])
+    try:
+        os.rename(entry.parts[-1], target, src_dir_fd=source)
+        descriptor = os.open(target, FILE)
+    except OSError:
+        _remove(target)
+        return False
+    finally:
+        os.close(source)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            _remove(target)
+            return False
+        os.fchown(descriptor, os.geteuid(), os.getegid())
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(path)
+
+
+def give(directory: RunDirectory, uid: int) -> None:
+    """Let a user read what goes home; nothing of it is a rank's any more."""
+    for folder, _, names in os.walk(directory.collect):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            os.chown(path, uid, -1, follow_symlinks=False)

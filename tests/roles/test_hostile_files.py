@@ -1,0 +1,405 @@
+"""What ranks may leave in their directory, and what root does with it on a node.
+
+The attacks are made on real files: links at every component of a path, pipes, devices, huge and
+countless files, names that no terminal shows. Beside the run's directory stands one that is not the
+run's; it must be afterwards as it was.
+"""
+
+import importlib
+import os
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import (
+    training_node_directory,
+    training_node_foreign,
+    training_run_collect,
+    training_run_records,
+)
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_run/library"))
+take = importlib.import_module("training_run_take")
+start = importlib.import_module("training_run_start")
+poll = importlib.import_module("training_run_poll")
+logs = importlib.import_module("training_run_logs")
+sys.path.append(str(ROLES / "training_node/library"))
+status = importlib.import_module("training_node_status")
+
+# Any but root's: whom the ranks run as.
+RANK = 54321
+SECRET = "root:*:secret\n"
+LIMITS = training_run_collect.Limits(size=10**6, files=100)
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Path]:
+    """A directory of the machine; nothing in it may change, whatever a test does."""
+    folder = tmp_path / "etc"
+    (folder / "below").mkdir(parents=True)
+    for name in ("shadow", "metrics.jsonl", "rank-0.log", "exit_status", "below/last.pt"):
+        (folder / name).write_text(SECRET)
+        (folder / name).chmod(0o640)
+    before = listing(folder)
+    yield folder
+    assert listing(folder) == before
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """The directory of a run whose container has ended."""
+    directory = training_node_directory.RunDirectory(str(tmp_path / "runs"), "r")
+    take.make_directories(directory, RANK, RANK)
+    return directory
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int, int, str]]:
+    """Mode, owner, group and content of all that is in a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        content = path.read_text() if path.is_file() else ""
+        found[str(path)] = (about.st_mode, about.st_uid, about.st_gid, content)
+    return found
+
+
+def write(run: Any, name: str, text: str = "text\n") -> Path:
+    """A file that a rank wrote."""
+    path = Path(run.work, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.chown(path, RANK, RANK)
+    return path
+
+
+def home(run: Any) -> dict[str, str]:
+    """What goes home: path to content; of a link where it leads."""
+    found = {}
+    for folder, _, names in os.walk(run.collect):
+        for name in names:
+            path = Path(folder, name)
+            found[str(path.relative_to(run.collect))] = (
+                f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
+            )
+    return found
+
+
+def replace_by_link(path: Path, target: Path) -> None:
+    """Put a link in the place of a file or an empty directory."""
+    if path.is_dir() and not path.is_symlink():
+        for below in path.iterdir():
+            below.unlink()
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+# Each puts something in the place of logs/rank-0.log, or of a directory above it.
+PLANTS: dict[str, Callable[[Path, Path], None]] = {
+    "a link to a file": lambda work, outside: replace_by_link(
+        work / "logs/rank-0.log", outside / "shadow"
+    ),
+    "a link to a relative path": lambda work, outside: replace_by_link(
+        work / "logs/rank-0.log", Path("../../../../etc/shadow")
+    ),
+    "a link to itself": lambda work, outside: replace_by_link(
+        work / "logs/rank-0.log", work / "logs/rank-0.log"
+    ),
+    "a directory that is a link": lambda work, outside: replace_by_link(work / "logs", outside),
+    "a pipe": lambda work, outside: os.mkfifo(work / "logs/rank-0.log"),
+    "a device": lambda work, outside: os.mknod(
+        work / "logs/rank-0.log", stat.S_IFCHR | 0o666, os.makedev(1, 5)
+    ),
+    "a disk": lambda work, outside: os.mknod(
+        work / "logs/rank-0.log", stat.S_IFBLK | 0o666, os.makedev(7, 0)
+    ),
+    "a socket": lambda work, outside: listen(work / "logs/rank-0.log"),
+    "a directory": lambda work, outside: (work / "logs/rank-0.log").mkdir(),
+}
+
+
+def listen(path: Path) -> None:
+    """Leave a socket in the file system."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        # The path of a socket has at most 107 bytes.
+        here = os.getcwd()
+        os.chdir(path.parent)
+        try:
+            listener.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
+def test_what_stands_in_a_logs_place_is_neither_read_nor_collected(
+    plant: Callable[[Path, Path], None], run: Any, outside: Path
+) -> None:
+    plant(Path(run.work), outside)
+    read = logs.Logs(run.path, None).read(1000)
+    assert SECRET not in str(read)
+    collected = training_run_collect.collect(run, LIMITS)
+    assert not [name for name in home(run) if "rank-0" in name or "shadow" in name]
+    # A directory in the place of a file has nothing in it that a run has.
+    assert collected.refused.count == 1
+    assert "logs" in collected.refused.first[0]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "exit_status"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+def test_a_follower_reads_plain_files_alone(name: str, kind: str, run: Any, outside: Path) -> None:
+    path = Path(run.work, name)
+    if kind == "link":
+        path.symlink_to(outside / name)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    assert poll.read_metrics(run.path) == []
+    assert poll.noted_status(run.path) is None
+    assert status.newest_metric(run.path) is None
+    assert not training_node_foreign.is_there(run.path, "work", name)
+
+
+def test_the_ranks_directory_as_a_link_is_not_followed(run: Any, outside: Path) -> None:
+    """Root's own directory is above it, so nobody can; if somebody does, nothing is read."""
+    os.rename(run.work, run.work + ".away")
+    os.symlink(outside, run.work)
+    assert not training_node_foreign.is_there(run.path, "work", "metrics.jsonl")
+
+
+def test_of_metrics_without_end_the_end_is_read(run: Any) -> None:
+    with open(os.path.join(run.work, "metrics.jsonl"), "wb") as file:
+        file.truncate(1 << 40)
+        file.seek(1 << 40)
+        file.write(b'\n{"event": "step", "step": 1}\n')
+    assert [line["step"] for line in poll.read_metrics(run.path)] == [1]
+    assert status.newest_metric(run.path) == {"event": "step", "step": 1}
+
+
+def test_what_a_run_has_goes_home(run: Any) -> None:
+    names = [
+        "metrics.jsonl",
+        "world.json",
+        "exit_status",
+        "logs/rank-0.log",
+        "logs/mpirun.log",
+        "ranks/0.json",
+        "failures/rank-1.json",
+        "nodes/node1/utilisation.jsonl",
+        "checkpoints/epoch-1.pt",
+        "checkpoints/epoch-1.pt.sha256",
+        "tensorboard/events.1",
+        "wandb/offline/files/a.yaml",
+    ]
+    for name in names:
+        write(run, name)
+    write(run, "ranks/0.beat")
+    write(run, ".exit_status")
+    Path(run.work, "checkpoints/last.pt").symlink_to("epoch-1.pt")
+    collected = training_run_collect.collect(run, LIMITS)
+    assert home(run) == {**dict.fromkeys(names, "text\n"), "checkpoints/last.pt": "-> epoch-1.pt"}
+    assert not collected.refused.count
+    assert not collected.beyond.count
+    assert collected.size == 5 * len(names)
+    # None of it is the ranks' any more.
+    for folder, _, found in os.walk(run.collect):
+        for name in found:
+            about = os.lstat(os.path.join(folder, name))
+            assert about.st_uid == 0
+            assert not about.st_mode & 0o077 or stat.S_ISLNK(about.st_mode)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest.json",
+        "summary.json",
+        "report.html",
+        "ansible.log",
+        "earlier/x",
+        "nodes/node1/container.log",
+        "nodes/node1/findings.json",
+        "ssh/id_ed25519",
+        "logs/a/rank-0.log",
+        "logs/rank-0.log.sh",
+        "checkpoints/" + "a/" * 20 + "deep.pt",
+        "logs/rank\n0.log",
+        "logs/\x1b]0;x\x07.log",
+        "checkpoints/caf\udce9.pt",
+    ],
+)
+def test_other_names_stay_behind_and_are_named(name: str, run: Any) -> None:
+    write(run, name)
+    write(run, "logs/rank-1.log")
+    collected = training_run_collect.collect(run, LIMITS)
+    assert list(home(run)) == ["logs/rank-1.log"]
+    assert collected.refused.count == 1
+    assert str(collected.refused).isprintable()
+    str(collected.refused).encode()
+
+
+def test_rights_do_not_go_home(run: Any) -> None:
+    path = write(run, "checkpoints/program")
+    path.chmod(0o6777)
+    training_run_collect.collect(run, LIMITS)
+    about = Path(run.collect, "checkpoints/program").stat()
+    assert stat.S_IMODE(about.st_mode) == 0o600
+    assert about.st_uid == 0
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../epoch-1.pt", "..", ".", "a/../../b", "a\nb"])
+def test_a_link_goes_home_to_its_neighbour_alone(target: str, run: Any) -> None:
+    Path(run.work, "checkpoints/last.pt").symlink_to(target)
+    collected = training_run_collect.collect(run, LIMITS)
+    assert home(run) == {}
+    assert collected.refused.count == 1
+
+
+def test_a_huge_file_keeps_no_log_from_going_home(run: Any) -> None:
+    with open(os.path.join(run.work, "checkpoints", "a"), "wb") as file:
+        file.truncate(1 << 40)
+    write(run, "logs/rank-0.log")
+    write(run, "metrics.jsonl")
+    collected = training_run_collect.collect(run, LIMITS)
+    assert sorted(home(run)) == ["logs/rank-0.log", "metrics.jsonl"]
+    assert str(collected.beyond) == "checkpoints/a: 1,099,511,627,776 bytes"
+    # It stays for whoever wants it after all.
+    assert Path(run.work, "checkpoints/a").exists()
+
+
+def test_countless_files_end_at_the_limit(run: Any) -> None:
+    for number in range(300):
+        write(run, f"checkpoints/{number}")
+    collected = training_run_collect.collect(run, LIMITS)
+    assert len(home(run)) == LIMITS.files
+    assert collected.beyond.count
+
+
+def test_countless_files_of_other_names_are_counted(run: Any) -> None:
+    for number in range(300):
+        write(run, f"other-{number}")
+    collected = training_run_collect.collect(run, LIMITS)
+    assert collected.refused.count == 300
+    assert str(collected.refused).endswith("; and 295 more")
+
+
+def test_a_link_put_in_place_while_root_collects(run: Any, outside: Path) -> None:
+    """A rank that still runs, for want of an engine, exchanges file, directory and links."""
+    over = threading.Event()
+    log, folder = Path(run.work, "logs/rank-0.log"), Path(run.work, "logs")
+
+    def exchange() -> None:
+        while not over.is_set():
+            for act in (
+                lambda: log.write_text("text\n"),
+                lambda: log.unlink(),
+                lambda: log.symlink_to(outside / "shadow"),
+                lambda: log.unlink(),
+                lambda: folder.rename(folder.with_name("ranks.away")),
+                lambda: folder.symlink_to(outside),
+                lambda: folder.unlink(),
+                lambda: folder.with_name("ranks.away").rename(folder),
+            ):
+                with suppress(OSError):
+                    act()
+
+    rank = threading.Thread(target=exchange)
+    rank.start()
+    try:
+        for _ in range(300):
+            with suppress(OSError):
+                training_run_collect.collect(run, LIMITS)
+            assert SECRET not in str(logs.Logs(run.path, None).sizes())
+            for content in home(run).values():
+                assert content in ("", "text\n")
+    finally:
+        over.set()
+        rank.join()
+
+
+def test_keys_go_and_nothing_through_links(run: Any, outside: Path) -> None:
+    for name in ("id_ed25519", "id_ed25519.pub", "ssh_host_ed25519_key"):
+        Path(run.ssh, name).write_text("key")
+    Path(run.config, "environment").write_text("KEY=1\n")
+    assert len(training_run_records.remove_keys(run)) == 4
+    assert os.listdir(run.ssh) == []
+    # Whatever ranks call a key in their own directory is none.
+    Path(run.work, "ssh").symlink_to(outside)
+    assert training_run_records.remove_keys(run) == []
+
+
+def test_records_are_written_where_no_rank_can(run: Any, outside: Path) -> None:
+    nodes = Path(run.work, "nodes/node1")
+    nodes.mkdir()
+    (nodes / "container.log").symlink_to(outside / "shadow")
+    training_run_records.write_record(run, "node1", "container.log", b"said\n")
+    training_run_collect.collect(run, LIMITS)
+    assert home(run) == {"nodes/node1/container.log": "said\n"}
+
+
+def test_checkpoints_are_handed_over_by_themselves(run: Any, outside: Path) -> None:
+    resume = Path(run.resume)
+    resume.mkdir()
+    (resume / "epoch-1.pt").write_text("checkpoint")
+    (resume / "below").symlink_to(outside)
+    (resume / "metrics.jsonl").symlink_to(outside / "shadow")
+    with suppress(OSError):
+        start.hand_over(run, RANK, RANK)
+    assert (resume / "epoch-1.pt").stat().st_uid == RANK
+    assert not Path(run.work, "metrics.jsonl").exists()
+
+
+def test_metrics_go_on_as_those_of_one_run(run: Any) -> None:
+    Path(run.resume).mkdir()
+    Path(run.resume, "metrics.jsonl").write_text("{}\n")
+    start.hand_over(run, RANK, RANK)
+    metrics = Path(run.work, "metrics.jsonl")
+    assert metrics.read_text() == "{}\n"
+    assert metrics.stat().st_uid == RANK
+
+
+def test_an_attempt_that_nobody_could_bring_home_is_kept(run: Any) -> None:
+    write(run, "checkpoints/epoch-3.pt")
+    training_run_records.write_record(run, "node1", "container.log", b"said\n")
+    take.set_aside(run, "20261120T120000Z-node1")
+    take.make_directories(run, RANK, RANK)
+    write(run, "checkpoints/epoch-1.pt")
+    training_run_collect.collect(run, LIMITS)
+    earlier = "earlier/20261120T120000Z-node1"
+    assert home(run) == {
+        f"{earlier}/checkpoints/epoch-3.pt": "text\n",
+        f"{earlier}/nodes/node1/container.log": "said\n",
+        "checkpoints/epoch-1.pt": "text\n",
+    }
+
+
+def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> None:
+    here = os.getcwd()
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    try:
+        os.chdir(deep)
+        for _ in range(3000):
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    training_run_records.remove_tree(str(deep))
+    assert not deep.exists()
+
+
+def test_what_ranks_and_others_may_do_in_the_directory_of_a_run(run: Any) -> None:
+    assert stat.S_IMODE(os.stat(run.path).st_mode) == 0o711
+    assert stat.S_IMODE(os.stat(run.collect).st_mode) == 0o700
+    for path, owner in ((run.path, 0), (run.collect, 0), (run.config, 0), (run.work, RANK)):
+        assert os.stat(path).st_uid == owner
+    assert not os.stat(run.config).st_mode & 0o027
+    assert stat.S_IMODE(os.stat(run.work).st_mode) == 0o700
