@@ -147,7 +147,7 @@ class BackgroundRun(BackgroundMake):
         Args:
             host: the first of the run's nodes.
         """
-        metrics = f"{RUN_ROOT}/{self.run_id}/metrics.jsonl"
+        metrics = f"{RUN_ROOT}/{self.run_id}/work/metrics.jsonl"
         look = f"grep -q '\"step\",' {metrics} 2>/dev/null && echo yes || true"
         # Seconds on a machine of its own, minutes on one that does ten other things
         self.wait_for("first step", lambda: in_machine(host, look), seconds=300)
@@ -155,7 +155,7 @@ class BackgroundRun(BackgroundMake):
 
     def rank_pid(self, rank: int, host: str) -> int:
         """Process id of a rank in its container, from the first line of its log."""
-        line = in_machine(host, f"head -1 {RUN_ROOT}/{self.run_id}/logs/rank-{rank}.log")
+        line = in_machine(host, f"head -1 {RUN_ROOT}/{self.run_id}/work/logs/rank-{rank}.log")
         pid = re.search(r"\(pid (\d+)\)", line)
         assert pid, line
         return int(pid[1])

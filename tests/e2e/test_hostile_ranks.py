@@ -1,59 +1,211 @@
-"""What a rank plants in its run's directory comes home as plain files of the run, or not at all."""
+"""What a rank does in its container changes nothing outside its run, on no machine.
 
-import shlex
-import stat
-from pathlib import Path
-
-from cluster import Cluster
-from commands import BackgroundRun, make
-from trainings import SHORT, SHORTEST
-
-# Done by a rank's account, in the run's directory on the first node.
-PLANT = r"""
-set -e
-cd /run/trainyard
-ln -s /etc/hostname outside
-ln -s ../../../etc above
-ln -s logs inside
-ln -s /etc/trainyard-was-here report-error.log
-mkfifo pipe
-cp /bin/true program && chmod 6777 program
-echo '{}' > manifest.json
-echo planted > summary.json
-touch logs/rank-x.log
-echo '[1]' >> metrics.jsonl
-printf 'a line\033]0;title\007\n' > logs/rank-7.log
+The attacks are made by a rank's account in the container of a real run. Before and after, every
+file of the nodes and of the control node is listed that a rank has no business with.
 """
 
+import os
+import shlex
+import stat
+from dataclasses import dataclass
 
-def kinds(folder: Path) -> dict[str, int]:
-    """Every entry below a folder, with its type and mode."""
-    return {str(path.relative_to(folder)): path.lstat().st_mode for path in folder.rglob("*")}
+import pytest
+from cluster import Cluster
+from commands import BackgroundRun, Outcome, make
+from machines import CHECKOUT, NODES, RUN_ROOT, in_machine
+from trainings import LONG, SHORTEST
+
+# Of a node: of every entry there type, mode, owner, size, time and target are listed.
+WATCHED = "/etc /root /home /srv /usr/local /opt /var/spool /var/lib/trainyard /boot"
+FIND = f"find {WATCHED} -xdev -printf '%y %m %u:%g %s %T@ %p %l\\n' 2>/dev/null | sort"
+# Of the control node; runs/ and .trainyard/ change with every run.
+HERE = ("/etc", "/root/.ssh", "/home", "/usr/local", "/opt", str(CHECKOUT))
+CHANGING = ("runs", ".trainyard", ".venv", ".git", ".pytest_cache")
+
+# Forks until it may not any more, and puts an end to all of them.
+FORKS = """
+import os, signal
+os.setpgid(0, 0)
+children = 0
+try:
+    while children < 20000:
+        if not os.fork():
+            signal.pause()
+        children += 1
+except OSError:
+    pass
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.killpg(0, signal.SIGTERM)
+raise SystemExit(children == 20000)
+"""
+
+# Each is done by a rank's account in the container on the first node, and ends well where the rank
+# was kept from it.
+ATTACKS = {
+    "writes into the image": "! touch /usr/local/x && ! touch /opt/trainyard/bin/x",
+    "replaces a program of the launch": "! cp /bin/true /opt/trainyard/bin/rank",
+    "changes what it was given": "! sh -c 'echo >> /etc/trainyard/hostfile' 2>/dev/null",
+    "plants a key for its sshd": "! sh -c 'echo key >> /etc/trainyard/ssh/authorized_keys'",
+    "removes the run's keys": "! rm -f /etc/trainyard/ssh/id_ed25519",
+    "writes into the data sets": "! touch /data/cifar10/x",
+    "becomes root by a program of the image": "! (mount -o remount,rw / || su -c true) 2>/dev/null",
+    "asks the engine": "! test -e /var/run/docker.sock",
+    "looks at the node's disks": "! ls /dev/sda /dev/vda 2>/dev/null",
+    "makes a device": "! mknod disk b 7 0 2>/dev/null",
+    "looks at processes of the node": "! grep -l dockerd /proc/[0-9]*/comm 2>/dev/null",
+    "looks at root's records": "! ls /run/trainyard/../collect 2>/dev/null",
+    "forks without end": f"python3 -c {shlex.quote(FORKS)}",
+    "fills /dev/shm": "! dd if=/dev/zero of=/dev/shm/x bs=64M count=64 2>/dev/null; rm /dev/shm/x",
+    "fills /tmp": "! dd if=/dev/zero of=/tmp/x bs=64M count=200 2>/dev/null; rm /tmp/x",
+    "leaves a process behind": "setsid sleep 3600 > /dev/null 2>&1 < /dev/null & true",
+    "links a file out of the run": "ln -s /etc/hostname outside",
+    "links a directory out of the run": "ln -s ../../../etc above",
+    "links what root writes": "mkdir -p nodes/node1 && ln -s /etc/shadow nodes/node1/container.log",
+    "links root's findings": "ln -s /etc/passwd nodes/node1/findings.json",
+    "links keys": "ln -s /etc/ssh ssh",
+    "links a checkpoint": "ln -s /etc/shadow checkpoints/epoch-99.pt",
+    "links a directory of checkpoints": "ln -s /etc checkpoints/below",
+    "links a report of the control node": "ln -s /etc/trainyard-was-here report-error.log",
+    "links a log": "ln -s /etc/passwd logs/rank-5.log",
+    "leaves a pipe": "mkfifo pipe logs/rank-6.log world.pipe",
+    "leaves a socket": "python3 -c 'import socket; socket.socket(1).bind(\"logs/rank-8.log\")'",
+    "leaves a program with other rights": "cp /bin/true program && chmod 6777 program",
+    "leaves records of the control node": "echo '{}' > manifest.json && echo x > summary.json",
+    "leaves a log of no rank": "touch logs/rank-x.log",
+    "breaks the metrics": "echo '[1]' >> metrics.jsonl && echo nonsense >> metrics.jsonl",
+    "steers the terminal": "printf 'a line\\033]0;title\\007\\n' > logs/rank-7.log",
+    "names files with line breaks": "touch \"$(printf 'logs/a\\nb.log')\" \"$(printf 'x\\033')\"",
+    "leaves countless files": (
+        'mkdir many && python3 -c \'for i in range(20000): open(f"many/{i}", "w").close()\''
+    ),
+    "leaves directories without end": (
+        'mkdir tensorboard/deep && python3 -c \'import os\nos.chdir("tensorboard/deep")\n'
+        'for i in range(2000): os.mkdir("d"); os.chdir("d")\''
+    ),
+    "leaves a file as large as no disk": "truncate --size 900G checkpoints/huge",
+}
 
 
-def test_what_a_rank_plants_stays_a_plain_file_of_its_run(cluster: Cluster) -> None:
+def listing(host: str) -> set[str]:
+    """Every entry of the watched directories of a node, but those that change with every run."""
+    lines = in_machine(host, FIND).splitlines()
+    return {line for line in lines if f" {RUN_ROOT} " not in line and "/.ansible" not in line}
+
+
+def here() -> set[str]:
+    """Every file of the watched directories of the control node."""
+    found = set()
+    for top in HERE:
+        for folder, names, files in os.walk(top):
+            if folder == str(CHECKOUT):
+                names[:] = [name for name in names if name not in CHANGING]
+            names[:] = [name for name in names if name != "__pycache__"]
+            for path in (os.path.join(folder, name) for name in files):
+                about = os.lstat(path)
+                stamp = f"{about.st_mode:o} {about.st_uid} {about.st_size} {about.st_mtime_ns}"
+                found.add(f"{path} {stamp}")
+    return found
+
+
+def everywhere() -> dict[str, set[str]]:
+    """The listings of all machines, by name."""
+    return {host: listing(host) for host in NODES} | {"control node": here()}
+
+
+@dataclass
+class Attacked:
+    """A run in which all attacks were made.
+
+    Attributes:
+        run: the run, at its end.
+        outcome: how it ended.
+        ends: status of each attack.
+        before: what was on the machines.
+    """
+
+    run: BackgroundRun
+    outcome: Outcome
+    ends: dict[str, int]
+    before: dict[str, set[str]]
+
+    @property
+    def left(self) -> dict[str, str]:
+        """What the summary says of files that are not home, by code."""
+        left = self.run.summary()["left_behind"]
+        assert {each["host"] for each in left} == {"node1"}
+        return {each["code"]: each["names"] for each in left}
+
+
+@pytest.fixture(scope="module")
+def attacked(cluster: Cluster) -> Attacked:
+    """Make all attacks on one run: each of them alone would cost a run."""
     cluster.make_ready()
-    run = BackgroundRun(**SHORT).trains()
-    run.in_container("node1", f"sh -c {shlex.quote(PLANT)}")
-    outcome = run.finish()
-    assert outcome.status == 0
-    assert run.summary()["status"] == "succeeded"
+    # What the first run of a cluster leaves, caches and the like, is not of this one.
+    assert make("train", **SHORTEST).status == 0
+    before = everywhere()
+    run = BackgroundRun(**LONG).trains()
+    ends = {name: attack(run, command) for name, command in ATTACKS.items()}
+    assert make("stop", RUN=run.run_id).status == 0
+    return Attacked(run, run.finish(), ends, before)
 
-    home = kinds(run.directory)
-    assert not {"outside", "above", "pipe", "report-error.log"} & set(home)
-    links = [name for name, mode in home.items() if stat.S_ISLNK(mode)]
-    for name in links:
-        assert (run.directory / name).resolve().is_relative_to(run.directory.resolve())
-    assert "inside" in links
-    for name, mode in home.items():
-        assert stat.S_ISREG(mode) or stat.S_ISDIR(mode) or name in links, name
-        assert not mode & (stat.S_ISUID | stat.S_ISGID) or stat.S_ISDIR(mode), name
-        assert not mode & (stat.S_IWGRP | stat.S_IWOTH) or name in links, name
-    assert "program" in home
 
-    logs = make("logs", RUN=run.run_id)
+def attack(run: BackgroundRun, command: str) -> int:
+    """Make an attack in the container on node1, in the run's directory; returns its status."""
+    script = shlex.quote(f"cd /run/trainyard; {command}")
+    inside = f"docker exec trainyard-{run.run_id} sh -c {script}"
+    return int(in_machine("node1", f"{inside} > /dev/null 2>&1; echo $?"))
+
+
+def test_no_attack_reaches_out_of_the_container(attacked: Attacked) -> None:
+    assert len(attacked.ends) > 30
+    assert {name for name, status in attacked.ends.items() if status} == set()
+
+
+def test_the_run_is_summed_up_with_what_is_not_home(attacked: Attacked) -> None:
+    assert attacked.run.summary()["status"] == "stopped"
+    assert set(attacked.left) == {"files_refused", "files_beyond_limits"}
+    assert "checkpoints/huge: 966,367,641,600 bytes" in attacked.left["files_beyond_limits"]
+    assert "they are still there" in attacked.outcome.output
+
+
+def test_plain_files_of_a_run_come_home_and_nothing_else(attacked: Attacked) -> None:
+    folder = attacked.run.directory
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        assert path.name.isprintable()
+        if stat.S_ISLNK(mode):
+            assert path.parent == folder / "checkpoints"
+            assert path.resolve().parent == folder.resolve() / "checkpoints"
+        else:
+            assert stat.S_ISREG(mode) or stat.S_ISDIR(mode), path
+            assert not mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWGRP | stat.S_IWOTH), path
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert {"logs/rank-7.log", "nodes/node1/container.log", "checkpoints"} <= names
+    kept_away = {"program", "many", "ssh", "outside", "above", "report-error.log", "pipe"}
+    assert not names & kept_away
+    assert not {"logs/rank-5.log", "logs/rank-6.log", "logs/rank-8.log"} & names
+
+
+def test_who_reads_the_run_is_not_steered(attacked: Attacked) -> None:
+    logs = make("logs", RUN=attacked.run.run_id)
     assert logs.status == 0
     assert "a line␛]0;title" in logs.output
     assert "\x1b]" not in logs.output
-    assert make("report", RUN=run.run_id).status == 0
+    assert make("report", RUN=attacked.run.run_id).status == 0
+
+
+def test_what_was_too_much_stays_until_it_is_asked_for(attacked: Attacked) -> None:
+    run = f"{RUN_ROOT}/{attacked.run.run_id}"
+    in_machine("node1", f"rm {run}/work/checkpoints/huge")
+    in_machine("node1", f"echo kept > {run}/work/checkpoints/epoch-7.pt")
+    assert make("attach", RUN=attacked.run.run_id).status in (0, 130)
+    assert (attacked.run.directory / "checkpoints/epoch-7.pt").read_text() == "kept\n"
+    assert in_machine("node1", f"ls -A {RUN_ROOT}") == ""
+
+
+def test_the_next_run_succeeds_and_nothing_else_has_changed(attacked: Attacked) -> None:
+    assert in_machine("node1", "pgrep --full '[s]leep 3600' || true") == ""
     assert make("train", **SHORTEST).status == 0
+    after = everywhere()
+    for where, entries in attacked.before.items():
+        assert after[where] ^ entries == set(), where

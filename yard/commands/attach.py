@@ -12,14 +12,14 @@ from yard.operations.stop import stop_ranks
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.manifest import write_manifest
 from yard.runs.record import read_run
-from yard.runs.summary import read_summary
+from yard.runs.summary import FILES_BEYOND_LIMITS, files_left_behind, read_summary
 from yard.screen.result import show_result
 
 
 def attach(context: Context, run: Path) -> Exit:
     """Follow a run to its end, collect it and sum it up, as the command that began it would have.
 
-    Of a run that has ended, brings home what could not be reached then.
+    Of a run that has ended, brings home what could not be reached then, or was too much.
 
     Raises:
         RequestError: another process follows it.
@@ -36,7 +36,9 @@ def attach(context: Context, run: Path) -> Exit:
             (run / STOP_MARK).touch()
             write_manifest(run, record.manifest.with_launch(playbook="cancelled"))
             summary = conclude(run)
-        elif record.missing_hosts:
+        elif record.missing_hosts or any(
+            left.code == FILES_BEYOND_LIMITS for left in files_left_behind(record)
+        ):
             stop_ranks(context, run, wanted=False)
             summary = conclude(run, finished_at=record.manifest.launch.finished_at)
         else:

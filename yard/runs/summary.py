@@ -13,6 +13,26 @@ from yard.runs.metrics import Metric, of_event
 from yard.plays.contract import NOTHING_STARTED
 from yard.runs.record import RunRecord
 
+# Codes of findings about what did not come home; see `LeftBehind`.
+FILES_REFUSED, FILES_BEYOND_LIMITS = "files_refused", "files_beyond_limits"
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """Files of ranks that did not come home from a node.
+
+    Attributes:
+        code: `files_refused`, no files of a run by name or kind, and gone with the run's directory;
+            or `files_beyond_limits`, more than may come home, and still on the node.
+        files: how many.
+        names: some of them, with the reason or the size.
+    """
+
+    host: str
+    code: str
+    files: int
+    names: str
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -34,6 +54,7 @@ class Summary:
         started_at, finished_at: ISO 8601, UTC.
         diagnosis: None unless the run failed.
         missing_hosts: nodes that could not be reached at the end; their logs are not here.
+        left_behind: what ranks left that did not come home, by node.
         attempts: how often it was launched, see `yard.runs.retry`.
     """
 
@@ -65,6 +86,7 @@ class Summary:
     finished_at: str | None
     diagnosis: Diagnosis | None
     missing_hosts: tuple[str, ...] = ()
+    left_behind: tuple[LeftBehind, ...] = ()
     attempts: int = 1
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +103,10 @@ class Summary:
         reason = document["diagnosis"]
         diagnosis = None if reason is None else Diagnosis.from_json(reason)
         lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts")}
-        return cls(**{**document, **lists, "diagnosis": diagnosis})
+        left_behind = tuple(LeftBehind(**each) for each in document.get("left_behind", ()))
+        return cls(
+            **{**document, **lists, "left_behind": left_behind, "diagnosis": diagnosis}
+        )
 
 
 def read_summary(run: Path) -> Summary | None:
@@ -136,7 +161,22 @@ def summarise(record: RunRecord) -> Summary:
         finished_at=iso(launch.finished_at),
         diagnosis=diagnose(record) if status == "failed" else None,
         missing_hosts=() if exit_status == Exit.UNFIT else record.missing_hosts,
+        left_behind=files_left_behind(record),
         attempts=record.attempts,
+    )
+
+
+def files_left_behind(record: RunRecord) -> tuple[LeftBehind, ...]:
+    """What ranks left that did not come home, as the nodes say."""
+    return tuple(
+        LeftBehind(
+            host=finding.host or "?",
+            code=finding.code,
+            files=_count(finding.values.get("files")),
+            names=str(finding.values.get("names", "")),
+        )
+        for finding in record.findings
+        if finding.code in (FILES_REFUSED, FILES_BEYOND_LIMITS)
     )
 
 
@@ -185,6 +225,11 @@ def _throughput(
 
 def _since(start: float, moment: float | None) -> float | None:
     return None if moment is None else round(moment - start, 3)
+
+
+def _count(value: Any) -> int:
+    """A number of files; a node that is not to be trusted may say something else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _first_known(*numbers: int | None) -> int | None:

@@ -11,7 +11,7 @@ from yard.core.project import Project
 from yard.core.words import duration, percent
 from yard.runs.diagnosis import Diagnosis
 from yard.runs.folder import REPORT_ERROR
-from yard.runs.summary import Summary
+from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary
 
 COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
 
@@ -34,6 +34,8 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
             f"logs of {', '.join(summary.missing_hosts)}, which could not be reached; "
             f"make attach RUN={run.name} brings them when it is back",
         )
+    for left in summary.left_behind:
+        _row(console, "not home", _left_behind(run, left))
     folder = project.shown(run)
     _row(console, "logs", f"{folder}/logs/")
     if (run / REPORT_ERROR).is_file():
@@ -42,6 +44,17 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
         _row(console, "report", text)
     else:
         _row(console, "report", f"{folder}/report.html")
+
+
+def _left_behind(run: Path, left: LeftBehind) -> str:
+    files = f"{left.files:,} file{'s' if left.files != 1 else ''} of ranks on {left.host}"
+    if left.code == FILES_BEYOND_LIMITS:
+        return (
+            f"{files} or more, beyond the limits ({left.names}): they are still there. Raise "
+            "training_run_collect_gigabytes or training_run_collect_files, and "
+            f"make attach RUN={run.name} brings them"
+        )
+    return f"{files}, which are none of a run ({left.names})"
 
 
 def _diagnosis(diagnosis: Diagnosis | None) -> list[tuple[str, str]]:

@@ -23,9 +23,8 @@ options:
     elements: str
     required: true
   directories:
-    description: Directories that are to be root's and readable for all.
-    type: list
-    elements: path
+    description: Directories that are to be root's, with their modes.
+    type: dict
     required: true
 """
 
@@ -34,7 +33,7 @@ EXAMPLES = r"""
   training_node_look:
     owner: training_node
     packages: [rsync]
-    directories: [/srv/trainyard/runs]
+    directories: {/srv/trainyard/runs: "0711"}
 """
 
 RETURN = r"""
@@ -61,14 +60,14 @@ def main() -> None:
         argument_spec={
             "owner": {"type": "str", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
-            "directories": {"type": "list", "elements": "path", "required": True},
+            "directories": {"type": "dict", "required": True},
         },
         supports_check_mode=True,
     )
     module.check_mode = True  # attributes are compared, not set
 
-    def is_missing(directory: str) -> bool:
-        wanted = {"owner": "root", "group": "root", "mode": "0755"}
+    def is_missing(directory: str, mode: str) -> bool:
+        wanted = {"owner": "root", "group": "root", "mode": mode}
         arguments = module.load_file_common_arguments(wanted, path=directory)
         return not Path(directory).is_dir() or module.set_fs_attributes_if_different(
             arguments, False
@@ -79,7 +78,8 @@ def main() -> None:
     except RuntimeError:
         # The action that installs them says what is wrong.
         packages = module.params["packages"]
-    directories = [directory for directory in module.params["directories"] if is_missing(directory)]
+    wanted = module.params["directories"]
+    directories = [directory for directory, mode in wanted.items() if is_missing(directory, mode)]
     module.exit_json(changed=False, packages=packages, directories=directories)
 
 

@@ -35,7 +35,7 @@ def node_of(rank: int) -> str:
 def logs_on_nodes(run: BackgroundRun) -> dict[int, str]:
     """The log of each rank as its node has it at this moment."""
     return {
-        rank: in_machine(node_of(rank), f"cat {RUN_ROOT}/{run.run_id}/logs/rank-{rank}.log")
+        rank: in_machine(node_of(rank), f"cat {RUN_ROOT}/{run.run_id}/work/logs/rank-{rank}.log")
         for rank in range(len(NODES))
     }
 
