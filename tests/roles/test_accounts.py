@@ -235,14 +235,16 @@ def test_a_locked_password_stays_locked() -> None:
 def test_sees_keys_that_are_missing_and_too_many() -> None:
     missing = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset())})
     assert to_do(ADA, machine=missing)["authorized_keys"] == [
-        {"user": "ada", "key": KEY, "exclusive": False}
+        {"user": "ada", "lines": [KEY], "exclusive": False}
     ]
     exclusive = replace(ADA, authorized_keys_exclusive=True)
-    assert to_do(exclusive)["authorized_keys"] == [{"user": "ada", "key": KEY, "exclusive": True}]
+    assert to_do(exclusive)["authorized_keys"] == [
+        {"user": "ada", "lines": [KEY], "exclusive": True}
+    ]
     alone = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset({KEY}))})
     assert "authorized_keys" not in to_do(exclusive, machine=alone)
     nobody = replace(exclusive, authorized_keys=())
-    assert to_do(nobody, machine=alone)["authorized_keys"][0]["key"] == ""
+    assert to_do(nobody, machine=alone)["authorized_keys"][0]["lines"] == []
 
 
 def test_key_lines_pass_over_comments() -> None:

@@ -50,7 +50,7 @@ def differences_of_presence(lists: Lists, machine: Machine, dry_run: bool) -> di
         "authorized_keys": [
             {
                 "user": user.name,
-                "key": "\n".join(user.authorized_keys),
+                "lines": listed_keys(user),
                 "exclusive": user.authorized_keys_exclusive,
             }
             for user in lists.present_users
@@ -151,10 +151,18 @@ def _password_differs(user: User, machine: Machine) -> bool:
     return account is None or account.password.lstrip("!") != user.password_hash.lstrip("!")
 
 
+def listed_keys(user: User) -> list[str]:
+    """Return the lines that a user is to have; an entry may hold several, as a file does."""
+    lines = "\n".join(user.authorized_keys).splitlines()
+    return [line.strip() for line in lines if key_lines(line)]
+
+
 def _keys_differ(user: User, machine: Machine) -> bool:
-    keys = key_lines("\n".join(user.authorized_keys))
+    keys = frozenset(listed_keys(user))
     account = machine.users.get(user.name)
     lines = account.authorized_keys if account else frozenset()
+    if lines is None:
+        return bool(keys) or user.authorized_keys_exclusive
     return lines != keys if user.authorized_keys_exclusive else not lines.issuperset(keys)
 
 
