@@ -197,11 +197,19 @@ def test_sees_a_changed_user(drift: dict[str, Any]) -> None:
             "group": "ada",
             "groups": ["research"],
             "append": True,
+            "create_home": False,
             "comment": "Ada",
             "home": "/home/ada",
             "shell": "/bin/zsh",
         }
     ]
+
+
+def test_only_a_new_user_gets_the_home_from_the_module_that_walks_through_it() -> None:
+    lost = to_do(ADA, User("bob"), machine=replace(MACHINE, homes=frozenset()))
+    assert lost["missing_homes"] == ["ada"]
+    assert [user["create_home"] for user in lost["users"]] == [False, True]
+    assert "missing_homes" not in to_do(ADA, User("bob"))
 
 
 def test_sees_a_missing_home() -> None:
@@ -306,6 +314,7 @@ def test_plans_a_new_user_with_groups() -> None:
             "group": "bob",
             "groups": ["painters", "docker"],
             "append": True,
+            "create_home": True,
             "shell": "/bin/bash",
         }
     ]

@@ -44,6 +44,7 @@ def differences_of_presence(lists: Lists, machine: Machine, dry_run: bool) -> di
             if _user_differs(user, machine)
         ],
         "new_users": sorted({user.name for user in lists.present_users} - machine.users.keys()),
+        "missing_homes": [user.name for user in lists.present_users if _lost_home(user, machine)],
         "passwords": [
             user.name for user in lists.present_users if _password_differs(user, machine)
         ],
@@ -118,6 +119,12 @@ def _user_differs(user: User, machine: Machine) -> bool:
     )
 
 
+def _lost_home(user: User, machine: Machine) -> bool:
+    """Tell whether a user who is there, and may have processes, lacks the home."""
+    account = machine.users.get(user.name)
+    return account is not None and (user.home or account.home) not in machine.homes
+
+
 def _memberships_differ(user: User, machine: Machine) -> bool:
     memberships = {name for name, group in machine.groups.items() if user.name in group.members}
     if user.groups_exclusive:
@@ -136,6 +143,7 @@ def _user_parameters(user: User, machine: Machine, dry_run: bool) -> dict[str, A
         "group": user.group or user.name,
         "groups": groups,
         "append": not user.groups_exclusive,
+        "create_home": user.name not in machine.users,
         "comment": user.comment,
         "home": user.home,
         "shell": user.shell or shell,
