@@ -197,11 +197,19 @@ def test_sees_a_changed_user(drift: dict[str, Any]) -> None:
             "group": "ada",
             "groups": ["research"],
             "append": True,
+            "create_home": False,
             "comment": "Ada",
             "home": "/home/ada",
             "shell": "/bin/zsh",
         }
     ]
+
+
+def test_only_a_new_user_gets_the_home_from_the_module_that_walks_through_it() -> None:
+    lost = to_do(ADA, User("bob"), machine=replace(MACHINE, homes=frozenset()))
+    assert lost["missing_homes"] == ["ada"]
+    assert [user["create_home"] for user in lost["users"]] == [False, True]
+    assert "missing_homes" not in to_do(ADA, User("bob"))
 
 
 def test_sees_a_missing_home() -> None:
@@ -235,14 +243,16 @@ def test_a_locked_password_stays_locked() -> None:
 def test_sees_keys_that_are_missing_and_too_many() -> None:
     missing = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset())})
     assert to_do(ADA, machine=missing)["authorized_keys"] == [
-        {"user": "ada", "key": KEY, "exclusive": False}
+        {"user": "ada", "lines": [KEY], "exclusive": False}
     ]
     exclusive = replace(ADA, authorized_keys_exclusive=True)
-    assert to_do(exclusive)["authorized_keys"] == [{"user": "ada", "key": KEY, "exclusive": True}]
+    assert to_do(exclusive)["authorized_keys"] == [
+        {"user": "ada", "lines": [KEY], "exclusive": True}
+    ]
     alone = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset({KEY}))})
     assert "authorized_keys" not in to_do(exclusive, machine=alone)
     nobody = replace(exclusive, authorized_keys=())
-    assert to_do(nobody, machine=alone)["authorized_keys"][0]["key"] == ""
+    assert to_do(nobody, machine=alone)["authorized_keys"][0]["lines"] == []
 
 
 def test_key_lines_pass_over_comments() -> None:
@@ -304,6 +314,7 @@ def test_plans_a_new_user_with_groups() -> None:
             "group": "bob",
             "groups": ["painters", "docker"],
             "append": True,
+            "create_home": True,
             "shell": "/bin/bash",
         }
     ]

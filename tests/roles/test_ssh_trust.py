@@ -84,12 +84,65 @@ def test_lines_of_all_nodes() -> None:
         "node2 ssh-ed25519 H2 node2",
         "new ssh-ed25519 H3 new",
     ]
-    assert collect.authorized_keys_lines(readings, "trainer") == [
+    lifted = collect.Limits(restrict=False)
+    assert collect.authorized_keys_lines(readings, "trainer", lifted, "control-node") == [
         "ssh-ed25519 A trainer@node1",
         "ssh-ed25519 B trainer@node2",
         "ssh-ed25519 C trainer@node2",
         "ssh-ed25519 D trainer@control-node",
     ]
+
+
+def test_a_key_opens_what_it_is_for_alone() -> None:
+    readings = {"node1": reading(1, "ssh-ed25519 A"), "control-node": reading(2, "ssh-ed25519 D")}
+    hosts = [
+        {"member": "node1", "addresses": ["10.0.0.1", "fd00::1", "node1.example.org", "fe80::1%e"]},
+        {"member": "by-name", "addresses": ["by-name.example.org"]},
+        {"member": "10.0.0.3", "addresses": []},
+    ]
+    addresses = collect.sources(hosts, ["192.0.2.0/24"], "control-node", [])
+    # One with a name alone is let in from everywhere.
+    assert addresses == {
+        "node1": ["10.0.0.1", "fd00::1", "192.0.2.0/24"],
+        "10.0.0.3": ["10.0.0.3", "192.0.2.0/24"],
+    }
+    limits = collect.Limits(to_loopback=True, addresses=addresses)
+    assert collect.authorized_keys_lines(readings, "trainer", limits, "control-node") == [
+        'restrict,pty,port-forwarding,permitopen="127.0.0.1:*",permitlisten="localhost:1",'
+        'from="10.0.0.1,fd00::1,192.0.2.0/24" ssh-ed25519 A trainer@node1',
+        "restrict,pty ssh-ed25519 D trainer@control-node",
+    ]
+    control = collect.sources([], [], "control-node", ["10.0.0.9"])
+    assert collect.Limits(addresses=control).options("control-node") == (
+        'restrict,pty,from="10.0.0.9" '
+    )
+
+
+@pytest.mark.parametrize("entry", ["*", "10.0.0.1/33", "node1", '10.0.0.1" ssh-ed25519 A', ""])
+def test_a_source_is_an_address_or_a_network(entry: str) -> None:
+    for more, control in (([entry], []), ([], [entry])):
+        with pytest.raises(collect.CollectError, match="neither an address nor a network"):
+            collect.sources([], more, "control-node", control)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh-ed25519 A\n* ssh-ed25519 E",
+        "ssh-ed25519 A\n",
+        "ssh-ed25519 A evil",
+        "ssh-rsa A",
+        "* A",
+        'command="x" A',
+        7,
+    ],
+)
+def test_a_node_that_shows_more_than_a_key_is_named(text: Any) -> None:
+    good = reading(1, "ssh-ed25519 A")
+    collect.refuse_other_text({"node1": good, "control-node": {**good, "host_key": ""}})
+    for bad in ({**good, "host_key": text}, {**good, "user_keys": [text]}):
+        with pytest.raises(collect.CollectError, match="what node2 shows as a public key is none"):
+            collect.refuse_other_text({"node1": good, "node2": bad})
 
 
 def test_nodes_outside_the_run() -> None:

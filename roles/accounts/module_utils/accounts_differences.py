@@ -44,13 +44,14 @@ def differences_of_presence(lists: Lists, machine: Machine, dry_run: bool) -> di
             if _user_differs(user, machine)
         ],
         "new_users": sorted({user.name for user in lists.present_users} - machine.users.keys()),
+        "missing_homes": [user.name for user in lists.present_users if _lost_home(user, machine)],
         "passwords": [
             user.name for user in lists.present_users if _password_differs(user, machine)
         ],
         "authorized_keys": [
             {
                 "user": user.name,
-                "key": "\n".join(user.authorized_keys),
+                "lines": listed_keys(user),
                 "exclusive": user.authorized_keys_exclusive,
             }
             for user in lists.present_users
@@ -118,6 +119,12 @@ def _user_differs(user: User, machine: Machine) -> bool:
     )
 
 
+def _lost_home(user: User, machine: Machine) -> bool:
+    """Tell whether a user who is there, and may have processes, lacks the home."""
+    account = machine.users.get(user.name)
+    return account is not None and (user.home or account.home) not in machine.homes
+
+
 def _memberships_differ(user: User, machine: Machine) -> bool:
     memberships = {name for name, group in machine.groups.items() if user.name in group.members}
     if user.groups_exclusive:
@@ -136,6 +143,7 @@ def _user_parameters(user: User, machine: Machine, dry_run: bool) -> dict[str, A
         "group": user.group or user.name,
         "groups": groups,
         "append": not user.groups_exclusive,
+        "create_home": user.name not in machine.users,
         "comment": user.comment,
         "home": user.home,
         "shell": user.shell or shell,
@@ -151,10 +159,18 @@ def _password_differs(user: User, machine: Machine) -> bool:
     return account is None or account.password.lstrip("!") != user.password_hash.lstrip("!")
 
 
+def listed_keys(user: User) -> list[str]:
+    """Return the lines that a user is to have; an entry may hold several, as a file does."""
+    lines = "\n".join(user.authorized_keys).splitlines()
+    return [line.strip() for line in lines if key_lines(line)]
+
+
 def _keys_differ(user: User, machine: Machine) -> bool:
-    keys = key_lines("\n".join(user.authorized_keys))
+    keys = frozenset(listed_keys(user))
     account = machine.users.get(user.name)
     lines = account.authorized_keys if account else frozenset()
+    if lines is None:
+        return bool(keys) or user.authorized_keys_exclusive
     return lines != keys if user.authorized_keys_exclusive else not lines.issuperset(keys)
 
 

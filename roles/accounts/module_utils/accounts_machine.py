@@ -9,6 +9,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible.module_utils.accounts_keys import Home, KeysError, read_keys
 from ansible.module_utils.accounts_lists import Lists
 from ansible.module_utils.accounts_sudoers import PREFIX
 
@@ -21,7 +22,8 @@ class Account:
 
     Attributes:
         password: the field of shadow(5); empty where there is none.
-        authorized_keys: lines of the file of that name, without comments.
+        authorized_keys: lines of the file of that name, without comments; None where something
+            else is in its place.
     """
 
     uid: int
@@ -30,7 +32,7 @@ class Account:
     home: str = "/"
     shell: str = "/bin/sh"
     password: str = ""
-    authorized_keys: frozenset[str] = frozenset()
+    authorized_keys: frozenset[str] | None = frozenset()
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,15 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
     users: dict[str, Account] = {}
     homes = set()
     for entry in pwd.getpwall():
-        keys: frozenset[str] = frozenset()
+        keys: frozenset[str] | None = frozenset()
         if user := listed.get(entry.pw_name):
             home = user.home or entry.pw_dir
             if Path(home).exists():
                 homes.add(home)
             if user.authorized_keys or user.authorized_keys_exclusive:
-                keys = key_lines(_text(Path(entry.pw_dir, ".ssh/authorized_keys")))
+                keys = authorized_keys(
+                    Home(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+                )
         users[entry.pw_name] = Account(
             uid=entry.pw_uid,
             gid=entry.pw_gid,
@@ -167,8 +171,20 @@ def shadow_passwords(text: str) -> dict[str, str]:
 
 def key_lines(text: str) -> frozenset[str]:
     """Return the lines of authorized_keys(5) that hold a key."""
-    lines = (line.strip() for line in text.splitlines())
+    # Not splitlines(): sshd knows no other end of a line.
+    lines = (line.strip() for line in text.split("\n"))
     return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
+def authorized_keys(home: Home) -> frozenset[str] | None:
+    """Return the lines of a user's authorized_keys; None where something else is in its place.
+
+    Who writes it says what that is: nobody's home keeps the others from what they are to get.
+    """
+    try:
+        return key_lines(read_keys(home))
+    except KeysError:
+        return None
 
 
 def user_line(name: str, uid: int) -> str:

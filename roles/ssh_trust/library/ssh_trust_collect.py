@@ -11,6 +11,7 @@ short_description: Puts public keys together as sshd and ssh read them
 description:
   - Makes the lines of known_hosts and authorized_keys that all nodes have in common. The last word
     of a line is the node's name. Its work grows linearly with the number of nodes.
+  - Fails where a node shows something else than a key of type ssh-ed25519, such as several lines.
 author: Trainyard
 options:
   members:
@@ -45,6 +46,34 @@ options:
     description: The result of M(ssh_trust_keys) on the control node, where that has a key.
     type: dict
     default: {}
+  hosts:
+    description: >-
+      As M(ssh_trust_members) returns them; their addresses are from where their keys may come.
+    type: list
+    elements: dict
+    default: []
+  restrict:
+    description: Whether the keys open commands and a terminal alone, and forward nothing.
+    type: bool
+    default: true
+  to_loopback:
+    description: Whether nodes may reach ports of each other's loopback all the same.
+    type: bool
+    default: false
+  from_own_addresses:
+    description: Whether a node's key is let in from the node's own addresses alone.
+    type: bool
+    default: true
+  sources:
+    description: Addresses and networks from which all nodes may come beside.
+    type: list
+    elements: str
+    default: []
+  control_sources:
+    description: The same of the control node; without any it may come from everywhere.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""

@@ -1,0 +1,87 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: the keys that may log in as a user, written as that user."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: accounts_keys
+short_description: Writes a user's authorized_keys with the user's own rights
+description:
+  - Has C(~/.ssh/authorized_keys) hold the keys. All that is below the home is opened by a process
+    that has become the user before, so that no link there leads it to what is not the user's.
+  - Fails, with user, path and remedy, where C(~/.ssh) is no directory of the user's, or
+    C(authorized_keys) is a link or no file. Nothing is changed then.
+  - A new C(~/.ssh) gets mode 0700, the file 0600.
+author: Trainyard
+options:
+  user:
+    description: Login name.
+    type: str
+    required: true
+  lines:
+    description: Public keys, with options and comments where they have any.
+    type: list
+    elements: str
+    required: true
+  exclusive:
+    description: Remove all other lines. Else they stay, in their order.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Let ada log in with her key
+  accounts_keys:
+    user: ada
+    lines: ["ssh-ed25519 AAAA... ada@laptop"]
+"""
+
+from ansible.module_utils.accounts_keys import (
+    KeysError,
+    Wish,
+    bring_about,
+    home_of,
+    without_key,
+)
+from ansible.module_utils.basic import AnsibleModule
+
+
+def printable(text: str) -> str:
+    """Return a text of the user's for the terminal of somebody else: nothing in it acts there."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "user": {"type": "str", "required": True},
+            "lines": {"type": "list", "elements": "str", "required": True},
+            "exclusive": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    user, lines = module.params["user"], module.params["lines"]
+    if no_keys := without_key(lines):
+        module.fail_json(msg=f"accounts: user {user}: not a public key: {no_keys[0]}")
+    try:
+        home = home_of(user)
+        wish = Wish(tuple(lines), module.params["exclusive"])
+        before, after = bring_about(home, wish, module.check_mode)
+    except KeyError:
+        module.fail_json(msg=f"accounts: user {user} does not exist")
+    except KeysError as error:
+        module.fail_json(msg=f"accounts: {error}")
+    module.exit_json(
+        changed=before != after,
+        diff={
+            "before": printable(before),
+            "after": printable(after),
+            "before_header": f"{home.path}/.ssh/authorized_keys",
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

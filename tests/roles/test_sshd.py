@@ -1,0 +1,307 @@
+"""What sshd makes of the roles' settings: really started, really asked, by ssh-audit and by ssh."""
+
+import getpass
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+from role_files import ROLES, action_plugin
+
+collect = action_plugin("ssh_trust", "ssh_trust_collect")
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+USER = getpass.getuser()
+
+pytestmark = pytest.mark.skipif(SSHD is None, reason="openssh-server is not installed")
+
+
+def rendered(role: str, name: str, **variables: Any) -> str:
+    """Return a template of a role as Ansible would render it."""
+    environment = jinja2.Environment(
+        trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    text = (ROLES / role / "templates" / name).read_text()
+    return environment.from_string(text).render(variables)
+
+
+def of_node(key_exchange: str) -> str:
+    """Settings of a node, beside which the distribution's own stand."""
+    variables = yaml.safe_load((ROLES / "ssh_trust/vars/main.yml").read_text())
+    variables |= yaml.safe_load((ROLES / "ssh_trust/defaults/main.yml").read_text())
+    variables |= {"ssh_trust_key_exchange": key_exchange, "ssh_trust_user": "nobody"}
+    return rendered("ssh_trust", "sshd_config.j2", **variables)
+
+
+def of_container(directory: Path, port: int) -> str:
+    """Settings of a run's sshd, with its files in another place."""
+    text = rendered(
+        "training_run",
+        "sshd_config.j2",
+        training_node_ssh_port=port,
+        training_node_address="127.0.0.1",
+        training_run_user=USER,
+    )
+    return text.replace("/run/trainyard/ssh", str(directory))
+
+
+def make_key(path: Path, kind: str) -> Path:
+    """Make a key pair without a passphrase."""
+    command = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)]
+    subprocess.run(command, check=True)
+    return path
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(directory: Path, port: int, text: str) -> Iterator[None]:
+    """Have sshd serve with these settings."""
+    assert SSHD is not None
+    if USER == "root":  # sshd wants it then, and has nobody to make it in a container
+        Path("/run/sshd").mkdir(exist_ok=True)
+    settings, log = directory / "sshd_config", directory / "log"
+    settings.write_text(text)
+    # pytest's directory lies below one that all may write.
+    command = [SSHD, "-D", "-e", "-f", str(settings), "-o", "StrictModes=no"]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stderr=file, stdout=file)
+    try:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def audit(port: int) -> subprocess.CompletedProcess[str]:
+    """Ask ssh-audit: 0 is nothing, 2 a warning, 3 a failure."""
+    return subprocess.run(
+        [
+            "ssh-audit",
+            "--skip-rate-test",
+            "--no-colors",
+            "--level=warn",
+            "-p",
+            str(port),
+            "127.0.0.1",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("key_exchange", "status"), [("post-quantum", 0), ("strong", 2)])
+def test_of_the_sshd_of_a_node_nothing_is_to_be_said(
+    key_exchange: str, status: int, tmp_path: Path
+) -> None:
+    port = free_port()
+    # The host keys that Debian and Ubuntu make.
+    keys = [make_key(tmp_path / f"host_{kind}", kind) for kind in ("rsa", "ecdsa", "ed25519")]
+    own = f"Port {port}\nListenAddress 127.0.0.1\nPidFile none\nUsePAM no\n"
+    own += "".join(f"HostKey {key}\n" for key in keys)
+    with serving(tmp_path, port, own + of_node(key_exchange).partition("\nMatch")[0]):
+        done = audit(port)
+    assert done.returncode == status, done.stdout
+    assert "[fail]" not in done.stdout
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Path:
+    """The keys of a run: of the container, and of the one who logs in."""
+    make_key(tmp_path / "ssh_host_ed25519_key", "ed25519")
+    make_key(tmp_path / "id_ed25519", "ed25519")
+    return tmp_path
+
+
+def login(directory: Path, port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Log in as a rank's launcher does, with the run's own configuration of ssh."""
+    text = rendered(
+        "training_run",
+        "ssh_config.j2",
+        training_run_nodes=["node1"],
+        hostvars={"node1": {"training_node_probed": {"address": "127.0.0.1"}}},
+        training_node_ssh_port=port,
+        training_run_user=USER,
+    )
+    configuration = directory / "config"
+    configuration.write_text(text.replace("~/.ssh/id_ed25519", str(directory / "id_ed25519")))
+    key = " ".join((directory / "ssh_host_ed25519_key.pub").read_text().split()[:2])
+    (directory / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n")
+    command = ["ssh", "-F", str(configuration), "-o", f"UserKnownHostsFile={directory}/known_hosts"]
+    return subprocess.run(
+        [*command, "-o", "BatchMode=yes", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_of_the_sshd_of_a_container_nothing_is_to_be_said(container: Path) -> None:
+    port = free_port()
+    public = (container / "id_ed25519.pub").read_text()
+    (container / "authorized_keys").write_text(f'restrict,from="127.0.0.1" {public}')
+    with serving(container, port, of_container(container, port)):
+        done = audit(port)
+        assert done.returncode == 0, done.stdout
+        # The run's two ends find each other, in a way that no quantum computer undoes.
+        said = login(container, port, "-v", "-o", "LogLevel=DEBUG1", "node1", "echo $((6 * 7))")
+        assert (said.returncode, said.stdout) == (0, "42\n"), said.stderr
+        [exchange] = [line for line in said.stderr.splitlines() if "kex: algorithm:" in line]
+        assert exchange.rpartition(" ")[2].startswith(("mlkem768x25519-", "sntrup761x25519-"))
+        # It opens commands alone: neither a terminal nor a way to the node's own ports.
+        assert login(container, port, "-W", f"127.0.0.1:{port}", "node1").returncode != 0
+        terminal = login(container, port, "-tt", "node1", "tty")
+        assert "not a tty" in terminal.stdout or terminal.returncode != 0
+        (container / "authorized_keys").write_text(f'restrict,from="192.0.2.1" {public}')
+        refused = login(container, port, "node1", "true")
+        assert refused.returncode == 255
+        assert "Permission denied" in refused.stderr
+
+
+def lets(directory: Path, port: int, *arguments: str) -> bool:
+    """Whether a key that ssh_trust let in opens that."""
+    command = ["ssh", "-F", "none", "-i", str(directory / "id_ed25519"), "-p", str(port)]
+    options = ["BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=no"]
+    options += [f"UserKnownHostsFile={directory}/none", "ExitOnForwardFailure=yes"]
+    done = subprocess.run(
+        [*command, *(part for option in options for part in ("-o", option)), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode == 0
+
+
+def test_what_the_key_of_a_node_opens(container: Path) -> None:
+    port, here = free_port(), f"{USER}@127.0.0.1"
+    key = " ".join((container / "id_ed25519.pub").read_text().split()[:2])
+    text = f"Port {port}\nListenAddress 127.0.0.1\nHostKey {container}/ssh_host_ed25519_key\n"
+    text += f"AuthorizedKeysFile {container}/authorized_keys\nUsePAM no\nPidFile none\n"
+
+    def allow(limits: Any) -> None:
+        lines = collect.authorized_keys_lines({"node1": {"user_keys": [key]}}, "trainer", limits)
+        (container / "authorized_keys").write_text("\n".join([*lines, ""]))
+
+    own = {"node1": ["127.0.0.1", "fd00::1"]}
+    to_loopback = ("-W", f"127.0.0.1:{port}", here)
+    elsewhere = ("-W", f"127.0.0.2:{port}", here)
+    back = ("-R", "127.0.0.1:0:127.0.0.1:1", here, "true")
+    with serving(container, port, text):
+        allow(collect.Limits(addresses=own))
+        assert lets(container, port, here, "true")
+        assert not lets(container, port, *to_loopback)
+        assert not lets(container, port, *back)
+        allow(collect.Limits(addresses=own, to_loopback=True))
+        assert lets(container, port, here, "true")
+        assert lets(container, port, *to_loopback)
+        assert not lets(container, port, *elsewhere)
+        assert not lets(container, port, *back)
+        allow(collect.Limits(addresses={"node1": ["192.0.2.1", "10.0.0.0/24"]}))
+        assert not lets(container, port, here, "true")
+        allow(collect.Limits(restrict=False))
+        assert lets(container, port, *back)
+
+
+KEYS = [
+    ("ssh-ed25519 AAAA", True),
+    ("ssh-ed25519 AAAA\n* ssh-ed25519 EEEE", False),
+    ("ssh-ed25519 AAAA\n", False),
+    ("ssh-rsa AAAA", False),
+]
+
+
+def written(directory: Path, name: str, taken: dict[str, dict[str, str]], said: str) -> str:
+    """Have Ansible write a template of a run, whose tests it uses; return the text.
+
+    Args:
+        directory: of the test.
+        name: of the template.
+        taken: what each node showed.
+        said: what Ansible is to say instead; empty where it is to write.
+    """
+    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(taken, start=1)}
+    addresses["node2"] = "node2.example.org"
+    hosts = {
+        host: {"training_node_probed": {"address": addresses[host]}, "training_run_taken": shown}
+        for host, shown in taken.items()
+    }
+    variables = {
+        "training_run_nodes": list(hosts),
+        "training_run_launcher": next(iter(hosts)),
+        "training_run_addresses": addresses,
+        "training_node_ssh_port": 2222,
+    }
+    (directory / "variables.json").write_text(json.dumps(variables))
+    (directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    destination = directory / "written"
+    done = subprocess.run(
+        [
+            *("ansible", "node1", "--inventory", str(directory / "hosts.json")),
+            *("--connection", "local", "--extra-vars", f"@{directory}/variables.json"),
+            *("--module-name", "ansible.builtin.template", "--args"),
+            f"src={ROLES}/training_run/templates/{name} dest={destination}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
+    )
+    output = " ".join((done.stdout + done.stderr).split())
+    assert destination.exists() != bool(said), output
+    assert said in output
+    return destination.read_text() if destination.exists() else ""
+
+
+@pytest.mark.parametrize(("shown", "good"), KEYS)
+def test_known_hosts_of_a_run_has_a_line_a_node(shown: str, good: bool, tmp_path: Path) -> None:
+    taken = {"node1": {"host_key": "ssh-ed25519 BBBB"}, "node2": {"host_key": shown}}
+    text = written(tmp_path, "known_hosts.j2", taken, "" if good else "node2 shows no host key")
+    if good:
+        assert text == (
+            "[10.0.0.1]:2222 ssh-ed25519 BBBB\n[node2.example.org]:2222 ssh-ed25519 AAAA\n"
+        )
+
+
+@pytest.mark.parametrize(("shown", "good"), KEYS)
+def test_the_launcher_alone_logs_in_on_a_runs_containers(
+    shown: str, good: bool, tmp_path: Path
+) -> None:
+    text = written(
+        tmp_path, "authorized_keys.j2", {"node1": {"client_key": shown}, "node2": {}},
+        "" if good else "node1 shows no key",
+    )  # fmt: skip
+    if good:
+        assert text == 'restrict,from="10.0.0.1" ssh-ed25519 AAAA\n'
+
+
+def test_a_launcher_without_an_address_is_let_in_from_everywhere(tmp_path: Path) -> None:
+    taken = {"node2": {"client_key": "ssh-ed25519 AAAA"}, "node1": {}}
+    assert written(tmp_path, "authorized_keys.j2", taken, "") == "restrict ssh-ed25519 AAAA\n"
