@@ -58,10 +58,10 @@ CONTAINER = training_run_container.Container(
     addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
     port=2222,
 )
-# How mpirun's own daemons watch their connections; in every launch.
-KEEPALIVE = (
+# How mpirun's own daemons watch their connections, and who starts them; in every launch.
+DAEMONS = (
     "--prtemca oob_tcp_keepalive_time 10 --prtemca oob_tcp_keepalive_intvl 5 "
-    "--prtemca oob_tcp_keepalive_probes 3"
+    "--prtemca oob_tcp_keepalive_probes 3 --prtemca plm_ssh_no_tree_spawn 1"
 )
 
 
@@ -78,7 +78,7 @@ def bare(**changes: Any) -> str:
 def test_a_training_with_every_setting() -> None:
     assert line() == (
         "--hostfile /etc/trainyard/hostfile -n 2 --map-by ppr:1:node --bind-to none "
-        f"{KEEPALIVE} --prtemca prte_if_include 10.0.0.0/24 "
+        f"{DAEMONS} --prtemca prte_if_include 10.0.0.0/24 "
         "--mca btl_tcp_if_include 10.0.0.0/24 --mca mpi_yield_when_idle 1 "
         "--mca pml ob1 --mca btl self,tcp "
         "-x OMP_NUM_THREADS=2 -x TRAINYARD_NETWORK=10.0.0.0/24 "
@@ -90,7 +90,7 @@ def test_a_training_with_every_setting() -> None:
 
 def test_verify_runs_mpi_alone_first() -> None:
     common = (
-        f"--bind-to none --timeout 90 {KEEPALIVE} -x OMP_NUM_THREADS=1 "
+        f"--bind-to none --timeout 90 {DAEMONS} -x OMP_NUM_THREADS=1 "
         "-x HOROVOD_STALL_CHECK_TIME_SECONDS=10 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=20"
     )
     assert bare(command="verify", ranks_per_node=2, job_seconds=90, stall_seconds=20) == (
@@ -106,7 +106,7 @@ def test_bench(bf16: bool, flag: str) -> None:
     # Nothing ends a benchmark for standing still: its parts are no steps.
     assert bare(command="bench", node_count=1, threads=1, bench=replace(BENCH, bf16=bf16)) == (
         "--hostfile /etc/trainyard/hostfile -n 1 --map-by ppr:1:node --bind-to none "
-        f"{KEEPALIVE} -x OMP_NUM_THREADS=1 /opt/trainyard/bin/rank bench suite --batch 64 "
+        f"{DAEMONS} -x OMP_NUM_THREADS=1 /opt/trainyard/bin/rank bench suite --batch 64 "
         "--dataset /data/cifar10 --rounds 5 --seconds 5 --json /run/trainyard/bench.json "
         f"--model vit --model resnet18{flag}"
     )

@@ -17,12 +17,14 @@ RANK = "/opt/trainyard/bin/rank"
 # A program of MPI alone. The arguments behind THEN are those of a second mpirun.
 HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
 THEN = "--then"
-# Until mpirun's daemons take a silent connection for broken, in seconds and looks; their own limit
-# is eight minutes.
-KEEPALIVE = {
+# Of mpirun's daemons. Until they take a silent connection for broken, in seconds and looks; their own
+# limit is eight minutes. And who starts them: beyond 64 nodes they would start each other, but the
+# run's key opens the containers to the launcher alone.
+DAEMONS = {
     "oob_tcp_keepalive_time": 10,
     "oob_tcp_keepalive_intvl": 5,
     "oob_tcp_keepalive_probes": 3,
+    "plm_ssh_no_tree_spawn": 1,
 }
 
 
@@ -157,7 +159,7 @@ class Launch:
     def arguments(self) -> list[str]:
         """The arguments of all mpiruns, as `trainer.launch` takes them."""
         settings = ["--timeout", str(self.job_seconds)] if self.job_seconds else []
-        for name, value in KEEPALIVE.items():
+        for name, value in DAEMONS.items():
             settings += ["--prtemca", name, str(value)]
         if self.network:
             settings += ["--prtemca", "prte_if_include", self.network]
