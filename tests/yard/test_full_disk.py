@@ -67,7 +67,6 @@ def test_a_disk_that_fills_up_ends_yard_with_the_way_on_and_the_run_goes_on(
     filler = fill(runs)
     output, _ = process.communicate(timeout=60)
     name = os.readlink(runs / "latest")
-    node = ready.root / "nodes/node1" / name
     assert process.returncode == 1, output
     assert "Traceback" not in output
     lines = output.splitlines()[-4:]
@@ -78,8 +77,6 @@ def test_a_disk_that_fills_up_ends_yard_with_the_way_on_and_the_run_goes_on(
     )
     assert lines[2].startswith(f"    make attach RUN={name} ")
     assert lines[3].startswith(f"    make stop RUN={name} ")
-    assert not (node / "exit_status").exists()
-    assert Path("/proc", (node / "pid").read_text()).exists()
 
     still = ready("attach", "latest")
     assert still.returncode == 1
@@ -90,7 +87,9 @@ def test_a_disk_that_fills_up_ends_yard_with_the_way_on_and_the_run_goes_on(
     attached = ready("attach", "latest")
     assert attached.returncode == 0, attached.stdout + attached.stderr
     summary = json.loads((runs / name / "summary.json").read_text())
+    # It was not ended: one that is interrupted leaves status 130.
     assert (summary["status"], summary["steps"]) == ("succeeded", 150)
+    assert (runs / name / "exit_status").read_text() == "0\n"
     # None of what could not be written is left as half a file.
     assert [path.name for path in (runs / name).iterdir() if path.name.endswith(".new")] == []
 
