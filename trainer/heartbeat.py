@@ -1,6 +1,13 @@
-"""A rank's sign of life: the time and the byte that it last wrote. See docker/trainer/bin/rank."""
+"""A rank's sign of life, one line in `ranks/<rank>.beat`: what it does, and when it said so.
+
+    c 81234.567
+
+The letter is `COMPUTES` or `WAITS`; the number counts seconds as `clock` does. See
+docker/trainer/bin/rank, which makes the file, and trainer/launch/beats.py, which reads it.
+"""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,10 +18,19 @@ _FILE = os.environ.get("TRAINYARD_BEAT", "")
 _descriptor = os.open(_FILE, os.O_WRONLY) if _FILE else None
 
 
+def clock() -> float:
+    """Seconds since the node was started.
+
+    Nobody sets this clock, all containers of a node share it, and proc(5) dates processes by it.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def beat(state: bytes = COMPUTES) -> None:
     """Say that this rank has got on; to be called wherever it has, it costs microseconds."""
     if _descriptor is not None:
-        os.pwrite(_descriptor, state, 0)
+        # The line never gets shorter while the node is up, so nothing of an older one is left.
+        os.pwrite(_descriptor, b"%b %.3f\n" % (state, clock()), 0)
 
 
 @contextmanager

@@ -25,12 +25,16 @@ from yard.core.context import Context
 from yard.core.errors import Exit, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
+from yard.core.room import full_disk_told
 from yard.request.recipe import read_recipe
 from yard.request.training import TrainRequest
 from yard.runs.measurements import find_training
 
 # The name of no model: asks for all of them.
 LIST = "list"
+
+# What to do where a disk is full and nothing goes on without the command.
+AGAIN = ("Make room there, then give the command again.",)
 
 Command = Callable[[Context, argparse.Namespace], int]
 
@@ -46,10 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         project = Project.find(Path.cwd())
         inventory = parsed.inventory or project.root / "inventory" / "local"
         context = Context(project, inventory, console, Interrupts())
-        if not parsed.operates:
-            return command(context, parsed)
-        with context.interrupts, quiet_control_keys(sys.stdin):
-            return command(context, parsed)
+        places = [project.root, project.runs, project.state(inventory) / "log"]
+        with full_disk_told(places, lambda: AGAIN):
+            if not parsed.operates:
+                return command(context, parsed)
+            with context.interrupts, quiet_control_keys(sys.stdin):
+                return command(context, parsed)
     except YardError as error:
         for line in str(error).splitlines():
             # To stderr, and whole: scripts read it.

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS
 
-from trainer.heartbeat import COMPUTES, WAITS
+from trainer.heartbeat import COMPUTES, WAITS, clock
 from trainer.launch import hang_report, peers
+from trainer.launch.beats import Beat, read_beat
 from trainer.launch.processes import RankProcess, rank_processes
 from trainer.launch.reports import read_report
 from trainer.launch.settings import LaunchSettings, Limits
@@ -44,11 +45,9 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def beat(run_dir: Path, rank: int, moment: float, state: bytes = COMPUTES) -> None:
-    """Leave a rank's sign of life."""
-    file = run_dir / "ranks" / f"{rank}.beat"
-    file.write_bytes(state)
-    os.utime(file, (moment, moment))
+def beat(run_dir: Path, rank: int, ago: float = 0.0, state: bytes = COMPUTES) -> None:
+    """Leave a rank's sign of life, given so many seconds ago."""
+    (run_dir / "ranks" / f"{rank}.beat").write_bytes(b"%b %.3f\n" % (state, clock() - ago))
 
 
 @contextlib.contextmanager
@@ -73,7 +72,7 @@ def a_rank(program: str, rank: int = 0) -> "Iterator[subprocess.Popen[bytes]]":
 
 def test_a_start_that_takes_too_long(run_dir: Path) -> None:
     watch = Watch(run_dir, Limits(start=60, stall=5), BEGAN)
-    beat(run_dir, 0, BEGAN)
+    beat(run_dir, 0)
     assert watch.problem(BEGAN + 59) is None
     assert watch.problem(BEGAN + 60) == Problem("start_stalled", {"seconds": 60})
 
@@ -81,50 +80,183 @@ def test_a_start_that_takes_too_long(run_dir: Path) -> None:
 def test_one_rank_that_gets_on_is_enough(run_dir: Path) -> None:
     watch = Watch(run_dir, Limits(start=60, stall=5), BEGAN)
     (run_dir / "metrics.jsonl").touch()
-    beat(run_dir, 0, BEGAN + 100)
-    beat(run_dir, 1, BEGAN + 103)
+    beat(run_dir, 0)
+    beat(run_dir, 1)
+    assert watch.problem(BEGAN + 100) is None
+    beat(run_dir, 1)
+    assert watch.problem(BEGAN + 103) is None
     assert watch.problem(BEGAN + 107) is None
     assert watch.problem(BEGAN + 108) == Problem("stalled", {"seconds": 5})
+
+
+@pytest.mark.parametrize("step", [-3600, -60, 60, 3600])
+def test_a_step_of_the_clock_neither_ends_a_run_nor_keeps_it(run_dir: Path, step: int) -> None:
+    """Files are dated by a clock that was set between the begin and the first sign of life."""
+    watch = Watch(run_dir, Limits(start=60, stall=5), BEGAN)
+    dated = BEGAN + step
+    for second in range(1, 20):
+        (run_dir / "metrics.jsonl").touch()
+        beat(run_dir, 0)
+        for path in (run_dir / "metrics.jsonl", run_dir / "ranks/0.beat"):
+            os.utime(path, (dated + second, dated + second))
+        assert watch.problem(BEGAN + second) is None
+    assert watch.problem(BEGAN + 23.9) is None
+    assert watch.problem(BEGAN + 24) == Problem("stalled", {"seconds": 5})
+
+
+@pytest.mark.parametrize("age", [-3600, 3600])
+def test_files_of_an_earlier_launch_are_no_signs_of_life(run_dir: Path, age: int) -> None:
+    metrics = run_dir / "metrics.jsonl"
+    metrics.touch()
+    beat(run_dir, 0)
+    for path in (metrics, run_dir / "ranks/0.beat"):
+        os.utime(path, (time.time() - age, time.time() - age))
+    watch = Watch(run_dir, Limits(start=60, stall=5), BEGAN)
+    assert watch.problem(BEGAN + 59) is None
+    assert watch.problem(BEGAN + 60) == Problem("start_stalled", {"seconds": 60})
+    # One line more, and the run trains: nothing but the old beat says that it gets on.
+    metrics.write_text("{}\n")
+    assert watch.problem(BEGAN + 60) == Problem("stalled", {"seconds": 5})
+    beat(run_dir, 0)
+    assert watch.problem(BEGAN + 61) is None
 
 
 def test_without_limits_a_run_may_hang(run_dir: Path) -> None:
     watch = Watch(run_dir, Limits(start=0, stall=0), BEGAN)
     assert watch.problem(BEGAN + 1e6) is None
     (run_dir / "metrics.jsonl").touch()
-    beat(run_dir, 0, BEGAN)
+    beat(run_dir, 0)
     assert watch.problem(BEGAN + 1e6) is None
 
 
+def put_a_pipe(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def put_a_link(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def put_a_folder(file: Path) -> None:
+    file.mkdir()
+
+
+def put_a_huge_file(file: Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate(1 << 40)
+
+
+def put_nonsense(file: Path) -> None:
+    file.write_bytes(b"w \xff")
+
+
+def put_a_number_without_end(file: Path) -> None:
+    file.write_bytes(b"w " + b"9" * 50 + b".000\n")
+
+
+def put_nothing(file: Path) -> None:
+    file.touch()
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        put_a_pipe,
+        put_a_link,
+        put_a_folder,
+        put_a_huge_file,
+        put_nonsense,
+        put_a_number_without_end,
+        put_nothing,
+        lambda file: None,
+    ],
+)
+def test_whatever_stands_in_place_of_a_beat_keeps_nobody(
+    run_dir: Path, put: Callable[[Path], None]
+) -> None:
+    watch = Watch(run_dir, Limits(start=60, stall=5), BEGAN)
+    put(run_dir / "ranks" / "0.beat")
+    for name in ("no number.beat", "-1.beat", "\u0661.beat", f"{'9' * 200}.beat"):
+        put(run_dir / "ranks" / name)
+    assert read_beat(run_dir, 0) is None
+    with a_rank(ASLEEP) as process:
+        assert watch.problem(BEGAN + 1) is None
+        (run_dir / "metrics.jsonl").touch()
+        beat(run_dir, 1)
+        assert watch.problem(BEGAN + 10) is None
+        assert watch.problem(BEGAN + 15) == Problem("stalled", {"seconds": 5})
+        # What is known without it: how long the rank has been there.
+        problem = hang_report.describe(RankProcess(0, process.pid), run_dir, None)
+    assert problem is not None
+    assert problem.code == "rank_waits"
+    assert 0 <= int(problem.values["seconds"]) < 60
+
+
+@pytest.mark.parametrize("ranks", ["file", "link", "pipe", "nothing"])
+def test_whatever_stands_in_place_of_all_beats_keeps_nobody(tmp_path: Path, ranks: str) -> None:
+    place = tmp_path / "ranks"
+    if ranks == "file":
+        place.touch()
+    elif ranks == "link":
+        place.symlink_to("ranks")
+    elif ranks == "pipe":
+        os.mkfifo(place)
+    watch = Watch(tmp_path, Limits(start=60, stall=5), BEGAN)
+    assert read_beat(tmp_path, 0) is None
+    assert watch.problem(BEGAN + 59) is None
+    assert watch.problem(BEGAN + 60) == Problem("start_stalled", {"seconds": 60})
+
+
+def test_a_beat_is_read_as_it_was_written(run_dir: Path) -> None:
+    """By a process of its own: the trainer opens its file when it begins."""
+    file = run_dir / "ranks" / "3.beat"
+    file.touch()
+    before = clock()
+    subprocess.run(
+        [sys.executable, "-c", "from trainer.heartbeat import WAITS, beat; beat(); beat(WAITS)"],
+        env={**os.environ, "TRAINYARD_BEAT": str(file)},
+        check=True,
+    )
+    read = read_beat(run_dir, 3)
+    assert read is not None
+    assert read.state == WAITS
+    # To the millisecond that is written.
+    assert before - 0.001 <= read.moment <= clock() + 0.001
+    assert read_beat(run_dir, 4) is None
+    (run_dir / "ranks" / "4.beat").write_bytes(b"c 81234.567\n")
+    assert read_beat(run_dir, 4) == Beat(COMPUTES, 81234.567)
+
+
 def test_a_full_disk() -> None:
+    """Full is what has less free than the limit: to fill /dev/shm can take a machine's memory."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         run_dir = Path(directory)
         (run_dir / "ranks").mkdir()
-        watch = Watch(run_dir, Limits(start=0, stall=0, full_bytes=1_000_000), BEGAN)
-        assert watch.problem(BEGAN) is None
         disk = os.statvfs(run_dir)
-        (run_dir / "filler").write_bytes(bytes(disk.f_bavail * disk.f_frsize - 500_000))
+        limit = disk.f_bavail * disk.f_frsize - 4_000_000
+        watch = Watch(run_dir, Limits(start=0, stall=0, full_bytes=limit), BEGAN)
+        assert watch.problem(BEGAN) is None
+        (run_dir / "filler").write_bytes(bytes(8_000_000))
         problem = watch.problem(BEGAN)
         assert problem is not None
         assert problem.code == "node_disk_full"
         assert problem.values["path"] == str(run_dir)
-        assert 0 < int(problem.values["bytes"]) < 1_000_000
+        assert limit - 8_000_000 < int(problem.values["bytes"]) < limit
         # Nobody has said what is full.
         assert Watch(run_dir, Limits(start=0, stall=0), BEGAN).problem(BEGAN) is None
 
 
 def test_a_rank_that_computes_is_not_taken_for_one_that_waits(run_dir: Path) -> None:
-    began = time.time() - 3
-    watch = Watch(run_dir, Limits(start=60, stall=1), began)
+    watch = Watch(run_dir, Limits(start=60, stall=1), time.monotonic() - 3)
     (run_dir / "metrics.jsonl").touch()
-    beat(run_dir, 0, began)
     problems = []
     with a_rank(BUSY):
         # The second time it says that it waits: Horovod's wait looks all the time.
         for state in (COMPUTES, WAITS):
-            beat(run_dir, 0, began, state)
-            for _ in range(6):
+            beat(run_dir, 0, state=state)
+            for _ in range(8):
                 time.sleep(0.3)
-                problem = watch.problem(time.time())
+                problem = watch.problem(time.monotonic())
             problems.append(problem)
     assert problems == [None, Problem("stalled", {"seconds": 1})]
 
@@ -150,7 +282,9 @@ def test_what_a_rank_does(
     program: str, state: bytes, stop: bool, code: str, run_dir: Path, validate: Validate
 ) -> None:
     """The program that every node runs, with a real process in the state."""
-    beat(run_dir, 1, time.time() - 20, state)
+    beat(run_dir, 1, ago=20, state=state)
+    # Who sets the clock changes nothing of it.
+    os.utime(run_dir / "ranks/1.beat", (time.time() + 3600, time.time() + 3600))
     with a_rank(program, rank=1) as process:
         if stop:
             process.send_signal(signal.SIGSTOP)
@@ -177,10 +311,10 @@ def test_a_rank_that_reads_from_a_silent_share(run_dir: Path, validate: Validate
     """Its main thread may wait for another one, so that whoever sleeps is meant."""
     share = Mount("/data", "cifs", '//files/a "quoted"\\040name')
     for state, code in ((COMPUTES, "rank_waits_for_share"), (WAITS, "rank_waits_for_ranks")):
-        beat(run_dir, 0, time.time(), state)
+        beat(run_dir, 0, state=state)
         with a_rank(ASLEEP) as process:
             rank = RankProcess(0, process.pid)
-            problem = hang_report.describe(rank, run_dir / "ranks/0.beat", share)
+            problem = hang_report.describe(rank, run_dir, share)
         assert problem is not None
         assert problem.code == code
         assert problem.values.get("share", str(share)) == str(share)
@@ -190,10 +324,10 @@ def test_a_rank_that_reads_from_a_silent_share(run_dir: Path, validate: Validate
 
 
 def test_a_rank_that_has_ended_is_left_out(run_dir: Path) -> None:
-    beat(run_dir, 0, time.time())
+    beat(run_dir, 0)
     with a_rank(ASLEEP) as process:
         pass
-    assert hang_report.describe(RankProcess(0, process.pid), run_dir / "ranks/0.beat", None) is None
+    assert hang_report.describe(RankProcess(0, process.pid), run_dir, None) is None
 
 
 def test_mounts_that_answer_are_not_silent(run_dir: Path) -> None:
@@ -277,14 +411,15 @@ def test_ranks_that_hang_are_reported_and_ended(run_dir: Path, validate: Validat
         "import faulthandler, os, pathlib, signal, time\n"
         "faulthandler.register(signal.SIGUSR1)\n"
         f"run_dir = pathlib.Path('{run_dir}')\n"
+        "now = time.clock_gettime(time.CLOCK_BOOTTIME)\n"
         "zero, one = (run_dir / 'ranks' / f'{rank}.beat' for rank in (0, 1))\n"
         f"if os.environ['{RANK}'] == '0':\n"
-        "    zero.write_bytes(b'c')\n"
+        "    zero.write_bytes(b'c %.3f\\n' % now)\n"
         "    os.kill(os.getpid(), signal.SIGSTOP)\n"
         # The report lets rank 0 go on: it must not touch what the report is about to read.
         "else:\n"
         "    while not zero.exists(): time.sleep(0.1)\n"
-        "    one.write_bytes(b'w')\n"
+        "    one.write_bytes(b'w %.3f\\n' % now)\n"
         "    (run_dir / 'metrics.jsonl').touch()\n"
         "time.sleep(600)\n"
     )

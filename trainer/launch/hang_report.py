@@ -10,10 +10,10 @@ import os
 import select
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from trainer.heartbeat import WAITS
+from trainer.heartbeat import WAITS, clock
+from trainer.launch.beats import read_beat
 from trainer.launch.processes import RankProcess, rank_processes
 from trainer.launch.settings import run_dir
 from trainer.mounts import Mount, mounts
@@ -30,7 +30,7 @@ def main() -> None:
     directory = run_dir(os.environ)
     silent = silent_mount(directory)
     for process in rank_processes():
-        problem = describe(process, directory / "ranks" / f"{process.rank}.beat", silent)
+        problem = describe(process, directory, silent)
         if problem is not None:
             print(json.dumps(problem.to_json()), flush=True)
             # One that is stopped writes its stack when it goes on.
@@ -39,36 +39,40 @@ def main() -> None:
                 os.kill(process.pid, signal.SIGCONT)
 
 
-def describe(process: RankProcess, beat: Path, silent: Mount | None) -> Problem | None:
+def describe(process: RankProcess, run_dir: Path, silent: Mount | None) -> Problem | None:
     """Say what a rank does; None where it has ended.
 
     Args:
         process: the rank.
-        beat: the file of its signs of life.
+        run_dir: the run directory, where its sign of life is.
         silent: the file system that does not answer, if there is one.
     """
-    state = process.state()
-    with contextlib.suppress(FileNotFoundError):
-        values: dict[str, Scalar] = {
-            "rank": process.rank,
-            "host": os.uname().nodename,
-            "pid": process.pid,
-            "seconds": int(time.time() - beat.stat().st_mtime),
-        }
-        waits_for_ranks = beat.read_bytes() == WAITS
-        if state in ("T", "t"):
-            return Problem("rank_stopped", values)
-        if waits_for_ranks and state in ("S", "R"):
-            return Problem("rank_waits_for_ranks", values)
-        if state == "R":
-            return Problem("rank_computes", values)
-        if state in ("S", "D"):
-            # Its main thread may wait for another one that reads.
-            if silent is not None:
-                return Problem("rank_waits_for_share", {**values, "share": str(silent)})
-            if state == "D" or process.waits_in_kernel():
-                return Problem("rank_waits_for_disk", values)
-            return Problem("rank_waits", values)
+    state, began_at = process.state(), process.began_at()
+    if state is None or began_at is None:
+        return None
+    beat = read_beat(run_dir, process.rank)
+    last = began_at if beat is None else beat.moment
+    values: dict[str, Scalar] = {
+        "rank": process.rank,
+        "host": os.uname().nodename,
+        "pid": process.pid,
+        # A rank may write that it beats tomorrow.
+        "seconds": max(0, int(clock() - last)),
+    }
+    waits_for_ranks = beat is not None and beat.state == WAITS
+    if state in ("T", "t"):
+        return Problem("rank_stopped", values)
+    if waits_for_ranks and state in ("S", "R"):
+        return Problem("rank_waits_for_ranks", values)
+    if state == "R":
+        return Problem("rank_computes", values)
+    if state in ("S", "D"):
+        # Its main thread may wait for another one that reads.
+        if silent is not None:
+            return Problem("rank_waits_for_share", {**values, "share": str(silent)})
+        if state == "D" or process.waits_in_kernel():
+            return Problem("rank_waits_for_disk", values)
+        return Problem("rank_waits", values)
     return None
 
 

@@ -36,6 +36,14 @@ class RankProcess:
         fields = _stat(PROC / str(self.pid))
         return fields[0] if fields else None
 
+    def began_at(self) -> float | None:
+        """When it began, seconds of `trainer.heartbeat.clock`; None where it has ended.
+
+        Field 22 of proc(5) stat, in clock ticks.
+        """
+        fields = _stat(PROC / str(self.pid))
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK") if fields else None
+
     def waits_in_kernel(self) -> bool:
         """Whether one of its threads is in the kernel (state D), mostly for a disk."""
         threads = (PROC / str(self.pid) / "task").glob("[0-9]*")

@@ -56,10 +56,10 @@ class Supervisor:
 
     def _run_one(self, arguments: Sequence[str], log: BinaryIO, failures: LaunchFailures) -> int:
         """Run one mpirun to its end."""
+        watch = Watch(self._settings.run_dir, self._settings.limits, time.monotonic())
         self._mpirun = Mpirun(arguments, log)
-        watch = Watch(self._settings.run_dir, self._settings.limits, time.time())
         while (status := self._mpirun.wait(TICK)) is None:
-            problem = watch.problem(time.time())
+            problem = watch.problem(time.monotonic())
             if problem is not None and self._signal is None:
                 failures.add(problem)
                 failures.say("this is what they do:")

@@ -1,10 +1,12 @@
 """Whether the ranks of this node get on."""
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.heartbeat import WAITS
+from trainer.launch.beats import Mark, beat_marks, mark_of, read_beat
 from trainer.launch.processes import rank_processes
 from trainer.launch.settings import Limits
 from trainer.problems import Problem, Scalar
@@ -19,7 +21,10 @@ PATIENCE_WITH_COMPUTING = 10
 
 @dataclass
 class Watch:
-    """Tells whether the ranks of this node get on, from what they touch in the run directory.
+    """Tells whether the ranks of this node get on, from what they change in the run directory.
+
+    It is to be made before mpirun is started: what is there by then is no sign of life. A change
+    is dated by when it was seen, so that a clock that is set neither ends a run nor keeps one.
 
     Training is synchronous: what stops one rank stops all within a step, so those of this node
     speak for the others. A rank that computes is not taken for one that hangs: on a busy machine a
@@ -28,21 +33,28 @@ class Watch:
     Attributes:
         run_dir: the run directory.
         limits: when the run counts as lost.
-        began_at: when mpirun was started, Unix seconds.
+        began_at: when mpirun was started, monotonic seconds.
     """
 
     run_dir: Path
     limits: Limits
     began_at: float
-    _looked_at: float = 0.0
-    _computed_at: float = 0.0
+    _trains: bool = False
+    _looked_at: float = -math.inf
+    _computed_at: float = -math.inf
     _seconds: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # A run that starts again brings the metrics that it has.
+        self._metrics = self._metrics_mark()
+        self._beats = beat_marks(self.run_dir)
+        self._changed_at = self.began_at
 
     def problem(self, now: float) -> Problem | None:
         """Return what is wrong, or None.
 
         Args:
-            now: Unix seconds.
+            now: monotonic seconds.
         """
         return self._full_disk() or self._standstill(now)
 
@@ -55,19 +67,27 @@ class Watch:
         return Problem("node_disk_full", values | {"host": os.uname().nodename})
 
     def _standstill(self, now: float) -> Problem | None:
-        metrics = self.run_dir / "metrics.jsonl"
-        # A run that starts again brings the metrics that it has.
-        trains = metrics.exists() and metrics.stat().st_mtime > self.began_at
-        limit = self.limits.stall if trains else self.limits.start
-        beats = [path.stat().st_mtime for path in (self.run_dir / "ranks").glob("*.beat")]
-        last = max([self.began_at, *beats]) if trains else self.began_at
+        self._look_at_files(now)
+        limit = self.limits.stall if self._trains else self.limits.start
+        last = self._changed_at if self._trains else self.began_at
         self._look_at_processors(now)
         if not limit or now - last < limit:
             return None
         if now - self._computed_at < limit and now - last < PATIENCE_WITH_COMPUTING * limit:
             return None
-        seconds = int(limit) if limit.is_integer() else limit
-        return Problem("stalled" if trains else "start_stalled", {"seconds": seconds})
+        seconds = int(limit) if limit == int(limit) else limit
+        return Problem("stalled" if self._trains else "start_stalled", {"seconds": seconds})
+
+    def _look_at_files(self, now: float) -> None:
+        """Note which files have changed since the last look."""
+        self._trains = self._trains or self._metrics_mark() not in (None, self._metrics)
+        beats = beat_marks(self.run_dir)
+        if not beats.items() <= self._beats.items():
+            self._changed_at = now
+        self._beats = beats
+
+    def _metrics_mark(self) -> Mark | None:
+        return mark_of(self.run_dir / "metrics.jsonl")
 
     def _look_at_processors(self, now: float) -> None:
         """Note whether the main thread of a rank has used a processor since the last look.
@@ -78,11 +98,10 @@ class Watch:
         elapsed = now - self._looked_at
         if elapsed < min(PROCESSOR_LOOK, (self.limits.stall or PROCESSOR_LOOK) / 4):
             return
-        beats = (self.run_dir / "ranks").glob("*.beat")
-        computing = {int(beat.stem) for beat in beats if beat.read_bytes() != WAITS}
         seconds = {}
         for process in rank_processes():
-            if process.rank in computing:
+            beat = read_beat(self.run_dir, process.rank)
+            if beat is None or beat.state != WAITS:
                 spent = process.main_thread_seconds()
                 if spent is not None:
                     seconds[process.pid] = spent

@@ -26,9 +26,13 @@ def write_text(path: Path, text: str, mode: int = ALL) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     new.unlink(missing_ok=True)  # of a killed process that had this id, perhaps with another mode
-    with open(new, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as file:
-        file.write(text)
-    os.replace(new, path)
+    try:
+        with open(new, "x", encoding="utf-8", opener=partial(os.open, mode=mode)) as file:
+            file.write(text)
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)  # half a file would only fill a full disk
+        raise
 
 
 def read_json(path: Path) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import ansible_runner
 
 from yard.core.project import Project
+from yard.core.room import check_room
 from yard.plays.events import TAIL_LINES, Event, FailureRecord, Outcome, TaskFailure, parse_event
 from yard.plays.leftovers import clear_leftovers, end_workers, private_folder
 
@@ -61,7 +62,7 @@ def run_playbook(
     clear_leftovers()
     with private_folder() as private, log.open("a", encoding="utf-8") as log_file:
         give_up = threading.Event()
-        thread, runner = ansible_runner.run_async(
+        runner = ansible_runner.interface.init_runner(
             private_data_dir=private,
             project_dir=str(project.root),
             playbook=str(playbook),
@@ -72,16 +73,41 @@ def run_playbook(
             settings={"suppress_output_file": True, "pexpect_timeout": 1},
             event_handler=enqueue,
             cancel_callback=give_up.is_set,
-            finished_callback=lambda _: received.put(None),
             quiet=True,
         )
+        thread = _RunnerThread(runner, received)
+        thread.start()
         recorder = _Recorder(log_file)
-        follower = _Follower(recorder, on_event, cancelled, give_up)
+        follower = _Follower(recorder, on_event, cancelled, give_up, private)
         follower.follow(thread, received)
         end_workers(Path(private), CANCEL_GRACE)
-    if follower.trouble is not None:
-        raise follower.trouble
+    trouble = follower.trouble or thread.trouble
+    if trouble is not None:
+        raise trouble
     return recorder.outcome(runner.rc, follower.cancelled_at is not None)
+
+
+class _RunnerThread(threading.Thread):
+    """Runs ansible-runner, and says with None that the playbook has ended.
+
+    Attributes:
+        trouble: what ansible-runner raised, which writes files of its own. The playbook may run on.
+    """
+
+    def __init__(self, runner: Any, received: Received) -> None:
+        super().__init__()
+        self.trouble: Exception | None = None
+        self._runner = runner
+        self._received = received
+
+    def run(self) -> None:
+        """Run the playbook to its end."""
+        try:
+            self._runner.run()
+        except Exception as error:
+            self.trouble = error
+        finally:
+            self._received.put(None)
 
 
 @dataclass
@@ -90,8 +116,9 @@ class _Follower:
 
     Attributes:
         give_up: set, ansible-runner kills ansible-playbook.
-        trouble: what the caller's handler raised. A closed pipe perhaps: Ansible must not wait for
-            a reader that is gone.
+        private: the folder into which ansible-playbook writes every event.
+        trouble: what the caller's handler raised, or the log. A closed pipe perhaps: Ansible must
+            not wait for a reader that is gone. Or a full disk.
         cancelled_at: when the end was asked for, monotonic seconds; None where it was not.
     """
 
@@ -99,6 +126,7 @@ class _Follower:
     on_event: Callable[[Event], None]
     cancelled: Callable[[], bool]
     give_up: threading.Event
+    private: str
     trouble: Exception | None = None
     cancelled_at: float | None = None
     _terminated: bool = False
@@ -111,20 +139,28 @@ class _Follower:
                     thread.join()
                 else:
                     self._handle(raw)
+            self._look_at_room()
             if self.cancelled_at is None and thread.is_alive() and self._is_unwanted():
                 self.cancelled_at = time.monotonic()
             if self.cancelled_at is not None:
                 self._end(self.cancelled_at)
         thread.join()
 
+    def _look_at_room(self) -> None:
+        """Notice a full disk: ansible-playbook, whose callback could not write, waits for ever."""
+        try:
+            check_room(self.private)
+        except OSError as error:
+            self.trouble = self.trouble or error
+
     def _handle(self, raw: Mapping[str, Any]) -> None:
         event = parse_event(raw)
-        self.recorder.record(event, raw)
-        if self.trouble is None:
-            try:
+        try:
+            self.recorder.record(event, raw)
+            if self.trouble is None:
                 self.on_event(event)
-            except Exception as error:
-                self.trouble = error
+        except Exception as error:
+            self.trouble = self.trouble or error
 
     def _is_unwanted(self) -> bool:
         return self.trouble is not None or self.cancelled()
@@ -154,12 +190,13 @@ class _Recorder:
     def record(self, event: Event, raw: Mapping[str, Any]) -> None:
         """Take in one event, and ansible-runner's own form of it."""
         text = CONTROL_CODES.sub("", raw.get("stdout") or "").replace("\r\n", "\n").strip("\r\n")
-        if text:
-            self._log.write(text + "\n")
-            self._log.flush()
-            self._tail = [*self._tail, *text.splitlines()][-TAIL_LINES:]
+        # Before the log, which a full disk may not take: who ends the playbook needs them.
         self.pid = raw.get("pid", self.pid)
         self._failures.take(event, raw.get("event_data") or {})
+        if text:
+            self._tail = [*self._tail, *text.splitlines()][-TAIL_LINES:]
+            self._log.write(text + "\n")
+            self._log.flush()
 
     def outcome(self, exit_status: int | None, cancelled: bool) -> Outcome:
         """How the playbook ended; a killed ansible-playbook has no exit status."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from yard.core.errors import RequestError
+from yard.core.room import full_disk_told
 from yard.request.training import Training
 
 # A file in the run directory: the user has asked for the end. A file and no entry of the manifest,
@@ -60,6 +61,7 @@ def followed(run: Path) -> Iterator[None]:
 
     Raises:
         RequestError: another one does.
+        NoRoomError: the control node's disk is full; the message says how to go on.
     """
     directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -67,9 +69,22 @@ def followed(run: Path) -> Iterator[None]:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RequestError([f"{run.name} is being followed by another yard"]) from error
-        yield
+        with full_disk_told([run], lambda: _way_on(run)):
+            yield
     finally:
         os.close(directory)
+
+
+def _way_on(run: Path) -> list[str]:
+    """What becomes of a run, or a measurement, whose process could write no more."""
+    name = run.name
+    if (run / "summary.json").exists():
+        return [f"{name} is over and summed up. Make room, then: make report RUN={name}"]
+    goes_on = f"What {name} has started on the nodes goes on there. Make room, then:"
+    ways = [f"    make stop RUN={name}     ends it and brings home what it left"]
+    if (run / "manifest.json").exists():
+        ways.insert(0, f"    make attach RUN={name}   follows it to its end, and sums it up")
+    return [goes_on, *ways]
 
 
 def is_followed(run: Path) -> bool:

@@ -1,0 +1,197 @@
+"""A full disk of the control node: file systems of a few KiB that really are full.
+
+They are mounted, so these tests need root, as the project's CI has it.
+"""
+
+import errno
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from yard_command import Yard, wait_for
+
+from yard.core.files import write_json
+from yard.core.room import NoRoomError, full_disk_told
+from yard.runs.folder import followed
+
+TRAIN = ("train", "--model", "vit", "--nodes", "2")
+FULL = "no space is left on the control node, in "
+
+Mount = Callable[[Path, str], Path]
+
+
+@pytest.fixture
+def mount(ready: Yard) -> Iterator[Mount]:
+    """Put a small file system into a folder; they go before the checkout does."""
+    mounted = []
+
+    def put(folder: Path, options: str) -> Path:
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=True)
+        mounted.append(folder)
+        return folder
+
+    yield put
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Take all the room of a file system of this test, and return the file that has it."""
+    filler = folder / "filler"
+    assert os.statvfs(folder).f_blocks * os.statvfs(folder).f_frsize < 10_000_000
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(512)):
+            pass
+    return filler
+
+
+def begun(yard: Yard, steps: int) -> "subprocess.Popen[str]":
+    """Start a training and wait for its first step."""
+    process = yard.start(*TRAIN, "--set", f"steps={steps}")
+    metrics = yard.root / "runs/latest/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
+    return process
+
+
+def test_a_disk_that_fills_up_ends_yard_with_the_way_on_and_the_run_goes_on(
+    ready: Yard, mount: Mount
+) -> None:
+    runs = mount(ready.root / "runs", "size=1m")
+    process = begun(ready, steps=150)
+    filler = fill(runs)
+    output, _ = process.communicate(timeout=60)
+    name = os.readlink(runs / "latest")
+    assert process.returncode == 1, output
+    assert "Traceback" not in output
+    lines = output.splitlines()[-4:]
+    assert lines[0].startswith(f"yard: {FULL}{runs}/{name}: ")
+    assert lines[0].endswith(" bytes free of 1,048,576")
+    assert lines[1] == (
+        f"yard: What {name} has started on the nodes goes on there. Make room, then:"
+    )
+    assert lines[2].startswith(f"    make attach RUN={name} ")
+    assert lines[3].startswith(f"    make stop RUN={name} ")
+
+    still = ready("attach", "latest")
+    assert still.returncode == 1
+    assert f"    make attach RUN={name} " in still.stderr
+    assert "Traceback" not in still.stdout + still.stderr
+
+    filler.unlink()
+    attached = ready("attach", "latest")
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+    summary = json.loads((runs / name / "summary.json").read_text())
+    # It was not ended: one that is interrupted leaves status 130.
+    assert (summary["status"], summary["steps"]) == ("succeeded", 150)
+    assert (runs / name / "exit_status").read_text() == "0\n"
+    # None of what could not be written is left as half a file.
+    assert [path.name for path in (runs / name).iterdir() if path.name.endswith(".new")] == []
+
+
+def test_a_disk_that_is_full_before_anything_is_started(ready: Yard, mount: Mount) -> None:
+    fill(mount(ready.root / "runs", "size=64k"))
+    done = ready(*TRAIN)
+    assert done.returncode == 1
+    head, way_on = done.stderr.splitlines()
+    assert head.startswith(f"yard: {FULL}{ready.root}/runs")
+    assert head.endswith(": 0 bytes free of 65,536")
+    assert way_on == "yard: Make room there, then give the command again."
+    assert "attach" not in done.stderr
+    assert list((ready.root / "nodes").glob("*/2*")) == []
+
+
+def test_a_disk_without_inodes(ready: Yard, mount: Mount) -> None:
+    mount(ready.root / "runs", "size=1m,nr_inodes=1")
+    done = ready(*TRAIN)
+    assert done.returncode == 1
+    assert f"{FULL}{ready.root}/runs: 1,048,576 bytes, and no inode free of " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_room_for_temporary_files_while_it_trains(
+    ready: Yard, mount: Mount, tmp_path: Path
+) -> None:
+    """Ansible, whose callback cannot write, would wait for ever."""
+    temporary = mount(tmp_path / "temporary", "size=1m")
+    ready.environment["TMPDIR"] = str(temporary)
+    process = begun(ready, steps=60)
+    filler = fill(temporary)
+    output, _ = process.communicate(timeout=60)
+    assert "Traceback" not in output
+    assert process.returncode == 1, output
+    assert f"{FULL}{temporary}" in output
+    filler.unlink()
+    attached = ready("attach", "latest")
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+
+
+def test_a_log_that_cannot_be_written(ready: Yard, mount: Mount) -> None:
+    fill(mount(ready.root / ".trainyard/local/log", "size=64k"))
+    done = ready("data", "cifar10")
+    assert done.returncode == 1
+    assert f"{FULL}{ready.root}/.trainyard/local/log" in done.stderr
+    assert "Make room there, then give the command again." in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_what_ansible_says_where_it_has_no_room_itself(ready: Yard, mount: Mount) -> None:
+    fill(mount(ready.root / ".ansible", "size=64k"))
+    done = ready("data", "cifar10")
+    assert done.returncode == 3
+    assert "No space left on device" in done.stdout
+    assert "data.yml failed; the whole output is in .trainyard/local/log/" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_run_that_is_summed_up_is_over(tmp_path: Path) -> None:
+    run = tmp_path / "20261120T112000Z_vit"
+    write_json(run / "manifest.json", {})
+    write_json(run / "summary.json", {})
+    with pytest.raises(NoRoomError, match=f"make report RUN={run.name}$"), followed(run):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_measurement_is_stopped_and_not_attached_to(tmp_path: Path) -> None:
+    with pytest.raises(NoRoomError) as told, followed(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert f"    make stop RUN={tmp_path.name} " in str(told.value)
+    assert "attach" not in str(told.value)
+
+
+def test_a_quota_is_told_from_a_full_disk(tmp_path: Path) -> None:
+    missing = tmp_path / "runs/a/b"
+    with pytest.raises(NoRoomError) as told, full_disk_told([], lambda: ["Go on."]):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded", str(missing))
+    head, way_on = str(told.value).splitlines()
+    assert head.startswith(f"your quota is used up on the control node, in {tmp_path}: ")
+    assert way_on == "Go on."
+    assert told.value.status == 1
+
+
+def test_the_fullest_file_system_is_named(
+    ready: Yard, mount: Mount, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A write does not say which file it was."""
+    small = mount(tmp_path / "small", "size=64k")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(NoRoomError) as told, full_disk_told([tmp_path, small], lambda: []):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert f"in {small}: 65,536 bytes free of 65,536" in str(told.value)
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(PermissionError), full_disk_told([tmp_path], lambda: []):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_half_a_file_does_not_stay(mount: Mount, tmp_path: Path) -> None:
+    folder = mount(tmp_path / "small", "size=64k")
+    with pytest.raises(OSError, match="No space left"):
+        write_json(folder / "summary.json", "x" * 100_000)
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,85 @@
+"""A full disk of the control node, as sentences with the way on."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from yard.core.errors import YardError
+
+# Errors of a file system, or of a user's share of it, that takes no more.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class NoRoomError(YardError):
+    """The control node's disk is full; the message names it and says how to go on."""
+
+
+def check_room(folder: str) -> None:
+    """See that a folder takes another file, for a program that does not say that it could not.
+
+    Raises:
+        OSError: it is full.
+    """
+    about = os.statvfs(folder)
+    # What a file system keeps for root is room for root alone.
+    blocks = about.f_bavail if os.geteuid() else about.f_bfree
+    if blocks == 0 or _lacks_inodes(about):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+
+
+@contextmanager
+def full_disk_told(places: Sequence[Path], way_on: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Turn the error of a full disk, wherever it comes from, into sentences.
+
+    Args:
+        places: folders that are written to meanwhile; that of temporary files is known here.
+        way_on: asked then for what goes on without this command, and what to do with room made.
+
+    Raises:
+        NoRoomError: a disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise NoRoomError("\n".join([_what_is_full(error, places), *way_on()])) from error
+
+
+def _what_is_full(error: OSError, places: Sequence[Path]) -> str:
+    """Name the folder and what is free there.
+
+    The error of a write does not say which file it was: it is the fullest of the file systems.
+    """
+    named = [Path(os.fsdecode(error.filename))] if error.filename is not None else []
+    tried = named or [*places, Path(tempfile.gettempdir())]
+    folder, about = min(map(_standing, tried), key=lambda pair: _room(pair[1]))
+    what = "your quota is used up" if error.errno == errno.EDQUOT else "no space is left"
+    return f"{what} on the control node, in {folder}: {_free(about)}"
+
+
+def _standing(place: Path) -> tuple[Path, os.statvfs_result]:
+    """The first folder from a place upwards that is there, with what its file system says."""
+    for folder in place.absolute().parents if not place.is_dir() else (place,):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return folder, os.statvfs(folder)
+    return Path("/"), os.statvfs("/")
+
+
+def _room(about: os.statvfs_result) -> int:
+    """Free bytes; none where there is no room for another file."""
+    return 0 if _lacks_inodes(about) else about.f_bavail * about.f_frsize
+
+
+def _lacks_inodes(about: os.statvfs_result) -> bool:
+    # Some file systems have no limit of inodes and count none.
+    return about.f_files > 0 and about.f_favail == 0
+
+
+def _free(about: os.statvfs_result) -> str:
+    free, size = (blocks * about.f_frsize for blocks in (about.f_bavail, about.f_blocks))
+    inodes = ", and no inode" if _lacks_inodes(about) else ""
+    return f"{free:,} bytes{inodes} free of {size:,}"
