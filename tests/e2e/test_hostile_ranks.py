@@ -7,12 +7,14 @@ file of the nodes and of the control node is listed that a rank has no business 
 import os
 import shlex
 import stat
+import subprocess
 from dataclasses import dataclass
 
 import pytest
+import yaml
 from cluster import Cluster
 from commands import BackgroundRun, Outcome, make
-from machines import CHECKOUT, NODES, RUN_ROOT, in_machine
+from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, in_machine
 from trainings import LONG, SHORTEST
 
 # Of a node: of every entry there type, mode, owner, size, time and target are listed.
@@ -120,12 +122,14 @@ class Attacked:
         run: the run, at its end.
         outcome: how it ended.
         ends: status of each attack.
+        audit: what ssh-audit has to say of the sshd in a container: empty, if it is nothing.
         before: what was on the machines.
     """
 
     run: BackgroundRun
     outcome: Outcome
     ends: dict[str, int]
+    audit: str
     before: dict[str, set[str]]
 
     @property
@@ -145,8 +149,19 @@ def attacked(cluster: Cluster) -> Attacked:
     before = everywhere()
     run = BackgroundRun(**LONG).trains()
     ends = {name: attack(run, command) for name, command in ATTACKS.items()}
+    told = audit("node2")
     assert make("stop", RUN=run.run_id).status == 0
-    return Attacked(run, run.finish(), ends, before)
+    return Attacked(run, run.finish(), ends, told, before)
+
+
+def audit(host: str) -> str:
+    """Ask ssh-audit for failures and warnings of the sshd in the container of a run."""
+    nodes = yaml.safe_load((CHECKOUT / INVENTORY / "nodes.yml").read_text())["trainers"]["hosts"]
+    command = ["ssh-audit", "--level=warn", "--no-colors", "--skip-rate-test", "--port=2222"]
+    done = subprocess.run(
+        [*command, nodes[host]["ansible_host"]], capture_output=True, text=True, check=False
+    )
+    return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
 
 def attack(run: BackgroundRun, command: str) -> int:
@@ -159,6 +174,10 @@ def attack(run: BackgroundRun, command: str) -> int:
 def test_no_attack_reaches_out_of_the_container(attacked: Attacked) -> None:
     assert len(attacked.ends) > 30
     assert {name for name, status in attacked.ends.items() if status} == set()
+
+
+def test_of_the_sshd_of_a_run_nothing_is_to_be_said(attacked: Attacked) -> None:
+    assert attacked.audit == ""
 
 
 def test_the_run_is_summed_up_with_what_is_not_home(attacked: Attacked) -> None:

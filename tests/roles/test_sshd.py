@@ -1,4 +1,8 @@
-"""What sshd makes of the roles' settings: really started, really asked, by ssh-audit and by ssh."""
+"""What sshd makes of the roles' settings: really started, really asked, by ssh-audit and by ssh.
+
+Only where this machine has an sshd: a test does not install one, which would listen from then on.
+Molecule's scenario ssh_trust and tests/e2e/test_hostile_ranks.py audit those of nodes and runs.
+"""
 
 import getpass
 import json
@@ -51,7 +55,7 @@ def of_container(directory: Path, port: int) -> str:
         training_node_address="127.0.0.1",
         training_run_user=USER,
     )
-    return text.replace("/run/trainyard/ssh", str(directory))
+    return text.replace("/etc/trainyard/ssh", str(directory))
 
 
 def make_key(path: Path, kind: str) -> Path:
