@@ -37,8 +37,9 @@ ALLOWED = tuple(
     )
 )
 DEPTH = 8
-# What the ranks keep for themselves: signs of life, and files that are still being written.
-OWN = (".*", "*.beat")
+# What the ranks keep for themselves: signs of life, files that are still being written, and a link
+# of W&B's to a log in its cache.
+OWN = (".*", "*.beat", "debug-core.log")
 # So many names are told of what stays behind.
 EXAMPLES = 5
 
@@ -94,7 +95,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file, or a link to a neighbour, that may go home."""
+    """A file, or a link that leads downwards, that may go home."""
 
     parts: tuple[str, ...]
     size: int
@@ -168,19 +169,22 @@ def _entry(
         yield _Entry(parts, status.st_size)
     elif stat.S_ISLNK(status.st_mode):
         target = os.readlink(found.name, dir_fd=above)
-        # The trainer's own links are of this kind: last.pt, best.pt.
-        if _is_neighbour(target):
+        # The trainer's own links are of this kind, last.pt and best.pt, and those of W&B. Where
+        # every link leads downwards, none leads out.
+        if _leads_down(target):
             yield _Entry(parts, 0, target)
         else:
-            reason = "a link out of its directory"
+            reason = "a link that leads out of its directory"
     else:
         reason = "no plain file"
     if reason is not None:
         collected.refused.add(f"{ascii('/'.join(parts))[1:-1]}: {reason}")
 
 
-def _is_neighbour(target: str) -> bool:
-    return "/" not in target and target not in ("", ".", "..") and target.isprintable()
+def _leads_down(target: str) -> bool:
+    """Tell whether a link stays in its directory, or in one below."""
+    parts = target.split("/")
+    return target.isprintable() and not {"", ".", ".."} & set(parts)
 
 
 def _allowed(parts: tuple[str, ...]) -> bool:

@@ -17,9 +17,9 @@ RANK = "/opt/trainyard/bin/rank"
 # A program of MPI alone. The arguments behind THEN are those of a second mpirun.
 HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
 THEN = "--then"
-# Of mpirun's daemons. Until they take a silent connection for broken, in seconds and looks; their own
-# limit is eight minutes. And who starts them: beyond 64 nodes they would start each other, but the
-# run's key opens the containers to the launcher alone.
+# Of mpirun's daemons. Until they take a silent connection for broken, in seconds and looks; their
+# own limit is eight minutes. And who starts them: beyond 64 nodes they would start each other, but
+# the run's key opens the containers to the launcher alone.
 DAEMONS = {
     "oob_tcp_keepalive_time": 10,
     "oob_tcp_keepalive_intvl": 5,
