@@ -20,6 +20,7 @@ import pytest
 from ansible.module_utils import (
     training_node_directory,
     training_node_foreign,
+    training_node_lock,
     training_run_collect,
     training_run_records,
 )
@@ -153,13 +154,15 @@ def test_what_stands_in_a_logs_place_is_neither_read_nor_collected(
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "exit_status"])
-@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "device"])
 def test_a_follower_reads_plain_files_alone(name: str, kind: str, run: Any, outside: Path) -> None:
     path = Path(run.work, name)
     if kind == "link":
         path.symlink_to(outside / name)
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "device":
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
     else:
         path.mkdir()
     assert poll.read_metrics(run.path) == []
@@ -370,14 +373,21 @@ def test_metrics_go_on_as_those_of_one_run(run: Any) -> None:
     assert metrics.stat().st_uid == RANK
 
 
-def test_an_attempt_that_nobody_could_bring_home_is_kept(run: Any) -> None:
+def test_an_attempt_that_nobody_could_bring_home_is_kept(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same run takes the node again, which could not be reached when it failed."""
+    monkeypatch.setattr(take, "containers", lambda label: [])
+    root, run_id = os.path.split(run.path)
+    lock = {"run": run_id, "home": "/home/ada/runs/r", "host": "node1", "since": 1763640000}
+    training_node_lock.write(root, lock)
     write(run, "checkpoints/epoch-3.pt")
     training_run_records.write_record(run, "node1", "container.log", b"said\n")
-    take.set_aside(run, "20261120T120000Z-node1")
+    take.clear_dead_run(root, lock)
     take.make_directories(run, RANK, RANK)
     write(run, "checkpoints/epoch-1.pt")
     training_run_collect.collect(run, LIMITS)
-    earlier = "earlier/20261120T120000Z-node1"
+    earlier = "earlier/20251120T120000Z-node1"
     assert home(run) == {
         f"{earlier}/checkpoints/epoch-3.pt": "text\n",
         f"{earlier}/nodes/node1/container.log": "said\n",
