@@ -379,20 +379,36 @@ def test_an_attempt_that_nobody_could_bring_home_is_kept(
     """The same run takes the node again, which could not be reached when it failed."""
     monkeypatch.setattr(take, "containers", lambda label: [])
     root, run_id = os.path.split(run.path)
-    lock = {"run": run_id, "home": "/home/ada/runs/r", "host": "node1", "since": 1763640000}
-    training_node_lock.write(root, lock)
+    training_node_lock.write(root, {"run": run_id, "home": "/home/ada/runs/r", "host": "node1"})
     write(run, "checkpoints/epoch-3.pt")
     training_run_records.write_record(run, "node1", "container.log", b"said\n")
-    take.clear_dead_run(root, lock)
+    take.clear_dead_run(root)
+    take.set_aside(run, "node1", LIMITS)
     take.make_directories(run, RANK, RANK)
     write(run, "checkpoints/epoch-1.pt")
     training_run_collect.collect(run, LIMITS)
-    earlier = "earlier/20251120T120000Z-node1"
+    (attempt,) = os.listdir(Path(run.collect, "earlier"))
+    assert attempt.endswith("Z-node1")
+    earlier = f"earlier/{attempt}"
     assert home(run) == {
         f"{earlier}/checkpoints/epoch-3.pt": "text\n",
         f"{earlier}/nodes/node1/container.log": "said\n",
         "checkpoints/epoch-1.pt": "text\n",
     }
+
+
+def test_a_run_that_begins_finds_nothing_of_an_attempt_that_ended(run: Any) -> None:
+    """Its lock was given back, and its files could not be brought home."""
+    write(run, "exit_status", "1\n")
+    take.set_aside(run, "node1", LIMITS)
+    take.make_directories(run, RANK, RANK)
+    assert poll.noted_status(run.path) is None
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", ".lock", "a/b", "/etc", "../x"])
+def test_no_directory_but_a_runs_own_is_a_runs(run_id: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is no run's id"):
+        training_node_directory.RunDirectory(str(tmp_path), run_id)
 
 
 def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> None:

@@ -31,9 +31,15 @@ class RunDirectory:
     Args:
         root: directory of all runs.
         run_id: the run.
+
+    Raises:
+        ValueError: the run's id is no name of a directory below `root`.
     """
 
     def __init__(self, root: str, run_id: str) -> None:
+        # What is removed with a run must not be the directory of all of them.
+        if not run_id or "/" in run_id or run_id.startswith("."):
+            raise ValueError(f"{run_id!r} is no run's id")
         self.path = os.path.join(root, run_id)
         self.config = os.path.join(self.path, "config")
         self.ssh = os.path.join(self.config, "ssh")

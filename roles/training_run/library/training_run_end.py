@@ -74,7 +74,7 @@ left:
 kept:
   description: >-
     Why the directory has to stay on the node when the files are home, or empty: some exceed a
-    limit.
+    limit, or could not be collected.
   returned: always
   type: str
 trouble:
@@ -232,9 +232,13 @@ def main() -> None:
     keys = remove_keys(directory)
     if directory.exists():
         limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
-        collected = collect(directory, limits)
-        findings += left_behind(collected)
-        kept = str(collected.beyond)
+        try:
+            collected = collect(directory, limits)
+            findings += left_behind(collected)
+            kept = str(collected.beyond)
+        except OSError as error:
+            kept = f"what the ranks left could not be collected: {error}"
+            trouble = trouble or kept
         with suppress(OSError):
             write_record(directory, host, "findings.json", json_record(findings))
         give(directory, options["carrier"])

@@ -48,6 +48,14 @@ options:
     description: Group id that owns it.
     type: int
     required: true
+  gigabytes:
+    description: How much of what an earlier attempt of this run left here is kept, in 10^9 bytes.
+    type: float
+    default: 100
+  files:
+    description: How many files of it are.
+    type: int
+    default: 10000
   patience:
     description: Seconds to wait for a younger run that may have to give its nodes back.
     type: int
@@ -102,7 +110,7 @@ from ansible.module_utils.training_node_lock import (
     write,
 )
 from ansible.module_utils.training_node_problems import problem
-from ansible.module_utils.training_run_collect import UNLIMITED, collect
+from ansible.module_utils.training_run_collect import Limits, collect
 from ansible.module_utils.training_run_records import keep_records, remove_keys, remove_tree
 
 # What the ranks find in their directory.
@@ -122,7 +130,7 @@ def take(root: str, lock: dict[str, Any], patience: int) -> dict[str, Any] | Non
         with guarded(root):
             present = holder(root)
             if present is None or same(present, lock):
-                clear_dead_run(root, lock)
+                clear_dead_run(root)
                 write(root, lock)
                 return None
         just_taken = age(present) < patience
@@ -132,12 +140,8 @@ def take(root: str, lock: dict[str, Any], patience: int) -> dict[str, Any] | Non
         time.sleep(0.2)
 
 
-def clear_dead_run(root: str, lock: dict[str, Any]) -> None:
-    """Remove the containers of a run that has ended unwatched; its files stay for its owner.
-
-    Where this very run starts again on a node that could not be reached when it failed, they may
-    be its only checkpoints: they are put aside, and come home with those of the new attempt.
-    """
+def clear_dead_run(root: str) -> None:
+    """Remove the containers of a run that has ended unwatched; its files stay for its owner."""
     stale = read(root)
     if stale is None:
         return
@@ -146,18 +150,19 @@ def clear_dead_run(root: str, lock: dict[str, Any]) -> None:
         keep_records(container["Id"], directory, stale["host"])
         remove(container["Id"])
     remove_keys(directory)
-    if same(stale, lock) and directory.exists():
-        set_aside(directory, f"{stamp(stale)}-{stale['host']}")
 
 
-def stamp(lock: dict[str, Any]) -> str:
-    """When a lock was taken, as a name (UTC)."""
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(float(lock["since"])))
+def set_aside(directory: RunDirectory, host: str, limits: Limits) -> None:
+    """Keep what an attempt of this very run left that nobody could bring home.
 
-
-def set_aside(directory: RunDirectory, name: str) -> None:
-    """Keep what an attempt left below `collect/earlier`, and empty the rest of the directory."""
-    collect(directory, UNLIMITED)
+    It may be the only checkpoints. It is put below `collect/earlier`, by the time of the attempt
+    (UTC) and the node, and comes home with the files of the new one.
+    """
+    if not directory.exists():
+        return
+    began = time.gmtime(os.stat(directory.path).st_ctime)
+    name = f"{time.strftime('%Y%m%dT%H%M%SZ', began)}-{host}"
+    collect(directory, limits)
     earlier = os.path.join(directory.collect, "earlier")
     os.makedirs(os.path.join(earlier, name), exist_ok=True)
     for left in os.listdir(directory.collect):
@@ -222,10 +227,13 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "uid": {"type": "int", "required": True},
             "gid": {"type": "int", "required": True},
+            "gigabytes": {"type": "float", "default": 100.0},
+            "files": {"type": "int", "default": 10000},
             "patience": {"type": "int", "default": 10},
         },
     )
     options = module.params
+    directory = RunDirectory(options["root"], options["run_id"])
     lock = {
         "run": options["run_id"],
         "owner": options["owner"],
@@ -250,7 +258,8 @@ def main() -> None:
             problems=[{"host": options["host"], **hindrance.asdict()}],
         )
 
-    directory = RunDirectory(options["root"], options["run_id"])
+    limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
+    set_aside(directory, options["host"], limits)
     make_directories(directory, options["uid"], options["gid"])
     keys = make_keys(module, directory, options["uid"], options["gid"])
     module.exit_json(

@@ -57,9 +57,6 @@ class Limits:
     files: int
 
 
-UNLIMITED = Limits(size=1 << 62, files=1 << 62)
-
-
 @dataclass
 class Names:
     """Some of many things, and how many they are: a rank can leave a million files."""
