@@ -168,14 +168,14 @@ def test_a_follower_reads_plain_files_alone(name: str, kind: str, run: Any, outs
     assert poll.read_metrics(run.path) == []
     assert poll.noted_status(run.path) is None
     assert status.newest_metric(run.path) is None
-    assert not training_node_foreign.is_there(run.path, "work", name)
+    assert not training_node_foreign.is_there(run.path, name)
 
 
 def test_the_ranks_directory_as_a_link_is_not_followed(run: Any, outside: Path) -> None:
     """Root's own directory is above it, so nobody can; if somebody does, nothing is read."""
     os.rename(run.work, run.work + ".away")
     os.symlink(outside, run.work)
-    assert not training_node_foreign.is_there(run.path, "work", "metrics.jsonl")
+    assert not training_node_foreign.is_there(run.path, "metrics.jsonl")
 
 
 def test_of_metrics_without_end_the_end_is_read(run: Any) -> None:
@@ -251,6 +251,17 @@ def test_other_names_stay_behind_and_are_named(name: str, run: Any) -> None:
     assert collected.refused.count == 1
     assert str(collected.refused).isprintable()
     str(collected.refused).encode()
+
+
+def test_who_follows_a_run_reads_its_end_while_it_is_collected(run: Any) -> None:
+    write(run, "logs/rank-0.log", "last words\n")
+    write(run, "exit_status", "0\n")
+    write(run, "metrics.jsonl", '{"event": "end"}\n')
+    before = (logs.Logs(run.path, None).read(1000), poll.read_metrics(run.path))
+    training_run_collect.collect(run, LIMITS)
+    assert (logs.Logs(run.path, None).read(1000), poll.read_metrics(run.path)) == before
+    assert before[0]["rank-0.log"]["text"] == "last words\n"
+    assert poll.noted_status(run.path) == 0
 
 
 def test_rights_do_not_go_home(run: Any) -> None:

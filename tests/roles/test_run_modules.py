@@ -126,7 +126,7 @@ def test_what_the_state_of_a_container_tells(
 ) -> None:
     monkeypatch.setattr(end, "inspect", lambda container: {"State": state})
     if noted:
-        (tmp_path / "exit_status").write_text("0\n")
+        metrics_of(tmp_path).with_name("exit_status").write_text("0\n")
     assert end.was_killed("c", str(tmp_path)) is killed
     assert end.ran_out_of_memory("c") is state["OOMKilled"]
 

@@ -57,7 +57,7 @@ LINE_BYTES = 64 << 10
 
 def newest_metric(directory: str) -> dict[str, Any] | None:
     """Return the last whole line of a run's metrics, None where a rank wrote something else."""
-    lines = read_lines(directory, "work", "metrics.jsonl", size=LINE_BYTES)
+    lines = read_lines(directory, "metrics.jsonl", size=LINE_BYTES)
     with suppress(IndexError, ValueError, RecursionError):
         newest = json.loads(lines[-1])
         return newest if isinstance(newest, dict) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe waits for whoever writes into it.
@@ -63,13 +64,31 @@ def read_end(root: str, *parts: str, size: int) -> tuple[int, bytes]:
         return offset, file.read(size)
 
 
-def read_lines(root: str, *parts: str, size: int) -> list[str]:
-    """Return the whole lines among the last `size` bytes of a plain file; none where there is none.
+def read_rank_file(run: str, *parts: str, size: int) -> tuple[int, bytes]:
+    """Return the end of a file that ranks wrote, as `read_end` does.
+
+    When a run is over its files are moved to where they are brought home from: whoever still
+    follows it must not miss the end.
+
+    Args:
+        run: directory of the run, as training_node_directory has it.
+
+    Raises:
+        OSError: it is in neither place, or no plain file.
+    """
+    try:
+        return read_end(run, "work", *parts, size=size)
+    except OSError:
+        return read_end(run, "collect", *parts, size=size)
+
+
+def read_lines(run: str, *parts: str, size: int) -> list[str]:
+    """Return the whole lines among the last `size` bytes of a file of ranks; none without a file.
 
     A line that is still being written is left for the next time.
     """
     try:
-        offset, content = read_end(root, *parts, size=size)
+        offset, content = read_rank_file(run, *parts, size=size)
     except OSError:
         return []
     lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
@@ -77,22 +96,29 @@ def read_lines(root: str, *parts: str, size: int) -> list[str]:
     return [line.decode(errors="replace") for line in (lines[1:] if offset else lines)]
 
 
-def is_there(root: str, *parts: str) -> bool:
-    """Tell whether a plain file is there."""
+def is_there(run: str, *parts: str) -> bool:
+    """Tell whether ranks have written a plain file."""
     try:
-        read_end(root, *parts, size=0)
+        read_rank_file(run, *parts, size=0)
     except OSError:
         return False
     return True
 
 
-def names_in(root: str, *parts: str) -> list[str]:
-    """Return the names in a directory, in order; none where there is no such directory."""
-    try:
-        descriptor = open_directory(root, *parts)
-    except OSError:
-        return []
-    try:
-        return sorted(os.listdir(descriptor))
-    finally:
-        os.close(descriptor)
+def logs_of(run: str) -> dict[str, os.stat_result]:
+    """Return what is known of each plain file among the logs of ranks, by name."""
+    logs = {}
+    for place in ("collect", "work"):
+        try:
+            descriptor = open_directory(run, place, "logs")
+        except OSError:
+            continue  # not there yet, or not any more
+        try:
+            for name in os.listdir(descriptor):
+                with suppress(FileNotFoundError):
+                    about = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    if stat.S_ISREG(about.st_mode):
+                        logs[name] = about
+        finally:
+            os.close(descriptor)
+    return logs

@@ -148,16 +148,16 @@ def machine_findings(root: str, lock: dict[str, Any] | None) -> list[dict[str, A
     return findings
 
 
-def was_killed(container: str, work: str) -> bool:
+def was_killed(container: str, run: str) -> bool:
     """Tell whether a container was killed from outside: a launch that ends notes its status.
 
     Args:
-        work: directory of the ranks.
+        run: directory of the run.
     """
     details = inspect(container)
     if details is None or details["State"]["Running"]:
         return False
-    noted = is_there(work, "exit_status")
+    noted = is_there(run, "exit_status")
     return not noted and details["State"]["ExitCode"] == 128 + signal.SIGKILL
 
 
@@ -215,7 +215,7 @@ def main() -> None:
     try:
         for listed in containers(f"trainyard.run={options['run_id']}"):
             container, name = listed["Id"], listed["Names"][0].lstrip("/")
-            if was_killed(container, directory.work):
+            if was_killed(container, directory.path):
                 findings.append(finding("container_killed"))
             end(container, options["patience"])
             if ran_out_of_memory(container):

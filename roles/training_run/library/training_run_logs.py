@@ -53,19 +53,14 @@ over:
 """
 
 import os
-import stat
 import time
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError
-from ansible.module_utils.training_node_foreign import open_directory, read_end
+from ansible.module_utils.training_node_foreign import logs_of, read_rank_file
 from ansible.module_utils.training_node_lock import is_live, read
-
-# Of the logs, in the directory of a run.
-FOLDER = ("work", "logs")
 
 # What a call returns at least of the end of a log: more than is written between two calls.
 OVERLAP_BYTES = 16 * 1024
@@ -89,21 +84,11 @@ class Logs:
 
     def sizes(self) -> dict[str, tuple[int, float]]:
         """Return size in bytes and time of the last change, Unix seconds, by file name."""
-        try:
-            descriptor = open_directory(self._directory, *FOLDER)
-        except OSError:
-            return {}  # not there yet, or collected
-        try:
-            sizes = {}
-            for name in os.listdir(descriptor):
-                if fnmatchcase(name, self._pattern):
-                    with suppress(FileNotFoundError):
-                        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode):
-                            sizes[name] = (status.st_size, status.st_mtime)
-            return sizes
-        finally:
-            os.close(descriptor)
+        return {
+            name: (about.st_size, about.st_mtime)
+            for name, about in logs_of(self._directory).items()
+            if fnmatchcase(name, self._pattern)
+        }
 
     def read(self, size: int) -> dict[str, dict[str, Any]]:
         """Return the last `size` bytes of each up to the last whole line, and where they begin.
@@ -114,7 +99,7 @@ class Logs:
         return {name: self._read_end(name, size) for name in sorted(self.sizes())}
 
     def _read_end(self, name: str, size: int) -> dict[str, Any]:
-        offset, content = read_end(self._directory, *FOLDER, name, size=size)
+        offset, content = read_rank_file(self._directory, "logs", name, size=size)
         content = content[: content.rfind(b"\n") + 1]
         if offset:  # begin with a whole line
             begin = content.find(b"\n") + 1

@@ -64,7 +64,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError, is_running
-from ansible.module_utils.training_node_foreign import is_there, read_end, read_lines
+from ansible.module_utils.training_node_foreign import is_there, read_lines, read_rank_file
 from ansible.module_utils.training_node_lock import container_of
 
 # The status a shell gives to a command it could not run to its end.
@@ -87,7 +87,7 @@ def read_metrics(directory: str) -> list[dict[str, Any]]:
         directory: of the run.
     """
     records: list[dict[str, Any]] = []
-    for line in read_lines(directory, "work", "metrics.jsonl", size=METRICS_BYTES):
+    for line in read_lines(directory, "metrics.jsonl", size=METRICS_BYTES):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and "event" in record:
@@ -99,7 +99,7 @@ def read_metrics(directory: str) -> list[dict[str, Any]]:
 def noted_status(directory: str) -> int | None:
     """Return the status that the launcher noted, None while it runs, or where it is no number."""
     try:
-        _, content = read_end(directory, "work", "exit_status", size=STATUS_BYTES)
+        _, content = read_rank_file(directory, "exit_status", size=STATUS_BYTES)
         return int(content)
     except (OSError, ValueError):
         return None
@@ -116,7 +116,7 @@ def is_gone(container: str) -> bool:
 
 def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
     """Return the run's status as soon as it has one, None after `seconds` or at its first step."""
-    started = is_there(directory, "work", "metrics.jsonl")
+    started = is_there(directory, "metrics.jsonl")
     deadline = time.monotonic() + seconds
     asked_at = float("-inf")
     while True:
@@ -127,7 +127,7 @@ def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
                 # It may have noted its end after we looked and before it was gone.
                 noted = noted_status(directory)
                 status = CONTAINER_GONE if noted is None else noted
-        first_step = not started and is_there(directory, "work", "metrics.jsonl")
+        first_step = not started and is_there(directory, "metrics.jsonl")
         if status is not None or first_step or time.monotonic() >= deadline:
             return status
         time.sleep(LOOK)
