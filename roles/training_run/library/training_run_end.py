@@ -241,7 +241,7 @@ def main() -> None:
             trouble = trouble or kept
         with suppress(OSError):
             write_record(directory, host, "findings.json", json_record(findings))
-        give(directory, options["carrier"])
+        give(directory.collect, options["carrier"])
     if not trouble:
         release(root, mine)
     module.exit_json(

@@ -238,6 +238,7 @@ from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirecto
 from ansible.module_utils.training_node_docker import EngineError, is_running, logs, run
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
+from ansible.module_utils.training_run_collect import give
 from ansible.module_utils.training_run_container import Container
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
 from ansible.module_utils.training_run_records import json_record, write_record
@@ -359,9 +360,7 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
     """
     if not os.path.isdir(directory.resume):
         return
-    for folder, _, names in os.walk(directory.resume):
-        for path in (folder, *(os.path.join(folder, name) for name in names)):
-            os.chown(path, uid, gid, follow_symlinks=False)
+    give(directory.resume, uid, gid)
     with ExitStack() as stack:
         sent, work = open_directory(directory.resume), open_directory(directory.work)
         stack.callback(os.close, sent)

@@ -131,7 +131,10 @@ def collect(directory: RunDirectory, limits: Limits) -> Collected:
 
 def _entries(work: str, parts: tuple[str, ...], collected: Collected) -> Iterator[_Entry]:
     """Find what may go home below a directory, and note what may not."""
-    descriptor = open_directory(work, *parts)
+    try:
+        descriptor = open_directory(work, *parts)
+    except FileNotFoundError:
+        return  # make stop has brought it home meanwhile
     try:
         with os.scandir(descriptor) as listing:
             for found in listing:
@@ -147,7 +150,10 @@ def _entry(
     above: int,
     collected: Collected,
 ) -> Iterator[_Entry]:
-    status = found.stat(follow_symlinks=False)
+    try:
+        status = found.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
     if any(fnmatchcase(found.name, pattern) for pattern in OWN):
         return
     reason = None
@@ -216,7 +222,10 @@ def _move(directory: RunDirectory, entry: _Entry) -> bool:
             os.unlink(target)
         os.symlink(entry.target, target)
         return True
-    source = open_directory(directory.work, *entry.parts[:-1])
+    try:
+        source = open_directory(directory.work, *entry.parts[:-1])
+    except OSError:
+        return False
     try:
         os.rename(entry.parts[-1], target, src_dir_fd=source)
         descriptor = os.open(target, FILE)
@@ -241,8 +250,14 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def give(directory: RunDirectory, uid: int) -> None:
-    """Let a user read what goes home; nothing of it is a rank's any more."""
-    for folder, _, names in os.walk(directory.collect):
+def give(directory: str, uid: int, gid: int = -1) -> None:
+    """Give a directory that no rank can write, and all that is in it, to a user; not through links.
+
+    Args:
+        gid: the group; -1 leaves it as it is.
+    """
+    for folder, _, names in os.walk(directory):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
-            os.chown(path, uid, -1, follow_symlinks=False)
+            # make stop and the command that follows a run may both end it, and one removes it.
+            with suppress(FileNotFoundError):
+                os.chown(path, uid, gid, follow_symlinks=False)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import suppress
 
 from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
 from ansible.module_utils.training_node_docker import inspect, logs
@@ -39,7 +40,8 @@ def remove_keys(directory: RunDirectory) -> list[str]:
     ):
         for name in names:
             path = os.path.join(folder, name)
-            if os.path.lexists(path):
+            # make stop and the command that follows a run may both end it.
+            with suppress(FileNotFoundError):
                 os.remove(path)
                 keys.append(path)
     return keys
