@@ -146,6 +146,7 @@ unit-yard: $(TESTABLE)
 unit-trainer: $(TESTABLE)
 	$(PLAY) playbooks/test_image.yml
 	docker run --rm --init --network none --cap-add SYS_PTRACE --volume $(CURDIR)/tests/trainer:/tests:ro \
+		--volume $(CURDIR)/trainer:/opt/trainyard/lib/trainer:ro \
 		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/schemas:/schemas:ro \
 		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
 		python3 -m pytest -p no:cacheprovider $(or $(TESTS),/tests)

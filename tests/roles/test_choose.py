@@ -1,14 +1,11 @@
 """Which nodes a run gets, and what is said where it cannot start."""
 
-import importlib
-import sys
 from typing import Any
 
 import pytest
-from role_files import ROLES
+from role_files import action_plugin
 
-sys.path.append(str(ROLES / "training_run/action_plugins"))
-plugin = importlib.import_module("training_run_choose")
+plugin = action_plugin("training_run", "training_run_choose")
 
 IMAGE = "trainyard/trainer:1f2e3d4c5b6a"
 FIT = {"problems": [], "image_id": "sha256:1"}

@@ -146,7 +146,7 @@ def test_what_stands_in_a_logs_place_is_neither_read_nor_collected(
     plant(Path(run.work), outside)
     read = logs.Logs(run.path, None).read(1000)
     assert SECRET not in str(read)
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     assert not [name for name in home(run) if "rank-0" in name or "shadow" in name]
     # A directory in the place of a file has nothing in it that a run has.
     assert collected.refused.count == 1
@@ -210,7 +210,7 @@ def test_what_a_run_has_goes_home(run: Any) -> None:
     for name, target in links.items():
         Path(run.work, name).symlink_to(target)
     Path(run.work, "wandb/offline/files/debug-core.log").symlink_to("/home/trainer/.cache/a")
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     led = {name: f"-> {target}" for name, target in links.items()}
     assert home(run) == {**dict.fromkeys(names, "text\n"), **led}
     assert not collected.refused.count
@@ -246,7 +246,7 @@ def test_what_a_run_has_goes_home(run: Any) -> None:
 def test_other_names_stay_behind_and_are_named(name: str, run: Any) -> None:
     write(run, name)
     write(run, "logs/rank-1.log")
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     assert list(home(run)) == ["logs/rank-1.log"]
     assert collected.refused.count == 1
     assert str(collected.refused).isprintable()
@@ -258,7 +258,7 @@ def test_who_follows_a_run_reads_its_end_while_it_is_collected(run: Any) -> None
     write(run, "exit_status", "0\n")
     write(run, "metrics.jsonl", '{"event": "end"}\n')
     before = (logs.Logs(run.path, None).read(1000), poll.read_metrics(run.path))
-    training_run_collect.collect(run, LIMITS)
+    training_run_collect.collect(run, "node1", LIMITS)
     assert (logs.Logs(run.path, None).read(1000), poll.read_metrics(run.path)) == before
     assert before[0]["rank-0.log"]["text"] == "last words\n"
     assert poll.noted_status(run.path) == 0
@@ -267,7 +267,7 @@ def test_who_follows_a_run_reads_its_end_while_it_is_collected(run: Any) -> None
 def test_rights_do_not_go_home(run: Any) -> None:
     path = write(run, "checkpoints/program")
     path.chmod(0o6777)
-    training_run_collect.collect(run, LIMITS)
+    training_run_collect.collect(run, "node1", LIMITS)
     about = Path(run.collect, "checkpoints/program").stat()
     assert stat.S_IMODE(about.st_mode) == 0o600
     assert about.st_uid == 0
@@ -276,7 +276,7 @@ def test_rights_do_not_go_home(run: Any) -> None:
 @pytest.mark.parametrize("target", ["/etc/passwd", "../epoch-1.pt", "..", ".", "a/../../b", "a\nb"])
 def test_a_link_that_may_lead_out_stays_behind(target: str, run: Any) -> None:
     Path(run.work, "checkpoints/last.pt").symlink_to(target)
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     assert home(run) == {}
     assert collected.refused.count == 1
 
@@ -286,7 +286,7 @@ def test_a_huge_file_keeps_no_log_from_going_home(run: Any) -> None:
         file.truncate(1 << 40)
     write(run, "logs/rank-0.log")
     write(run, "metrics.jsonl")
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     assert sorted(home(run)) == ["logs/rank-0.log", "metrics.jsonl"]
     assert str(collected.beyond) == "checkpoints/a: 1,099,511,627,776 bytes"
     # It stays for whoever wants it after all.
@@ -296,7 +296,7 @@ def test_a_huge_file_keeps_no_log_from_going_home(run: Any) -> None:
 def test_countless_files_end_at_the_limit(run: Any) -> None:
     for number in range(300):
         write(run, f"checkpoints/{number}")
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     assert len(home(run)) == LIMITS.files
     assert collected.beyond.count
 
@@ -304,7 +304,7 @@ def test_countless_files_end_at_the_limit(run: Any) -> None:
 def test_countless_files_of_other_names_are_counted(run: Any) -> None:
     for number in range(300):
         write(run, f"other-{number}")
-    collected = training_run_collect.collect(run, LIMITS)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
     assert collected.refused.count == 300
     assert str(collected.refused).endswith("; and 295 more")
 
@@ -334,7 +334,7 @@ def test_a_link_put_in_place_while_root_collects(run: Any, outside: Path) -> Non
     try:
         for _ in range(300):
             with suppress(OSError):
-                training_run_collect.collect(run, LIMITS)
+                training_run_collect.collect(run, "node1", LIMITS)
             assert SECRET not in str(logs.Logs(run.path, None).sizes())
             for content in home(run).values():
                 assert content in ("", "text\n")
@@ -359,7 +359,7 @@ def test_records_are_written_where_no_rank_can(run: Any, outside: Path) -> None:
     nodes.mkdir()
     (nodes / "container.log").symlink_to(outside / "shadow")
     training_run_records.write_record(run, "node1", "container.log", b"said\n")
-    training_run_collect.collect(run, LIMITS)
+    training_run_collect.collect(run, "node1", LIMITS)
     assert home(run) == {"nodes/node1/container.log": "said\n"}
 
 
@@ -397,7 +397,7 @@ def test_an_attempt_that_nobody_could_bring_home_is_kept(
     take.set_aside(run, "node1", LIMITS)
     take.make_directories(run, RANK, RANK)
     write(run, "checkpoints/epoch-1.pt")
-    training_run_collect.collect(run, LIMITS)
+    training_run_collect.collect(run, "node1", LIMITS)
     (attempt,) = os.listdir(Path(run.collect, "earlier"))
     assert attempt.endswith("Z-node1")
     earlier = f"earlier/{attempt}"

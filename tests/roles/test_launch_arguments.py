@@ -29,6 +29,8 @@ TRAIN = training_run_mpirun.Launch(
     job_seconds=0,
     dataset="/data/cifar10",
     batch_per_rank=64,
+    project=False,
+    program_per="rank",
     bench=BENCH,
     profile=Settings.of(
         {"backend": "gloo", "mca": {"pml": "ob1", "btl": "self,sm,tcp"}, "needs_gpu": False}
@@ -54,6 +56,7 @@ CONTAINER = training_run_container.Container(
     command="train",
     start_seconds=180,
     stall_seconds=50,
+    grace_seconds=0,
     nodes=["node1", "node2", "node10"],
     addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
     port=2222,
@@ -164,6 +167,21 @@ def test_a_run_that_may_hang_for_ever_is_not_ended_by_horovod() -> None:
     assert not any("STALL" in name for name in replace(TRAIN, stall_seconds=0).environment())
 
 
+@pytest.mark.parametrize(("per", "ranks", "slots"), [("rank", "6", 3), ("node", "2", 1)])
+def test_the_program_of_a_project(per: str, ranks: str, slots: int) -> None:
+    project = replace(TRAIN, project=True, program_per=per, ranks_per_node=3)
+    arguments = project.arguments()
+    assert arguments[:6] == [
+        "--hostfile",
+        "/etc/trainyard/hostfile",
+        "-n",
+        ranks,
+        "--map-by",
+        f"ppr:{slots}:node",
+    ]
+    assert arguments[-5:] == ["-x", "MASTER_ADDR", "-x", "MASTER_PORT", "/opt/trainyard/bin/rank"]
+
+
 def test_a_container_without_gpus() -> None:
     assert CONTAINER.configuration() == {
         "Image": "trainyard/trainer:1",
@@ -173,6 +191,8 @@ def test_a_container_without_gpus() -> None:
         "Env": [
             "TRAINYARD_START_SECONDS=180",
             "TRAINYARD_STALL_SECONDS=50",
+            "TRAINYARD_GRACE_SECONDS=0",
+            "TRAINYARD_ADDRESS=10.0.0.1",
             "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2222",
             "TRAINYARD_LAUNCHES=1",
             f"TRAINYARD_FULL_BYTES={training_node_facts.FULL_BYTES}",
@@ -197,6 +217,7 @@ def test_a_container_without_gpus() -> None:
                 "/srv/trainyard/runs/r/work:/run/trainyard",
                 "/srv/trainyard/runs/r/config:/etc/trainyard:ro",
                 "/srv/trainyard/runs/r/config/ssh:/home/trainer/.ssh:ro",
+                "/srv/trainyard/runs/r/code/trainer:/opt/trainyard/lib/trainer:ro",
                 "/srv/trainyard/data:/data:ro",
             ],
         },

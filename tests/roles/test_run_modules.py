@@ -41,6 +41,8 @@ def options() -> dict[str, Any]:
             "job_seconds": 0,
             "dataset": "cifar10",
             "batch_per_rank": 64,
+            "project": False,
+            "program_per": "rank",
             "bench": {"models": ["vit"], "rounds": 5, "seconds": 5},
             "bf16": False,
             "profile": {"backend": "gloo", "mca": {"pml": "ob1"}},

@@ -3,6 +3,7 @@
 # two ranks train on the processor. Needs no network, no data set and no GPU.
 #
 #   docker run --rm --init --network none --cap-add SYS_PTRACE \
+#       --volume "$PWD/trainer:/opt/trainyard/lib/trainer:ro" \
 #       --volume "$PWD/tests/trainer:/tests:ro" IMAGE /tests/image_check.sh 'tcp ucx nccl'
 set -euo pipefail
 

@@ -77,20 +77,29 @@ def test_a_changed_role_is_set_up_again(ready: Yard) -> None:
     assert done.returncode == 0
 
 
-def edit(yard: Yard, name: str) -> None:
-    """Write a file of the trainer, which the test's playbook makes the image from."""
-    file = yard.root / "trainer" / name
+def edit(yard: Yard) -> None:
+    """Write a file that the test's playbook makes the image from."""
+    file = yard.root / "docker/trainer/bin/rank"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"# {name}\n")
+    file.write_text("# rank\n")
 
 
-def test_an_edit_of_the_trainer_brings_the_image_alone(ready: Yard) -> None:
-    edit(ready, "loop.py")
+def test_an_edit_of_the_trainer_needs_nothing(ready: Yard) -> None:
+    (ready.root / "trainer").mkdir()
+    (ready.root / "trainer/loop.py").write_text("# changed\n")
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Making the trainer image anew: trainer/loop.py changed since" in done.stdout
     assert "Setting up" not in done.stdout
-    assert (ready.root / "nodes/node2/image").read_text() == "# loop.py\n"
+    assert "Making the trainer image anew" not in done.stdout
+
+
+def test_an_edit_of_the_image_brings_that_alone(ready: Yard) -> None:
+    edit(ready)
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Making the trainer image anew: docker/trainer/bin/rank changed since" in done.stdout
+    assert "Setting up" not in done.stdout
+    assert (ready.root / "nodes/node2/image").read_text() == "# rank\n"
     log = ready.root / ".trainyard/local/log"
     assert len(list(log.glob("setup-*.log"))) == 1  # the fixture's
     assert len(list(log.glob("data-*.log"))) == 1
@@ -100,39 +109,30 @@ def test_an_edit_of_the_trainer_brings_the_image_alone(ready: Yard) -> None:
     assert len(list(log.glob("trainer_image-*.log"))) == 1
 
 
-def test_a_data_set_is_decoded_anew_by_a_new_decoder(ready: Yard) -> None:
-    edit(ready, "loop.py")
-    edit(ready, "data/cifar10.py")
-    done = ready(*TRAIN, "--set", "steps=4")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Setting up" not in done.stdout
-    assert len(list((ready.root / ".trainyard/local/log").glob("data-*.log"))) == 2
-
-
 def test_an_edit_beside_a_changed_role_sets_up_all(ready: Yard) -> None:
-    edit(ready, "loop.py")
+    edit(ready)
     with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
         file.write("# changed\n")
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.returncode == 0
-    assert "start.yml and 1 more changed since" in done.stdout
+    assert "docker/trainer/bin/rank and 1 more changed since" in done.stdout
     assert "Setting up" in done.stdout
     assert "Making the trainer image anew" not in done.stdout
 
 
 def test_an_image_that_a_node_cannot_get_leads_to_a_set_up(ready: Yard) -> None:
-    edit(ready, "loop.py")
+    edit(ready)
     (ready.root / "nodes/node2/unplugged").touch()
     done = ready(*TRAIN, "--set", "steps=4")
     assert "Making the trainer image anew" in done.stdout
     assert "trainer_image.yml failed" in done.stdout
-    assert "Setting up: trainer/loop.py changed since" in done.stdout
+    assert "Setting up: docker/trainer/bin/rank changed since" in done.stdout
     assert done.returncode == 0
 
 
 def test_an_image_that_cannot_be_built_is_status_3_and_is_tried_again(ready: Yard) -> None:
-    (ready.root / "trainer").mkdir()
-    (ready.root / "trainer/other.py").touch()
+    (ready.root / "docker/trainer").mkdir(parents=True)
+    (ready.root / "docker/trainer/other").touch()
     for _ in range(2):
         done = ready(*TRAIN)
         assert done.returncode == 3

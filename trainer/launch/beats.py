@@ -14,6 +14,7 @@ from trainer.heartbeat import COMPUTES, WAITS
 LINE = re.compile(rb"([%b%b]) (\d{1,12}\.\d{3})\n" % (COMPUTES, WAITS))
 LINE_BYTES = 64
 NAME = re.compile(r"\d{1,6}\.beat", re.ASCII)
+LOG = re.compile(r"rank-\d{1,6}\.log", re.ASCII)
 # So many entries of the folder are looked at: each look of the watch is to take no time.
 MOST_ENTRIES = 10_000
 
@@ -68,10 +69,19 @@ def mark_of(path: Path) -> Mark | None:
 
 def beat_marks(run_dir: Path) -> dict[str, Mark]:
     """Return the marks of all signs of life in a run directory, by the names of their files."""
+    return _marks(run_dir / "ranks", NAME)
+
+
+def log_marks(run_dir: Path) -> dict[str, Mark]:
+    """Return the marks of the ranks' logs, by the names of their files."""
+    return _marks(run_dir / "logs", LOG)
+
+
+def _marks(folder: Path, pattern: re.Pattern[str]) -> dict[str, Mark]:
     marks = {}
-    with suppress(OSError), os.scandir(run_dir / "ranks") as entries:
+    with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, MOST_ENTRIES):
-            mark = mark_of(Path(entry.path)) if NAME.fullmatch(entry.name) else None
+            mark = mark_of(Path(entry.path)) if pattern.fullmatch(entry.name) else None
             if mark is not None:
                 marks[entry.name] = mark
     return marks

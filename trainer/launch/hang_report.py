@@ -35,7 +35,9 @@ def main() -> None:
             print(json.dumps(problem.to_json()), flush=True)
             # One that is stopped writes its stack when it goes on.
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGUSR1)
+                # It would end a program that does not know the signal.
+                if process.catches(signal.SIGUSR1):
+                    os.kill(process.pid, signal.SIGUSR1)
                 os.kill(process.pid, signal.SIGCONT)
 
 

@@ -49,6 +49,14 @@ class RankProcess:
         threads = (PROC / str(self.pid) / "task").glob("[0-9]*")
         return any((_stat(thread) or [""])[0] == "D" for thread in threads)
 
+    def catches(self, number: int) -> bool:
+        """Whether it has a handler for a signal; SigCgt of proc(5) status."""
+        with contextlib.suppress(*_UNREADABLE):
+            text = (PROC / str(self.pid) / "status").read_text(encoding="utf-8")
+            caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", text, re.MULTILINE)
+            return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
+        return False
+
     def main_thread_seconds(self) -> float | None:
         """Processor time of its main thread; None where the process has ended.
 

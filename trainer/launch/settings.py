@@ -8,6 +8,7 @@ from trainer.failure import RUN_DIR
 
 # Where the run directory is mounted in every container of a run.
 DEFAULT_RUN_DIR = "/run/trainyard"
+DEFAULT_CONFIG_DIR = "/etc/trainyard"
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,17 @@ class LaunchSettings:
         run_dir: the run directory.
         peers: address and port of the other containers' sshd, by host.
         limits: when the run counts as lost.
+        is_project: whether the ranks are those of a project, of whose steps nothing is known.
+        grace: seconds for them to end when they are asked to.
+        address: of this node, where the ranks of a project meet.
     """
 
     run_dir: Path
     peers: Mapping[str, str]
     limits: Limits
+    is_project: bool = False
+    grace: float = 0.0
+    address: str = "127.0.0.1"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "LaunchSettings":
@@ -49,6 +56,9 @@ class LaunchSettings:
             TRAINYARD_START_SECONDS  see `Limits.start`
             TRAINYARD_STALL_SECONDS  see `Limits.stall`
             TRAINYARD_FULL_BYTES     see `Limits.full_bytes`
+            TRAINYARD_GRACE_SECONDS  see `grace`
+            TRAINYARD_ADDRESS        see `address`
+            TRAINYARD_CONFIG_DIR     the configuration, with program.json where it is a project
 
         A limit that is unset is 0: whoever starts the container decides what is too long and what
         is full, and no number for it stands here.
@@ -62,9 +72,17 @@ class LaunchSettings:
                 stall=float(environment.get("TRAINYARD_STALL_SECONDS", "0")),
                 full_bytes=int(environment.get("TRAINYARD_FULL_BYTES", "0")),
             ),
+            is_project=program_file(environment).exists(),
+            grace=float(environment.get("TRAINYARD_GRACE_SECONDS", "0")),
+            address=environment.get("TRAINYARD_ADDRESS", cls.address),
         )
 
 
 def run_dir(environment: Mapping[str, str]) -> Path:
     """The run directory, as the environment names it."""
     return Path(environment.get(RUN_DIR, DEFAULT_RUN_DIR))
+
+
+def program_file(environment: Mapping[str, str]) -> Path:
+    """What the ranks of a project run; there is none where they are the trainer's."""
+    return Path(environment.get("TRAINYARD_CONFIG_DIR", DEFAULT_CONFIG_DIR)) / "program.json"

@@ -1,5 +1,7 @@
 """Runs one mpirun after the other, watches the ranks, and ends what hangs."""
 
+import math
+import os
 import signal
 import socket
 import time
@@ -19,6 +21,8 @@ from trainer.problems import Problem, Scalar
 TICK = 0.5
 # Seconds for the ranks to write their stacks.
 STACKS_PATIENCE = 1.0
+# The port that torchrun's users know.
+TORCH_PORT = 29500
 
 
 class Supervisor:
@@ -28,6 +32,7 @@ class Supervisor:
         self._settings = settings
         self._mpirun: Mpirun | None = None
         self._signal: int | None = None
+        self._asked_at = math.inf
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._received)
 
@@ -41,6 +46,8 @@ class Supervisor:
         """
         with (self._settings.run_dir / "logs" / "mpirun.log").open("ab", buffering=0) as log:
             failures = LaunchFailures(self._settings.run_dir, log)
+            if self._settings.is_project:
+                os.environ |= meeting_point(self._settings.address)
             problem = await_peers(self._settings.peers, lambda: self._signal is not None)
             if problem is not None:
                 failures.add(problem)
@@ -56,7 +63,12 @@ class Supervisor:
 
     def _run_one(self, arguments: Sequence[str], log: BinaryIO, failures: LaunchFailures) -> int:
         """Run one mpirun to its end."""
-        watch = Watch(self._settings.run_dir, self._settings.limits, time.monotonic())
+        watch = Watch(
+            self._settings.run_dir,
+            self._settings.limits,
+            time.monotonic(),
+            self._settings.is_project,
+        )
         self._mpirun = Mpirun(arguments, log)
         while (status := self._mpirun.wait(TICK)) is None:
             problem = watch.problem(time.monotonic())
@@ -67,6 +79,11 @@ class Supervisor:
                     failures.add(report)
                 time.sleep(STACKS_PATIENCE)
                 self._mpirun.end()
+            if time.monotonic() > self._asked_at + self._settings.grace:
+                self._mpirun.end()
+        if self._settings.is_project and self._signal is not None:
+            # The program may have ended well when it was asked to; the run has not.
+            return 128 + self._signal
         if status >= 0:
             return status
         word = signal.strsignal(-status) or "unknown"
@@ -76,5 +93,22 @@ class Supervisor:
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
-        if self._mpirun is not None:
+        if self._mpirun is None:
+            return
+        if self._settings.is_project:
+            # mpirun itself would kill the ranks half a second after it has asked them to end. This
+            # signal it hands on, and docker/trainer/bin/rank makes a request to end of it.
+            self._asked_at = min(self._asked_at, time.monotonic())
+            self._mpirun.send(signal.SIGURG)
+        else:
             self._mpirun.send(number)
+
+
+def meeting_point(address: str) -> dict[str, str]:
+    """Where the ranks of torch meet: this node, which has rank 0, and a port that is free now."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, TORCH_PORT))
+        except OSError:
+            probe.bind((address, 0))
+        return {"MASTER_ADDR": address, "MASTER_PORT": str(probe.getsockname()[1])}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainer.heartbeat import WAITS
-from trainer.launch.beats import Mark, beat_marks, mark_of, read_beat
+from trainer.launch.beats import Mark, beat_marks, log_marks, mark_of, read_beat
 from trainer.launch.processes import rank_processes
 from trainer.launch.settings import Limits
 from trainer.problems import Problem, Scalar
@@ -34,11 +34,14 @@ class Watch:
         run_dir: the run directory.
         limits: when the run counts as lost.
         began_at: when mpirun was started, monotonic seconds.
+        is_project: the ranks are those of a project: a log that grows, and metrics, are what shows
+            that they get on.
     """
 
     run_dir: Path
     limits: Limits
     began_at: float
+    is_project: bool = False
     _trains: bool = False
     _looked_at: float = -math.inf
     _computed_at: float = -math.inf
@@ -47,7 +50,7 @@ class Watch:
     def __post_init__(self) -> None:
         # A run that starts again brings the metrics that it has.
         self._metrics = self._metrics_mark()
-        self._beats = beat_marks(self.run_dir)
+        self._beats = self._marks()
         self._changed_at = self.began_at
 
     def problem(self, now: float) -> Problem | None:
@@ -80,11 +83,21 @@ class Watch:
 
     def _look_at_files(self, now: float) -> None:
         """Note which files have changed since the last look."""
-        self._trains = self._trains or self._metrics_mark() not in (None, self._metrics)
-        beats = beat_marks(self.run_dir)
+        self._trains = (
+            self._trains or self.is_project or self._metrics_mark() not in (None, self._metrics)
+        )
+        beats = self._marks()
         if not beats.items() <= self._beats.items():
             self._changed_at = now
         self._beats = beats
+
+    def _marks(self) -> dict[str, Mark]:
+        """The marks of all that ranks change when they get on."""
+        if not self.is_project:
+            return beat_marks(self.run_dir)
+        logs = log_marks(self.run_dir)
+        metrics = self._metrics_mark()
+        return logs if metrics is None else {**logs, "metrics.jsonl": metrics}
 
     def _metrics_mark(self) -> Mark | None:
         return mark_of(self.run_dir / "metrics.jsonl")

@@ -7,6 +7,7 @@ from pathlib import Path
 from yard.core.project import Project
 
 # What decides the state of the nodes: the plays, their variables, and what images are built from.
+# The trainer is none of it: it travels with each run.
 SOURCES = (
     "site.yml",
     "ansible.cfg",
@@ -15,11 +16,10 @@ SOURCES = (
     "roles",
     "group_vars",
     "docker",
-    "trainer",
 )
 # Those of them that the trainer image is built from, and nothing else reads. Role trainer_image
 # names the image after the same ones.
-IMAGE_SOURCES = ("docker/trainer/", "trainer/")
+IMAGE_SOURCES = ("docker/trainer/",)
 # What names of an inventory's files begin with, beside those of the checkout's.
 INVENTORY_PREFIX = "inventory:"
 # Written by tools beside the sources, and read by no play.

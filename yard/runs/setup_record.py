@@ -15,9 +15,6 @@ from yard.plays.fingerprint import (
 )
 from yard.plays.inventory import Inventory
 
-# The code that decodes data sets, in the trainer image.
-DECODER = "trainer/data/"
-
 
 @dataclass(frozen=True)
 class SetupRecord:
@@ -101,19 +98,12 @@ def note_image(project: Project, inventory: Inventory, sources: Mapping[str, str
     record = read_record(project, inventory)
     if record is None:
         return
-    # A data set that other code has decoded is put there anew.
-    decoder = any(name.startswith(DECODER) for name in changed_files(record.fingerprint, sources))
     inventories = {
         name: checksum
         for name, checksum in record.fingerprint.items()
         if name.startswith(INVENTORY_PREFIX)
     }
-    renewed = replace(
-        record,
-        fingerprint=inventories | dict(sources),
-        datasets=() if decoder else record.datasets,
-    )
-    write_record(project, inventory, renewed)
+    write_record(project, inventory, replace(record, fingerprint=inventories | dict(sources)))
 
 
 def _record_file(project: Project, inventory: Inventory) -> Path:

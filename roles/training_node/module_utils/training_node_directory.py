@@ -4,7 +4,11 @@
     <root>/<run>/          root's; others may pass through it, and not see what is in it
         config/            what the container is given: mounted read-only as CONFIG
             ssh/           keys and settings of ssh and sshd
+        code/              the code of the run, as it was when the run was launched
+            trainer/       the trainer, a Python package: mounted read-only as TRAINER
+            project/       the project of the user, of which the ranks have a copy in `work`
         work/              what the ranks write: mounted as WORK
+            project/       the ranks' copy of the project, their working directory
         resume/            checkpoints to go on from: mounted read-only as RESUME
         collect/           what goes home: root's own records, and, when the run is over, what its
                            ranks left
@@ -21,8 +25,11 @@ import os
 CONFIG = "/etc/trainyard"
 WORK = "/run/trainyard"
 RESUME = "/resume"
+TRAINER = "/opt/trainyard/lib/trainer"
 # In `config`: the environment of the ranks that nobody else shall see.
 ENVIRONMENT = "environment"
+# In `config` of the first node: the arguments of mpirun.
+ARGUMENTS = "mpirun.arguments"
 
 
 class RunDirectory:
@@ -43,7 +50,11 @@ class RunDirectory:
         self.path = os.path.join(root, run_id)
         self.config = os.path.join(self.path, "config")
         self.ssh = os.path.join(self.config, "ssh")
+        self.code = os.path.join(self.path, "code")
+        self.trainer = os.path.join(self.code, "trainer")
+        self.project = os.path.join(self.code, "project")
         self.work = os.path.join(self.path, "work")
+        self.workdir = os.path.join(self.work, "project")
         self.resume = os.path.join(self.path, "resume")
         self.collect = os.path.join(self.path, "collect")
         # Removed before anything is recorded of a run, so that a full disk still holds the records.
@@ -52,6 +63,10 @@ class RunDirectory:
     def records(self, host: str) -> str:
         """Where the records of a node are."""
         return os.path.join(self.collect, "nodes", host)
+
+    def launches(self) -> bool:
+        """Tell whether this node is the first of the run, which starts the ranks."""
+        return os.path.exists(os.path.join(self.config, ARGUMENTS))
 
     def exists(self) -> bool:
         """Tell whether it is there."""

@@ -103,6 +103,7 @@ from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom
 from ansible.module_utils.training_node_foreign import is_there
 from ansible.module_utils.training_node_lock import guarded, read, release, same, write
 from ansible.module_utils.training_run_collect import Collected, Limits, collect, give
+from ansible.module_utils.training_run_container import GRACE
 from ansible.module_utils.training_run_records import (
     json_record,
     keep_records,
@@ -114,6 +115,14 @@ from ansible.module_utils.training_run_records import (
 STEPS = ("SIGINT", "SIGTERM")
 
 
+def grace(container: str) -> int:
+    """Return how many seconds the ranks of a project have to end, as its launch said."""
+    details = inspect(container)
+    entries = details["Config"]["Env"] if details else []
+    values = [entry.partition("=")[2] for entry in entries if entry.startswith(f"{GRACE}=")]
+    return int(values[0]) if values else 0
+
+
 def end(container: str, patience: int) -> None:
     """Interrupt the run in a container, then terminate it, then kill it.
 
@@ -122,7 +131,7 @@ def end(container: str, patience: int) -> None:
     """
     for step in STEPS:
         send(container, step)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + patience + grace(container)
         while is_running(container):
             if time.monotonic() > deadline:
                 break
@@ -233,7 +242,7 @@ def main() -> None:
     if directory.exists():
         limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
         try:
-            collected = collect(directory, limits)
+            collected = collect(directory, host, limits)
             findings += left_behind(collected)
             kept = str(collected.beyond)
         except OSError as error:

@@ -146,6 +146,19 @@ options:
         description: Images a rank and step.
         type: int
         required: true
+      project:
+        description: Whether the ranks run the program of a project.
+        type: bool
+        default: false
+      program_per:
+        description: Whether that is started for each C(rank) or once on each C(node).
+        type: str
+        choices: [rank, node]
+        default: rank
+      grace_seconds:
+        description: How long a project's ranks may take to end when they are asked to.
+        type: int
+        default: 30
       bench:
         description: What C(bench) measures, with C(models), C(rounds) and C(seconds).
         type: dict
@@ -229,22 +242,28 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import time
 from contextlib import ExitStack
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
+from ansible.module_utils.training_node_directory import (
+    ARGUMENTS,
+    ENVIRONMENT,
+    RunDirectory,
+)
 from ansible.module_utils.training_node_docker import EngineError, is_running, logs, run
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
-from ansible.module_utils.training_run_collect import give
+from ansible.module_utils.training_run_code import copy_project
+from ansible.module_utils.training_run_collect import PROJECTS, give
 from ansible.module_utils.training_run_container import Container
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
 from ansible.module_utils.training_run_records import json_record, write_record
 
 # Of what the container is given, what goes home.
-RECORDS = ("config.json", "hostfile", "mpirun.arguments")
+RECORDS = ("config.json", "hostfile", ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
 
 
@@ -288,8 +307,10 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         uid=options["uid"],
         gid=options["gid"],
         command=launch["command"],
-        start_seconds=launch["start_seconds"],
+        # When a project's program takes its first step, and whether it has steps, nobody knows.
+        start_seconds=0 if launch["project"] else launch["start_seconds"],
         stall_seconds=launch["stall_seconds"],
+        grace_seconds=launch["grace_seconds"] if launch["project"] else 0,
         nodes=launch["nodes"],
         addresses=launch["addresses"],
         port=options["port"],
@@ -311,6 +332,8 @@ def launch_for(launch: dict[str, Any]) -> Launch:
         job_seconds=launch["job_seconds"],
         dataset=f"/data/{launch['dataset']}",
         batch_per_rank=launch["batch_per_rank"],
+        project=launch["project"],
+        program_per=launch["program_per"],
         bench=Bench(tuple(bench["models"]), bench["rounds"], bench["seconds"], bf16=launch["bf16"]),
         profile=Settings.of(launch["profile"]),
         without_spare_core=Settings.of(launch["without_spare_core"]),
@@ -327,7 +350,7 @@ def files_for(options: dict[str, Any]) -> dict[str, Any]:
     hostname, launch = options["container"]["hostname"], options["launch"]
     files = dict(options["files"])
     if hostname == launch["nodes"][0]:
-        files["mpirun.arguments"] = "\n".join(launch_for(launch).arguments()) + "\n"
+        files[ARGUMENTS] = "\n".join(launch_for(launch).arguments()) + "\n"
     secrets = lines_of(options["secrets"])
     if secrets:
         files[ENVIRONMENT] = secrets
@@ -354,13 +377,26 @@ def write_files(directory: RunDirectory, files: dict[str, Any], uid: int, gid: i
 
 
 def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
-    """Give the ranks the checkpoints that they go on from, and the metrics that they go on with.
+    """Give the ranks the checkpoints that they go on from, and what belongs to them.
 
-    They were sent by whoever carries files to this node, and are plain files and their links.
+    They were sent by whoever carries files to this node, and are plain files and their links. The
+    metrics go on. A project finds its checkpoints and its other files where it had them; they are
+    copied as the user that owns the copy.
     """
     if not os.path.isdir(directory.resume):
         return
     give(directory.resume, uid, gid)
+    carried_on = PROJECTS | {"checkpoints": "checkpoints"}
+    for place, name in carried_on.items() if os.path.isdir(directory.project) else ():
+        carried = os.path.join(directory.resume, name)
+        if os.path.isdir(carried):
+            subprocess.run(
+                ["cp", "--archive", "--no-target-directory", carried, f"{directory.work}/{place}"],
+                check=True,
+                user=uid,
+                group=gid,
+                extra_groups=[],
+            )
     with ExitStack() as stack:
         sent, work = open_directory(directory.resume), open_directory(directory.work)
         stack.callback(os.close, sent)
@@ -400,6 +436,9 @@ LAUNCH_OPTIONS = {
     "job_seconds": {"type": "int", "default": 0},
     "dataset": {"type": "str", "required": True},
     "batch_per_rank": {"type": "int", "required": True},
+    "project": {"type": "bool", "default": False},
+    "program_per": {"type": "str", "choices": ["rank", "node"], "default": "rank"},
+    "grace_seconds": {"type": "int", "default": 30},
     "bench": {"type": "dict", "required": True},
     "bf16": {"type": "bool", "required": True},
     "profile": {"type": "dict", "default": {}},
@@ -437,6 +476,7 @@ def main() -> None:
     write_files(directory, files, options["uid"], options["gid"])
     hostname = options["container"]["hostname"]
     write_record(directory, hostname, "facts.json", json_record(options["facts"]))
+    copy_project(directory, options["uid"], options["gid"])
     hand_over(directory, options["uid"], options["gid"])
     try:
         # A launch that is interrupted may leave this module running: what it started after the end

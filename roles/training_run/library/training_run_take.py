@@ -48,6 +48,13 @@ options:
     description: Group id that owns it.
     type: int
     required: true
+  code:
+    description:
+      - The code of the run. In a task, its folders on the control node, C(trainer) and
+        C(project), of which the files that the node lacks are sent.
+      - For the module itself, path to object; see module_utils/training_run_listing.py.
+    type: dict
+    required: true
   gigabytes:
     description: How much of what an earlier attempt of this run left here is kept, in 10^9 bytes.
     type: float
@@ -73,6 +80,8 @@ EXAMPLES = r"""
     root: /srv/trainyard/runs
     uid: 2000
     gid: 2000
+    code:
+      trainer: /home/ada/trainyard/trainer
 """
 
 RETURN = r"""
@@ -84,6 +93,11 @@ client_key:
   description: Public key that this node's container logs in with.
   returned: always
   type: str
+missing:
+  description: Objects of the code that the node lacks. The run has its code when there are none.
+  returned: where the node was taken
+  type: list
+  elements: str
 problems:
   description: Why the node could not be taken, with host, code, values and text.
   returned: where it could not be taken
@@ -110,6 +124,7 @@ from ansible.module_utils.training_node_lock import (
     write,
 )
 from ansible.module_utils.training_node_problems import problem
+from ansible.module_utils.training_run_code import CodeStore, lay_out_run
 from ansible.module_utils.training_run_collect import Limits, collect
 from ansible.module_utils.training_run_records import keep_records, remove_keys, remove_tree
 
@@ -162,13 +177,13 @@ def set_aside(directory: RunDirectory, host: str, limits: Limits) -> None:
         return
     began = time.gmtime(os.stat(directory.path).st_ctime)
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', began)}-{host}"
-    collect(directory, limits)
+    collect(directory, host, limits)
     earlier = os.path.join(directory.collect, "earlier")
     os.makedirs(os.path.join(earlier, name), exist_ok=True)
     for left in os.listdir(directory.collect):
         if left != "earlier":
             os.rename(os.path.join(directory.collect, left), os.path.join(earlier, name, left))
-    for path in (directory.config, directory.work, directory.resume):
+    for path in (directory.config, directory.code, directory.work, directory.resume):
         remove_tree(path)
 
 
@@ -181,6 +196,7 @@ def make_directories(directory: RunDirectory, uid: int, gid: int) -> None:
         (directory.collect, 0o700),
         (directory.config, 0o750),
         (directory.ssh, 0o750),
+        (directory.code, 0o750),
     ):
         os.makedirs(path, exist_ok=True)
         os.chmod(path, mode)
@@ -227,6 +243,7 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "uid": {"type": "int", "required": True},
             "gid": {"type": "int", "required": True},
+            "code": {"type": "dict", "required": True},
             "gigabytes": {"type": "float", "default": 100.0},
             "files": {"type": "int", "default": 10000},
             "patience": {"type": "int", "default": 10},
@@ -262,8 +279,14 @@ def main() -> None:
     set_aside(directory, options["host"], limits)
     make_directories(directory, options["uid"], options["gid"])
     keys = make_keys(module, directory, options["uid"], options["gid"])
+    missing = CodeStore(options["root"]).missing(options["code"].values())
+    if not missing:
+        lay_out_run(options["root"], directory, options["code"], options["gid"])
     module.exit_json(
-        changed=True, host_key=keys["ssh_host_ed25519_key"], client_key=keys["id_ed25519"]
+        changed=True,
+        host_key=keys["ssh_host_ed25519_key"],
+        client_key=keys["id_ed25519"],
+        missing=missing,
     )
 
 

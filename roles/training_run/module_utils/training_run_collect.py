@@ -34,9 +34,17 @@ ALLOWED = tuple(
         "checkpoints/**",
         "tensorboard/**",
         "wandb/**",
+        "outputs/**",
+        "project/**",
     )
 )
-DEPTH = 8
+# What a project writes, and what it goes home as: its outputs, and what is new or changed in its
+# copy of the project. From nodes other than the first it goes to the folder of the node: the
+# programs of two nodes may well write files of one name.
+PROJECTS = {"outputs": "outputs", "project": "workdir"}
+# A folder that Python makes beside what it imports.
+BYTE_CODE = "__pycache__"
+DEPTH = 16
 # What the ranks keep for themselves: signs of life, files that are still being written, and a link
 # of W&B's to a log in its cache.
 OWN = (".*", "*.beat", "debug-core.log")
@@ -92,10 +100,18 @@ class Collected:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file, or a link that leads downwards, that may go home."""
+    """A file, or a link that leads downwards, that may go home.
+
+    Attributes:
+        parts: its path below the ranks' directory.
+        size: bytes.
+        changed: when it was written last, nanoseconds.
+        target: of a link.
+    """
 
     parts: tuple[str, ...]
     size: int
+    changed: int = 0
     target: str | None = None
 
     @property
@@ -103,8 +119,11 @@ class _Entry:
         return "/".join(self.parts)
 
 
-def collect(directory: RunDirectory, limits: Limits) -> Collected:
+def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     """Move what the ranks left, and what may go home, into `collect`.
+
+    Args:
+        host: name of this node.
 
     A rank that still runs, because no engine is there to end it, changes nothing of that.
     The small files come first, so that a huge one keeps no log or record from going home.
@@ -115,6 +134,8 @@ def collect(directory: RunDirectory, limits: Limits) -> Collected:
         return collected
     entries = []
     for entry in _entries(directory.work, (), collected):
+        if _is_of_snapshot(directory, entry):
+            continue
         entries.append(entry)
         # One more than may be, so that it shows.
         if len(entries) > limits.files:
@@ -122,7 +143,7 @@ def collect(directory: RunDirectory, limits: Limits) -> Collected:
     for number, entry in enumerate(sorted(entries, key=lambda each: each.size)):
         if number >= limits.files or collected.size + entry.size > limits.size:
             collected.beyond.add(f"{entry.path}: {entry.size:,} bytes")
-        elif _move(directory, entry):
+        elif _move(directory, entry, _place(directory, host, entry.parts)):
             collected.size += entry.size
         else:
             collected.refused.add(f"{entry.path}: it changed while it was collected")
@@ -154,7 +175,9 @@ def _entry(
         status = found.stat(follow_symlinks=False)
     except FileNotFoundError:
         return
-    if any(fnmatchcase(found.name, pattern) for pattern in OWN):
+    if found.name == BYTE_CODE:
+        return
+    if parts[0] not in PROJECTS and any(fnmatchcase(found.name, pattern) for pattern in OWN):
         return
     reason = None
     if not found.name.isprintable():
@@ -169,13 +192,13 @@ def _entry(
     elif not _allowed(parts):
         reason = "no file of a run"
     elif stat.S_ISREG(status.st_mode):
-        yield _Entry(parts, status.st_size)
+        yield _Entry(parts, status.st_size, status.st_mtime_ns)
     elif stat.S_ISLNK(status.st_mode):
         target = os.readlink(found.name, dir_fd=above)
         # The trainer's own links are of this kind, last.pt and best.pt, and those of W&B. Where
         # every link leads downwards, none leads out.
         if _leads_down(target):
-            yield _Entry(parts, 0, target)
+            yield _Entry(parts, 0, target=target)
         else:
             reason = "a link that leads out of its directory"
     else:
@@ -213,9 +236,29 @@ def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     return all(fnmatchcase(part, name) for part, name in zip(parts, pattern, strict=False))
 
 
-def _move(directory: RunDirectory, entry: _Entry) -> bool:
+def _is_of_snapshot(directory: RunDirectory, entry: _Entry) -> bool:
+    """Tell whether a file is one of the project, as it was sent: home has it."""
+    first, *inner = entry.parts
+    if first != "project" or entry.target is not None:
+        return False
+    try:
+        sent = os.lstat(os.path.join(directory.project, *inner))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (sent.st_size, sent.st_mtime_ns) == (entry.size, entry.changed)
+
+
+def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where a file goes below `collect`."""
+    if parts[0] not in PROJECTS:
+        return parts
+    place = (PROJECTS[parts[0]], *parts[1:])
+    return place if directory.launches() else ("nodes", host, *place)
+
+
+def _move(directory: RunDirectory, entry: _Entry, place: tuple[str, ...]) -> bool:
     """Move one entry; return whether it was still what it had been."""
-    target = os.path.join(directory.collect, *entry.parts)
+    target = os.path.join(directory.collect, *place)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if entry.target is not None:
         with suppress(FileNotFoundError):

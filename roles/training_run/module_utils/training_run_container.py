@@ -8,10 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.module_utils.training_node_directory import CONFIG, RESUME, WORK, RunDirectory
+from ansible.module_utils.training_node_directory import (
+    CONFIG,
+    RESUME,
+    TRAINER,
+    WORK,
+    RunDirectory,
+)
 from ansible.module_utils.training_node_facts import FULL_BYTES
 
 GIB = 2**30
+# The variable of a container that says how long a project's ranks may take to end.
+GRACE = "TRAINYARD_GRACE_SECONDS"
 # Programs may build and load code there, as PyTorch's compiler does.
 SCRATCH = "rw,exec,nosuid,nodev,size=10%"
 
@@ -35,6 +43,7 @@ class Container:
         command: the trainer's subcommand: train, bench or verify.
         start_seconds: how long a training may take to its first step; 0 for ever.
         stall_seconds: how long it may then go without one; 0 for ever.
+        grace_seconds: how long a project's ranks may take to end when they are asked to.
         nodes: all nodes of the run, the launcher first.
         addresses: of each on the training network.
         port: of the containers' sshd.
@@ -55,6 +64,7 @@ class Container:
     command: str
     start_seconds: int
     stall_seconds: int
+    grace_seconds: int
     nodes: Sequence[str]
     addresses: Mapping[str, str]
     port: int
@@ -77,6 +87,8 @@ class Container:
         return {
             "TRAINYARD_START_SECONDS": self.start_seconds if trains else 0,
             "TRAINYARD_STALL_SECONDS": self.stall_seconds if trains else 0,
+            GRACE: self.grace_seconds,
+            "TRAINYARD_ADDRESS": self.addresses[self.hostname],
             "TRAINYARD_PEERS": " ".join(peers),
             "TRAINYARD_LAUNCHES": 2 if self.command == "verify" else 1,
             "TRAINYARD_FULL_BYTES": FULL_BYTES,
@@ -109,6 +121,7 @@ class Container:
                 f"{self.directory.work}:{WORK}",
                 f"{self.directory.config}:{CONFIG}:ro",
                 f"{self.directory.ssh}:/home/{self.user}/.ssh:ro",
+                f"{self.directory.trainer}:{TRAINER}:ro",
                 f"{self.data}:/data:ro",
                 *self.resumed(),
             ],

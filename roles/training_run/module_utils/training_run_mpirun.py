@@ -17,6 +17,8 @@ RANK = "/opt/trainyard/bin/rank"
 # A program of MPI alone. The arguments behind THEN are those of a second mpirun.
 HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
 THEN = "--then"
+# Set by trainer/launch for mpirun, which hands them over.
+MASTER_ADDR, MASTER_PORT = "MASTER_ADDR", "MASTER_PORT"
 # Of mpirun's daemons. Until they take a silent connection for broken, in seconds and looks; their
 # own limit is eight minutes. And who starts them: beyond 64 nodes they would start each other, but
 # the run's key opens the containers to the launcher alone.
@@ -74,6 +76,8 @@ class Launch:
         job_seconds: after how many seconds mpirun ends the ranks; 0 for never.
         dataset: directory of the data set in the container.
         batch_per_rank: images a rank and step.
+        project: whether the ranks run the program of a project.
+        program_per: whether that is started for each "rank" or once on each "node".
         bench: what command bench measures.
         profile: settings of the transport.
         without_spare_core: settings where the ranks compute on every core.
@@ -91,6 +95,8 @@ class Launch:
     job_seconds: int
     dataset: str
     batch_per_rank: int
+    project: bool
+    program_per: str
     bench: Bench
     profile: Settings = field(default_factory=Settings)
     without_spare_core: Settings = field(default_factory=Settings)
@@ -153,6 +159,8 @@ class Launch:
         `verify` runs a program of MPI alone first, once on every node: where that fails, Horovod is
         not to blame.
         """
+        if self.project:
+            return [(1 if self.program_per == "node" else self.ranks_per_node, [RANK])]
         hello = [(1, [HELLO_MPI, THEN])] if self.command == "verify" else []
         return [*hello, (self.ranks_per_node, [RANK, *self.trainer_arguments()])]
 
@@ -167,6 +175,9 @@ class Launch:
             settings += ["--mca", name, str(value)]
         for name, value in self.environment().items():
             settings += ["-x", f"{name}={value}"]
+        if self.project:
+            # Where the ranks of torch meet; the launcher finds a port that is free.
+            settings += ["-x", MASTER_ADDR, "-x", MASTER_PORT]
         arguments = []
         for ranks, program in self.programs():
             arguments += ["--hostfile", HOSTFILE, "-n", str(ranks * self.node_count)]

@@ -1,0 +1,47 @@
+"""For programs that run under Trainyard, and on their own as well: a call in place of a convention.
+
+    import trainyard_run
+
+    trainyard_run.log(step=step, steps=len(batches), loss=loss.item())
+
+Needs nothing but Python. A copy of this file beside a program runs without Trainyard too: then
+nothing is written, and the folders are below the working directory.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+
+def log(**numbers: float) -> None:
+    """Report numbers: `step`, `steps`, `epoch`, `epochs`, `loss`, and any others.
+
+    They are appended to $TRAINYARD_METRICS, a JSON object a line, by rank 0 alone: the progress bar
+    and the report show them.
+    """
+    path = os.environ.get("TRAINYARD_METRICS")
+    if path and os.environ.get("RANK", "0") == "0":
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": time.time(), **numbers}) + "\n")
+
+
+def output_dir() -> Path:
+    """Where results go that come home as `outputs/`."""
+    return _folder("TRAINYARD_OUTPUT_DIR", "outputs")
+
+
+def checkpoint_dir() -> Path:
+    """Where checkpoints go. A run that starts again finds here what the one before left."""
+    return _folder("TRAINYARD_CHECKPOINT_DIR", "checkpoints")
+
+
+def data_dir() -> Path:
+    """Where the data set is that the run was asked to have, or the folder of all data sets."""
+    return Path(os.environ.get("TRAINYARD_DATA_DIR", "data"))
+
+
+def _folder(variable: str, name: str) -> Path:
+    folder = Path(os.environ.get(variable, name))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,82 @@
+# Copyright Trainyard. Apache-2.0
+"""Action: takes a node for a run, and brings the code of the run there.
+
+What it takes and returns stands in library/training_run_take.py, but for C(code): here it is the
+folder of each part on the control node, C(trainer) and C(project). Only files that the node lacks
+are sent; a launch whose code has not changed costs no connection more.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+from ansible.plugins.action import ActionBase
+
+# Ansible packs a role's module_utils into what it sends to a node; an action runs here.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+
+from ansible.module_utils.training_run_listing import (  # noqa: E402  # found through the line above
+    CodeError,
+    list_code,
+    pack,
+)
+
+Result = dict[str, Any]
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
+    """Runs training_run_take, and training_run_code where files are missing."""
+
+    def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        """Take the node."""
+        result: Result = super().run(tmp, task_vars)
+        options = dict(self._task.args)
+        folders = {name: folder for name, folder in options["code"].items() if folder}
+        try:
+            code = {name: list_code(folder) for name, folder in folders.items()}
+        except (CodeError, OSError) as error:
+            return {**result, "failed": True, "msg": f"The code of the run: {error}"}
+        taken: Result = self._execute_module(
+            module_name="training_run_take",
+            module_args={**options, "code": code},
+            task_vars=task_vars,
+        )
+        if taken.get("failed") or taken.get("unreachable") or not taken["missing"]:
+            return taken
+        received = self._send(options, folders, code, taken["missing"], task_vars)
+        return received if received.get("failed") or received.get("unreachable") else taken
+
+    def _send(
+        self,
+        options: Result,
+        folders: Mapping[str, str],
+        code: Mapping[str, Mapping[str, str]],
+        missing: list[str],
+        task_vars: Result | None,
+    ) -> Result:
+        """Send what the node lacks."""
+        directory = self._make_tmp_path()
+        try:
+            remote = self._connection._shell.join_path(directory, "code.tar.gz")
+            with tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
+                pack({folders[name]: code[name] for name in folders}, missing, archive)
+                archive.flush()
+                self._transfer_file(archive.name, remote)
+            received: Result = self._execute_module(
+                module_name="training_run_code",
+                module_args={
+                    "run_id": options["run_id"],
+                    "root": options["root"],
+                    "gid": options["gid"],
+                    "code": dict(code),
+                    "archive": remote,
+                },
+                task_vars=task_vars,
+            )
+        finally:
+            self._remove_tmp_path(directory)
+        return received

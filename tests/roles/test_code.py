@@ -1,0 +1,215 @@
+"""How the code of a run comes to a node, what its ranks get of it, and what goes home."""
+
+import importlib
+import io
+import os
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import (
+    training_node_directory,
+    training_run_code,
+    training_run_collect,
+    training_run_listing,
+)
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_run/library"))
+take = importlib.import_module("training_run_take")
+start = importlib.import_module("training_run_start")
+
+RANK = 54321
+LIMITS = training_run_collect.Limits(size=10**6, files=100)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project on the control node."""
+    folder = tmp_path / "project"
+    for name, text in {"train.py": "print(1)\n", "pkg/a.py": "a = 1\n", "pkg/b.py": "b\n"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "run.sh").write_text("python3 train.py\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "empty").touch()
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """The directory of a run that has taken a node."""
+    directory = training_node_directory.RunDirectory(str(tmp_path / "runs"), "r")
+    take.make_directories(directory, RANK, RANK)
+    return directory
+
+
+def store_of(run: Any) -> Any:
+    return training_run_code.CodeStore(os.path.dirname(run.path))
+
+
+def send(project: Path, run: Any, tmp_path: Path) -> dict[str, str]:
+    """Bring a project to the node as a launch does, and give it to the ranks."""
+    listing: dict[str, str] = training_run_listing.list_code(str(project))
+    store, archive = store_of(run), tmp_path / "code.tar.gz"
+    missing = store.missing([listing])
+    with archive.open("wb") as file:
+        training_run_listing.pack({str(project): listing}, missing, file)
+    store.receive(str(archive), missing)
+    training_run_code.lay_out_run(os.path.dirname(run.path), run, {"project": listing}, RANK)
+    training_run_code.copy_project(run, RANK, RANK)
+    return listing
+
+
+def files(folder: str | Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_ranks_get_a_copy_of_the_project_that_is_theirs(
+    project: Path, run: Any, tmp_path: Path
+) -> None:
+    send(project, run, tmp_path)
+    assert files(run.workdir) == files(project) == files(run.project)
+    script = Path(run.workdir, "run.sh")
+    assert (script.stat().st_uid, oct(script.stat().st_mode & 0o777)) == (RANK, "0o755")
+    assert Path(run.workdir, "pkg").stat().st_uid == RANK
+    # What was sent cannot be changed through the copy, and neither can the next run's.
+    assert Path(run.project, "train.py").stat().st_uid == 0
+    assert (
+        Path(run.workdir, "train.py").stat().st_ino != Path(run.project, "train.py").stat().st_ino
+    )
+
+
+def test_of_an_edit_only_what_changed_is_sent(project: Path, run: Any, tmp_path: Path) -> None:
+    send(project, run, tmp_path)
+    (project / "train.py").write_text("print(2)\n")
+    (project / "copy.py").write_text("a = 1\n")
+    edited = training_run_listing.list_code(str(project))
+    assert store_of(run).missing([edited]) == [edited["train.py"]]
+    packed = io.BytesIO()
+    training_run_listing.pack({str(project): edited}, [edited["train.py"]], packed)
+    packed.seek(0)
+    with tarfile.open(fileobj=packed) as archive:
+        assert archive.getnames() == [edited["train.py"]]
+
+
+def test_the_same_text_as_a_program_is_another_object(project: Path) -> None:
+    before = training_run_listing.list_code(str(project))
+    (project / "train.py").chmod(0o755)
+    assert training_run_listing.list_code(str(project))["train.py"] == before["train.py"] + "x"
+
+
+@pytest.mark.parametrize("damage", [b"", b"print(3)\n"])
+def test_an_object_that_is_damaged_is_sent_again(
+    damage: bytes, project: Path, run: Any, tmp_path: Path
+) -> None:
+    listing = send(project, run, tmp_path)
+    kept = Path(os.path.dirname(run.path), ".code", listing["train.py"])
+    kept.chmod(0o644)
+    kept.write_bytes(damage)
+    assert store_of(run).missing([listing]) == [listing["train.py"]]
+
+
+def test_what_came_as_something_else_is_not_kept(project: Path, run: Any, tmp_path: Path) -> None:
+    listing = training_run_listing.list_code(str(project))
+    archive = tmp_path / "code.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(project / "empty", arcname=listing["train.py"])
+    with pytest.raises(training_run_listing.CodeError, match="came as something else"):
+        store_of(run).receive(str(archive), [listing["train.py"]])
+    assert files(Path(os.path.dirname(run.path), ".code")) == {}
+
+
+@pytest.mark.parametrize("name", ["../../outside", "/etc/passwd", "unwanted"])
+def test_of_an_archive_only_what_was_wanted_is_taken(
+    name: str, project: Path, run: Any, tmp_path: Path
+) -> None:
+    archive = tmp_path / "code.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(project / "train.py", arcname=name)
+    store_of(run).receive(str(archive), [])
+    assert files(Path(os.path.dirname(run.path), ".code")) == {}
+    assert not (tmp_path / "outside").exists()
+
+
+def test_what_no_run_has_used_for_long_goes(project: Path, run: Any, tmp_path: Path) -> None:
+    listing = send(project, run, tmp_path)
+    store = Path(os.path.dirname(run.path), ".code")
+    old = store / listing["train.py"]
+    os.utime(old, (0, old.stat().st_mtime))
+    (project / "new.py").write_text("new\n")
+    send(project, run_beside(run), tmp_path)
+    assert old.name not in {path.name for path in store.iterdir()} or old.stat().st_atime > 0
+    assert (store / listing["pkg/a.py"]).exists()
+
+
+def run_beside(run: Any) -> Any:
+    directory = training_node_directory.RunDirectory(os.path.dirname(run.path), "s")
+    take.make_directories(directory, RANK, RANK)
+    return directory
+
+
+def test_links_do_not_travel(project: Path) -> None:
+    (project / "link").symlink_to("/etc/shadow")
+    with pytest.raises(training_run_listing.CodeError, match="link is no plain file"):
+        training_run_listing.list_code(str(project))
+
+
+def test_what_is_new_or_changed_goes_home(project: Path, run: Any, tmp_path: Path) -> None:
+    send(project, run, tmp_path)
+    Path(run.config, training_node_directory.ARGUMENTS).touch()
+    work = Path(run.workdir)
+    (work / "pkg/a.py").write_text("a = 22\n")
+    (work / ".hydra").mkdir()
+    (work / ".hydra/config.yaml").write_text("x\n")
+    (work / "pkg/__pycache__").mkdir()
+    (work / "pkg/__pycache__/a.pyc").write_text("x\n")
+    (work / "checkpoint-1.tar").write_text("weights\n")
+    Path(run.work, "outputs").mkdir()
+    Path(run.work, "outputs/result.json").write_text("{}\n")
+    collected = training_run_collect.collect(run, "node1", LIMITS)
+    assert files(run.collect) == {
+        "outputs/result.json": "{}\n",
+        "workdir/.hydra/config.yaml": "x\n",
+        "workdir/checkpoint-1.tar": "weights\n",
+        "workdir/pkg/a.py": "a = 22\n",
+    }
+    assert (collected.refused.count, collected.beyond.count) == (0, 0)
+
+
+def test_the_files_of_two_nodes_may_have_one_name(project: Path, run: Any, tmp_path: Path) -> None:
+    send(project, run, tmp_path)
+    Path(run.workdir, "result.json").write_text("second\n")
+    training_run_collect.collect(run, "node2", LIMITS)
+    assert files(run.collect) == {"nodes/node2/workdir/result.json": "second\n"}
+
+
+def test_a_project_goes_on_with_the_files_it_had(project: Path, run: Any, tmp_path: Path) -> None:
+    send(project, run, tmp_path)
+    for name, text in {
+        "checkpoints/epoch-1.pt": "weights\n",
+        "outputs/log.csv": "1\n",
+        "workdir/pkg/cache.bin": "x\n",
+        "workdir/pkg/a.py": "edited by the program\n",
+        "metrics.jsonl": '{"step": 1}\n',
+    }.items():
+        path = Path(run.resume, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.geteuid():
+            above.chmod(above.stat().st_mode | 0o011)
+    start.hand_over(run, RANK, RANK)
+    assert Path(run.work, "checkpoints/epoch-1.pt").read_text() == "weights\n"
+    assert Path(run.work, "checkpoints/epoch-1.pt").stat().st_uid == RANK
+    assert Path(run.work, "outputs/log.csv").read_text() == "1\n"
+    assert Path(run.workdir, "pkg/cache.bin").read_text() == "x\n"
+    assert Path(run.workdir, "pkg/a.py").read_text() == "edited by the program\n"
+    assert Path(run.workdir, "pkg/b.py").read_text() == "b\n"
+    assert Path(run.work, "metrics.jsonl").read_text() == '{"step": 1}\n'

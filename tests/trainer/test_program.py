@@ -1,0 +1,195 @@
+"""The program of a project in the place of a rank: what it finds, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
+
+from trainer.launch.program import Project, environment_of
+from trainer.launch.settings import Limits
+from trainer.launch.watch import Watch
+
+PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, "cifar10", ("node1", "node2"))
+MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+# torch itself says whether ranks were started as torchrun does, and brings them together.
+TORCH = """
+import os, torch, torch.distributed as dist
+assert dist.is_torchelastic_launched()
+dist.init_process_group("gloo")
+mine = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(mine)
+print("sum", mine.item(), "local", os.environ["LOCAL_RANK"], flush=True)
+dist.destroy_process_group()
+"""
+# A user's own module of the name that Trainyard's has.
+OWN_TRAINER = {"trainer.py": "word = 'mine'\n", "main.py": "import trainer; print(trainer.word)\n"}
+
+
+@contextmanager
+def launched(
+    run_dir: Path, files: dict[str, str], program: list[str], per: str = "rank", grace: int = 0
+) -> "Iterator[subprocess.Popen[bytes]]":
+    """A launch of two ranks of a project on this machine."""
+    work = run_dir / "project"
+    for folder in (work, run_dir / "logs", run_dir / "checkpoints"):
+        folder.mkdir(parents=True)
+    for name, text in files.items():
+        (work / name).write_text(text)
+    document = {
+        "run_id": "r",
+        "program": program,
+        "per": per,
+        "ranks_per_node": 2,
+        "restarts": 0,
+        "dataset": "",
+        "hosts": [os.uname().nodename],
+    }
+    (run_dir / "program.json").write_text(json.dumps(document))
+    arguments = ["-n", "1", *MPIRUN_ARGUMENTS[2:]] if per == "node" else [*MPIRUN_ARGUMENTS]
+    arguments += ["-x", "MASTER_ADDR", "-x", "MASTER_PORT"]
+    environment = {**os.environ, **directories(run_dir), "TRAINYARD_GRACE_SECONDS": str(grace)}
+    with subprocess.Popen([LAUNCH, *arguments, RANK], env=environment) as process:
+        yield process
+        process.kill()
+
+
+def run(run_dir: Path, files: dict[str, str], program: list[str], per: str = "rank") -> int:
+    with launched(run_dir, files, program, per) as process:
+        return process.wait(120)
+
+
+def logs(run_dir: Path) -> str:
+    return "".join(path.read_text() for path in sorted((run_dir / "logs").glob("rank-*.log")))
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_rank_finds_the_names_of_torchrun() -> None:
+    found = environment_of(PROJECT, 3, 1, Path("/run/trainyard"), MEETING)
+    expected = {
+        "RANK": "3",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "1",
+        "GROUP_WORLD_SIZE": "2",
+        "NODE_RANK": "1",
+        "TORCHELASTIC_RUN_ID": "r",
+        "TORCHELASTIC_RESTART_COUNT": "1",
+        "TORCHELASTIC_MAX_RESTARTS": "1",
+        "TORCHELASTIC_ERROR_FILE": "/run/trainyard/failures/torch-3.json",
+        "TRAINYARD_DATA_DIR": "/data/cifar10",
+        "TRAINYARD_METRICS": "/run/trainyard/metrics.jsonl",
+    }
+    assert expected.items() <= found.items()
+    # With it rank 0 would host no store.
+    assert "TORCHELASTIC_USE_AGENT_STORE" not in found
+
+
+def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
+    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, "", ("node1", "node2"))
+    found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
+    assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "2",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "10.0.0.1",
+        "PET_MASTER_PORT": "29500",
+    }
+    assert not {"RANK", "TORCHELASTIC_RUN_ID"} & found.keys()
+
+
+def test_a_setting_of_the_site_wins_over_the_images_own() -> None:
+    found = environment_of(PROJECT, 0, 0, Path("/run"), {**MEETING, "ACCELERATE_USE_CPU": "false"})
+    assert "ACCELERATE_USE_CPU" not in found
+
+
+@pytest.mark.parametrize(
+    ("program", "per"), [(["python3", "main.py"], "rank"), (["torchrun", "main.py"], "node")]
+)
+def test_torch_brings_the_ranks_together(program: list[str], per: str, tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": TORCH}, program, per) == 0, logs(tmp_path)
+    text = logs(tmp_path)
+    assert text.count("sum 3.0") == 2, text
+    assert {"local 0", "local 1"} <= {line[8:].strip() for line in text.splitlines()}
+
+
+def test_modules_of_the_user_hide_nothing_and_are_not_hidden(tmp_path: Path) -> None:
+    assert run(tmp_path, OWN_TRAINER, ["python3", "main.py"]) == 0, logs(tmp_path)
+    assert logs(tmp_path).count("mine") == 2
+
+
+def test_one_call_reports_numbers(tmp_path: Path) -> None:
+    program = "import trainyard_run\ntrainyard_run.log(step=1, loss=0.5)\n"
+    program += "(trainyard_run.output_dir() / 'x').touch()\n"
+    assert run(tmp_path, {"main.py": program}, ["python3", "main.py"]) == 0, logs(tmp_path)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["loss"] for line in lines] == [0.5]
+    assert (tmp_path / "outputs/x").exists()
+    world = json.loads((tmp_path / "world.json").read_text())
+    assert [rank["rank"] for rank in world["ranks"]] == [0, 1]
+
+
+@pytest.mark.parametrize(("program", "status"), [("./absent", 127), ("./main.py", 126)])
+def test_a_program_that_cannot_be_started(program: str, status: int, tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": ""}, [program]) != 0
+    assert json.loads((tmp_path / "ranks/0.json").read_text())["exit_status"] == status
+    assert program in logs(tmp_path)
+
+
+SAVES = """
+import signal, sys, time
+def save(number, frame):
+    time.sleep(2)
+    open(f"saved-{sys.argv[1]}", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("ready", "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("grace", "saved"), [(20, True), (0, False)])
+def test_ranks_are_asked_to_end_and_have_time_for_it(
+    grace: int, saved: bool, tmp_path: Path
+) -> None:
+    with launched(
+        tmp_path, {"main.py": SAVES}, ["python3", "main.py", "x"], grace=grace
+    ) as process:
+        until((tmp_path / "project/ready").exists)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 128 + signal.SIGINT
+    assert (tmp_path / "project/saved-x").exists() == saved
+
+
+def test_the_signal_for_stacks_does_not_end_a_rank(tmp_path: Path) -> None:
+    program = "import os, signal\nos.kill(os.getpid(), signal.SIGUSR1)\nprint('lives')\n"
+    assert run(tmp_path, {"main.py": program}, ["python3", "main.py"]) == 0, logs(tmp_path)
+    assert "main.py" in logs(tmp_path)
+    assert logs(tmp_path).count("lives") == 2
+
+
+@pytest.mark.parametrize("name", ["logs/rank-0.log", "metrics.jsonl"])
+def test_a_log_that_grows_is_a_sign_of_life(name: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    watch = Watch(tmp_path, Limits(start=0, stall=10), 1000.0, is_project=True)
+    assert watch.problem(1009.0) is None
+    (tmp_path / name).write_text("x\n")
+    assert watch.problem(1009.5) is None
+    assert watch.problem(1018.0) is None
+    problem = watch.problem(1020.0)
+    assert problem is not None
+    assert problem.code == "stalled"

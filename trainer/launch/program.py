@@ -1,0 +1,183 @@
+"""Starts the program of a project in the place of a rank: `python3 -P -m trainer.launch.program`.
+
+`program.json` in the configuration of the run says what is started; mpirun's environment says which
+rank this is. The program gets mpirun's names and those of torchrun (torch.distributed.run), which
+most programs read, and Trainyard's own (docs/own-code.md). This process becomes the program.
+"""
+
+import glob
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.atomic import write_json
+from trainer.errors import TrainerError
+from trainer.failure import FOLDER, note_failure
+from trainer.launch.settings import program_file, run_dir
+from trainer.network import use_cluster_network
+from trainer.openmpi import local_rank, world_rank
+
+# What the image needs, whatever runs in it: NAME=value, a line each.
+IMAGE_ENVIRONMENT = Path("/opt/trainyard/environment")
+DATA = "/data"
+# The working directory of the ranks, below the run directory.
+WORKDIR = "project"
+# The status of a shell for a command that is not there, or cannot be executed.
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+
+
+@dataclass(frozen=True)
+class Project:
+    """What is started.
+
+    Attributes:
+        run_id: the run.
+        program: a program and its arguments.
+        per: "rank": it is a rank; "node": it starts the ranks of a node itself.
+        ranks_per_node: ranks on each node.
+        restarts: how often the run was started before.
+        dataset: name of the data set that was asked for; empty where none was.
+        hosts: the nodes in the order of ranks.
+    """
+
+    run_id: str
+    program: tuple[str, ...]
+    per: str
+    ranks_per_node: int
+    restarts: int
+    dataset: str
+    hosts: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> "Project":
+        """Read `program.json`."""
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return cls(
+            **{**values, "program": tuple(values["program"]), "hosts": tuple(values["hosts"])}
+        )
+
+
+def environment_of(
+    project: Project, rank: int, local: int, directory: Path, present: Mapping[str, str]
+) -> dict[str, str]:
+    """What the program finds beside what it has; the site's own settings win.
+
+    Args:
+        rank, local: this process's number, of all that mpirun started and of those on this node.
+        directory: the run directory.
+        present: the environment so far, with MASTER_ADDR and MASTER_PORT.
+    """
+    node = rank if project.per == "node" else rank // project.ranks_per_node
+    own: dict[str, Any] = {
+        "TRAINYARD_OUTPUT_DIR": directory / "outputs",
+        "TRAINYARD_CHECKPOINT_DIR": directory / "checkpoints",
+        "TRAINYARD_DATA_DIR": f"{DATA}/{project.dataset}".rstrip("/"),
+        "TRAINYARD_METRICS": directory / "metrics.jsonl",
+    }
+    ranks = torchrun_names(project, rank, local, node, directory)
+    if project.per == "node":
+        ranks = {
+            "PET_NNODES": len(project.hosts),
+            "PET_NPROC_PER_NODE": project.ranks_per_node,
+            "PET_NODE_RANK": node,
+            "PET_MASTER_ADDR": present["MASTER_ADDR"],
+            "PET_MASTER_PORT": present["MASTER_PORT"],
+            "NODE_RANK": node,
+        }
+    defaults = _image_environment() | _without_gpu()
+    values = {name: str(value) for name, value in (own | ranks).items()}
+    return values | {name: value for name, value in defaults.items() if name not in present}
+
+
+def torchrun_names(
+    project: Project, rank: int, local: int, node: int, directory: Path
+) -> dict[str, Any]:
+    """What torchrun tells a rank, but for the address of rank 0, which is there.
+
+    TORCHELASTIC_USE_AGENT_STORE is not set: with it, rank 0 would host no store.
+    """
+    nodes = len(project.hosts)
+    world = nodes * project.ranks_per_node
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": local,
+        "WORLD_SIZE": world,
+        "LOCAL_WORLD_SIZE": project.ranks_per_node,
+        "GROUP_RANK": node,
+        "GROUP_WORLD_SIZE": nodes,
+        "NODE_RANK": node,
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world,
+        "TORCHELASTIC_RUN_ID": project.run_id,
+        "TORCHELASTIC_RESTART_COUNT": project.restarts,
+        "TORCHELASTIC_MAX_RESTARTS": project.restarts,
+        "TORCHELASTIC_ERROR_FILE": directory / FOLDER / f"torch-{rank}.json",
+    }
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A rank of `world.json`, as `trainer.world` has it."""
+
+    rank: int
+    local_rank: int
+    host: str
+
+
+def write_world(project: Project, path: Path) -> None:
+    """Note where the ranks are; mpirun fills one node after the other."""
+    places = [
+        _Place(node * project.ranks_per_node + local, local, host)
+        for node, host in enumerate(project.hosts)
+        for local in range(project.ranks_per_node)
+    ]
+    write_json(path, {"world_size": len(places), "ranks": [asdict(place) for place in places]})
+
+
+def main() -> int:
+    """Become the program; return a status where there is none that can be started."""
+    directory = run_dir(os.environ)
+    project = Project.read(program_file(os.environ))
+    rank = world_rank()
+    assert rank is not None, "mpirun starts the ranks"
+    try:
+        use_cluster_network()
+    except TrainerError as error:
+        note_failure(error)
+        print(error, file=sys.stderr)
+        return 1
+    os.environ |= environment_of(project, rank, local_rank(), directory, os.environ)
+    (directory / "outputs").mkdir(exist_ok=True)
+    if rank == 0:
+        write_world(project, directory / "world.json")
+    os.chdir(directory / WORKDIR)
+    # Signs of life of this kind are the trainer's own.
+    os.environ.pop("TRAINYARD_BEAT", None)
+    program = project.program
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        print(f"{program[0]}: {error.strerror}", file=sys.stderr)
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+
+def _image_environment() -> dict[str, str]:
+    try:
+        lines = IMAGE_ENVIRONMENT.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _without_gpu() -> dict[str, str]:
+    """What accelerate wants to hear where there is no GPU: else each rank is a run of its own."""
+    return {} if glob.glob("/dev/nvidia[0-9]*") else {"ACCELERATE_USE_CPU": "true"}
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
