@@ -46,6 +46,7 @@ raise SystemExit(children == 20000)
 ATTACKS = {
     "writes into the image": "! touch /usr/local/x && ! touch /opt/trainyard/bin/x",
     "replaces a program of the launch": "! cp /bin/true /opt/trainyard/bin/rank",
+    "changes the code of the run": "! touch /opt/trainyard/lib/trainer/__init__.py 2>/dev/null",
     "changes what it was given": "! sh -c 'echo >> /etc/trainyard/hostfile' 2>/dev/null",
     "plants a key for its sshd": "! sh -c 'echo key >> /etc/trainyard/ssh/authorized_keys'",
     "removes the run's keys": "! rm -f /etc/trainyard/ssh/id_ed25519",
@@ -68,6 +69,8 @@ ATTACKS = {
     "links a checkpoint": "ln -s /etc/shadow checkpoints/epoch-99.pt",
     "links a directory of checkpoints": "ln -s /etc checkpoints/below",
     "links a report of the control node": "ln -s /etc/trainyard-was-here report-error.log",
+    "links outputs": "ln -s /etc outputs",
+    "links its working directory": "ln -s /etc project",
     "links a log": "ln -s /etc/passwd logs/rank-5.log",
     "leaves a pipe": "mkfifo pipe logs/rank-6.log world.pipe",
     "leaves a socket": "python3 -c 'import socket; socket.socket(1).bind(\"logs/rank-8.log\")'",

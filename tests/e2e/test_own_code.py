@@ -1,0 +1,249 @@
+"""Programs of users on two nodes, by make train CODE=: what they find and leave, how they end."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from commands import RUNS, BackgroundRun, Outcome, make
+from formats import errors
+from machines import CHECKOUT, NODES, RUN_ROOT, containers_of_runs, in_machine
+
+pytestmark = pytest.mark.usefixtures("ready_cluster")
+
+EXAMPLE = "examples/own-code"
+
+HOROVOD = """
+import horovod.torch as hvd, torch
+hvd.init()
+total = hvd.allreduce(torch.ones(1) * (hvd.rank() + 1), op=hvd.Sum)
+print("sum", total.item(), flush=True)
+"""
+# Ranks of one node that torchrun starts, told apart by the node.
+TORCHRUN = {
+    "run.sh": "exec torchrun train.py\n",
+    "train.py": """
+import os, socket, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+print("sum", total.item(), "on", socket.gethostname(), flush=True)
+dist.destroy_process_group()
+""",
+}
+# Dies on the second node when it runs for the first time, and says what it finds the second time.
+DIES = """
+import os, pathlib, sys, time
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+checkpoints = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT_DIR"])
+print("attempt", attempt, sorted(path.name for path in checkpoints.iterdir()),
+      sorted(path.name for path in pathlib.Path().iterdir()), flush=True)
+if attempt == 0:
+    if rank == 0:
+        (checkpoints / "step-7.pt").write_text("7")
+        pathlib.Path("cache.txt").write_text("kept")
+        time.sleep(600)
+    time.sleep(3)
+    raise RuntimeError("the second rank has had enough")
+"""
+
+
+def project(folder: Path, files: dict[str, str]) -> Path:
+    """A folder with a user's files."""
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def newest() -> Path:
+    return (RUNS / "latest").resolve()
+
+
+def document(name: str) -> dict[str, Any]:
+    """A record of the newest run."""
+    read: dict[str, Any] = json.loads((newest() / name).read_text())
+    return read
+
+
+def log(rank: int) -> str:
+    return (newest() / f"logs/rank-{rank}.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def example() -> tuple[Outcome, Path]:
+    """The example of the documentation, once for the tests of this file."""
+    outcome = make("train", CODE=EXAMPLE, NODES=2, SCRIPT_ARGS="--steps 60")
+    return outcome, newest()
+
+
+def test_the_example_of_the_documentation(example: tuple[Outcome, Path]) -> None:
+    outcome, run = example
+    assert outcome.status == 0, outcome.output
+    assert "own-code" in run.name
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["status"], summary["steps"]) == ("succeeded", 60)
+    assert (run / "checkpoints/last.pt").stat().st_size > 1000
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    assert (run / "code/train.py").read_text() == (CHECKOUT / EXAMPLE / "train.py").read_text()
+    assert errors(run) == []
+    assert "loss" in (run / "report.html").read_text()
+
+
+def test_the_same_again(example: tuple[Outcome, Path]) -> None:
+    _, run = example
+    outcome = make("rerun", RUN=run.name)
+    assert outcome.status == 0, outcome.output
+    first, again = (json.loads((at / "manifest.json").read_text()) for at in (run, newest()))
+    assert newest() != run
+    assert again["project"]["sha256"] == first["project"]["sha256"]
+    assert again["project"]["program"] == first["project"]["program"]
+
+
+def test_it_goes_on_from_what_another_run_left(example: tuple[Outcome, Path]) -> None:
+    _, run = example
+    outcome = make("train", CODE=EXAMPLE, NODES=2, RESUME=run.name, SCRIPT_ARGS="--steps 80")
+    assert outcome.status == 0, outcome.output
+    lines = [json.loads(line) for line in (newest() / "metrics.jsonl").read_text().splitlines()]
+    assert [lines[0]["step"], lines[-1]["step"]] == [61, 80]
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "ranks"),
+    [
+        ({"train.py": HOROVOD}, {}, 2),
+        (TORCHRUN, {"ENTRY": "run.sh", "LAUNCH": "node", "PROCS_PER_NODE": 2}, 4),
+    ],
+    ids=["horovod", "torchrun"],
+)
+def test_ranks_of_both_nodes_find_each_other(
+    files: dict[str, str], asked: dict[str, object], ranks: int, tmp_path: Path
+) -> None:
+    outcome = make("train", CODE=project(tmp_path / "own", files), NODES=2, **asked)
+    assert outcome.status == 0, outcome.output
+    said = "".join(path.read_text() for path in (newest() / "logs").glob("rank-*.log"))
+    assert said.count(f"sum {ranks * (ranks + 1) / 2}") == ranks, said
+
+
+def test_a_rank_that_fails_is_named_with_the_line_of_its_program(tmp_path: Path) -> None:
+    text = "import os\nif os.environ['RANK'] == '1':\n    nobody = {}['missing']\n"
+    text += "import time; time.sleep(600)\n"
+    outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
+    assert outcome.status == 1
+    diagnosis = document("summary.json")["diagnosis"]
+    assert (diagnosis["host"], diagnosis["rank"]) == (NODES[1], 1)
+    assert "KeyError: 'missing'" in diagnosis["cause"]
+    assert any("code/train.py:3" in line for line in diagnosis["proof"]), diagnosis
+    assert "nobody = {}['missing']" in outcome.output
+
+
+def test_a_failed_run_goes_on_with_its_files_on_every_node(tmp_path: Path) -> None:
+    folder = project(tmp_path / "own", {"train.py": DIES})
+    outcome = make("train", CODE=folder, NODES=2, RETRIES=1)
+    assert outcome.status == 0, outcome.output
+    assert document("summary.json")["attempts"] == 2
+    for rank in range(2):
+        assert "attempt 1 ['step-7.pt'] ['cache.txt', 'train.py']" in log(rank)
+    assert (newest() / "checkpoints/step-7.pt").read_text() == "7"
+    assert (newest() / "workdir/cache.txt").read_text() == "kept"
+
+
+def test_an_edit_is_what_runs_next_and_sends_itself_alone(tmp_path: Path) -> None:
+    folder = project(tmp_path / "own", {"train.py": "print('before')\n", "data.bin": "x" * 10**6})
+    assert make("train", CODE=folder, NODES=2).status == 0
+    store = f"find {RUN_ROOT}/.code -type f | wc -l"
+    kept = [int(in_machine(node, store)) for node in NODES[:2]]
+    (folder / "train.py").write_text("print('after')\n")
+    outcome = make("train", CODE=folder, NODES=2)
+    assert outcome.status == 0, outcome.output
+    assert "after" in log(0)
+    assert [int(in_machine(node, store)) for node in NODES[:2]] == [count + 1 for count in kept]
+
+
+def test_ctrl_c_asks_the_ranks_to_end_and_brings_home_what_they_save(tmp_path: Path) -> None:
+    text = """
+import os, signal, sys, time
+def save(number, frame):
+    time.sleep(3)
+    open(os.environ["TRAINYARD_CHECKPOINT_DIR"] + f"/rank-{os.environ['RANK']}.pt", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+while True:
+    print("computing", flush=True)
+    time.sleep(1)
+"""
+    folder = project(tmp_path / "own", {"train.py": text})
+    run = BackgroundRun(CODE=folder, NODES=2, GRACE=20)
+    look = f"grep -l computing {RUN_ROOT}/{run.run_id}/work/logs/rank-1.log 2>/dev/null || true"
+    run.wait_for("the ranks", lambda: in_machine(NODES[1], look))
+    run.interrupt()
+    outcome = run.finish()
+    assert outcome.status == 130, outcome.output
+    assert (run.directory / "checkpoints/rank-0.pt").exists()
+    assert (run.directory / "checkpoints/rank-1.pt").exists()
+
+
+def test_what_forks_and_stays_is_gone_with_the_run(tmp_path: Path) -> None:
+    text = "import subprocess\n"
+    text += "subprocess.Popen(['sleep', '3601'], start_new_session=True)\nprint('over')\n"
+    outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
+    assert outcome.status == 0, outcome.output
+    for node in NODES[:2]:
+        assert containers_of_runs(node) == ""
+        assert in_machine(node, "pgrep -f 'sleep 3601' || true") == ""
+
+
+def test_what_says_nothing_for_too_long_is_ended_with_the_stacks_of_its_ranks(
+    tmp_path: Path,
+) -> None:
+    text = "import time\ndef waits_for_ever():\n    time.sleep(600)\nwaits_for_ever()\n"
+    folder = project(tmp_path / "own", {"train.py": text})
+    outcome = make("train", CODE=folder, NODES=2, STALL=8)
+    assert outcome.status == 1
+    assert "waits_for_ever" in log(0)
+    assert "waits_for_ever" in log(1)
+
+
+def test_a_log_of_many_megabytes_comes_home_and_is_read_from_its_end(tmp_path: Path) -> None:
+    text = (
+        "line = 'x' * 99\nfor _ in range(2_000_000):\n    print(line)\nraise ValueError('enough')\n"
+    )
+    outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
+    assert outcome.status == 1
+    assert "ValueError: enough" in document("summary.json")["diagnosis"]["cause"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"notes.txt": "no program"}, "ENTRY="),
+        ({"train.py": "", "main.py": ""}, "ENTRY="),
+        ({"train.py": "def broken(:\n"}, "train.py:1"),
+    ],
+    ids=["no entry", "two entries", "a syntax error"],
+)
+def test_is_refused_before_anything_is_touched(
+    files: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    before = set(RUNS.iterdir())
+    outcome = make("train", CODE=project(tmp_path / "own", files), NODES=2)
+    assert outcome.status == 2
+    assert said in outcome.output
+    assert set(RUNS.iterdir()) == before
+
+
+def test_a_missing_package_is_named(tmp_path: Path) -> None:
+    folder = project(tmp_path / "own", {"train.py": "import no_such_package\n"})
+    outcome = make("train", CODE=folder, NODES=2)
+    assert outcome.status == 1
+    assert re.search(r"no_such_package", document("summary.json")["diagnosis"]["cause"])
+
+
+def test_the_programs_of_the_cluster_see_no_other_project(cluster: Cluster) -> None:
+    """The code of a run is root's on a node, and other accounts of the node do not see it."""
+    assert cluster.running() >= 2
+    look = f"runuser -u nobody -- ls {RUN_ROOT}/.code 2>&1 || true"
+    assert "Permission denied" in in_machine(NODES[0], look)
