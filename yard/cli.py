@@ -22,10 +22,11 @@ from yard.commands.train import train
 from yard.commands.verify import verify
 from yard.core.console import ForeignTextConsole, without_control
 from yard.core.context import Context
-from yard.core.errors import Exit, YardError
+from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
 from yard.core.room import full_disk_told
+from yard.request.own_code import ProjectRequest, misplaced
 from yard.request.recipe import read_recipe
 from yard.request.training import TrainRequest
 from yard.runs.measurements import find_training
@@ -67,8 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(context: Context, options: argparse.Namespace) -> Exit:
     if options.model == LIST:
         return list_models(context)
+    problems = misplaced(vars(options), options.code is not None)
+    if problems:
+        raise RequestError(problems)
+    asked = _request(context, options) if options.code is None else _project_request(options)
     request = replace(
-        _request(context, options),
+        asked,
         name=options.name,
         resume=options.resume,
         retries=options.retries,
@@ -76,7 +81,31 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     return train(context, request, STARTED_AT)
 
 
+def _project_request(options: argparse.Namespace) -> ProjectRequest:
+    least, most = options.nodes
+    return ProjectRequest(
+        code=options.code,
+        entry=options.entry,
+        script_args=options.script_args,
+        launch=options.launch,
+        grace=options.grace,
+        nodes=most,
+        min_nodes=None if least == most else least,
+        stall=options.stall,
+        procs_per_node=options.procs_per_node,
+        dataset=options.dataset,
+        transport=options.transport,
+    )
+
+
 def _scaling(context: Context, options: argparse.Namespace) -> Exit:
+    if options.code is not None:
+        raise RequestError(
+            [
+                "scaling: compares what the trainer measures; of a project of your own, start a "
+                "run with NODES=1 and one with more"
+            ]
+        )
     return scaling(context, _request(context, options), options.hold)
 
 
