@@ -69,12 +69,11 @@ def ignored_paths(folder: Path) -> list[str]:
     """Paths below a folder that git's rules leave out; of a folder its own alone, with a slash."""
     paths = _listed(folder, "--others", "--ignored", "--exclude-standard", "--directory")
     # A folder in which everything is left out is listed, and then each of its files too.
-    folders = tuple(path for path in paths if path.endswith("/"))
-    return [
-        path
-        for path in paths
-        if not any(path != folder and path.startswith(folder) for folder in folders)
-    ]
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not (kept and kept[-1].endswith("/") and path.startswith(kept[-1])):
+            kept.append(path)
+    return kept
 
 
 def _ignored(folder: Path) -> bool:

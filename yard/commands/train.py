@@ -25,10 +25,13 @@ from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import Training, TrainRequest
 from yard.runs.folder import create_run, followed
-from yard.runs.manifest import new_manifest, write_manifest
+from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.record import read_run
 from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
+
+# Of the launch role's variables: what a run goes on from.
+GOES_ON_FROM = {"training_run_resume_from", "training_run_outputs_from"}
 
 
 def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
@@ -51,6 +54,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         job = resolve(request, inventory)
     earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
+        _check_same_kind(job, earlier)
         check_resumable(earlier)
     announce(console, inventory, job)
     inventory = make_ready(context, inventory, job)
@@ -67,7 +71,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
     write_manifest(run, manifest)
     if earlier is not None:
-        variables = _going_on(job, variables, resume_variables(earlier, same_run=False))
+        variables = going_on(job, variables, resume_variables(earlier, same_run=False))
     with followed(run):
         follower = RunFollower(context, run, manifest, "train", variables)
         outcome = follower.run()
@@ -82,6 +86,19 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
                 follower.run()
         _try_again(context, run, job, variables, request.retries)
         return finish(context, run)
+
+
+def _check_same_kind(job: Job, earlier: Path) -> None:
+    """See that a project goes on from a project, and the trainer from the trainer.
+
+    Raises:
+        RequestError: they are mixed up.
+    """
+    manifest = read_manifest(earlier)
+    was_project = manifest is not None and manifest.project is not None
+    if was_project != isinstance(job, ProjectRun):
+        ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
+        raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
 
 
 def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
@@ -100,10 +117,10 @@ def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
     return job.record(snapshot)
 
 
-def _going_on(job: Job, variables: dict[str, Any], resumed: Mapping[str, Any]) -> dict[str, Any]:
+def going_on(job: Job, variables: Mapping[str, Any], resumed: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of a launch that goes on from what `resumed` names, if it names anything."""
     together = {**variables, **resumed}
-    if isinstance(job, ProjectRun) and "training_run_resume_from" in together:
+    if isinstance(job, ProjectRun) and not GOES_ON_FROM.isdisjoint(together):
         program = [*job.code.program, *job.code.settings.resume_args]
         together["training_run_program"] = program
     return together
@@ -119,14 +136,16 @@ def _try_again(
             return
         place = put_attempt_aside(run)
         resumed = resume_variables(run, same_run=True)
-        whence = "from its newest checkpoint" if "training_run_resume_from" in resumed else "anew"
+        goes_on = not GOES_ON_FROM.isdisjoint(resumed)
+        files = "the files it left" if isinstance(job, ProjectRun) else "its newest checkpoint"
+        whence = f"from {files}" if goes_on else "anew"
         context.console.print(
             f"[yellow]Failed[/] ({escape(failure.host or 'not known where')}: "
             f"{escape(failure.cause)}) It starts {whence}; retries left: {left}. "
             f"Its logs are in {escape(context.project.shown(place))}",
             soft_wrap=True,
         )
-        again = _going_on(job, variables, resumed)
+        again = going_on(job, variables, resumed)
         if isinstance(job, ProjectRun):
             again["training_run_restarts"] = restarts
         RunFollower(context, run, read_run(run).manifest, "train", again).run()
