@@ -68,7 +68,7 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
 	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall)
 
-.PHONY: train scaling runs status logs attach stop report tensorboard bench
+.PHONY: train rerun scaling runs status logs attach stop report tensorboard bench
 # What starts a program of one's own reaches it as it was typed, quotation marks and dollar signs too.
 unexport ENTRY SCRIPT_ARGS
 train: export TRAINYARD_ENTRY = $(value ENTRY)
@@ -78,6 +78,9 @@ train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_N
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(if $(value ENTRY),--entry="$$TRAINYARD_ENTRY") \
 		$(if $(filter command environment,$(origin SCRIPT_ARGS)),--script-args="$$TRAINYARD_SCRIPT_ARGS") $(ARGS)
+
+rerun: $(READY) ## launch anew what a run was; your own code from the copy that the run kept: RUN=latest
+	@$(YARD) rerun $(or $(RUN),latest)
 
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(ARGS)

@@ -80,6 +80,13 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--follow", action="store_true", help="go on until the run ends")
     command = _add(commands, "attach", "go on with a run whose yard is gone", operates=True)
     _add_run(command)
+    command = _add(
+        commands,
+        "rerun",
+        "launch anew what a run was, from its own copy of the code",
+        operates=True,
+    )
+    _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
     command.add_argument(
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"

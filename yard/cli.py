@@ -14,6 +14,7 @@ from yard.commands.bench import BATCH, MODELS, bench
 from yard.commands.execute import execute
 from yard.commands.logs import show_logs
 from yard.commands.overviews import draw_reports, list_all_runs, list_models
+from yard.commands.rerun import rerun
 from yard.commands.scaling import scaling
 from yard.commands.status import show_status
 from yard.commands.stop import stop
@@ -163,6 +164,9 @@ COMMANDS: Mapping[str, Command] = {
     "local-down": lambda context, options: cluster.local_down(context),
     "local-up": lambda context, options: cluster.local_up(context, options.nodes),
     "logs": _logs,
+    "rerun": lambda context, options: rerun(
+        context, find_training(context.project, options.run), STARTED_AT
+    ),
     "report": lambda context, options: draw_reports(context, _names(options.runs)),
     "runs": lambda context, options: list_all_runs(context),
     "scaling": _scaling,

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,15 @@ from yard.code.own import project_name, read_code
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
 from yard.code.syntax import syntax_errors
-from yard.commands.train import going_on
+from yard.commands.rerun import request_of
+from yard.commands.train import going_on, keep_code
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
-from yard.plays.inventory import Inventory
+from yard.plays.inventory import Inventory, Model
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
+from yard.runs.manifest import new_manifest
 
 Make = Callable[..., Path]
 
@@ -457,6 +460,55 @@ def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> N
     training = resolve(TrainRequest("vit"), lab)
     resumed = {"training_run_resume_from": "/runs/1"}
     assert going_on(training, training.extravars(), resumed) == training.extravars() | resumed
+
+
+def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Path) -> None:
+    folder = make(**{"x.py": "one", "y.py": "", ".trainyardignore": "y.py\n"})
+    (folder / "link.txt").symlink_to("y.py")
+    write(folder, "trainyard.yml", "resume_args: --again\nmetrics: (?P<loss>.*)\n")
+    checkout, run = Project(tmp_path), tmp_path / "runs/20260101T000000Z_my-project_n1_p2"
+    request = ProjectRequest(
+        str(folder), entry="x.py", script_args="--a 'b c'", nodes=2, min_nodes=1, procs_per_node=2
+    )
+    request = replace(request, dataset="cifar10", launch="node", grace=3, stall=5, retries=2)
+    job = resolve_project(request, lab, checkout)
+    run.mkdir(parents=True)
+    manifest = new_manifest(checkout, lab, request, job, run.name, 0.0, keep_code(run, job))
+    write(folder, "x.py", "two")
+    again = request_of(run, manifest)
+    assert isinstance(again, ProjectRequest)
+    assert again.retries == 2
+    repeated = resolve_project(again, lab, checkout)
+    assert repeated.extravars() == job.extravars()
+    assert repeated.to_json() == job.to_json()
+    (tmp_path / "second").mkdir()
+    second = keep_code(tmp_path / "second", repeated)
+    assert manifest.project is not None
+    assert second == {**manifest.project, "folder": second["folder"], "left_out": []}
+    shutil.rmtree(run / "code")
+    assert "is gone" in problems_of(lambda: request_of(run, manifest))
+
+
+def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> None:
+    request = TrainRequest("vit", train_images="all", options={"seed": 2}, name="first", epochs=9)
+    training = resolve(request, lab)
+    manifest = new_manifest(Project(tmp_path), lab, request, training, "run", 0.0, None)
+    again = request_of(tmp_path, manifest)
+    assert isinstance(again, TrainRequest)
+    # Whatever the defaults of the model are by then.
+    assert resolve(again, replace(lab, models={"vit": Model("vit", "", {})})) == training
+    assert again.name == "first"
+
+
+def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
+    assert ready("train", "--model", "vit", "--nodes", "2", "--set", "steps=4").returncode == 0
+    done = ready("rerun", "latest")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = (
+        json.loads((run / "manifest.json").read_text())
+        for run in sorted(ready.root.glob("runs/2*"))
+    )
+    assert first["configuration"] == second["configuration"]
 
 
 def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None:

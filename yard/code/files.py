@@ -102,10 +102,13 @@ class Files:
         return sum(file.size for file in self.travelling.values())
 
 
-def find_files(folder: Path) -> Files:
+def find_files(folder: Path, ruled: bool = True) -> Files:
     """Find what travels: by `.trainyardignore`, else by git's own rules, else everything.
 
     Files are looked at and not read.
+
+    Args:
+        ruled: whether there are rules; a snapshot has what they let through.
 
     Raises:
         RequestError: with all that cannot travel, or with the largest of what is too much.
@@ -113,7 +116,9 @@ def find_files(folder: Path) -> Files:
     survey = _Survey(folder.resolve())
     left_out = _LeftOut(survey.root)
     rules = None
-    if (folder / IGNORE).is_file():
+    if not ruled:
+        survey.take(_walk(survey, left_out, None))
+    elif (folder / IGNORE).is_file():
         rules = IGNORE
         survey.take(_walk(survey, left_out, _read_rules(folder / IGNORE)))
     elif follows_git(survey.root):

@@ -47,11 +47,13 @@ def read_code(
     entry: str | None = None,
     script_args: str | None = None,
     launch: str | None = None,
+    snapshot_of: str | None = None,
 ) -> OwnCode:
     """Look at a project, and settle what is run of it. What is typed wins over `trainyard.yml`.
 
     Args:
         typed: the folder.
+        snapshot_of: the project, where the folder is the snapshot of a run, which goes as it is.
 
     Raises:
         RequestError: with all that is wrong with it.
@@ -71,7 +73,7 @@ def read_code(
     except ValueError as error:
         problems.append(f"SCRIPT_ARGS= {script_args}: {error}")
     try:
-        files = find_files(folder)
+        files = find_files(folder, ruled=snapshot_of is None)
         program = find_program(files, entry or settings.entry)
         source = source_of(files, program)
         if source is not None:
@@ -82,7 +84,7 @@ def read_code(
     if problems or files is None:
         raise RequestError(problems)
     return OwnCode(
-        name=project_name(folder),
+        name=snapshot_of or project_name(folder),
         shown=checkout.shown(folder),
         files=files,
         program=(*program, *arguments),

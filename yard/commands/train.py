@@ -109,7 +109,7 @@ def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
     """
     try:
         snapshot = take_snapshot(job.code.files, run / FOLDER)
-    except RequestError:
+    except (OSError, RequestError):  # half of it would only fill a full disk
         shutil.rmtree(run)
         raise
     if job.code.git is not None and job.code.git["dirty"]:

@@ -41,7 +41,7 @@ class ProjectRequest(Request):
         script_args: arguments of the program, in a line.
         launch: `rank` or `node`: how many of the program are started.
         grace: seconds from SIGTERM to SIGKILL.
-        project: its name, where that is not the folder's: of a run's snapshot.
+        project: its name, where the folder is the snapshot of a run, which goes as it is.
     """
 
     code: str
@@ -144,7 +144,14 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     problems: list[str] = []
     code = None
     try:
-        code = read_code(checkout, request.code, request.entry, request.script_args, request.launch)
+        code = read_code(
+            checkout,
+            request.code,
+            request.entry,
+            request.script_args,
+            request.launch,
+            request.project,
+        )
     except RequestError as error:
         problems += error.problems
     settings = code.settings if code else Settings()
@@ -163,7 +170,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     if problems or code is None:
         raise RequestError(problems)
     return ProjectRun(
-        model=request.project or code.name,
+        model=code.name,
         dataset=dataset,
         nodes=nodes,
         min_nodes=min_nodes,
