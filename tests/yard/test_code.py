@@ -24,6 +24,7 @@ from yard.commands.rerun import request_of
 from yard.commands.train import going_on, keep_code
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
+from yard.core.words import size
 from yard.plays.inventory import Inventory, Model
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve
@@ -190,11 +191,53 @@ def test_what_cannot_travel_is_told_together(make: Make) -> None:
     assert names(folder) == [".trainyardignore", "train.py"]
 
 
+def test_what_is_left_out_may_have_any_name(make: Make) -> None:
+    folder = make(**{"train.py": "", ".gitignore": "latin*\n"})
+    Path(os.fsdecode(bytes(folder) + b"/latin\xe9")).touch()
+    git(folder, "init")
+    (left_out,) = find_files(folder).left_out
+    assert str(left_out) == r"'latin\udce9': 1 file"
+
+
+def test_an_argument_that_no_record_can_hold(make: Make) -> None:
+    folder = make(**{"train.py": "", "trainyard.yml": r'resume_args: ["a\0b"]'})
+    text = problems_of(lambda: program(folder, script_args=os.fsdecode(b"--x \xe9")))
+    assert r"argument '\udce9': must be text in UTF-8" in text
+    assert r"argument 'a\x00b': must be text in UTF-8" in text
+    odd = folder.parent / "two\nlines"
+    folder.rename(odd)
+    assert r"lines': has no name that can be printed" in problems_of(lambda: program(odd))
+
+
+def test_what_may_not_be_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(**{"train.py": "", "key.pem": ""})
+    # Nothing is closed to root.
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "key.pem")
+    text = problems_of(lambda: find_files(folder))
+    assert text.startswith("key.pem may not be read; change its mode")
+
+
+def test_sizes_for_people() -> None:
+    numbers = (0, 1, 999, 1000, 9_940, 9_960, 999_400, 999_500, 10**10, 5 * 10**15)
+    assert [size(number) for number in numbers] == [
+        "0 bytes",
+        "1 byte",
+        "999 bytes",
+        "1.0 kB",
+        "9.9 kB",
+        "10 kB",
+        "999 kB",
+        "1.0 MB",
+        "10 GB",
+        "5000 TB",
+    ]
+
+
 def test_too_many_bytes_name_the_largest(make: Make) -> None:
     folder = make(**{"train.py": ""})
-    for name, size in (("data/a.bin", 9 * 10**9), ("data/b.bin", 10**9), ("model.pt", 2 * 10**8)):
+    for name, bytes_ in (("data/a.bin", 9 * 10**9), ("data/b.bin", 10**9), ("model.pt", 2 * 10**8)):
         write(folder, name)
-        os.truncate(folder / name, size)
+        os.truncate(folder / name, bytes_)
     text = problems_of(lambda: find_files(folder))
     assert "10 GB in 4 files: more than travels with a run, which is 500 MB" in text
     assert "\n    data/  10 GB, 2 files\n    model.pt  200 MB, 1 file\n" in text

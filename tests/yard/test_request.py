@@ -193,6 +193,9 @@ def test_what_is_typed_wins_over_the_settings_of_a_project(lab: Inventory, code:
     assert variables["training_run_node_minimum"] == 1
     assert variables["training_run_stall_seconds"] == 0
     assert variables["training_run_grace_seconds"] == 0
+    said_so = request.to_json()
+    assert (said_so["grace"], said_so["stall"], said_so["script_args"]) == (0, 0, "")
+    assert "retries" not in said_so
     assert (typed.world_size, typed.label) == (6, "mine_n2_p3")
 
 

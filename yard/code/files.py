@@ -11,7 +11,7 @@ from pathspec import GitIgnoreSpec
 
 from yard.code.git import follows_git, ignored_paths, known_files
 from yard.core.errors import RequestError
-from yard.core.words import plural, size
+from yard.core.words import plural, printable, size
 
 IGNORE = ".trainyardignore"
 
@@ -19,7 +19,7 @@ IGNORE = ".trainyardignore"
 MAX_BYTES = 500 * 10**6
 MAX_FILES = 20_000
 # So many are looked at before it is clear that the folder holds no program: a second or two.
-LOOKED_AT = 10 * MAX_FILES
+LOOKED_AT = 5 * MAX_FILES
 # So many of what is left out are counted: a data set beside the program may have millions.
 COUNTED = 20_000
 
@@ -156,7 +156,8 @@ class _Survey:
             except FileNotFoundError:
                 continue  # git knows it, and it has been deleted
             if not path.isprintable():
-                self.problems.append(f"the name of {path!r} cannot be printed; rename the file")
+                said = printable(path)
+                self.problems.append(f"the name of {said} cannot be printed; rename the file")
             elif stat.S_ISLNK(info.st_mode):
                 self.links.append(path)
             else:
@@ -177,7 +178,7 @@ class _Survey:
         plain = dict(self.files)
         for path in self.links:
             target = Path(os.path.realpath(self.root / path))
-            said = f"{path} is a link to {os.readlink(self.root / path)}"
+            said = f"{path} is a link to {printable(os.readlink(self.root / path))}"
             if not target.exists():
                 self.problems.append(f"{said}, which is not there; remove it")
             elif target == self.root or not target.is_relative_to(self.root):
@@ -245,8 +246,10 @@ class _LeftOut:
         if not _never(path):
             number = 1
             if path.endswith("/"):
-                number = sum(1 for _ in _below(self.root / path, COUNTED - self.counts[what]))
-            self.counts[what] += number
+                number = sum(
+                    1 for _ in _below(self.root / path, COUNTED - self.counts[printable(what)])
+                )
+            self.counts[printable(what)] += number
 
     def most_first(self) -> Iterator[LeftOut]:
         for what, files in self.counts.most_common():
@@ -262,7 +265,8 @@ def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> I
         try:
             entries = sorted(os.scandir(survey.root / folder), key=lambda entry: entry.name)
         except PermissionError:
-            survey.problems.append(f"{folder} may not be read; name it in {IGNORE}")
+            said = printable(folder)
+            survey.problems.append(f"{said} may not be read; name it in {IGNORE}")
             continue
         if folder and any(entry.name == ENVIRONMENT for entry in entries):
             continue

@@ -12,6 +12,7 @@ from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.syntax import syntax_errors
 from yard.core.errors import RequestError
 from yard.core.project import Project
+from yard.core.words import printable
 
 # The longest name of a project; it stands in the ids of runs and in labels of containers.
 NAME_LENGTH = 40
@@ -72,6 +73,9 @@ def read_code(
         arguments = settings.args if script_args is None else split(script_args)
     except ValueError as error:
         problems.append(f"SCRIPT_ARGS= {script_args}: {error}")
+    for argument in (*arguments, *settings.resume_args):
+        if not _can_be_passed(argument):
+            problems.append(f"argument {argument!a}: must be text in UTF-8 without a byte 0")
     try:
         files = find_files(folder, ruled=snapshot_of is None)
         program = find_program(files, entry or settings.entry)
@@ -107,11 +111,22 @@ def check_folder(checkout: Project, typed: str) -> Path:
     if not folder.is_dir():
         raise RequestError([f"CODE={typed}: is no folder; name the folder, and the file in ENTRY="])
     folder = folder.resolve()
+    if not str(folder).isprintable():
+        raise RequestError([f"CODE={printable(str(folder))}: has no name that can be printed"])
     if checkout.root.resolve().is_relative_to(folder):
         raise RequestError(
             [f"CODE={typed}: holds this checkout of Trainyard, with its runs; name a folder in it"]
         )
     return folder
+
+
+def _can_be_passed(argument: str) -> bool:
+    """Whether a program can be given an argument, and a record can hold it."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in argument
 
 
 def project_name(folder: Path) -> str:

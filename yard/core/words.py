@@ -32,6 +32,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def printable(text: str) -> str:
+    """A name of a file or the like as it is, or escaped where it cannot be printed."""
+    return text if text.isprintable() else ascii(text)
+
+
 def size(number: int) -> str:
     """Bytes for people, in powers of 1000: `532 bytes`, `1.4 kB`, `500 MB`."""
     if number < 1000:

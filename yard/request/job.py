@@ -28,7 +28,10 @@ class Request:
 
     def to_json(self) -> dict[str, Any]:
         """What was said, without what was not."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, {}, 0)}
+        said = asdict(self)
+        if self.retries == 0:
+            del said["retries"]
+        return {key: value for key, value in said.items() if value not in (None, {})}
 
 
 @dataclass(frozen=True, kw_only=True)
