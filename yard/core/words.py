@@ -27,11 +27,6 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def plural(number: int, noun: str) -> str:
-    """A number with its noun, like `1 node` or `2 nodes`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def printable(text: str) -> str:
     """A name of a file or the like as it is, or escaped where it cannot be printed."""
     return text if text.isprintable() else ascii(text)
@@ -48,3 +43,8 @@ def size(number: int) -> str:
         units.pop(0)
     unit = units[0]
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number with its noun, like `1 node` or `2 nodes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
