@@ -203,14 +203,17 @@ def test_a_project_has_no_data_set_unless_one_is_asked_for(lab: Inventory, code:
     (Path(code) / "trainyard.yml").unlink()
     defaults = {"dataset": "cifar10", "stall_seconds": 9}
     project = resolve_project(ProjectRequest(code), replace(lab, defaults=defaults), REPOSITORY)
-    assert list(project.extravars()) == [
-        "training_run_model",
-        "training_run_node_count",
-        "training_run_node_minimum",
-        "training_run_procs_per_node",
-        "training_run_program",
-        "training_run_program_per",
-    ]
+    assert project.extravars() == {
+        "training_run_model": "mine",
+        # Else the role would take the site's.
+        "training_run_dataset": "",
+        "training_run_node_count": 1,
+        "training_run_node_minimum": 1,
+        "training_run_procs_per_node": 1,
+        "training_run_program": ["python3", "train.py"],
+        "training_run_program_per": "rank",
+    }
+    assert project.dataset is None
     training = resolve(TrainRequest("vit"), lab)
     assert set(project.to_json()) == set(training.to_json())
 

@@ -92,6 +92,8 @@ class ProjectRun(Job):
     def extravars(self) -> dict[str, Any]:
         """The launch role's variables but for the snapshot, which is the run's."""
         variables = super().extravars()
+        # Said even where there is none: the role's default, or the site's, is for the trainer.
+        variables["training_run_dataset"] = self.dataset or ""
         variables["training_run_program"] = list(self.code.program)
         variables["training_run_program_per"] = self.code.per
         if self.grace_seconds is not None:
