@@ -61,16 +61,26 @@ data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, o
 ##@ Training
 
 # What a training is asked with.
-ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call option,NODES,--nodes) \
+ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call option,CODE,--code) \
+	$(call option,NODES,--nodes) \
 	$(call option,PROCS_PER_NODE,--procs-per-node) \
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
 	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall)
 
-.PHONY: train scaling runs status logs attach stop report tensorboard bench
-train: $(READY) ## train: MODEL=name|list or RECIPE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= RESUME= RETRIES= STALL= NAME= ARGS=
+.PHONY: train rerun scaling runs status logs attach stop report tensorboard bench
+# What starts a program of one's own reaches it as it was typed, quotation marks and dollar signs too.
+unexport ENTRY SCRIPT_ARGS
+train: export TRAINYARD_ENTRY = $(value ENTRY)
+train: export TRAINYARD_SCRIPT_ARGS = $(value SCRIPT_ARGS)
+train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= RESUME= RETRIES= STALL= NAME= ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
-		$(call option,NAME,--name) $(ARGS)
+		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
+		$(if $(value ENTRY),--entry="$$TRAINYARD_ENTRY") \
+		$(if $(filter command environment,$(origin SCRIPT_ARGS)),--script-args="$$TRAINYARD_SCRIPT_ARGS") $(ARGS)
+
+rerun: $(READY) ## launch anew what a run was; your own code from the copy that the run kept: RUN=latest
+	@$(YARD) rerun $(or $(RUN),latest)
 
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(ARGS)

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from yard import __version__
+from yard.code.settings import PER
 from yard.commands.tensorboard import PORT
 from yard.plays.contract import CHECK_PARTS
 from yard.request.parse import parse_nodes, parse_option, parse_train_images
@@ -79,6 +80,13 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--follow", action="store_true", help="go on until the run ends")
     command = _add(commands, "attach", "go on with a run whose yard is gone", operates=True)
     _add_run(command)
+    command = _add(
+        commands,
+        "rerun",
+        "launch anew what a run was, from its own copy of the code",
+        operates=True,
+    )
+    _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
     command.add_argument(
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
@@ -124,6 +132,24 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    project = parser.add_argument_group("of a project of your own, with --code")
+    project.add_argument(
+        "--entry",
+        metavar="FILE|'-m MODULE'",
+        help="what is run: a .py or .sh file of the project, or a module",
+    )
+    project.add_argument(
+        "--script-args", metavar="TEXT", help="arguments of the program, as in a shell's line"
+    )
+    project.add_argument(
+        "--launch",
+        choices=PER,
+        help="how many of the program are started: one a rank (default), or one a node, as for "
+        "torchrun",
+    )
+    project.add_argument(
+        "--grace", type=int, metavar="SECONDS", help="from SIGTERM to SIGKILL when a run is ended"
+    )
 
 
 def _add_scaling(commands: Any) -> None:
@@ -143,6 +169,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", help="one of training_models, or `list` to see them")
     what.add_argument("--recipe", metavar="NAME", help="a whole training, from trainer/recipes")
+    what.add_argument("--code", metavar="FOLDER", help="a project of your own, with a program")
     parser.add_argument(
         "--nodes",
         type=_argument(parse_nodes, "a number, or the least and the most like 2..4"),

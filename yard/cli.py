@@ -14,6 +14,7 @@ from yard.commands.bench import BATCH, MODELS, bench
 from yard.commands.execute import execute
 from yard.commands.logs import show_logs
 from yard.commands.overviews import draw_reports, list_all_runs, list_models
+from yard.commands.rerun import rerun
 from yard.commands.scaling import scaling
 from yard.commands.status import show_status
 from yard.commands.stop import stop
@@ -22,10 +23,11 @@ from yard.commands.train import train
 from yard.commands.verify import verify
 from yard.core.console import ForeignTextConsole, without_control
 from yard.core.context import Context
-from yard.core.errors import Exit, YardError
+from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
 from yard.core.room import full_disk_told
+from yard.request.own_code import ProjectRequest, misplaced
 from yard.request.recipe import read_recipe
 from yard.request.training import TrainRequest
 from yard.runs.measurements import find_training
@@ -67,8 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(context: Context, options: argparse.Namespace) -> Exit:
     if options.model == LIST:
         return list_models(context)
+    problems = misplaced(vars(options), options.code is not None)
+    if problems:
+        raise RequestError(problems)
+    asked = _request(context, options) if options.code is None else _project_request(options)
     request = replace(
-        _request(context, options),
+        asked,
         name=options.name,
         resume=options.resume,
         retries=options.retries,
@@ -76,7 +82,31 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     return train(context, request, STARTED_AT)
 
 
+def _project_request(options: argparse.Namespace) -> ProjectRequest:
+    least, most = options.nodes
+    return ProjectRequest(
+        code=options.code,
+        entry=options.entry,
+        script_args=options.script_args,
+        launch=options.launch,
+        grace=options.grace,
+        nodes=most,
+        min_nodes=None if least == most else least,
+        stall=options.stall,
+        procs_per_node=options.procs_per_node,
+        dataset=options.dataset,
+        transport=options.transport,
+    )
+
+
 def _scaling(context: Context, options: argparse.Namespace) -> Exit:
+    if options.code is not None:
+        raise RequestError(
+            [
+                "scaling: compares what the trainer measures; of a project of your own, start a "
+                "run with NODES=1 and one with more"
+            ]
+        )
     return scaling(context, _request(context, options), options.hold)
 
 
@@ -134,6 +164,9 @@ COMMANDS: Mapping[str, Command] = {
     "local-down": lambda context, options: cluster.local_down(context),
     "local-up": lambda context, options: cluster.local_up(context, options.nodes),
     "logs": _logs,
+    "rerun": lambda context, options: rerun(
+        context, find_training(context.project, options.run), STARTED_AT
+    ),
     "report": lambda context, options: draw_reports(context, _names(options.runs)),
     "runs": lambda context, options: list_all_runs(context),
     "scaling": _scaling,

@@ -10,6 +10,7 @@ import yaml
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory, parse_inventory, read_inventory
+from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.parse import parse_nodes, parse_option, parse_train_images
 from yard.request.recipe import read_recipe
 from yard.request.resolve import resolve
@@ -154,6 +155,86 @@ def test_options_are_read_as_yaml() -> None:
 
 
 REPOSITORY = Project(Path(__file__).parents[2])
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> str:
+    """A project whose settings say all there is to say."""
+    folder = tmp_path / "Mine"
+    folder.mkdir()
+    (folder / "train.py").touch()
+    (folder / "trainyard.yml").write_text(
+        "args: --lr 1\nlaunch: node\ndata: cifar10\nstall: 60\ngrace: 20\nresume_args: [--resume]\n"
+    )
+    return str(folder)
+
+
+def test_what_is_typed_wins_over_the_settings_of_a_project(lab: Inventory, code: str) -> None:
+    said = resolve_project(ProjectRequest(code, nodes=2), lab, REPOSITORY)
+    assert said.extravars() == {
+        "training_run_model": "mine",
+        "training_run_dataset": "cifar10",
+        "training_run_node_count": 2,
+        "training_run_node_minimum": 2,
+        "training_run_procs_per_node": 1,
+        "training_run_stall_seconds": 60,
+        "training_run_program": ["python3", "train.py", "--lr", "1"],
+        "training_run_program_per": "node",
+        "training_run_grace_seconds": 20,
+    }
+    request = ProjectRequest(
+        code, nodes=2, procs_per_node=3, script_args="", launch="rank", stall=0, grace=0
+    )
+    typed = resolve_project(replace(request, transport="ucx", min_nodes=1), lab, REPOSITORY)
+    variables = typed.extravars()
+    assert variables["training_run_program"] == ["python3", "train.py"]
+    assert variables["training_run_program_per"] == "rank"
+    assert variables["training_run_transport"] == "ucx"
+    assert variables["training_run_node_minimum"] == 1
+    assert variables["training_run_stall_seconds"] == 0
+    assert variables["training_run_grace_seconds"] == 0
+    said_so = request.to_json()
+    assert (said_so["grace"], said_so["stall"], said_so["script_args"]) == (0, 0, "")
+    assert "retries" not in said_so
+    assert (typed.world_size, typed.label) == (6, "mine_n2_p3")
+
+
+def test_a_project_has_no_data_set_unless_one_is_asked_for(lab: Inventory, code: str) -> None:
+    (Path(code) / "trainyard.yml").unlink()
+    defaults = {"dataset": "cifar10", "stall_seconds": 9}
+    project = resolve_project(ProjectRequest(code), replace(lab, defaults=defaults), REPOSITORY)
+    assert project.extravars() == {
+        "training_run_model": "mine",
+        # Else the role would take the site's.
+        "training_run_dataset": "",
+        "training_run_node_count": 1,
+        "training_run_node_minimum": 1,
+        "training_run_procs_per_node": 1,
+        "training_run_program": ["python3", "train.py"],
+        "training_run_program_per": "rank",
+    }
+    assert project.dataset is None
+    training = resolve(TrainRequest("vit"), lab)
+    assert set(project.to_json()) == set(training.to_json())
+
+
+def test_all_problems_of_a_project_are_told_together(lab: Inventory, code: str) -> None:
+    (Path(code) / "trainyard.yml").write_text("epochs: 3\n")
+    request = ProjectRequest(
+        code, entry="x.py", nodes=9, dataset="mnist", transport="mail", grace=-1, retries=-1
+    )
+    with pytest.raises(RequestError) as caught:
+        resolve_project(request, lab, REPOSITORY)
+    for problem in (
+        "trainyard.yml: epochs: unknown",
+        "entry x.py",
+        "nodes 9",
+        "dataset 'mnist'",
+        "transport 'mail'",
+        "grace -1",
+        "retries -1",
+    ):
+        assert problem in str(caught.value)
 
 
 def test_recipe_stands_between_request_and_model(lab: Inventory) -> None:

@@ -1,5 +1,7 @@
 """`make train`: check, make ready, launch, follow, collect, sum up."""
 
+import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,24 +9,32 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from yard.code.git import difference
+from yard.code.settings import NODE
+from yard.code.snapshot import FOLDER, take_snapshot
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Exit, Interrupted
-from yard.core.words import plural
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.core.words import plural, size
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
 from yard.operations.readiness import make_ready, setup_would_help
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import Inventory, read_inventory
+from yard.request.job import Job
+from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import Training, TrainRequest
 from yard.runs.folder import create_run, followed
-from yard.runs.manifest import new_manifest, write_manifest
+from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.record import read_run
 from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
 
+# Of the launch role's variables: what a run goes on from.
+GOES_ON_FROM = {"training_run_resume_from", "training_run_outputs_from"}
 
-def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
+
+def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
     """Train, from the request to the report.
 
     Args:
@@ -37,22 +47,31 @@ def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
     """
     project, console, interrupts = context.project, context.console, context.interrupts
     inventory = read_inventory(project, context.inventory)
-    training = resolve(request, inventory)
+    job: Job
+    if isinstance(request, ProjectRequest):
+        job = resolve_project(request, inventory, project)
+    else:
+        job = resolve(request, inventory)
     earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
+        _check_same_kind(job, earlier)
         check_resumable(earlier)
-    announce(console, inventory, training)
-    inventory = make_ready(context, inventory, training)
+    announce(console, inventory, job)
+    inventory = make_ready(context, inventory, job)
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
 
-    run = create_run(project.runs, training)
+    run = create_run(project.runs, job)
     console.print(f"Run {escape(run.name)}", soft_wrap=True)
-    manifest = new_manifest(project, inventory, request, training, run.name, started_at)
+    variables = job.extravars()
+    code = None
+    if isinstance(job, ProjectRun):
+        code = keep_code(run, job)
+        variables |= {"training_run_code": str(run / FOLDER), "training_run_restarts": 0}
+    manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
     write_manifest(run, manifest)
-    variables = training.extravars()
     if earlier is not None:
-        variables |= resume_variables(earlier, same_run=False)
+        variables = going_on(job, variables, resume_variables(earlier, same_run=False))
     with followed(run):
         follower = RunFollower(context, run, manifest, "train", variables)
         outcome = follower.run()
@@ -60,43 +79,120 @@ def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
         if setup_would_help(inventory, outcome) and not too_late:
             console.print("The nodes are not as set-up left them; setting up once more.")
             try:
-                make_ready(context, inventory, training, force=True)
+                make_ready(context, inventory, job, force=True)
             except (ClusterError, Interrupted) as error:
                 console.print(escape(str(error)), soft_wrap=True)
             else:
                 follower.run()
-        _try_again(context, run, variables, request.retries)
+        _try_again(context, run, job, variables, request.retries)
         return finish(context, run)
 
 
-def _try_again(context: Context, run: Path, variables: Mapping[str, Any], retries: int) -> None:
+def _check_same_kind(job: Job, earlier: Path) -> None:
+    """See that a project goes on from a project, and the trainer from the trainer.
+
+    Raises:
+        RequestError: they are mixed up.
+    """
+    manifest = read_manifest(earlier)
+    was_project = manifest is not None and manifest.project is not None
+    if was_project != isinstance(job, ProjectRun):
+        ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
+        raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
+
+
+def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
+    """Copy a project into its run; returns what the manifest says of it.
+
+    Raises:
+        RequestError: a file changed meanwhile; the run is gone again.
+    """
+    try:
+        snapshot = take_snapshot(job.code.files, run / FOLDER)
+    except (OSError, RequestError):  # half of it would only fill a full disk
+        shutil.rmtree(run)
+        raise
+    if job.code.git is not None and job.code.git["dirty"]:
+        (run / f"{FOLDER}.diff").write_bytes(difference(job.code.files.folder))
+    return job.record(snapshot)
+
+
+def going_on(job: Job, variables: Mapping[str, Any], resumed: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of a launch that goes on from what `resumed` names, if it names anything."""
+    together = {**variables, **resumed}
+    if isinstance(job, ProjectRun) and not GOES_ON_FROM.isdisjoint(together):
+        program = [*job.code.program, *job.code.settings.resume_args]
+        together["training_run_program"] = program
+    return together
+
+
+def _try_again(
+    context: Context, run: Path, job: Job, variables: dict[str, Any], retries: int
+) -> None:
     """Launch a failed run again, as often as was asked and may help."""
-    for left in reversed(range(retries)):
+    for restarts, left in enumerate(reversed(range(retries)), start=1):
         failure = worth_another(read_run(run))
         if failure is None or context.interrupts.requested:
             return
         place = put_attempt_aside(run)
         resumed = resume_variables(run, same_run=True)
-        whence = "from its newest checkpoint" if "training_run_resume_from" in resumed else "anew"
+        goes_on = not GOES_ON_FROM.isdisjoint(resumed)
+        files = "the files it left" if isinstance(job, ProjectRun) else "its newest checkpoint"
+        whence = f"from {files}" if goes_on else "anew"
         context.console.print(
             f"[yellow]Failed[/] ({escape(failure.host or 'not known where')}: "
             f"{escape(failure.cause)}) It starts {whence}; retries left: {left}. "
             f"Its logs are in {escape(context.project.shown(place))}",
             soft_wrap=True,
         )
-        RunFollower(context, run, read_run(run).manifest, "train", {**variables, **resumed}).run()
+        again = going_on(job, variables, resumed)
+        if isinstance(job, ProjectRun):
+            again["training_run_restarts"] = restarts
+        RunFollower(context, run, read_run(run).manifest, "train", again).run()
 
 
-def announce(console: Console, inventory: Inventory, training: Training) -> None:
+def announce(console: Console, inventory: Inventory, job: Job) -> None:
     """Say what will be trained, before anything is done."""
-    range_ = training.min_nodes < training.nodes
-    least = f"{training.min_nodes} to " if range_ else ""
-    least_ranks = f"{training.min_nodes * training.procs_per_node} to " if range_ else ""
+    range_ = job.min_nodes < job.nodes
+    least = f"{job.min_nodes} to " if range_ else ""
+    least_ranks = f"{job.min_nodes * job.procs_per_node} to " if range_ else ""
+    data = "" if job.dataset is None else f" on [bold]{escape(job.dataset)}[/]"
     console.print(
-        f"[bold]{escape(training.model)}[/] on [bold]{escape(training.dataset)}[/], "
-        f"{least}{plural(training.nodes, 'node')}, "
-        f"{least_ranks}{plural(training.world_size, 'rank')} ({escape(inventory.name)})"
+        f"[bold]{escape(job.model)}[/]{data}, {least}{plural(job.nodes, 'node')}, "
+        f"{least_ranks}{plural(job.world_size, 'rank')} ({escape(inventory.name)})"
     )
+    if isinstance(job, Training):
+        _announce_training(console, job)
+    elif isinstance(job, ProjectRun):
+        _announce_project(console, job)
+
+
+def _announce_project(console: Console, job: ProjectRun) -> None:
+    code, files = job.code, job.code.files
+    per = "node, which starts its ranks" if code.per == NODE else "rank"
+    lines = [f"runs on every {per}: {shlex.join(code.program)}"]
+    revision = ""
+    if code.git is not None:
+        changed = ", with changes" if code.git["dirty"] else ""
+        revision = f" (git {code.git['revision'][:12]}{changed})"
+    lines.append(
+        f"{plural(len(files.travelling), 'file')}, {size(files.bytes)}, of {code.shown}{revision}"
+    )
+    if files.left_out:
+        shown = ", ".join(map(str, files.left_out[:5]))
+        more = len(files.left_out) - 5
+        shown += f", and {more} more" if more > 0 else ""
+        lines.append(f"left out by {files.rules}: {shown}")
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)
+    for warning in code.warnings:
+        console.print(
+            f"[yellow]may be wrong[/], or newer than the Python here: {escape(warning)}",
+            soft_wrap=True,
+        )
+
+
+def _announce_training(console: Console, training: Training) -> None:
     console.print(
         f"batch {training.batch_per_rank} a rank, {training.epochs} epochs, "
         f"learning rate {training.learning_rate:g}"

@@ -27,6 +27,24 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def printable(text: str) -> str:
+    """A name of a file or the like as it is, or escaped where it cannot be printed."""
+    return text if text.isprintable() else ascii(text)
+
+
+def size(number: int) -> str:
+    """Bytes for people, in powers of 1000: `532 bytes`, `1.4 kB`, `500 MB`."""
+    if number < 1000:
+        return plural(number, "byte")
+    units = ["kB", "MB", "GB", "TB"]
+    value = number / 1000
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    unit = units[0]
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+
+
 def plural(number: int, noun: str) -> str:
     """A number with its noun, like `1 node` or `2 nodes`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -8,13 +8,11 @@ from yard.operations.setup import deliver_image, put_dataset, run_setup
 from yard.plays.contract import MENDED_BY_SETUP
 from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory
-from yard.request.training import Training
+from yard.request.job import Job
 from yard.runs.setup_record import find_staleness, read_record
 
 
-def make_ready(
-    context: Context, inventory: Inventory, training: Training, force: bool = False
-) -> Inventory:
+def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = False) -> Inventory:
     """Set the cluster up and put the data set there, as far as that is missing and ours to do.
 
     Only clusters whose nodes are containers are set up unasked. Machines are their owners'.
@@ -24,7 +22,7 @@ def make_ready(
         Interrupted: the user stopped it.
     """
     project, console = context.project, context.console
-    stale = find_staleness(project, inventory, training.min_nodes)
+    stale = find_staleness(project, inventory, job.min_nodes)
     reasons = stale.reasons
     ours = bool(inventory.container_hosts)
     if reasons and not ours:
@@ -43,10 +41,10 @@ def make_ready(
             reasons = ()
     if reasons or force:
         console.print(f"Setting up: {escape('; '.join(reasons) or 'a node is not fit')}")
-        inventory = run_setup(context, inventory, training.min_nodes)
+        inventory = run_setup(context, inventory, job.min_nodes)
     record = read_record(project, inventory)
-    if ours and (record is None or training.dataset not in record.datasets):
-        put_dataset(context, inventory, training.dataset)
+    if ours and job.dataset is not None and (record is None or job.dataset not in record.datasets):
+        put_dataset(context, inventory, job.dataset)
     return inventory
 
 

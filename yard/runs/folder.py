@@ -10,7 +10,7 @@ from pathlib import Path
 
 from yard.core.errors import RequestError
 from yard.core.room import full_disk_told
-from yard.request.training import Training
+from yard.request.job import Job
 
 # A file in the run directory: the user has asked for the end. A file and no entry of the manifest,
 # because the process that follows the run may write that while another one stops it.
@@ -21,28 +21,24 @@ REPORT_ERROR = "report-error.log"
 ATTEMPTS = "attempts"
 
 
-def run_id_of(training: Training, moment: float) -> str:
-    """The id: `<UTC time>_<model>_<dataset>_b<batch>_e<epochs>_n<nodes>_p<processes>`.
+def run_id_of(job: Job, moment: float) -> str:
+    """The id: `<UTC time>_<label of the job>`.
 
     Args:
         moment: when the run was started, Unix seconds.
     """
     stamp = datetime.fromtimestamp(moment, UTC).strftime("%Y%m%dT%H%M%SZ")
-    numbers = (
-        f"b{training.batch_per_rank}_e{training.epochs}"
-        f"_n{training.nodes}_p{training.procs_per_node}"
-    )
-    return f"{stamp}_{training.model}_{training.dataset}_{numbers}"
+    return f"{stamp}_{job.label}"
 
 
-def create_run(runs: Path, training: Training) -> Path:
+def create_run(runs: Path, job: Job) -> Path:
     """Make a run directory and point `latest` at it.
 
     Two launches within one second would have the same id: the second waits for its own.
     """
     runs.mkdir(exist_ok=True)
     while True:
-        run = runs / run_id_of(training, time.time())
+        run = runs / run_id_of(job, time.time())
         try:
             run.mkdir()
         except FileExistsError:

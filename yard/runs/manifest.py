@@ -1,7 +1,6 @@
 """`manifest.json`: what was asked, what ran it, and how the playbook ended."""
 
 import platform
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from yard import __version__
+from yard.code.git import git_revision
 from yard.core.files import read_json, write_json
-from yard.plays.inventory import Inventory
-from yard.plays.events import TaskFailure
 from yard.core.project import Project
-from yard.request.training import Training, TrainRequest
+from yard.plays.events import TaskFailure
+from yard.plays.inventory import Inventory
+from yard.request.job import Job, Request
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Manifest:
         inventory: as shown to people, and `inventory_path` as used.
         hosts: the nodes chosen; until then empty.
         code: git revision of the checkout and whether it had changes; None where there is no git.
+        project: the user's own program and its files; None where the trainer ran.
         versions: of what ran on the control node, and under `trainer` of what ran in the image.
         image: name and digest of the trainer image, once containers have reported it.
     """
@@ -65,6 +66,7 @@ class Manifest:
     inventory_path: str
     hosts: tuple[str, ...] = ()
     code: Mapping[str, Any] | None = None
+    project: Mapping[str, Any] | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     image: Mapping[str, str] | None = None
     launch: Launch = Launch()
@@ -108,18 +110,23 @@ class Manifest:
 def new_manifest(
     project: Project,
     inventory: Inventory,
-    request: TrainRequest,
-    training: Training,
+    request: Request,
+    job: Job,
     run_id: str,
     started_at: float,
+    own_code: Mapping[str, Any] | None,
 ) -> Manifest:
-    """The manifest of a run that is about to start."""
+    """The manifest of a run that is about to start.
+
+    Args:
+        own_code: the entry `project`.
+    """
     return Manifest(
         run_id=run_id,
         name=request.name,
         started_at=started_at,
         request=request.to_json(),
-        configuration=training.to_json(),
+        configuration=job.to_json(),
         inventory=project.shown(inventory.path),
         inventory_path=str(inventory.path),
         code=git_revision(project.root),
@@ -129,6 +136,7 @@ def new_manifest(
             "ansible-core": version("ansible-core"),
             "ansible-runner": version("ansible-runner"),
         },
+        project=own_code,
     )
 
 
@@ -141,24 +149,6 @@ def read_manifest(run: Path) -> Manifest | None:
 def write_manifest(run: Path, manifest: Manifest) -> None:
     """Write the manifest into its run directory."""
     write_json(run / "manifest.json", manifest.to_json())
-
-
-def git_revision(root: Path) -> dict[str, Any] | None:
-    """Commit of the checkout and whether files differ from it; None without git or a commit."""
-
-    def git(*arguments: str) -> str | None:
-        try:
-            answer = subprocess.run(
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError:
-            return None
-        return answer.stdout.strip() if answer.returncode == 0 else None
-
-    revision = git("rev-parse", "--verify", "HEAD")
-    if revision is None:
-        return None
-    return {"revision": revision, "dirty": bool(git("status", "--porcelain"))}
 
 
 def iso(moment: float | None) -> str | None:

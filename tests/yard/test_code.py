@@ -1,0 +1,582 @@
+"""A project of the user's own: what of it travels, what is run, and what is refused before."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_schemas import errors
+from yard_command import DATA, REPOSITORY, RUN_ID, Yard
+
+from yard.code import files as travelling
+from yard.code.files import find_files
+from yard.code.git import git_revision
+from yard.code.own import project_name, read_code
+from yard.code.settings import read_settings
+from yard.code.snapshot import take_snapshot
+from yard.code.syntax import syntax_errors
+from yard.commands.rerun import request_of
+from yard.commands.train import going_on, keep_code
+from yard.core.errors import Exit, RequestError
+from yard.core.project import Project
+from yard.core.words import size
+from yard.plays.inventory import Inventory, Model
+from yard.request.own_code import ProjectRequest, resolve_project
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
+from yard.runs.manifest import new_manifest
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Makes a project of files; what ends with a slash is an empty folder."""
+
+    def build(**contents: str) -> Path:
+        folder = tmp_path / "My_Project"
+        folder.mkdir(exist_ok=True)
+        for name, text in contents.items():
+            write(folder, name, text)
+        return folder
+
+    return build
+
+
+def write(folder: Path, name: str, text: str = "") -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=ada", "-c", "user.email=ada@control"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def problems_of(act: Callable[[], object]) -> str:
+    with pytest.raises(RequestError) as caught:
+        act()
+    assert caught.value.status == Exit.BAD_REQUEST
+    return str(caught.value)
+
+
+def names(folder: Path) -> list[str]:
+    return list(find_files(folder).travelling)
+
+
+def program(folder: Path, **typed: str) -> tuple[str, ...]:
+    return read_code(Project(Path("/nowhere")), str(folder), **typed).program
+
+
+def test_everything_travels_but_caches_and_environments(make: Make) -> None:
+    folder = make(**{"train.py": "", "a/b.py": "", "__pycache__/x.pyc": "", ".git/HEAD": ""})
+    for name in ("env/pyvenv.cfg", "env/bin/python", "a/node_modules/x.js", ".mypy_cache/x"):
+        write(folder, name)
+    # What looks like a repository and is none is told rather than copied as a whole.
+    assert "in a git repository that cannot be read" in problems_of(lambda: find_files(folder))
+    (folder / ".git/HEAD").unlink()
+    (folder / ".git").rmdir()
+    found = find_files(folder)
+    assert list(found.travelling) == ["a/b.py", "train.py"]
+    assert (found.rules, found.left_out) == (None, ())
+
+
+def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
+    rules = "data/\n*.log\n!keep.log\n/top.txt\n"
+    folder = make(**{".trainyardignore": rules, ".gitignore": "*.py\n", "train.py": ""})
+    for name in ("data/1", "data/deep/2", "x/a.log", "b.log", "keep.log", "top.txt", "x/top.txt"):
+        write(folder, name)
+    git(folder, "init")
+    found = find_files(folder)
+    expected = [".gitignore", ".trainyardignore", "keep.log", "train.py", "x/top.txt"]
+    assert list(found.travelling) == expected
+    assert found.rules == ".trainyardignore"
+    assert sorted(map(str, found.left_out)) == [
+        "*.log: 2 files",
+        "/top.txt: 1 file",
+        "data/: 2 files",
+    ]
+
+
+def test_git_says_what_is_left_out(make: Make) -> None:
+    rules = "data/\n*.log\nold.py\n"
+    folder = make(**{".gitignore": rules, "train.py": "", "old.py": "", "gone.py": ""})
+    git(folder, "init")
+    git(folder, "add", "--force", ".")
+    git(folder, "commit", "-m", "one")
+    for name in ("data/1", "data/2", "a.log", "logs/b.log", "new.py", "__pycache__/x.pyc"):
+        write(folder, name)
+    write(folder, "env/pyvenv.cfg")
+    write(folder, "env/lib/x.py")
+    (folder / "gone.py").unlink()
+    found = find_files(folder)
+    # What git knows travels, whatever its rules say now.
+    assert list(found.travelling) == [".gitignore", "new.py", "old.py", "train.py"]
+    assert list(map(str, found.left_out)) == ["data/: 2 files", "a.log: 1 file", "logs/: 1 file"]
+
+
+def test_git_rules_of_a_folder_in_a_repository_and_of_one_in_it(make: Make) -> None:
+    folder = make(**{".gitignore": "*.bin\n", "app/train.py": "", "app/x.bin": ""})
+    git(folder, "init")
+    write(folder, "app/lib/m.py")
+    write(folder, "app/lib/m.bin")
+    write(folder, "app/lib/.gitignore", "*.txt\n")
+    write(folder, "app/lib/m.txt")
+    git(folder / "app/lib", "init")
+    # A repository has its own rules.
+    assert names(folder / "app") == ["lib/.gitignore", "lib/m.bin", "lib/m.py", "train.py"]
+
+
+def test_a_folder_that_git_ignores_as_a_whole_travels(make: Make) -> None:
+    folder = make(**{".gitignore": "runs/\n", "runs/1/code/train.py": ""})
+    git(folder, "init")
+    git(folder, "add", ".gitignore")
+    git(folder, "commit", "-m", "one")
+    assert names(folder / "runs/1/code") == ["train.py"]
+    assert git_revision(folder / "runs/1/code") is None
+    revision = git_revision(folder)
+    assert revision is not None
+    assert revision["dirty"] is False
+
+
+def test_links_become_what_they_point_at(make: Make) -> None:
+    folder = make(**{"train.py": "one", "lib/a.py": "two", "lib/deep/b.py": ""})
+    (folder / "main.py").symlink_to("train.py")
+    (folder / "same").symlink_to("lib")
+    assert names(folder) == [
+        "lib/a.py",
+        "lib/deep/b.py",
+        "main.py",
+        "same/a.py",
+        "same/deep/b.py",
+        "train.py",
+    ]
+    take_snapshot(find_files(folder), folder.parent / "code")
+    copy = folder.parent / "code/same/a.py"
+    assert copy.read_text() == "two"
+    assert not any(path.is_symlink() for path in copy.parents)
+    assert not copy.is_symlink()
+
+
+def test_what_cannot_travel_is_told_together(make: Make) -> None:
+    folder = make(**{"train.py": ""})
+    outside = folder.parent / "secret"
+    outside.write_text("")
+    (folder / "out").symlink_to("../secret")
+    (folder / "around").symlink_to(".")
+    (folder / "lost").symlink_to("nowhere")
+    (folder / "two\nlines").touch()
+    Path(os.fsdecode(bytes(folder) + b"/latin\xe9")).touch()
+    os.mkfifo(folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "door"))
+    text = problems_of(lambda: find_files(folder))
+    for problem in (
+        "out is a link to ../secret, out of the folder",
+        "around is a link to ., out of the folder",
+        "lost is a link to nowhere, which is not there",
+        r"'two\nlines' cannot be printed",
+        r"'latin\udce9' cannot be printed",
+        "pipe is a pipe",
+        "door is a socket",
+    ):
+        assert problem in text
+    text.encode()  # as it goes to a screen
+    write(folder, ".trainyardignore", "out\naround\nlost\ntwo*\nlatin*\npipe\ndoor\n")
+    assert names(folder) == [".trainyardignore", "train.py"]
+
+
+def test_what_is_left_out_may_have_any_name(make: Make) -> None:
+    folder = make(**{"train.py": "", ".gitignore": "latin*\n"})
+    Path(os.fsdecode(bytes(folder) + b"/latin\xe9")).touch()
+    git(folder, "init")
+    (left_out,) = find_files(folder).left_out
+    assert str(left_out) == r"'latin\udce9': 1 file"
+
+
+def test_an_argument_that_no_record_can_hold(make: Make) -> None:
+    folder = make(**{"train.py": "", "trainyard.yml": r'resume_args: ["a\0b"]'})
+    text = problems_of(lambda: program(folder, script_args=os.fsdecode(b"--x \xe9")))
+    assert r"argument '\udce9': must be text in UTF-8" in text
+    assert r"argument 'a\x00b': must be text in UTF-8" in text
+    odd = folder.parent / "two\nlines"
+    folder.rename(odd)
+    assert r"lines': has no name that can be printed" in problems_of(lambda: program(odd))
+
+
+def test_what_may_not_be_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(**{"train.py": "", "key.pem": ""})
+    # Nothing is closed to root.
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "key.pem")
+    text = problems_of(lambda: find_files(folder))
+    assert text.startswith("key.pem may not be read; change its mode")
+
+
+def test_sizes_for_people() -> None:
+    numbers = (0, 1, 999, 1000, 9_940, 9_960, 999_400, 999_500, 10**10, 5 * 10**15)
+    assert [size(number) for number in numbers] == [
+        "0 bytes",
+        "1 byte",
+        "999 bytes",
+        "1.0 kB",
+        "9.9 kB",
+        "10 kB",
+        "999 kB",
+        "1.0 MB",
+        "10 GB",
+        "5000 TB",
+    ]
+
+
+def test_too_many_bytes_name_the_largest(make: Make) -> None:
+    folder = make(**{"train.py": ""})
+    for name, bytes_ in (("data/a.bin", 9 * 10**9), ("data/b.bin", 10**9), ("model.pt", 2 * 10**8)):
+        write(folder, name)
+        os.truncate(folder / name, bytes_)
+    text = problems_of(lambda: find_files(folder))
+    assert "10 GB in 4 files: more than travels with a run, which is 500 MB" in text
+    assert "\n    data/  10 GB, 2 files\n    model.pt  200 MB, 1 file\n" in text
+    assert ".trainyardignore" in text
+    assert "make data" in text
+    write(folder, ".trainyardignore", "data/\n")
+    assert names(folder) == [".trainyardignore", "model.pt", "train.py"]
+
+
+def test_too_many_files_are_not_all_looked_at(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(**{f"many/{number}": "" for number in range(40)})
+    write(folder, "train.py")
+    monkeypatch.setattr(travelling, "MAX_FILES", 20)
+    assert "41 files" in problems_of(lambda: find_files(folder))
+    monkeypatch.setattr(travelling, "LOOKED_AT", 30)
+    text = problems_of(lambda: find_files(folder))
+    assert "at least 30 files" in text
+    monkeypatch.setattr(travelling, "COUNTED", 10)
+    write(folder, ".trainyardignore", "many/\n")
+    assert list(map(str, find_files(folder).left_out)) == ["many/: more than 10 files"]
+
+
+def test_a_folder_that_is_none(make: Make, tmp_path: Path) -> None:
+    folder = make(**{"train.py": ""})
+    inside = Project(folder / "sub/checkout")
+    inside.root.mkdir(parents=True)
+    assert "there is no such folder" in problems_of(lambda: read_code(inside, "/nonsense"))
+    assert "is no folder" in problems_of(lambda: read_code(inside, str(folder / "train.py")))
+    assert "holds this checkout" in problems_of(lambda: read_code(inside, str(inside.root)))
+    assert "holds this checkout" in problems_of(lambda: read_code(inside, str(folder)))
+    (tmp_path / "empty").mkdir()
+    assert "there is no file" in problems_of(lambda: read_code(inside, str(tmp_path / "empty")))
+
+
+def test_the_program_is_found(make: Make) -> None:
+    folder = make(**{"train.py": "", "run.sh": "", "pkg/mod.py": "", "pkg/__main__.py": ""})
+    assert program(folder) == ("python3", "train.py")
+    assert program(folder, entry="./pkg/mod.py") == ("python3", "pkg/mod.py")
+    assert program(folder, entry=str(folder / "pkg/mod.py")) == ("python3", "pkg/mod.py")
+    assert program(folder, entry="run.sh", script_args="a 'b c' $HOME") == (
+        "bash",
+        "run.sh",
+        "a",
+        "b c",
+        "$HOME",
+    )
+    assert program(folder, entry="-m pkg.mod") == ("python3", "-m", "pkg.mod")
+    assert program(folder, entry="-m pkg") == ("python3", "-m", "pkg")
+    # A module of the image.
+    assert program(folder, entry="-m torch.distributed.run") == (
+        "python3",
+        "-m",
+        "torch.distributed.run",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("nope.py", "entry nope.py: there is no such file\n    there are\n        other.py"),
+        ("../x.py", "there is no such file"),
+        ("notes.txt", "must be script.py, run.sh or -m package.module"),
+        ("other.py --lr 1", "there is no such file"),
+        ("-m pkg.nope", "there is no pkg/nope.py or pkg/nope/__main__.py"),
+        ("-m pkg.mod --lr 1", "arguments go into SCRIPT_ARGS="),
+        ("ignored.py", "does not travel: it is left out by .trainyardignore"),
+    ],
+)
+def test_an_entry_that_is_none(make: Make, entry: str, problem: str) -> None:
+    folder = make(**{"other.py": "", "notes.txt": "", "pkg/mod.py": "", "ignored.py": ""})
+    write(folder, ".trainyardignore", "ignored.py\n")
+    assert problem in problems_of(lambda: program(folder, entry=entry))
+
+
+def test_no_entry_and_two(make: Make) -> None:
+    folder = make(**{"other.py": ""})
+    text = problems_of(lambda: program(folder))
+    assert "no train.py or main.py; say with ENTRY=" in text
+    assert "other.py" in text
+    write(folder, "main.py")
+    assert program(folder) == ("python3", "main.py")
+    write(folder, "train.py")
+    assert "there are train.py and main.py" in problems_of(lambda: program(folder))
+    write(folder, ".trainyardignore", "train.py\nmain.py\n")
+    assert "train.py: is there, but does not travel" in problems_of(lambda: program(folder))
+
+
+def test_the_settings_of_a_project(make: Make) -> None:
+    folder = make(**{"go.py": "", "train.py": ""})
+    text = "entry: go.py\nargs: [--rate, 1e-3, --on, yes]\nlaunch: node\ngrace: 30\nstall: 0\n"
+    write(
+        folder, "trainyard.yml", text + "metrics: 'loss (?P<loss>\\S+)'\nresume_args: --resume x\n"
+    )
+    settings = read_settings(folder)
+    assert settings.args == ("--rate", "1e-3", "--on", "yes")
+    assert (settings.grace, settings.stall) == (30, 0)
+    assert settings.resume_args == ("--resume", "x")
+    code = read_code(Project(Path("/nowhere")), str(folder))
+    assert (code.program, code.per) == (("python3", "go.py", *settings.args), "node")
+    typed = {"entry": "train.py", "script_args": "", "launch": "rank"}
+    code = read_code(Project(Path("/nowhere")), str(folder), **typed)
+    assert (code.program, code.per) == (("python3", "train.py"), "rank")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("entri: x.py\n", "entri: unknown; there are entry, args, launch"),
+        ("- train.py\n", "must have keys"),
+        ("entry: [\n", "trainyard.yml: "),
+        ("entry: {a: b}\n", "entry: must be a word"),
+        ("args: {a: b}\n", "args: must be a list, or a line"),
+        ('args: "it\'s"\n', "args: No closing quotation"),
+        ("launch: gpu\n", "launch: must be rank or node"),
+        ("metrics: '('\n", "metrics: is no regular expression"),
+        ("metrics: 'loss .*'\n", "metrics: needs a named group"),
+        ("grace: soon\n", "grace: must be a number of seconds"),
+        ("stall: -1\n", "stall: must be a number of seconds"),
+    ],
+)
+def test_wrong_settings(make: Make, text: str, problem: str) -> None:
+    folder = make(**{"train.py": "", "trainyard.yml": text})
+    assert problem in problems_of(lambda: read_code(Project(Path("/nowhere")), str(folder)))
+
+
+def test_an_error_of_syntax_is_found_with_line_and_text(make: Make) -> None:
+    folder = make(**{"train.py": "import sys\nfrom lib import model\n", "lib/__init__.py": ""})
+    write(folder, "lib/model.py", "from .deep import x\n")
+    write(folder, "lib/deep.py", "\nif True\n    pass\n")
+    write(folder, "unused.py", "print 'old'\n")
+    text = problems_of(lambda: program(folder))
+    assert text == "lib/deep.py:2: expected ':'\n    if True"
+    write(folder, "lib/deep.py", "x = 1\n")
+    assert program(folder) == ("python3", "train.py")
+    write(folder, "train.py", "x = 1\0\n")
+    assert "train.py" in problems_of(lambda: program(folder))
+
+
+def test_syntax_that_may_be_newer_is_a_warning(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(**{"train.py": "type X = int =\n"})
+    monkeypatch.setattr("sys.version_info", (3, 11))
+    wrong, doubtful = syntax_errors(find_files(folder), "train.py")
+    assert wrong == []
+    assert doubtful == ["train.py:1: invalid syntax\n    type X = int ="]
+    monkeypatch.setattr("sys.version_info", (3, 13))
+    assert syntax_errors(find_files(folder), "train.py") == (doubtful, [])
+
+
+def test_a_snapshot_is_known_by_its_hash(make: Make) -> None:
+    folder = make(**{"train.py": "one", "run.sh": ""})
+    (folder / "run.sh").chmod(0o700)
+    os.utime(folder / "train.py", (1000, 1000))
+
+    def taken(name: str) -> str:
+        return take_snapshot(find_files(folder), folder.parent / name).sha256
+
+    first = taken("first")
+    copy = folder.parent / "first"
+    assert (copy / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (copy / "train.py").stat().st_mode & 0o777 == 0o644
+    assert (copy / "train.py").stat().st_mtime == 1000
+    os.utime(folder / "train.py", (2000, 2000))
+    assert taken("later") == first
+    (folder / "train.py").chmod(0o755)
+    executable = taken("executable")
+    (folder / "train.py").write_text("two")
+    assert len({first, executable, taken("edited")}) == 3
+
+
+def test_a_file_that_goes_away_meanwhile(make: Make) -> None:
+    folder = make(**{"train.py": ""})
+    found = find_files(folder)
+    (folder / "train.py").unlink()
+    text = problems_of(lambda: take_snapshot(found, folder.parent / "code"))
+    assert "train.py changed while it was copied" in text
+
+
+def test_the_name_of_a_project() -> None:
+    assert project_name(Path("/x/My_Project.v2")) == "my-project-v2"
+    assert project_name(Path("/x/" + "a" * 39 + "--b")) == "a" * 39
+    assert project_name(Path("/x/größe")) == "gr-e"
+    assert project_name(Path("/x/数据")) == "project"
+
+
+def test_a_project_runs_from_a_snapshot(ready: Yard) -> None:
+    project = ready.root / "examples/Tiny"
+    write(project, "main.py", "print('hello')\n")
+    write(project, "data/x")
+    write(project, ".trainyardignore", "data/\n")
+    git(project, "init")
+    git(project, "add", ".")
+    git(project, "commit", "-m", "one")
+    write(project, "main.py", "print('changed')\n")
+    done = ready("train", "--code", "examples/Tiny", "--script-args=--lr '0 1'", "--nodes", "2")
+    assert done.returncode in (0, 1), done.stdout + done.stderr  # the result is another's matter
+    assert "tiny, 2 nodes, 2 ranks (local)" in done.stdout
+    assert "runs on every rank: python3 main.py --lr '0 1'" in done.stdout
+    assert "left out by .trainyardignore: data/: 1 file" in done.stdout
+    (run,) = ready.root.glob("runs/2*")
+    assert run.name.partition("_")[2] == "tiny_n2_p1"
+    assert (run / "code/main.py").read_text() == "print('changed')\n"
+    assert "+print('changed')" in (run / "code.diff").read_text()
+    document = json.loads((run / "manifest.json").read_text())
+    assert errors("manifest", document) == []
+    told = document["project"]
+    assert (told["folder"], told["files"], told["per"]) == ("examples/Tiny", 2, "rank")
+    assert told["program"] == ["python3", "main.py", "--lr", "0 1"]
+    assert told["git"]["dirty"] is True
+    assert document["configuration"]["dataset"] is None
+
+
+def test_make_passes_on_what_is_typed(tmp_path: Path) -> None:
+    """A program in place of Python says what reached it; nothing in between may look into that."""
+    for name in ("Makefile", "requirements.txt", "bootstrap.sh"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done\n')
+    python.chmod(0o755)
+    (tmp_path / ".venv/.complete").touch()
+
+    def told(*typed: str) -> list[str]:
+        command = ["make", "train", "CODE=my project", *typed]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[4:]
+
+    arguments = """--x "it's $HOME" $(shell id) `ls` \\ * # %"""
+    assert told(f"SCRIPT_ARGS={arguments}", "ENTRY=-m a.b", "GRACE=3") == [
+        "train",
+        "--code",
+        "my project",
+        "--grace",
+        "3",
+        "--entry=-m a.b",
+        f"--script-args={arguments}",
+    ]
+    assert told("SCRIPT_ARGS=--verbose", "LAUNCH=node")[-3:] == [
+        "--launch",
+        "node",
+        "--script-args=--verbose",
+    ]
+    # To say that there are none, where trainyard.yml names some.
+    assert told("SCRIPT_ARGS=")[-1] == "--script-args="
+    assert told()[-1] == "my project"
+
+
+def test_the_example_is_a_project() -> None:
+    code = read_code(Project(REPOSITORY), str(REPOSITORY / "examples/own-code"))
+    assert (code.name, code.program) == ("own-code", ("python3", "train.py"))
+    assert list(code.files.travelling) == ["train.py"]
+
+
+def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> None:
+    folder = make(**{"train.py": "", "trainyard.yml": "args: --a\nresume_args: --resume last\n"})
+    job = resolve_project(ProjectRequest(str(folder)), lab, Project(REPOSITORY))
+    first = job.extravars()
+    assert going_on(job, first, {}) == first
+    for name in ("training_run_resume_from", "training_run_outputs_from"):
+        again = going_on(job, first, {name: "/runs/1"})
+        assert again["training_run_program"] == ["python3", "train.py", "--a", "--resume", "last"]
+        # Once, however often it goes on.
+        assert going_on(job, again, {name: "/runs/1"}) == again
+    training = resolve(TrainRequest("vit"), lab)
+    resumed = {"training_run_resume_from": "/runs/1"}
+    assert going_on(training, training.extravars(), resumed) == training.extravars() | resumed
+
+
+def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Path) -> None:
+    folder = make(**{"x.py": "one", "y.py": "", ".trainyardignore": "y.py\n"})
+    (folder / "link.txt").symlink_to("y.py")
+    write(folder, "trainyard.yml", "resume_args: --again\nmetrics: (?P<loss>.*)\n")
+    checkout, run = Project(tmp_path), tmp_path / "runs/20260101T000000Z_my-project_n1_p2"
+    request = ProjectRequest(
+        str(folder), entry="x.py", script_args="--a 'b c'", nodes=2, min_nodes=1, procs_per_node=2
+    )
+    request = replace(request, dataset="cifar10", launch="node", grace=3, stall=5, retries=2)
+    job = resolve_project(request, lab, checkout)
+    run.mkdir(parents=True)
+    manifest = new_manifest(checkout, lab, request, job, run.name, 0.0, keep_code(run, job))
+    write(folder, "x.py", "two")
+    again = request_of(run, manifest)
+    assert isinstance(again, ProjectRequest)
+    assert again.retries == 2
+    repeated = resolve_project(again, lab, checkout)
+    assert repeated.extravars() == job.extravars()
+    assert repeated.to_json() == job.to_json()
+    (tmp_path / "second").mkdir()
+    second = keep_code(tmp_path / "second", repeated)
+    assert manifest.project is not None
+    assert second == {**manifest.project, "folder": second["folder"], "left_out": []}
+    shutil.rmtree(run / "code")
+    assert "is gone" in problems_of(lambda: request_of(run, manifest))
+
+
+def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> None:
+    request = TrainRequest("vit", train_images="all", options={"seed": 2}, name="first", epochs=9)
+    training = resolve(request, lab)
+    manifest = new_manifest(Project(tmp_path), lab, request, training, "run", 0.0, None)
+    again = request_of(tmp_path, manifest)
+    assert isinstance(again, TrainRequest)
+    # Whatever the defaults of the model are by then.
+    assert resolve(again, replace(lab, models={"vit": Model("vit", "", {})})) == training
+    assert again.name == "first"
+
+
+def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
+    assert ready("train", "--model", "vit", "--nodes", "2", "--set", "steps=4").returncode == 0
+    done = ready("rerun", "latest")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = (
+        json.loads((run / "manifest.json").read_text())
+        for run in sorted(ready.root.glob("runs/2*"))
+    )
+    assert first["configuration"] == second["configuration"]
+
+
+def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None:
+    write(fresh.root / "mine", "train.py")
+    shutil.copytree(DATA / "runs/succeeded", fresh.root / "runs" / RUN_ID)
+    done = fresh("train", "--code", "mine", "--resume", RUN_ID)
+    assert done.returncode == Exit.BAD_REQUEST
+    assert f"{RUN_ID} ran the trainer (MODEL=)" in done.stderr
+
+
+def test_a_project_that_makes_no_sense_touches_nothing(fresh: Yard) -> None:
+    write(fresh.root / "mine", "train.py", "x = = 1\n")
+    done = fresh("train", "--code", "mine", "--nodes", "9", "--dataset", "mnist")
+    assert done.returncode == Exit.BAD_REQUEST
+    for problem in ("train.py:1: invalid syntax", "x = = 1", "nodes 9", "dataset 'mnist'"):
+        assert problem in done.stderr
+    done = fresh("train", "--code", "mine", "--epochs", "2", "--lr", "0.1", "--set", "seed=1")
+    assert done.returncode == Exit.BAD_REQUEST
+    for option in ("EPOCHS= (--epochs)", "LR= (--lr)", "--set", "SCRIPT_ARGS="):
+        assert option in done.stderr
+    done = fresh("train", "--model", "vit", "--entry", "x.py", "--grace", "3")
+    assert done.returncode == Exit.BAD_REQUEST
+    assert "ENTRY= (--entry): goes with CODE= alone" in done.stderr
+    assert "GRACE= (--grace): goes with CODE= alone" in done.stderr
+    done = fresh("scaling", "--code", "mine")
+    assert (done.returncode, "with NODES=1" in done.stderr) == (Exit.BAD_REQUEST, True)
+    assert not (fresh.root / "runs").exists()
+    assert not (fresh.root / ".trainyard").exists()

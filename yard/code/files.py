@@ -1,0 +1,329 @@
+"""Which files of a folder travel with a run, and what is left out."""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from yard.code.git import follows_git, ignored_paths, known_files
+from yard.core.errors import RequestError
+from yard.core.words import plural, printable, size
+
+IGNORE = ".trainyardignore"
+
+# What may travel. A run copies its files to every node, and keeps them; data has a way of its own.
+MAX_BYTES = 500 * 10**6
+MAX_FILES = 20_000
+# So many are looked at before it is clear that the folder holds no program: a second or two.
+LOOKED_AT = 5 * MAX_FILES
+# So many of what is left out are counted: a data set beside the program may have millions.
+COUNTED = 20_000
+
+# What is never part of a program: made from it, or made anew with another command.
+NEVER = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".ipynb_checkpoints",
+        ".mypy_cache",
+        ".nox",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".svn",
+        ".tox",
+        ".venv",
+        "__pycache__",
+        "node_modules",
+    }
+)
+# A folder with this file is a virtual environment, whatever its name.
+ENVIRONMENT = "pyvenv.cfg"
+
+REMEDY = (
+    f"    name what the program does not need in {IGNORE} (as in .gitignore), "
+    "and put data on the nodes with: make data"
+)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that travels.
+
+    Attributes:
+        path: where it will lie, below the folder.
+        source: where it is read; for a link what it points at.
+        size: bytes, when it was found.
+    """
+
+    path: str
+    source: Path
+    size: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Files that a rule leaves out.
+
+    Attributes:
+        what: the pattern, or the path that git's rules name.
+        files: how many, of which no more than `COUNTED` are counted.
+    """
+
+    what: str
+    files: int
+
+    def __str__(self) -> str:
+        more = "more than " if self.files >= COUNTED else ""
+        return f"{self.what}: {more}{plural(self.files, 'file')}"
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a folder.
+
+    Attributes:
+        travelling: those that go with the run, by path, in order.
+        rules: whose rules say what is left out: `.trainyardignore`, `.gitignore` or none.
+        left_out: what they leave out, the most files first.
+    """
+
+    folder: Path
+    travelling: dict[str, SourceFile]
+    rules: str | None
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of those that travel."""
+        return sum(file.size for file in self.travelling.values())
+
+
+def find_files(folder: Path, ruled: bool = True) -> Files:
+    """Find what travels: by `.trainyardignore`, else by git's own rules, else everything.
+
+    Files are looked at and not read.
+
+    Args:
+        ruled: whether there are rules; a snapshot has what they let through.
+
+    Raises:
+        RequestError: with all that cannot travel, or with the largest of what is too much.
+    """
+    survey = _Survey(folder.resolve())
+    left_out = _LeftOut(survey.root)
+    rules = None
+    if not ruled:
+        survey.take(_walk(survey, left_out, None))
+    elif (folder / IGNORE).is_file():
+        rules = IGNORE
+        survey.take(_walk(survey, left_out, _read_rules(folder / IGNORE)))
+    elif follows_git(survey.root):
+        rules = ".gitignore"
+        survey.take(_of_program(known_files(survey.root)))
+        for path in ignored_paths(survey.root):
+            left_out.count(path, path)
+    else:
+        survey.take(_walk(survey, left_out, None))
+    survey.follow_links()
+    survey.check()
+    return Files(
+        survey.root, dict(sorted(survey.files.items())), rules, tuple(left_out.most_first())
+    )
+
+
+@dataclass
+class _Survey:
+    """Looks at files, and remembers what of them can travel and what cannot."""
+
+    root: Path
+    files: dict[str, SourceFile] = field(default_factory=dict)
+    links: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+    def take(self, paths: Iterable[str]) -> None:
+        """Look at the paths of files and links."""
+        for path in paths:
+            if len(self.files) >= LOOKED_AT:
+                self.stopped = True
+                return
+            try:
+                info = os.lstat(self.root / path)
+            except FileNotFoundError:
+                continue  # git knows it, and it has been deleted
+            if not path.isprintable():
+                said = printable(path)
+                self.problems.append(f"the name of {said} cannot be printed; rename the file")
+            elif stat.S_ISLNK(info.st_mode):
+                self.links.append(path)
+            else:
+                self.add(path, self.root / path, info)
+
+    def add(self, path: str, source: Path, info: os.stat_result) -> None:
+        """Note a file, or why it cannot travel."""
+        if not stat.S_ISREG(info.st_mode):
+            kind = _kind(info.st_mode)
+            self.problems.append(f"{path} is {kind}, which cannot travel; name it in {IGNORE}")
+        elif not os.access(source, os.R_OK):
+            self.problems.append(f"{path} may not be read; change its mode, or name it in {IGNORE}")
+        else:
+            self.files[path] = SourceFile(path, source, info.st_size)
+
+    def follow_links(self) -> None:
+        """Replace links by what they point at, as long as that is in the folder too."""
+        plain = dict(self.files)
+        for path in self.links:
+            target = Path(os.path.realpath(self.root / path))
+            said = f"{path} is a link to {printable(os.readlink(self.root / path))}"
+            if not target.exists():
+                self.problems.append(f"{said}, which is not there; remove it")
+            elif target == self.root or not target.is_relative_to(self.root):
+                self.problems.append(
+                    f"{said}, out of the folder; put a copy in its place, or name it in {IGNORE}"
+                )
+            elif target.is_dir():
+                inside = f"{target.relative_to(self.root)}/"
+                below = [file for file in plain.values() if file.path.startswith(inside)]
+                for file in below:
+                    name = f"{path}/{file.path.removeprefix(inside)}"
+                    self.files[name] = SourceFile(name, file.source, file.size)
+                if not below:
+                    self.problems.append(f"{said}, of which no file travels; name it in {IGNORE}")
+            else:
+                self.add(path, target, target.stat())
+
+    def check(self) -> None:
+        """See that what was found can travel.
+
+        Raises:
+            RequestError: it cannot, or there is too much of it, or nothing.
+        """
+        total = sum(file.size for file in self.files.values())
+        if total > MAX_BYTES or len(self.files) > MAX_FILES:
+            self.problems.append(self._too_much(total))
+        if not self.files and not self.problems:
+            self.problems.append(f"{self.root}: there is no file in it that travels")
+        if self.problems:
+            raise RequestError(self.problems)
+
+    def _too_much(self, total: int) -> str:
+        least = "at least " if self.stopped else ""
+        lines = [
+            f"{self.root}: {least}{size(total)} in {least}{plural(len(self.files), 'file')}: more "
+            f"than travels with a run, which is {size(MAX_BYTES)} in {MAX_FILES:,} files"
+        ]
+        lines += [
+            f"    {path}  {size(bytes_)}, {plural(count, 'file')}"
+            for path, bytes_, count in self._largest(total > MAX_BYTES)
+        ]
+        return "\n".join([*lines, REMEDY])
+
+    def _largest(self, by_bytes: bool) -> list[tuple[str, int, int]]:
+        """The five largest files or folders at the top, with bytes and files."""
+        sizes: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
+        for file in self.files.values():
+            top, slash, _ = file.path.partition("/")
+            sizes[top + slash] += file.size
+            counts[top + slash] += 1
+        largest = (sizes if by_bytes else counts).most_common(5)
+        return [(path, sizes[path], counts[path]) for path, _ in largest]
+
+
+@dataclass
+class _LeftOut:
+    """Counts what is left out."""
+
+    root: Path
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def count(self, what: str, path: str) -> None:
+        """Count a file, or the files below a folder, to what leaves them out."""
+        if not _never(path):
+            number = 1
+            if path.endswith("/"):
+                number = sum(
+                    1 for _ in _below(self.root / path, COUNTED - self.counts[printable(what)])
+                )
+            self.counts[printable(what)] += number
+
+    def most_first(self) -> Iterator[LeftOut]:
+        for what, files in self.counts.most_common():
+            if files:
+                yield LeftOut(what, min(files, COUNTED))
+
+
+def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> Iterator[str]:
+    """Yield the paths of what rules let travel; folders they leave out are not entered."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            entries = sorted(os.scandir(survey.root / folder), key=lambda entry: entry.name)
+        except PermissionError:
+            said = printable(folder)
+            survey.problems.append(f"{said} may not be read; name it in {IGNORE}")
+            continue
+        if folder and any(entry.name == ENVIRONMENT for entry in entries):
+            continue
+        for entry in entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            path = f"{folder}{entry.name}{'/' if is_folder else ''}"
+            if _never(path):
+                continue
+            pattern = None if rules is None else _pattern(rules, path)
+            if pattern is not None:
+                left_out.count(pattern, path)
+            elif is_folder:
+                folders.append(path)
+            else:
+                yield path
+
+
+def _pattern(rules: GitIgnoreSpec, path: str) -> str | None:
+    """The pattern that leaves a path out."""
+    found = rules.check_file(path)
+    if not found.include or found.index is None:
+        return None
+    return str(getattr(rules.patterns[found.index], "pattern", path))
+
+
+def _read_rules(path: Path) -> GitIgnoreSpec:
+    try:
+        return GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8").splitlines())
+    except ValueError as error:  # also of what is no UTF-8
+        raise RequestError([f"{path}: {error}"]) from error
+
+
+def _of_program(paths: list[str]) -> Iterator[str]:
+    """Leave out what is never part of a program, even where git has it."""
+    environments = tuple(
+        path.removesuffix(ENVIRONMENT) for path in paths if path.endswith(f"/{ENVIRONMENT}")
+    )
+    return (path for path in paths if not _never(path) and not path.startswith(environments))
+
+
+def _never(path: str) -> bool:
+    return not NEVER.isdisjoint(path.split("/"))
+
+
+def _below(folder: Path, most: int) -> Iterator[None]:
+    """Yield once for each file below a folder, and no more often than asked for."""
+    for _, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in NEVER]
+        for _ in names:
+            if most <= 0:
+                return
+            most -= 1
+            yield None
+
+
+def _kind(mode: int) -> str:
+    """What a file is that holds no bytes of its own."""
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -1,0 +1,103 @@
+"""What git says of a folder: its revision, and which of its files are a matter of the project."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+
+
+def git_revision(folder: Path) -> dict[str, Any] | None:
+    """Commit of a folder and whether its files differ from it.
+
+    None without git, without a commit, and for a folder that git ignores as a whole.
+    """
+    revision = _said(folder, "rev-parse", "--verify", "HEAD")
+    if revision is None or _ignored(folder):
+        return None
+    return {
+        "revision": revision.strip(),
+        "dirty": bool(_said(folder, "status", "--porcelain", ".")),
+    }
+
+
+def difference(folder: Path) -> bytes:
+    """How the files of a folder that git knows differ from the commit, as `git diff` writes it."""
+    return _git(folder, "diff", "HEAD", "--relative", "--", ".").stdout
+
+
+def follows_git(folder: Path) -> bool:
+    """Whether git's rules decide over a folder: in a work tree, and not ignored as a whole.
+
+    Raises:
+        RequestError: it lies in a repository that git does not read for this user. To pass over
+            its rules would let everything travel that they leave out.
+    """
+    if not any((place / ".git").exists() for place in (folder, *folder.parents)):
+        return False
+    try:
+        answer = _git(folder, "rev-parse", "--is-inside-work-tree")
+    except FileNotFoundError:
+        reason = "git is not installed here"
+    else:
+        if answer.returncode == 0:
+            return not _ignored(folder)
+        reason = answer.stderr.decode(errors="replace").strip()
+    raise RequestError(
+        [
+            f"{folder} is in a git repository that cannot be read: {reason}\n"
+            "    mend that, or say in a file .trainyardignore what does not travel"
+        ]
+    )
+
+
+def known_files(folder: Path) -> list[str]:
+    """Paths below a folder that git knows or would add, those of repositories in it included."""
+    paths = []
+    for path in _listed(folder, "--cached", "--others", "--exclude-standard"):
+        # A repository in the repository is listed by its name alone.
+        inner = folder / path
+        if inner.is_dir() and not inner.is_symlink():
+            if (inner / ".git").exists():
+                paths += [f"{path.rstrip('/')}/{below}" for below in known_files(inner)]
+        else:
+            paths.append(path)
+    return list(dict.fromkeys(paths))
+
+
+def ignored_paths(folder: Path) -> list[str]:
+    """Paths below a folder that git's rules leave out; of a folder its own alone, with a slash."""
+    paths = _listed(folder, "--others", "--ignored", "--exclude-standard", "--directory")
+    # A folder in which everything is left out is listed, and then each of its files too.
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not (kept and kept[-1].endswith("/") and path.startswith(kept[-1])):
+            kept.append(path)
+    return kept
+
+
+def _ignored(folder: Path) -> bool:
+    """Whether git ignores a folder as a whole, like the runs of a checkout."""
+    if (folder / ".git").exists():
+        return False
+    return _git(folder, "check-ignore", "--quiet", ".").returncode == 0
+
+
+def _listed(folder: Path, *options: str) -> list[str]:
+    answer = _git(folder, "ls-files", "-z", *options)
+    # As Python names files: what is no UTF-8 is refused later, with its name.
+    return [path.decode(errors="surrogateescape") for path in answer.stdout.split(b"\0") if path]
+
+
+def _said(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None where it fails or is not installed."""
+    try:
+        answer = _git(folder, *arguments)
+    except FileNotFoundError:
+        return None
+    return answer.stdout.decode(errors="replace") if answer.returncode == 0 else None
+
+
+def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, check=False)

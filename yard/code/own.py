@@ -1,0 +1,135 @@
+"""A project as a user names it: a folder with a program."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.code.files import Files, find_files
+from yard.code.git import git_revision
+from yard.code.program import find_program, source_of
+from yard.code.settings import RANK, Settings, read_settings, split
+from yard.code.syntax import syntax_errors
+from yard.core.errors import RequestError
+from yard.core.project import Project
+from yard.core.words import printable
+
+# The longest name of a project; it stands in the ids of runs and in labels of containers.
+NAME_LENGTH = 40
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """A project with nothing left open.
+
+    Attributes:
+        name: of the folder, as it may stand in an id: of a to z, 0 to 9 and `-`.
+        shown: the folder, as shown to people.
+        program: what is run, with its arguments.
+        per: `rank` or `node`: how many of it are started.
+        settings: what its `trainyard.yml` says.
+        warnings: what may be wrong, and cannot be told here for certain.
+        git: revision of the folder, see `git_revision`.
+    """
+
+    name: str
+    shown: str
+    files: Files
+    program: tuple[str, ...]
+    per: str
+    settings: Settings
+    warnings: tuple[str, ...]
+    git: dict[str, Any] | None
+
+
+def read_code(
+    checkout: Project,
+    typed: str,
+    entry: str | None = None,
+    script_args: str | None = None,
+    launch: str | None = None,
+    snapshot_of: str | None = None,
+) -> OwnCode:
+    """Look at a project, and settle what is run of it. What is typed wins over `trainyard.yml`.
+
+    Args:
+        typed: the folder.
+        snapshot_of: the project, where the folder is the snapshot of a run, which goes as it is.
+
+    Raises:
+        RequestError: with all that is wrong with it.
+    """
+    folder = check_folder(checkout, typed)
+    problems: list[str] = []
+    warnings: list[str] = []
+    settings, files = Settings(), None
+    program: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    try:
+        settings = read_settings(folder)
+    except RequestError as error:
+        problems += error.problems
+    try:
+        arguments = settings.args if script_args is None else split(script_args)
+    except ValueError as error:
+        problems.append(f"SCRIPT_ARGS= {script_args}: {error}")
+    for argument in (*arguments, *settings.resume_args):
+        if not _can_be_passed(argument):
+            problems.append(f"argument {argument!a}: must be text in UTF-8 without a byte 0")
+    try:
+        files = find_files(folder, ruled=snapshot_of is None)
+        program = find_program(files, entry or settings.entry)
+        source = source_of(files, program)
+        if source is not None:
+            wrong, warnings = syntax_errors(files, source)
+            problems += wrong
+    except RequestError as error:
+        problems += error.problems
+    if problems or files is None:
+        raise RequestError(problems)
+    return OwnCode(
+        name=snapshot_of or project_name(folder),
+        shown=checkout.shown(folder),
+        files=files,
+        program=(*program, *arguments),
+        per=launch or settings.launch or RANK,
+        settings=settings,
+        warnings=tuple(warnings),
+        git=git_revision(folder),
+    )
+
+
+def check_folder(checkout: Project, typed: str) -> Path:
+    """The folder of a project.
+
+    Raises:
+        RequestError: it is none, or holds this checkout with its runs.
+    """
+    folder = Path(typed).expanduser()
+    if not folder.exists():
+        raise RequestError([f"CODE={typed}: there is no such folder"])
+    if not folder.is_dir():
+        raise RequestError([f"CODE={typed}: is no folder; name the folder, and the file in ENTRY="])
+    folder = folder.resolve()
+    if not str(folder).isprintable():
+        raise RequestError([f"CODE={printable(str(folder))}: has no name that can be printed"])
+    if checkout.root.resolve().is_relative_to(folder):
+        raise RequestError(
+            [f"CODE={typed}: holds this checkout of Trainyard, with its runs; name a folder in it"]
+        )
+    return folder
+
+
+def _can_be_passed(argument: str) -> bool:
+    """Whether a program can be given an argument, and a record can hold it."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in argument
+
+
+def project_name(folder: Path) -> str:
+    """A folder's name as it may stand in ids and labels."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
+    return name[:NAME_LENGTH].rstrip("-") or "project"

@@ -1,0 +1,78 @@
+"""Errors of syntax in a project, found before anything is started."""
+
+import ast
+import re
+import sys
+import warnings
+
+from yard.code.files import Files
+
+# That of the trainer image. An older one here does not know all of its syntax.
+IMAGE_PYTHON = (3, 13)
+# What came in between: f-strings in f-strings, `type X = ...`, `def f[T](x)`, `class A[T]`.
+NEWER = re.compile(r"""\b(?:[rR]?[fF]|[fF][rR])["']|^\s*type\s+\w|\b(?:def|class)\s+\w+\s*\[""")
+
+# Read for their syntax: a file of code larger than this is none that a person has written.
+MAX_BYTES = 2_000_000
+
+
+def syntax_errors(files: Files, start: str) -> tuple[list[str], list[str]]:
+    """Check a file, and those of the project that it imports at the beginning, without running.
+
+    Returns:
+        What is wrong for certain, and what may only be too new for the Python of this machine;
+        each with file, line and the line's text.
+    """
+    wrong: list[str] = []
+    doubtful: list[str] = []
+    waiting, seen = [start], {start}
+    while waiting:
+        path = waiting.pop(0)
+        file = files.travelling[path]
+        if file.size > MAX_BYTES:
+            continue
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                tree = ast.parse(file.source.read_bytes(), path)
+        except SyntaxError as error:
+            line = (error.text or "").strip()
+            text = f"{path}:{error.lineno}: {error.msg}" + (f"\n    {line}" if line else "")
+            (doubtful if _may_be_newer(error) else wrong).append(text)
+        except ValueError as error:  # a byte 0
+            wrong.append(f"{path}: {error}")
+        else:
+            new = [name for name in _imported(files, tree, path) if name not in seen]
+            seen.update(new)
+            waiting += new
+    return wrong, doubtful
+
+
+def _may_be_newer(error: SyntaxError) -> bool:
+    """Whether a newer Python may read what this one does not."""
+    if sys.version_info >= IMAGE_PYTHON:
+        return False
+    return error.msg.startswith("f-string") or bool(NEWER.search(error.text or ""))
+
+
+def _imported(files: Files, tree: ast.Module, path: str) -> list[str]:
+    """The files of the project that a module imports always: outside of functions and of `try`."""
+    folder = path.rpartition("/")[0]
+    names = []
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            names += [alias.name.replace(".", "/") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = (node.module or "").replace(".", "/")
+            if node.level:
+                above = [part for part in folder.split("/") if part]
+                base = "/".join([*above[: len(above) - node.level + 1], *filter(None, [base])])
+            names += [base, *(f"{base}/{alias.name}".lstrip("/") for alias in node.names)]
+    # Modules are looked for beside the script that is run, and in the working directory for `-m`.
+    places = ["", f"{folder}/"] if folder else [""]
+    found = []
+    for name in names:
+        candidates = (
+            f"{place}{name}{ending}" for place in places for ending in (".py", "/__init__.py")
+        )
+        found += [candidate for candidate in candidates if candidate in files.travelling][:1]
+    return list(dict.fromkeys(found))

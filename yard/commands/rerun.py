@@ -1,0 +1,83 @@
+"""`make rerun`: what a run did, once more."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from yard.code.snapshot import FOLDER
+from yard.commands.train import train
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.request.own_code import ProjectRequest
+from yard.request.training import ALL_IMAGES, TrainRequest
+from yard.runs.manifest import Manifest
+from yard.runs.record import read_run
+
+
+def rerun(context: Context, run: Path, started_at: float) -> Exit:
+    """Launch anew what a run was, in its inventory: a project as it was then, from its snapshot.
+
+    Raises:
+        RequestError: the snapshot of its project is gone, or what it asked for is there no more.
+        ClusterError, Interrupted: see `train`.
+    """
+    manifest = read_run(run).manifest
+    there = replace(context, inventory=Path(manifest.inventory_path))
+    return train(there, request_of(run, manifest), started_at)
+
+
+def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
+    """The request that leads to the same run: what was typed, with what it came to filled in.
+
+    Raises:
+        RequestError: the snapshot of its project is gone.
+    """
+    configuration, typed = manifest.configuration, manifest.request
+    if manifest.project is None:
+        images = configuration["train_images"]
+        return TrainRequest(
+            model=configuration["model"],
+            epochs=configuration["epochs"],
+            batch=configuration["batch_per_rank"],
+            lr=configuration["learning_rate"],
+            precision=configuration.get("precision"),
+            engine=configuration.get("engine"),
+            train_images=ALL_IMAGES if images is None else images,
+            options=configuration["options"],
+            **_common(configuration, typed),
+        )
+    if not (run / FOLDER).is_dir():
+        raise RequestError([f"{run.name}: its {FOLDER}/, from which it would run again, is gone"])
+    entry, arguments = _split(manifest.project["program"])
+    return ProjectRequest(
+        code=str(run / FOLDER),
+        project=configuration["model"],
+        entry=entry,
+        script_args=shlex.join(arguments),
+        launch=manifest.project["per"],
+        grace=typed.get("grace"),
+        **_common(configuration, typed),
+    )
+
+
+def _common(configuration: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What every request has."""
+    from_request = {name: typed[name] for name in ("name", "resume", "retries") if name in typed}
+    return {
+        "nodes": configuration["nodes"],
+        "min_nodes": configuration.get("min_nodes"),
+        "procs_per_node": configuration["procs_per_node"],
+        "dataset": configuration["dataset"],
+        "transport": configuration.get("transport"),
+        "stall": configuration.get("stall_seconds"),
+        **from_request,
+    }
+
+
+def _split(program: list[str]) -> tuple[str, list[str]]:
+    """What `ENTRY=` and `SCRIPT_ARGS=` were for a program."""
+    if program[1] == "-m":
+        return f"-m {program[2]}", program[3:]
+    return program[1], program[2:]

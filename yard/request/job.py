@@ -1,0 +1,81 @@
+"""What every launch has, whether the trainer runs or a user's own code."""
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user typed; None where nothing was said.
+
+    Attributes:
+        min_nodes: with how many nodes it is done at the least; None: with as many as `nodes` says.
+        resume: run whose checkpoints are gone on from.
+        retries: how often a failed run is started again.
+        stall: seconds without a step after which a run counts as hanging; 0: never.
+    """
+
+    nodes: int | None = None
+    min_nodes: int | None = None
+    procs_per_node: int | None = None
+    dataset: str | None = None
+    transport: str | None = None
+    name: str | None = None
+    resume: str | None = None
+    retries: int = 0
+    stall: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What was said, without what was not."""
+        said = asdict(self)
+        if self.retries == 0:
+            del said["retries"]
+        return {key: value for key, value in said.items() if value not in (None, {})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(ABC):
+    """What is launched, with nothing left open.
+
+    Attributes:
+        model: what is trained: a model of the trainer, or a user's project, by name.
+        dataset: None where none is asked for.
+        nodes, min_nodes: how many at the most and at the least.
+        transport, stall_seconds: None leaves them to the launch role's default.
+    """
+
+    model: str
+    dataset: str | None
+    nodes: int
+    min_nodes: int
+    procs_per_node: int
+    transport: str | None
+    stall_seconds: int | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.nodes * self.procs_per_node
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What it is, as the id of a run says it behind the time."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The plain values, for the manifest."""
+
+    def extravars(self) -> dict[str, Any]:
+        """The launch role's variables; an unset one is left out and the role's default holds."""
+        variables = {
+            "training_run_model": self.model,
+            "training_run_dataset": self.dataset,
+            "training_run_node_count": self.nodes,
+            "training_run_node_minimum": self.min_nodes,
+            "training_run_procs_per_node": self.procs_per_node,
+            "training_run_transport": self.transport,
+            "training_run_stall_seconds": self.stall_seconds,
+        }
+        return {name: value for name, value in variables.items() if value is not None}

@@ -1,0 +1,184 @@
+"""A request to run a project of the user's: what was typed, checked against what there is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from yard.code.own import OwnCode, read_code
+from yard.code.settings import Settings
+from yard.code.snapshot import Snapshot
+from yard.core.errors import RequestError
+from yard.core.project import Project
+from yard.plays.inventory import Inventory
+from yard.request.job import Job, Request
+from yard.request.values import Values, unknown
+
+# What is asked of the trainer alone: the option as it is typed with make, and as with yard.
+OF_THE_TRAINER = {
+    "epochs": "EPOCHS= (--epochs)",
+    "batch": "BATCH= (--batch)",
+    "lr": "LR= (--lr)",
+    "precision": "PRECISION= (--precision)",
+    "engine": "ENGINE= (--engine)",
+    "train_images": "TRAIN_IMAGES= (--train-images)",
+    "options": "--set",
+}
+# What is asked of a project alone.
+OF_A_PROJECT = {
+    "entry": "ENTRY= (--entry)",
+    "script_args": "SCRIPT_ARGS= (--script-args)",
+    "launch": "LAUNCH= (--launch)",
+    "grace": "GRACE= (--grace)",
+}
+
+
+@dataclass(frozen=True)
+class ProjectRequest(Request):
+    """What the user typed; None where nothing was said.
+
+    Attributes:
+        code: the folder.
+        entry: what is run: a file or `-m` with a module.
+        script_args: arguments of the program, in a line.
+        launch: `rank` or `node`: how many of the program are started.
+        grace: seconds from SIGTERM to SIGKILL.
+        project: its name, where the folder is the snapshot of a run, which goes as it is.
+    """
+
+    code: str
+    entry: str | None = None
+    script_args: str | None = None
+    launch: str | None = None
+    grace: int | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectRun(Job):
+    """A run of a project with nothing left open.
+
+    Attributes:
+        grace_seconds: from SIGTERM to SIGKILL; None leaves it to the launch role's default.
+    """
+
+    code: OwnCode
+    grace_seconds: int | None = None
+
+    @property
+    def label(self) -> str:
+        """`<project>_n<nodes>_p<processes>`."""
+        return f"{self.model}_n{self.nodes}_p{self.procs_per_node}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys that every manifest has; what only the trainer has is null."""
+        return {
+            "model": self.model,
+            "dataset": self.dataset,
+            "nodes": self.nodes,
+            "min_nodes": self.min_nodes,
+            "procs_per_node": self.procs_per_node,
+            "world_size": self.world_size,
+            "epochs": None,
+            "batch_per_rank": None,
+            "learning_rate": None,
+            "train_images": None,
+            "train_images_available": None,
+            "engine": None,
+            "precision": None,
+            "transport": self.transport,
+            "stall_seconds": self.stall_seconds,
+            "options": {},
+        }
+
+    def extravars(self) -> dict[str, Any]:
+        """The launch role's variables but for the snapshot, which is the run's."""
+        variables = super().extravars()
+        # Said even where there is none: the role's default, or the site's, is for the trainer.
+        variables["training_run_dataset"] = self.dataset or ""
+        variables["training_run_program"] = list(self.code.program)
+        variables["training_run_program_per"] = self.code.per
+        if self.grace_seconds is not None:
+            variables["training_run_grace_seconds"] = self.grace_seconds
+        return variables
+
+    def record(self, snapshot: Snapshot) -> dict[str, Any]:
+        """What the manifest says of the project."""
+        files = self.code.files
+        return {
+            "folder": self.code.shown,
+            "program": list(self.code.program),
+            "per": self.code.per,
+            "files": snapshot.files,
+            "bytes": snapshot.bytes,
+            "sha256": snapshot.sha256,
+            "left_out": [str(entry) for entry in files.left_out[:20]],
+            "git": self.code.git,
+            "metrics_pattern": self.code.settings.metrics,
+            "resume_args": list(self.code.settings.resume_args),
+        }
+
+
+def misplaced(typed: dict[str, Any], with_code: bool) -> list[str]:
+    """What of the options typed goes with the other kind of training.
+
+    Args:
+        typed: values of options by name; what is None or empty was not typed.
+        with_code: whether a project is asked for.
+    """
+    if with_code:
+        return [
+            f"{shown}: the trainer's own; a project takes it from its arguments, in SCRIPT_ARGS="
+            for name, shown in OF_THE_TRAINER.items()
+            if typed[name] not in (None, [], {})
+        ]
+    return [
+        f"{shown}: goes with CODE= alone"
+        for name, shown in OF_A_PROJECT.items()
+        if typed[name] is not None
+    ]
+
+
+def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Project) -> ProjectRun:
+    """Look at the project, fill the request up from its settings and the inventory, and check it.
+
+    Raises:
+        RequestError: with every problem found.
+    """
+    problems: list[str] = []
+    code = None
+    try:
+        code = read_code(
+            checkout,
+            request.code,
+            request.entry,
+            request.script_args,
+            request.launch,
+            request.project,
+        )
+    except RequestError as error:
+        problems += error.problems
+    settings = code.settings if code else Settings()
+    values = Values(request, inventory, problems)
+    nodes, procs_per_node = values.world()
+    stall = request.stall if request.stall is not None else settings.stall
+    min_nodes = request.min_nodes if request.min_nodes is not None else nodes
+    values.check_counts(min_nodes)
+    grace = request.grace if request.grace is not None else settings.grace
+    if grace is not None and grace < 0:
+        problems.append(f"grace {grace}: must be 0 or more")
+    dataset = request.dataset or settings.data
+    if dataset is not None and dataset not in inventory.datasets:
+        problems.append(unknown("dataset", dataset, inventory.datasets))
+    transport = values.choice("transport", request.transport)
+    if problems or code is None:
+        raise RequestError(problems)
+    return ProjectRun(
+        model=code.name,
+        dataset=dataset,
+        nodes=nodes,
+        min_nodes=min_nodes,
+        procs_per_node=procs_per_node,
+        transport=transport,
+        stall_seconds=stall,
+        code=code,
+        grace_seconds=grace,
+    )

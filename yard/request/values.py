@@ -1,0 +1,114 @@
+"""Values that every request has, looked up where they may stand, and checked."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from yard.plays.inventory import Dataset, Inventory, Model
+from yard.request.job import Request
+
+
+@dataclass
+class Values:
+    """Looks the values of one request up.
+
+    Attributes:
+        problems: everything that is wrong, in the order in which it is looked at.
+    """
+
+    request: Request
+    inventory: Inventory
+    problems: list[str]
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """What stands between the request and the inventory's variables."""
+        return {}
+
+    def world(self) -> tuple[Any, Any]:
+        """The nodes, and the processes on each; None for one that is wrong."""
+        nodes = self.number("nodes", "node_count", self.request.nodes, 1)
+        # A rank computes on one GPU.
+        procs_per_node = self.number(
+            "processes per node",
+            "procs_per_node",
+            self.request.procs_per_node,
+            self.inventory.gpus_per_node or 1,
+        )
+        return nodes, procs_per_node
+
+    def value(self, name: str, typed: Any, fallback: Any = None) -> Any:
+        """A value: as typed, else of the defaults, else of the inventory, else the fallback."""
+        if typed is not None:
+            return typed
+        return self.defaults.get(name, self.inventory.defaults.get(name, fallback))
+
+    def number(
+        self,
+        label: str,
+        name: str,
+        typed: float | None,
+        fallback: float | None = None,
+        whole: bool = True,
+    ) -> Any:
+        """A number above 0; None where it is missing or wrong, which is then a problem.
+
+        Args:
+            label: what the problem calls it.
+        """
+        number = self.value(name, typed, fallback)
+        if number is None:
+            self.missing(label)
+        elif isinstance(number, bool) or not isinstance(number, int if whole else int | float):
+            self.problems.append(f"{label} {number!r}: must be a {'whole ' if whole else ''}number")
+        elif not (number > 0 and math.isfinite(number)):
+            self.problems.append(f"{label} {number:g}: must be above 0")
+        else:
+            return number
+        return None
+
+    def missing(self, label: str) -> None:
+        """Say that a number is given nowhere."""
+        self.problems.append(f"{label}: not given")
+
+    def check_counts(self, min_nodes: int | None) -> None:
+        """Check the least number of nodes, and the counts that may be 0."""
+        if min_nodes is not None and min_nodes > len(self.inventory.nodes):
+            self.problems.append(too_many_nodes(min_nodes, self.inventory))
+        for name, count in (("retries", self.request.retries), ("stall", self.request.stall or 0)):
+            if count < 0:
+                self.problems.append(f"{name} {count}: must be 0 or more")
+
+    def choice(self, option: str, typed: str | None) -> str | None:
+        """What is chosen from a list of the inventory; None leaves it to the launch role."""
+        choice: str | None = self.value(option, typed)
+        choices = self.inventory.choices.get(option)
+        if choice is not None and choices is not None and choice not in choices:
+            self.problems.append(f"{option} {choice!r}: choose from {', '.join(choices)}")
+        return choice
+
+
+def unknown(kind: str, name: str, entries: Mapping[str, Model] | Mapping[str, Dataset]) -> str:
+    """Say that a name is unknown, and list the known ones with their descriptions."""
+    if not entries:
+        return f"{kind} {name!r}: unknown, and this inventory names no {kind} (training_{kind}s)"
+    return listed(f"{kind} {name!r}", {entry: entries[entry].description for entry in entries})
+
+
+def listed(unknown: str, descriptions: Mapping[str, str]) -> str:
+    """Say that something is unknown, and list what there is."""
+    width = max(map(len, descriptions))
+    lines = [f"    {name:<{width}}  {text}".rstrip() for name, text in descriptions.items()]
+    return "\n".join([f"{unknown}: unknown; there are", *lines])
+
+
+def too_many_nodes(nodes: int, inventory: Inventory) -> str:
+    """Say how many nodes there are, and which."""
+    names = ", ".join(inventory.nodes) or "none"
+    if inventory.max_nodes is None:
+        return f"nodes {nodes}: this inventory has {len(inventory.nodes)}: {names}"
+    return (
+        f"nodes {nodes}: this machine holds at most {len(inventory.nodes)} "
+        f"(local_cluster_max_nodes): {names}"
+    )
