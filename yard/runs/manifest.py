@@ -52,6 +52,7 @@ class Manifest:
         inventory: as shown to people, and `inventory_path` as used.
         hosts: the nodes chosen; until then empty.
         code: git revision of the checkout and whether it had changes; None where there is no git.
+        project: the user's own program and its files; None where the trainer ran.
         versions: of what ran on the control node, and under `trainer` of what ran in the image.
         image: name and digest of the trainer image, once containers have reported it.
     """
@@ -65,6 +66,7 @@ class Manifest:
     inventory_path: str
     hosts: tuple[str, ...] = ()
     code: Mapping[str, Any] | None = None
+    project: Mapping[str, Any] | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     image: Mapping[str, str] | None = None
     launch: Launch = Launch()
