@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ PEER_GONE = re.compile(
 )
 # The file of an error is small; a rank can write anything in its place.
 FILE_BYTES = 1 << 20
-MESSAGE_CHARACTERS = 400
+MESSAGE_CHARACTERS = 600
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,14 @@ def place_of(run: Path, frames: Sequence[tuple[str, int]]) -> str | None:
     for file, number in reversed(frames):
         if not file.startswith(PROJECT):
             continue
-        path = (code / file.removeprefix(PROJECT)).resolve()
-        if not path.is_relative_to(code) or not path.is_file():
-            continue
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        if 0 < number <= len(lines):
-            name = f"{CODE}/{path.relative_to(code)}"
-            return f"{name}:{number}: {lines[number - 1].strip()}"[:MESSAGE_CHARACTERS]
+        with suppress(OSError, ValueError):  # a rank can name any file; this one is no path
+            path = (code / file.removeprefix(PROJECT)).resolve()
+            if not path.is_relative_to(code) or not path.is_file():
+                continue
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if 0 < number <= len(lines):
+                name = f"{CODE}/{path.relative_to(code)}"
+                return f"{name}:{number}: {lines[number - 1].strip()}"[:MESSAGE_CHARACTERS]
     return None
 
 
