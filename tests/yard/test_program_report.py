@@ -75,7 +75,7 @@ def test_its_files_are_a_click_away(run: Path) -> None:
     page = (run / "report.html").read_text()
     for link in ("code/", "outputs/", "nodes/node2/outputs/", "logs/rank-0.log", "metrics.jsonl"):
         assert f'href="{link}"' in page
-    assert "python3, train.py, --lr, 1" in page
+    assert "python3 train.py --lr 1" in page
 
 
 def test_without_metrics_the_page_says_how_to_write_some(run: Path) -> None:

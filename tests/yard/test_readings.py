@@ -1,19 +1,30 @@
 """What programs of the user's own report: foreign lines, of whatever form."""
 
+import io
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import Summary
+from extend import make_project
+from rich.console import Console
+from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from test_schemas import errors
 
+from yard.core.context import Context
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.operations.launch import RunFollower
 from yard.operations.lines import ProgramLines
+from yard.plays.contract import POLL_RUN
+from yard.plays.events import Event
 from yard.runs.gathering import GATHERED, METRICS, all_readings, gather_readings
+from yard.runs.manifest import read_manifest
 from yard.runs.readings import MOST_KEYS, Reading, last_values, read_readings
+from yard.screen.plain_progress import PlainProgress
 
 LINES: list[Any] = [
     {"step": 1, "steps": 4, "loss": 0.9, "lr": 0.1, "note": "word"},
@@ -87,6 +98,47 @@ def test_a_follower_takes_each_number_once(tmp_path: Path) -> None:
     assert [line.step for line in reattached.take({"metrics": again}, 104.0)] == [2]
 
 
+def test_a_program_without_metrics_is_seen_to_run(tmp_path: Path) -> None:
+    lines = ProgramLines(tmp_path / METRICS)
+    assert lines.take({"metrics": [], "began": False}, 100.0) == []
+    assert not lines.view.has_begun
+    assert lines.take({"metrics": [], "began": True}, 102.0) == []
+    assert lines.view.position(110.0) == "running for 0:08"
+
+
+def test_a_run_s_follower_keeps_what_polls_bring(recorded: Callable[[str], Path]) -> None:
+    """In case the node dies; and it notes between which polls the first step was done."""
+    run = recorded("succeeded")
+    make_project(run)
+    manifest = read_manifest(run)
+    assert manifest is not None
+    manifest = manifest.with_launch(first_step_after=None, first_step_before=None)
+    screen = io.StringIO()
+    console = Console(file=screen, width=200)
+    context = Context(Project(run), run, console, Interrupts())
+    follower = RunFollower(context, run, manifest, "train", {})
+    answers: list[dict[str, Any]] = [
+        {"began": False, "metrics": []},
+        {"began": True, "metrics": []},
+        {"began": True, "metrics": [{"loss": 3.0}]},
+        {"began": True, "metrics": [{"loss": 3.0}, {"step": 1, "steps": 9, "loss": 2.0}]},
+        {"began": True, "metrics": [{"step": 1, "steps": 9, "loss": 2.0}]},
+    ]
+    with PlainProgress(console) as progress:
+        progress.view = follower._lines.view
+        progress.phase("Starting ranks")
+        for number, answer in enumerate(answers):
+            event = Event("runner_on_ok", 100.0 + number, action=POLL_RUN, result=answer)
+            follower._take(event, progress, 90.0)
+    assert screen.getvalue().splitlines()[:2] == ["Starting ranks ...", "Running ..."]
+    assert [reading.to_line() for reading in read_readings(run / METRICS)] == [
+        '{"loss": 3.0}\n',
+        '{"step": 1, "steps": 9, "loss": 2.0}\n',
+    ]
+    launch = follower.manifest.launch
+    assert (launch.first_step_after, launch.first_step_before) == (102.0, 103.0)
+
+
 def test_a_pattern_finds_numbers_in_the_log(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/rank-0.log").write_text(
@@ -108,10 +160,11 @@ def test_tensorboard_s_events_stand_in_for_metrics(tmp_path: Path) -> None:
     folder = tmp_path / "outputs/logs/version_0"
     writer = EventFileWriter(str(folder))
     for step in (0, 10):
-        values = [("loss", 1.0 / (1 + step)), ("acc", math.nan)]
-        for name, value in values:
-            summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
-            writer.add_event(Event(wall_time=1.7e9 + step, step=step, summary=summary))
+        for name, value in (("loss", 1.0 / (1 + step)), ("acc", math.nan)):
+            scalar = summary_pb2.Summary.Value(tag=name, simple_value=value)
+            summary = summary_pb2.Summary(value=[scalar])
+            event = event_pb2.Event(wall_time=1.7e9 + step, step=step, summary=summary)
+            writer.add_event(event)
     writer.close()
     (folder / "events.out.tfevents.1.damaged").write_bytes(b"\x00\xff" * 500)
     gather_readings(tmp_path, None)

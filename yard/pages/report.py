@@ -1,5 +1,6 @@
 """`report.html`: one file that shows a run, opens from disk and needs no network."""
 
+import shlex
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -238,7 +239,9 @@ def key_numbers(summary: Summary) -> list[Number]:
 
 def _program(manifest: Manifest) -> dict[str, Any]:
     """What the manifest says of a program of the user's own; empty for the trainer's runs."""
-    entries = manifest.project or {}
+    entries = dict(manifest.project or {})
+    if "program" in entries:
+        entries["program"] = shlex.join(map(str, entries["program"]))
     names = {"program": "command", "per": "one for each", "sha256": "sha256 of its files"}
     return {names.get(name, name): value for name, value in entries.items() if value is not None}
 
