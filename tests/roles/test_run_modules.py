@@ -187,13 +187,12 @@ def test_of_another_program_a_follower_gets_the_newest_of_each_key(tmp_path: Pat
 
 
 def test_what_another_program_writes_is_brought_within_limits(tmp_path: Path) -> None:
-    lines = [
-        {f"key {number}": float(number) for number in range(500)},
-        {"loss": 1.5, "huge": 1, "l" * 65: 1, "": 1, "\x1b[2J": 1, "nan": float("nan")},
-        {"infinite": float("inf"), "text": "3"},
-    ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    metrics_of(tmp_path).write_text(text.replace('"huge": 1', '"huge": 1' + "0" * 400))
+    unfit = {"l" * 65: 1, "": 1, "\x1b[2J": 1, "huge": 10**400, "text": "3", "deep": [1]}
+    unfit |= {"none": float("nan"), "infinite": float("inf"), "less": float("-inf"), "loss": 1.5}
+    metrics_of(tmp_path).write_text(json.dumps(unfit) + "\n")
+    assert poll.read_metrics(str(tmp_path)) == [{"loss": 1.5}]
+    many = {f"key {number}": float(number) for number in range(500)}
+    metrics_of(tmp_path).write_text(json.dumps(many) + "\n" + json.dumps(unfit) + "\n")
     brought = poll.read_metrics(str(tmp_path))
     keys = [key for line in brought for key in line]
     assert len(keys) == poll.MOST_KEYS

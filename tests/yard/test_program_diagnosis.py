@@ -69,7 +69,8 @@ def test_who_fell_because_of_another_is_not_the_cause(run: Path) -> None:
     own = TRACEBACK.format(exception="KeyError: 'fc'")
     found = diagnosed(failed(run, own, gone))
     assert (found.rank, found.cause) == (0, "The program ended with KeyError: 'fc'")
-    assert diagnosed(failed(run, own, "", statuses=(1, 143))).rank == 0
+    asked_to_end = diagnosed(failed(run, own, "", statuses=(1, 143)))
+    assert (asked_to_end.rank, asked_to_end.signature) == (0, "program_error")
     # Where all say so, the first of them is all that is known.
     assert diagnosed(failed(run, gone, gone)).rank == 1
 

@@ -116,6 +116,17 @@ def test_steps_that_were_done_again_replace_what_they_came_to() -> None:
     assert curve.points == ((1, 0), (2, 1), (3, 4), (4, 5), (5, 6))
 
 
+def test_a_retry_goes_on_on_the_same_steps(run: Path) -> None:
+    """Launched once, a program whose steps go back counts something else with them."""
+    again = [{"step": step, "loss": 1.0} for step in (1, 2, 3, 2, 3, 4)]
+    write_lines(run / "metrics.jsonl", again)
+    conclude(run)
+    assert "loss in value by line" in (run / "report.html").read_text()
+    (run / "attempts/1").mkdir(parents=True)
+    conclude(run)
+    assert "loss in value by step" in (run / "report.html").read_text()
+
+
 def test_charts_are_limited_and_the_rest_is_named(run: Path) -> None:
     many = [{"step": 1, **{f"k{number}": number for number in range(30)}}]
     readings = known_readings(many)
