@@ -146,24 +146,60 @@ def metrics_of(directory: Path) -> Path:
     return work / "metrics.jsonl"
 
 
+def trainers_line(event: str, step: int) -> str:
+    """A line as the trainer writes it."""
+    numbers = dict.fromkeys(("loss", "accuracy", "images_per_second", "lr"))
+    return json.dumps(
+        {"event": event, "time": 1.0, "step": step, "steps": 4, "epoch": 1, "epochs": 1, **numbers}
+    )
+
+
 def test_a_follower_gets_the_newest_step_in_its_place(tmp_path: Path) -> None:
     """It writes what it gets into a file that is to be that of the run."""
     events = ["start", "step", "step", "epoch", "end"]
-    lines = [json.dumps({"event": event, "step": step}) for step, event in enumerate(events)]
+    lines = [trainers_line(event, step) for step, event in enumerate(events)]
     metrics_of(tmp_path).write_text("\n".join([*lines, '{"event": "half of a li']))
     assert [line["step"] for line in poll.read_metrics(str(tmp_path))] == [0, 2, 3, 4]
 
 
 def test_lines_that_no_trainer_wrote_are_passed_over(tmp_path: Path) -> None:
     file = metrics_of(tmp_path)
-    step = json.dumps({"event": "step", "step": 1}).encode()
+    step = trainers_line("step", 1).encode()
     deep = b"[" * 100_000
     file.write_bytes(b"\n".join([b"7", b"[1]", b"{}", b"\xff", b"{", step, deep, b""]))
     assert [line["step"] for line in poll.read_metrics(str(tmp_path))] == [1]
     # make status looks at the last line alone.
     assert status.newest_metric(str(tmp_path)) is None
     file.write_bytes(b"{\n" + step + b"\n")
-    assert status.newest_metric(str(tmp_path)) == {"event": "step", "step": 1}
+    assert status.newest_metric(str(tmp_path)) == json.loads(step)
+
+
+def test_of_another_program_a_follower_gets_the_newest_of_each_key(tmp_path: Path) -> None:
+    """Each where it belongs: the accuracy is that of step 2, and no epoch is made up for step 3."""
+    lines = [
+        {"step": 1, "loss": 0.9, "val/acc": 0.1},
+        {"epoch": 1, "event": "epoch", "note": "a word", "step": 2, "val/acc": 0.5},
+        {"step": 3, "steps": 9, "loss": 0.7, "flag": True, "deep": {"a": 1}},
+    ]
+    metrics_of(tmp_path).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert poll.read_metrics(str(tmp_path)) == [
+        {"epoch": 1, "step": 2, "val/acc": 0.5},
+        {"step": 3, "steps": 9, "loss": 0.7},
+    ]
+
+
+def test_what_another_program_writes_is_brought_within_limits(tmp_path: Path) -> None:
+    unfit = {"l" * 65: 1, "": 1, "\x1b[2J": 1, "huge": 10**400, "text": "3", "deep": [1]}
+    unfit |= {"none": float("nan"), "infinite": float("inf"), "less": float("-inf"), "loss": 1.5}
+    metrics_of(tmp_path).write_text(json.dumps(unfit) + "\n")
+    assert poll.read_metrics(str(tmp_path)) == [{"loss": 1.5}]
+    many = {f"key {number}": float(number) for number in range(500)}
+    metrics_of(tmp_path).write_text(json.dumps(many) + "\n" + json.dumps(unfit) + "\n")
+    brought = poll.read_metrics(str(tmp_path))
+    keys = [key for line in brought for key in line]
+    assert len(keys) == poll.MOST_KEYS
+    assert keys[-1] == "loss"
+    assert all(key.startswith("key ") for key in keys[:-1])
 
 
 @pytest.mark.parametrize(("text", "noted"), [("7\n", 7), ("done\n", None), ("", None)])

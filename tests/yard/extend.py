@@ -71,3 +71,45 @@ def retry(run: Path, died_after: int, resumed_from: int, pause: float = 25.0) ->
     start = {**lines[0], "step": resumed_from, "time": again[0]["time"] + shift - 2}
     again = [{**line, "time": line["time"] + shift} for line in again]
     write_lines(run / "metrics.jsonl", [*first, start, *again])
+
+
+def make_project(run: Path, **project: Any) -> None:
+    """Make the run one of a program of the user's own, which has written nothing yet."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    unknown = ("dataset", "epochs", "batch_per_rank", "learning_rate", "train_images")
+    manifest["configuration"] |= dict.fromkeys((*unknown, "precision", "train_images_available"))
+    manifest["configuration"]["model"] = "digits"
+    manifest["project"] = {
+        "folder": "~/digits",
+        "program": ["python3", "train.py", "--lr", "1"],
+        "per": "rank",
+        "files": 2,
+        "bytes": 120,
+        "sha256": "0" * 64,
+        "left_out": [],
+        "git": None,
+        "metrics_pattern": None,
+        "resume_args": [],
+        **project,
+    }
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    for name in ("metrics.jsonl", "config.json", "world.json"):
+        (run / name).unlink(missing_ok=True)
+    for rank, host in enumerate(("node1", "node2")):
+        log = run / f"logs/rank-{rank}.log"
+        log.write_text(f"rank {rank} of 2 on {host} (pid 7)\n")
+
+
+def end_ranks(run: Path, *statuses: int) -> None:
+    """Let the ranks of a run end one after the other, the last rank first."""
+    (run / "ranks").mkdir(exist_ok=True)
+    for rank, status in enumerate(statuses):
+        end = {
+            "rank": rank,
+            "host": f"node{rank + 1}",
+            "started_at": 1795173610.5,
+            "ended_at": 1795173700.5 - rank,
+            "exit_status": status,
+            "signal": None,
+        }
+        (run / f"ranks/{rank}.json").write_text(json.dumps(end))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from extend import make_project
 
 from yard.core.console import ForeignTextConsole
 from yard.core.project import Project
@@ -31,36 +32,67 @@ STEP = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("world.json", "[]"),
-        ("world.json", '{"ranks": 5}'),
-        ("world.json", '{"ranks": [{"rank": "first", "host": 1}], "world_size": {}}'),
-        ("world.json", '{"ranks": [], "versions": ["torch"], "world_size": 2}'),
-        ("world.json", DEEP),
-        ("config.json", "[1]"),
-        ("config.json", '{"epochs": "many", "model": 7, "batch_per_rank": [1]}'),
-        ("exit_status", "zero"),
-        ("ranks/0.json", "[]"),
-        ("ranks/0.json", '{"rank": [], "host": {}, "ended_at": null, "exit_status": "x"}'),
-        ("failures/rank-0.json", "7"),
-        ("failures/rank-0.json", '{"code": "no_such_code", "values": [], "rank": "x"}'),
-        ("failures/rank-0.json", '{"code": "disk_full", "values": {}}'),
-        ("failures/launcher.json", '{"code": 1}'),
-        ("nodes/node1/findings.json", "[null, 1, {}]"),
-        ("nodes/node1/container.json", '[{"Image": 1, "Config": null}]'),
-        ("nodes/node1/utilisation.jsonl", '{"time": []}\n7\n'),
-        ("logs/rank-x.log", "no rank"),
-        ("logs/rank-99999999999999999999.log", "no rank"),
-        ("logs/rank-0.log", "rank 0 of 2 on \x1b]0;title\x07 (pid 1)\nTraceback\n\x1b[2J"),
-        ("metrics.jsonl", '7\n[1]\n{"event": "step"}\n' + DEEP + "\n"),
-    ],
-)
+FILES = [
+    ("world.json", "[]"),
+    ("world.json", '{"ranks": 5}'),
+    ("world.json", '{"ranks": [{"rank": "first", "host": 1}], "world_size": {}}'),
+    ("world.json", '{"ranks": [], "versions": ["torch"], "world_size": 2}'),
+    ("world.json", DEEP),
+    ("config.json", "[1]"),
+    ("config.json", '{"epochs": "many", "model": 7, "batch_per_rank": [1]}'),
+    ("exit_status", "zero"),
+    ("ranks/0.json", "[]"),
+    ("ranks/0.json", '{"rank": [], "host": {}, "ended_at": null, "exit_status": "x"}'),
+    ("failures/rank-0.json", "7"),
+    ("failures/rank-0.json", '{"code": "no_such_code", "values": [], "rank": "x"}'),
+    ("failures/rank-0.json", '{"code": "disk_full", "values": {}}'),
+    ("failures/launcher.json", '{"code": 1}'),
+    ("nodes/node1/findings.json", "[null, 1, {}]"),
+    ("nodes/node1/container.json", '[{"Image": 1, "Config": null}]'),
+    ("nodes/node1/utilisation.jsonl", '{"time": []}\n7\n'),
+    ("logs/rank-x.log", "no rank"),
+    ("logs/rank-99999999999999999999.log", "no rank"),
+    ("logs/rank-0.log", "rank 0 of 2 on \x1b]0;title\x07 (pid 1)\nTraceback\n\x1b[2J"),
+    ("metrics.jsonl", '7\n[1]\n{"event": "step"}\n' + DEEP + "\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), FILES)
 def test_the_run_is_summed_up(
     recorded: Callable[[str], Path], tmp_path: Path, name: str, text: str
 ) -> None:
+    check_summed_up(recorded("unknown"), tmp_path, name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *FILES,
+        ("metrics.jsonl", '{"loss": 1e999}\n{"step": 1e308, "loss": -1}\n{"a\\u001b[2J": 1}\n'),
+        ("metrics.jsonl", '{"step": 9, "epochs": 0, "steps": 0, "l": 1}\n{"step": 2, "l": 1e308}'),
+        ("metrics.jsonl", '{"__proto__": 1, "<script>": 2, "{{x}}": 3, "%s": -1e308}\n'),
+        ("readings.jsonl", "[]\n7\n"),
+        ("failures/torch-0.json", '{"message": {"message": ["x"], "extraInfo": 1}}'),
+        ("logs/rank-1.log", 'rank\nTraceback (most recent call last):\n  File "/", line 0\n\nE\n'),
+        ("outputs/events.out.tfevents.1", "\x00\xff" * 999),
+        ("ranks/0.json", '{"rank": 0, "host": "a", "ended_at": 1e400, "exit_status": 1}'),
+        (
+            "ranks/0.json",
+            '{"rank": 0, "host": "a", "started_at": NaN, "ended_at": 1, "exit_status": 1}',
+        ),
+    ],
+)
+def test_the_run_of_a_program_is_summed_up(
+    recorded: Callable[[str], Path], tmp_path: Path, name: str, text: str
+) -> None:
     run = recorded("unknown")
+    make_project(run)
+    check_summed_up(run, tmp_path, name, text)
+    assert "None" not in (run / "report.html").read_text()
+
+
+def check_summed_up(run: Path, tmp_path: Path, name: str, text: str) -> None:
+    """Put a file into a run, and see that the run gets its summary and its report."""
     (run / name).parent.mkdir(parents=True, exist_ok=True)
     (run / name).write_text(text)
     summary = conclude(run)

@@ -10,9 +10,11 @@ from yard_command import DATA
 
 from yard.core.words import clock, duration
 from yard.runs.metrics import Metric, read_metrics
+from yard.runs.readings import Reading
 from yard.screen import plain_progress
+from yard.screen.live_progress import LiveProgress
 from yard.screen.plain_progress import PlainProgress
-from yard.screen.training_view import TrainingView
+from yard.screen.training_view import ProgramView, TrainingView
 
 RECORDED = read_metrics(DATA / "runs/succeeded/metrics.jsonl")
 
@@ -88,3 +90,72 @@ def test_duration(seconds: float, text: str) -> None:
 
 def test_clock() -> None:
     assert (clock(83), clock(3723)) == ("1:23", "1:02:03")
+
+
+def program_after(*lines: dict[str, float], seconds: float = 10.0) -> ProgramView:
+    """The view of a program whose lines came one after the other, the first at 100 s."""
+    view = ProgramView()
+    for number, line in enumerate(lines):
+        reading = Reading.from_json(line)
+        assert reading is not None
+        view.update(reading, received_at=100 + number * seconds)
+    return view
+
+
+def test_a_program_shows_what_it_says() -> None:
+    view = program_after(
+        {"step": 1, "steps": 4, "acc": 0.1},
+        {"step": 3, "steps": 4, "loss": 2.1041, "epoch": 1, "epochs": 3},
+        {"acc": 0.381},
+    )
+    assert view.position(110) == "step 3/4 · 0:05 left"
+    assert view.position(112) == "step 3/4 · 0:03 left"
+    assert view.numbers() == "epoch 1/3 · loss 2.104 · acc 0.381"
+    assert view.extent == (3, 4)
+
+
+def test_a_program_without_steps_shows_its_numbers_and_the_time() -> None:
+    view = program_after({"loss": 2.0}, {"loss": 12345.6, "lr": 2e-5})
+    assert view.position(230) == "running for 2:10"
+    assert view.numbers() == "loss 12,346 · lr 2e-05"
+    assert view.extent is None
+    many = program_after({f"k{number}": float(number) for number in range(30)})
+    assert many.numbers().endswith("k5 5 · 24 more")
+
+
+def test_a_program_that_says_nothing_is_not_waited_for() -> None:
+    out = io.StringIO()
+    with PlainProgress(Console(file=out, width=200)) as progress:
+        view = ProgramView()
+        progress.view = view
+        progress.goes_on()
+        assert out.getvalue() == ""
+        view.begin(time.time() - 130)
+        progress.phase(view.phase)
+        progress.goes_on()
+        progress.goes_on()
+    assert out.getvalue().splitlines() == [
+        "Running ...",
+        "  running for 2:10 · no metrics: the program writes none to $TRAINYARD_METRICS",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (({"step": 1, "steps": 4, "loss": 2.0},), ["step 1/4", "loss 2", "━"]),
+        (({"epoch": 1, "acc": 0.5},), ["running for", "epoch 1 · acc 0.500"]),
+    ],
+)
+def test_a_terminal_draws_a_bar_where_the_end_is_known(
+    lines: tuple[dict[str, float], ...], shown: list[str]
+) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True, color_system=None)
+    progress = LiveProgress(console)
+    progress.view = program_after(*lines)
+    progress.phase(progress.view.phase)
+    console.print(progress._render())
+    text = out.getvalue()
+    assert all(part in text for part in shown)
+    assert ("━" in text) == ("━" in shown)

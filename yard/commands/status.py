@@ -11,15 +11,16 @@ from rich.text import Text
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted
-from yard.core.words import duration, percent
+from yard.core.words import duration
 from yard.plays.contract import READ_STATUS
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
 from yard.runs.folder import list_runs
 from yard.runs.metrics import Metric
+from yard.runs.readings import Reading
 from yard.runs.summary import read_summary
 from yard.screen.failures import show_failures
-from yard.screen.training_view import TrainingView
+from yard.screen.training_view import program_position, training_position
 
 COLOURS = {"running": "green", "starting": "cyan", "ended": "yellow", "unreachable": "red"}
 
@@ -33,7 +34,7 @@ class NodeRun:
         state: `free`, `unreachable`, `starting`, `running`, or `ended`: it waits to be collected.
         owner: who started it, where the node knows.
         since: when it took the node, Unix seconds.
-        metric: its newest line, which the launcher's node has.
+        progress: how far it is, which the launcher's node knows.
     """
 
     host: str
@@ -41,7 +42,7 @@ class NodeRun:
     state: str
     owner: str | None = None
     since: float | None = None
-    metric: Metric | None = None
+    progress: str = ""
 
 
 def show_status(context: Context) -> Exit:
@@ -105,22 +106,18 @@ def show_nodes(console: Console, node_runs: list[NodeRun]) -> None:
             Text(entry.run or ""),
             Text(entry.owner or ""),
             Text("" if entry.since is None else duration(max(0.0, now - entry.since))),
-            Text("" if entry.metric is None else progress_of(entry.metric)),
+            Text(entry.progress),
         )
     console.print(table)
 
 
-def progress_of(metric: Metric) -> str:
-    """How far a run is, like `step 40/469 · epoch 1/3 · loss 2.104 · 121 images/s`."""
-    position = f"step {metric.step}/{metric.steps}"
-    if metric.event == "step":
-        view = TrainingView()
-        view.update(metric, time.time())
-        return f"{position} · {view.numbers()}"
-    position += f" · epoch {metric.epoch}/{metric.epochs}"
-    if metric.event != "start" and metric.accuracy is not None:
-        position += f" · test accuracy {percent(metric.accuracy)}"
-    return position
+def progress_of(line: Any) -> str:
+    """How far a run is, by the newest line of its metrics, decoded; "" where it says nothing."""
+    metric = Metric.from_json(line)
+    if metric is not None:
+        return training_position(metric)
+    reading = Reading.from_json(line)
+    return "" if reading is None else program_position(reading)
 
 
 def _node_run(host: str, entry: Mapping[str, Any]) -> NodeRun:
@@ -130,5 +127,5 @@ def _node_run(host: str, entry: Mapping[str, Any]) -> NodeRun:
         state=entry["state"],
         owner=entry["owner"],
         since=entry["since"],
-        metric=Metric.from_json(entry["metric"]),
+        progress=progress_of(entry["metric"]),
     )

@@ -28,10 +28,13 @@ from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.record import read_run
-from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
-
-# Of the launch role's variables: what a run goes on from.
-GOES_ON_FROM = {"training_run_resume_from", "training_run_outputs_from"}
+from yard.runs.retry import (
+    RESUME_FROM,
+    check_resumable,
+    put_attempt_aside,
+    resume_variables,
+    worth_another,
+)
 
 
 def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
@@ -120,7 +123,7 @@ def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
 def going_on(job: Job, variables: Mapping[str, Any], resumed: Mapping[str, Any]) -> dict[str, Any]:
     """The variables of a launch that goes on from what `resumed` names, if it names anything."""
     together = {**variables, **resumed}
-    if isinstance(job, ProjectRun) and not GOES_ON_FROM.isdisjoint(together):
+    if isinstance(job, ProjectRun) and RESUME_FROM in together:
         program = [*job.code.program, *job.code.settings.resume_args]
         together["training_run_program"] = program
     return together
@@ -136,7 +139,7 @@ def _try_again(
             return
         place = put_attempt_aside(run)
         resumed = resume_variables(run, same_run=True)
-        goes_on = not GOES_ON_FROM.isdisjoint(resumed)
+        goes_on = RESUME_FROM in resumed
         files = "the files it left" if isinstance(job, ProjectRun) else "its newest checkpoint"
         whence = f"from {files}" if goes_on else "anew"
         context.console.print(

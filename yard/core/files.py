@@ -47,3 +47,8 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a file that holds a JSON object; what is missing or no object is an empty one."""
     document = read_json(path)
     return document if isinstance(document, dict) else {}
+
+
+def holds_files(folder: Path) -> bool:
+    """Whether there is a file anywhere below a folder."""
+    return any(path.is_file() for path in folder.rglob("*"))

@@ -48,3 +48,12 @@ def size(number: int) -> str:
 def plural(number: int, noun: str) -> str:
     """A number with its noun, like `1 node` or `2 nodes`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def short_number(value: float) -> str:
+    """A number of unknown kind in a few characters: `2.104`, `0.0002`, `12,345`, `1.2e+09`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e4:
+        return f"{value:.3f}" if value != int(value) else str(int(value))
+    if 1e4 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"

@@ -9,7 +9,8 @@ from typing import Any
 from yard.core.context import Context
 from yard.core.errors import Exit
 from yard.operations.stop import stop_ranks
-from yard.runs.manifest import write_manifest
+from yard.runs.gathering import gather_readings
+from yard.runs.manifest import read_manifest, write_manifest
 from yard.runs.record import inspected_image, read_run
 from yard.runs.summary import Summary, summarise, write_summary
 from yard.screen.result import show_result
@@ -39,6 +40,9 @@ def conclude(run: Path, finished_at: float | None = None) -> Summary:
     # Takes a while to import; nobody shall wait for that at the start.
     from yard.pages.report import draw_report
 
+    begun = read_manifest(run)
+    if begun is not None and begun.project is not None:
+        gather_readings(run, begun.project.get("metrics_pattern"))
     record = read_run(run)
     manifest = replace(
         record.manifest,

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.context import Context
+from yard.operations.lines import Lines, lines_of
 from yard.plays.contract import CHECK, CHOOSE_NODES, POLL_RUN, launch_variables, phase_of
 from yard.plays.events import Event, Outcome
 from yard.plays.play import play
+from yard.runs.gathering import METRICS
 from yard.runs.manifest import Manifest, write_manifest
-from yard.runs.metrics import Metric, known_metrics, read_metrics
 from yard.screen.display import make_progress
-from yard.screen.progress import PHASE_TEXTS, TRAINING, Progress
+from yard.screen.progress import PHASE_TEXTS, Progress
 
 
 @dataclass
@@ -30,17 +31,18 @@ class RunFollower:
     playbook: str
     variables: Mapping[str, Any]
     phase: str = CHECK
-    _seen: set[tuple[str, int, float]] = field(default_factory=set)
+    _lines: Lines[Any] = field(init=False)
     _polled_at: float | None = None
 
     def __post_init__(self) -> None:
-        self._seen.update(metric.key for metric in read_metrics(self.directory / "metrics.jsonl"))
+        self._lines = lines_of(self.directory, self.manifest)
 
     def run(self) -> Outcome:
         """Launch and follow to the end, or until the user stops it; updates the manifest."""
         self.phase = CHECK
         began_at = time.time()
         with make_progress(self.context.console) as progress:
+            progress.view = self._lines.view
             self.context.interrupts.announce = lambda count: progress.note("Stopping ...")
             progress.phase(PHASE_TEXTS[CHECK])
             outcome = play(
@@ -73,13 +75,11 @@ class RunFollower:
             progress.fail()
         polls = event.module == POLL_RUN
         if event.task:
-            progress.task("waiting for the first step" if polls else event.task)
+            progress.task(progress.view.waits_for if polls else event.task)
         if event.module == CHOOSE_NODES and event.kind == "runner_on_ok":
             self._note_nodes(event, progress)
         if polls and "metrics" in event.result:
-            self._follow(
-                known_metrics(event.result["metrics"]), event.received_at, progress, began_at
-            )
+            self._follow(event, progress, began_at)
             if event.result.get("exit_status"):
                 progress.fail()
 
@@ -90,23 +90,22 @@ class RunFollower:
             write_manifest(self.directory, self.manifest)
             progress.note(f"nodes: {', '.join(nodes)}")
 
-    def _follow(
-        self, metrics: list[Metric], received_at: float, progress: Progress, began_at: float
-    ) -> None:
+    def _follow(self, event: Event, progress: Progress, began_at: float) -> None:
         """Take in one poll. What is new goes to the run directory, in case its node dies."""
-        new = [metric for metric in metrics if metric.key not in self._seen]
-        self._seen.update(metric.key for metric in new)
-        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.writelines(metric.to_line() for metric in new)
-        steps = [metric for metric in new if metric.event == "step"]
-        if steps and self.manifest.launch.first_step_before is None:
+        received_at = event.received_at
+        new = self._lines.take(event.result, received_at)
+        with (self.directory / METRICS).open("a", encoding="utf-8") as file:
+            file.writelines(line.to_line() for line in new)
+        if self._lines.has_step(new) and self.manifest.launch.first_step_before is None:
             previous = self._polled_at if self._polled_at is not None else began_at
             self.manifest = self.manifest.with_launch(
                 first_step_after=previous, first_step_before=received_at
             )
             write_manifest(self.directory, self.manifest)
-        if new:
-            progress.phase(TRAINING)
-        for metric in new:
-            progress.training(metric, received_at)
+        if new or progress.view.has_begun:
+            progress.phase(progress.view.phase)
+        for line in new:
+            progress.training(line, received_at)
+        if not new:
+            progress.goes_on()
         self._polled_at = received_at

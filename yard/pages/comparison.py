@@ -7,10 +7,11 @@ from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import write_text
-from yard.core.words import duration, percent
+from yard.core.words import duration, percent, short_number
 from yard.pages.charts import comparison_charts
 from yard.pages.page import drawings, local_time, render
 from yard.pages.plot import COLOURS
+from yard.pages.reading_charts import MOST_CHARTS, reading_comparison
 from yard.pages.report import readable
 from yard.runs.record import RunRecord, read_run
 from yard.runs.summary import Summary, read_summary
@@ -65,7 +66,12 @@ def comparison_page(entries: Sequence[Compared]) -> str:
         started=[local_time(entry.summary.started_at) for entry in entries],
         results=result_rows([entry.summary for entry in entries]),
         differences=difference_rows([settings_of(entry.record) for entry in entries]),
-        charts=drawings(comparison_charts({e.label: e.record.metrics for e in entries})),
+        charts=drawings(
+            [
+                *comparison_charts({e.label: e.record.metrics for e in entries}),
+                *reading_comparison({e.label: e.record.readings for e in entries}),
+            ]
+        ),
     )
 
 
@@ -81,8 +87,11 @@ def result_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[tuple[str,
         ("Time", [s.seconds_total for s in summaries], duration, True),
         ("First step after", [s.seconds_to_first_step for s in summaries], duration, True),
         ("Ranks", [s.world_size for s in summaries], str, False),
-        ("Steps", [s.steps for s in summaries], lambda n: f"{n:,}", False),
+        ("Steps", [s.steps or None for s in summaries], lambda n: f"{n:,}", False),
     ]
+    names = dict.fromkeys(name for summary in summaries for name in summary.readings)
+    for name in list(names)[:MOST_CHARTS]:
+        rows.append((name, [s.readings.get(name) for s in summaries], short_number, False))
 
     def cells(
         values: Sequence[float | None], form: Callable[[Any], str], compared: bool
@@ -119,6 +128,7 @@ def settings_of(record: RunRecord) -> dict[str, str]:
         **versions,
         "image digest": (manifest.image or {}).get("digest"),
         "code revision": (manifest.code or {}).get("revision"),
+        **{f"program: {name}": value for name, value in (manifest.project or {}).items()},
     }
     return {name: readable(value) for name, value in settings.items()}
 

@@ -7,12 +7,16 @@ from pathlib import Path
 from markupsafe import Markup
 
 from yard.core.files import write_text
+from yard.core.words import short_number
 from yard.pages.charts import loss_points
 from yard.pages.page import render
 from yard.pages.plot import spark
+from yard.pages.reading_charts import curve_of
 from yard.runs.folder import list_runs
+from yard.runs.gathering import METRICS, all_readings
 from yard.runs.metrics import read_metrics
 from yard.runs.overview import Overview, overview_of
+from yard.runs.summary import subject_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Row:
         title: its name, or what was trained.
         started: day and time, UTC.
         curve: its training loss as a small line.
+        loss: the last one of a program that reports no accuracy of the trainer's kind; "" if none.
     """
 
     run: Overview
@@ -30,6 +35,7 @@ class Row:
     has_report: bool
     started: str
     curve: Markup
+    loss: str = ""
 
 
 def write_index(runs: Path) -> Path:
@@ -43,7 +49,11 @@ def write_index(runs: Path) -> Path:
 def row_of(run: Path) -> Row:
     """Read what the page says of a run."""
     overview = overview_of(run)
-    what = " on ".join(overview.configuration.get(name, "?") for name in ("model", "dataset"))
+    configuration = overview.configuration
+    what = subject_of(str(configuration.get("model", "?")), configuration.get("dataset"))
+    # Of a program of the user's own the lines are others: as metrics of the trainer there are none.
+    points = loss_points(read_metrics(run / METRICS)) or curve_of(all_readings(run), "loss").points
+    loss = overview.summary.readings.get("loss") if overview.summary else None
     start = overview.started_at
     moment = None if start is None else datetime.fromtimestamp(start, UTC)
     return Row(
@@ -51,5 +61,6 @@ def row_of(run: Path) -> Row:
         title=overview.name or (what if overview.configuration else run.name),
         has_report=(run / "report.html").is_file(),
         started="" if moment is None else f"{moment:%d %b %Y, %H:%M}",
-        curve=Markup(spark(loss_points(read_metrics(run / "metrics.jsonl")))),
+        curve=Markup(spark(points)),
+        loss="" if loss is None else short_number(loss),
     )

@@ -1,24 +1,28 @@
 """`report.html`: one file that shows a run, opens from disk and needs no network."""
 
+import shlex
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import write_text
-from yard.core.words import duration, percent
+from yard.core.words import duration, percent, plural, short_number
 from yard.pages.charts import node_charts, step_time_chart, training_charts
 from yard.pages.index import write_index
 from yard.pages.page import Number, drawings, local_time, render
-from yard.pages.plot import Mark
-from yard.pages.timeline import timeline_of
+from yard.pages.plot import Chart, Mark
+from yard.pages.reading_charts import MOST_CHARTS, names_left_out, reading_charts
+from yard.pages.timeline import Timeline, program_timeline, timeline_of
 from yard.runs.folder import REPORT_ERROR
+from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest
-from yard.runs.metrics import Metric, read_every_line
-from yard.runs.record import read_run
-from yard.runs.summary import Summary, read_summary
-from yard.runs.utilisation import Sample, read_utilisation
+from yard.runs.metrics import read_every_line
+from yard.runs.record import RunRecord, read_run, read_spells, result_folders
+from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary, read_summary
+from yard.runs.utilisation import read_utilisation
 
 # What is worth a link beside the ranks' own logs, and what it is.
 FILES = {
@@ -26,9 +30,14 @@ FILES = {
     "ansible.log": "Ansible",
     "summary.json": "summary",
     "manifest.json": "manifest",
-    "metrics.jsonl": "metrics",
+    METRICS: "metrics",
+    GATHERED: "numbers from its log or TensorBoard",
     "config.json": "trainer's configuration",
 }
+# Folders of a program of the user's own.
+FOLDERS = {"code": "code, as it ran"}
+# More of the last values than this would push everything else off the screen.
+MOST_VALUES = 8
 
 
 def write_report(run: Path) -> Path:
@@ -43,13 +52,9 @@ def write_report(run: Path) -> Path:
             [f"{run.name}: no summary yet; `yard stop {run.name}` ends and collects it"]
         )
     path = run / "report.html"
-    page = report_page(
-        summary,
-        read_run(run).manifest,
-        read_every_line(run / "metrics.jsonl"),
-        read_utilisation(run),
-        file_links(run),
-    )
+    record = read_run(run)
+    curves = _program_curves if record.is_project else _training_curves
+    page = report_page(summary, record, curves(run, record), file_links(run, record))
     write_text(path, page)
     return path
 
@@ -69,46 +74,106 @@ def draw_report(run: Path) -> None:
         (run / REPORT_ERROR).unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
+class Curves:
+    """What is drawn of a run.
+
+    Attributes:
+        charts: by the title of their section.
+        absence: why there are no curves; "" where there are.
+        note: what is to be said of them.
+    """
+
+    timeline: Timeline | None
+    charts: Mapping[str, Sequence[Chart]]
+    absence: str = ""
+    note: str = ""
+
+
 def report_page(
-    summary: Summary,
-    manifest: Manifest,
-    metrics: Sequence[Metric],
-    utilisation: Mapping[str, Sequence[Sample]],
-    links: Mapping[str, str],
+    summary: Summary, record: RunRecord, curves: Curves, links: Mapping[str, str]
 ) -> str:
-    """The report as HTML; `metrics` are the lines of all attempts of the run."""
-    timeline = timeline_of(manifest, metrics)
-    retries = timeline.retries if timeline else ()
-    marks = tuple(Mark(moment.at, moment.label.split(",")[0]) for moment in retries)
+    """The report as HTML."""
+    manifest = record.manifest
     return render(
         "report.html.j2",
         title=headline(summary),
         summary=summary,
+        odd=[*summary.warnings, *map(left_behind_text, summary.left_behind)],
         numbers=key_numbers(summary),
-        timeline=timeline,
-        charts={
-            "Training": drawings(training_charts(metrics)),
-            "Steps and nodes": drawings(
-                [
-                    *step_time_chart(metrics),
-                    *node_charts(utilisation, manifest.started_at, marks),
-                ]
-            ),
-        },
+        timeline=curves.timeline,
+        absence=curves.absence,
+        curves_note=curves.note,
+        charts={title: drawings(charts) for title, charts in curves.charts.items()},
         tables={
             "Request": _rows(manifest.request),
             "Versions": _rows(_versions(manifest)),
-            "Configuration": _rows(manifest.configuration),
+            "Configuration": _rows(
+                # Of a program of the user's own the trainer's settings say nothing.
+                {
+                    name: value
+                    for name, value in manifest.configuration.items()
+                    if value is not None or not record.is_project
+                }
+            ),
+            "Program": _rows(_program(manifest)),
         },
         links=links,
         started=local_time(summary.started_at),
     )
 
 
-def file_links(run: Path) -> dict[str, str]:
+def _training_curves(run: Path, record: RunRecord) -> Curves:
+    """The curves of the trainer, from the lines of all attempts."""
+    metrics = read_every_line(run / METRICS)
+    timeline = timeline_of(record.manifest, metrics)
+    training = training_charts(metrics)
+    return Curves(
+        timeline,
+        {
+            "Training": training,
+            "Steps and nodes": [*step_time_chart(metrics), *_node_charts(run, record, timeline)],
+        },
+        "" if training else "No step was logged, so there are no curves.",
+    )
+
+
+def _program_curves(run: Path, record: RunRecord) -> Curves:
+    """The curves of a program of the user's own, of whatever it reported."""
+    timeline = program_timeline(record.manifest, read_spells(run))
+    reported = reading_charts(record.readings, retried=record.attempts > 1)
+    absence = (
+        "The program wrote no number to $TRAINYARD_METRICS, so there are no curves: "
+        'a JSON object a line, like {"step": 3, "loss": 0.2}.'
+    )
+    left_out = names_left_out(record.readings)
+    note = (
+        f"Charts are drawn of {MOST_CHARTS} numbers; without one are {', '.join(left_out)}."
+        if left_out
+        else ""
+    )
+    nodes = _node_charts(run, record, timeline)
+    return Curves(
+        timeline, {"Metrics": reported, "Nodes": nodes}, "" if reported else absence, note
+    )
+
+
+def _node_charts(run: Path, record: RunRecord, timeline: Timeline | None) -> list[Chart]:
+    retries = timeline.retries if timeline else ()
+    marks = tuple(Mark(moment.at, moment.label.split(",")[0]) for moment in retries)
+    return node_charts(read_utilisation(run), record.manifest.started_at, marks)
+
+
+def file_links(run: Path, record: RunRecord) -> dict[str, str]:
     """Files of a run that are worth a look, and what each is called."""
-    record = read_run(run)
-    links = {log.path: f"rank {log.rank} on {log.host or '?'}" for log in record.rank_logs}
+    links = {}
+    if record.is_project:
+        links = {f"{name}/": text for name, text in FOLDERS.items() if (run / name).is_dir()}
+        for folder in result_folders(run):
+            path = folder.relative_to(run)
+            host = f" of {path.parts[1]}" if len(path.parts) > 1 else ""
+            links[f"{path}/"] = f"{path.name}{host}"
+    links |= {log.path: f"rank {log.rank} on {log.host or '?'}" for log in record.rank_logs}
     links |= {path: text for path, text in FILES.items() if (run / path).is_file()}
     links |= {log.path: f"container on {log.host}" for log in record.container_logs}
     for path in sorted(run.glob("attempts/*/logs/*.log")):
@@ -117,10 +182,18 @@ def file_links(run: Path) -> dict[str, str]:
     return links
 
 
+def left_behind_text(left: LeftBehind) -> str:
+    """What did not come home from a node, and why."""
+    files = f"{plural(left.files, 'file')} of ranks on {left.host}"
+    if left.code == FILES_BEYOND_LIMITS:
+        return f"Not home: {files} or more, beyond the limits ({left.names}); still there."
+    return f"Not home: {files}, which are none of a run ({left.names})."
+
+
 def headline(summary: Summary) -> str:
     """The verdict in one sentence."""
     where = f"{summary.nodes} node{'s' if summary.nodes > 1 else ''}"
-    what = f"{summary.model} on {summary.dataset}, {where}"
+    what = f"{summary.subject}, {where}"
     time = "" if summary.seconds_total is None else f" after {duration(summary.seconds_total)}"
     return f"{what}: {summary.status}{time}"
 
@@ -139,6 +212,8 @@ def key_numbers(summary: Summary) -> list[Number]:
                 "mean of the last epoch" if summary.status == "succeeded" else "last one logged",
             )
         )
+    for name, value in list(summary.readings.items())[:MOST_VALUES]:
+        numbers.append(Number(name, short_number(value), "last reported"))
     if summary.images_per_second is not None:
         numbers.append(
             Number("Images/s", f"{summary.images_per_second:,.1f}", "all ranks together")
@@ -154,14 +229,21 @@ def key_numbers(summary: Summary) -> list[Number]:
     if summary.train_images is not None:
         of_all = f"of {summary.train_images_available:,}" if summary.train_images_available else ""
         numbers.append(Number("Training images", f"{summary.train_images:,}", of_all))
-    numbers.append(
-        Number(
-            "Steps",
-            f"{summary.steps:,}",
-            f"{summary.epochs} epochs, batch {summary.batch_per_rank} a rank",
-        )
-    )
+    if summary.epochs is not None and summary.batch_per_rank is not None:
+        work = f"{summary.epochs} epochs, batch {summary.batch_per_rank} a rank"
+        numbers.append(Number("Steps", f"{summary.steps:,}", work))
+    elif summary.steps:
+        numbers.append(Number("Steps", f"{summary.steps:,}", "the highest that was reported"))
     return numbers
+
+
+def _program(manifest: Manifest) -> dict[str, Any]:
+    """What the manifest says of a program of the user's own; empty for the trainer's runs."""
+    entries = dict(manifest.project or {})
+    if "program" in entries:
+        entries["program"] = shlex.join(map(str, entries["program"]))
+    names = {"program": "command", "per": "one for each", "sha256": "sha256 of its files"}
+    return {names.get(name, name): value for name, value in entries.items() if value is not None}
 
 
 def _versions(manifest: Manifest) -> dict[str, Any]:

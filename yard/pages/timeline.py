@@ -56,25 +56,61 @@ class Timeline:
         return round(100 * seconds / self.seconds, 3)
 
 
-def timeline_of(manifest: Manifest, metrics: Sequence[Metric]) -> Timeline | None:
-    """The time line of a run; None when nothing is known but its start.
+@dataclass(frozen=True)
+class Spell:
+    """One attempt of a run at work, in Unix seconds of its node; `label` names its beginning."""
 
-    The metrics have the first node's clock, and the rest the control node's. A clock that is off
-    may shorten a segment but never turns one around.
+    begin: float
+    end: float
+    label: str = ""
+
+
+def timeline_of(manifest: Manifest, metrics: Sequence[Metric]) -> Timeline | None:
+    """The time line of a training; None when nothing is known but its start.
 
     Args:
         metrics: the lines of all its attempts.
     """
+    spells = [
+        Spell(attempt[0].time, attempt[-1].time, f"from step {resumed_at(attempt):,}")
+        for attempt in attempts_of(metrics)
+    ]
+    ends = [(metric.time, f"epoch {metric.epoch}") for metric in of_event(metrics, "epoch")]
+    last = metrics[-1].time if metrics else None
+    return _timeline(manifest, spells, "training and evaluation", ends, last)
+
+
+def program_timeline(manifest: Manifest, spells: Sequence[tuple[float, float]]) -> Timeline | None:
+    """The time line of a program of the user's own; None when nothing is known but its start.
+
+    Args:
+        spells: from when to when each attempt's ranks ran, Unix seconds.
+    """
+    attempts = [Spell(begin, end) for begin, end in spells]
+    return _timeline(manifest, attempts, "running", [], spells[-1][1] if spells else None)
+
+
+def _timeline(
+    manifest: Manifest,
+    spells: Sequence[Spell],
+    doing: str,
+    epochs: Sequence[tuple[float, str]],
+    last: float | None,
+) -> Timeline | None:
+    """A time line of spells at work.
+
+    They have a node's clock, and the rest the control node's. A clock that is off may shorten a
+    segment but never turns one around.
+    """
     began = manifest.started_at
     finished = manifest.launch.finished_at
-    attempts = attempts_of(metrics)
-    last = metrics[-1].time if metrics else began
-    whole = max(last if finished is None else finished, began) - began
+    known_last = began if last is None else last
+    whole = max(known_last if finished is None else finished, began) - began
     if whole <= 0:
         return None
 
-    def since(metric: Metric) -> float:
-        return min(max(metric.time - began, 0.0), whole)
+    def since(moment: float) -> float:
+        return min(max(moment - began, 0.0), whole)
 
     segments: list[Segment] = []
 
@@ -84,21 +120,14 @@ def timeline_of(manifest: Manifest, metrics: Sequence[Metric]) -> Timeline | Non
             segments.append(Segment(kind, label, begin, end))
 
     retries = []
-    for number, attempt in enumerate(attempts):
+    for number, spell in enumerate(spells):
+        add("ready", "starting again" if number else "getting ready", since(spell.begin))
         if number:
-            add("ready", "starting again", since(attempt[0]))
-            retries.append(
-                Moment(since(attempt[0]), f"retry {number}, from step {resumed_at(attempt):,}")
-            )
-        else:
-            add("ready", "getting ready", since(attempt[0]))
-        add("training", "training and evaluation", since(attempt[-1]))
-    add("collecting" if attempts else "ready", "collecting" if attempts else "getting ready", whole)
-    epochs = [
-        Moment(since(metric), f"epoch {metric.epoch}") for metric in of_event(metrics, "epoch")
-    ]
+            label = ", ".join(filter(None, (f"retry {number}", spell.label)))
+            retries.append(Moment(since(spell.begin), label))
+        add("training", doing, since(spell.end))
+    add("collecting" if spells else "ready", "collecting" if spells else "getting ready", whole)
+    ends = [Moment(since(moment), label) for moment, label in epochs]
     return Timeline(
-        tuple(segments),
-        tuple(epochs) if len(epochs) <= MOST_EPOCHS else (),
-        tuple(retries),
+        tuple(segments), tuple(ends) if len(ends) <= MOST_EPOCHS else (), tuple(retries)
     )

@@ -2,12 +2,14 @@
 
 import json
 import re
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from yard.plays.contract import UNREACHABLE
 from yard.plays.events import TaskFailure
+from yard.runs.crashes import Crash
 from yard.runs.findings import Finding
 from yard.runs.record import Log, RunRecord
 from yard.runs.signatures import Signature, load_signatures
@@ -83,11 +85,15 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
 def first_failed_rank(record: RunRecord) -> int | None:
     """The rank that failed first; the others fail because of it.
 
-    By the times at which the ranks ended, else as mpirun says.
+    By the times at which the ranks ended, else as mpirun says. A rank of the user's own program that
+    says itself that another one had gone, or that was asked to end, counts only where none is left.
     """
-    failed = [end.rank for end in record.rank_ends if end.exit_status]
+    failed = [end for end in record.rank_ends if end.exit_status]
+    followers = {crash.rank for crash in record.crashes if crash.of_peer}
+    if record.is_project:
+        followers |= {end.rank for end in failed if end.exit_status == 128 + signal.SIGTERM}
     if failed:
-        return failed[0]
+        return next((end for end in failed if end.rank not in followers), failed[0]).rank
     if record.mpirun_log is None:
         return None
     match = FIRST_FAILED.search(record.mpirun_log.text)
@@ -116,16 +122,26 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         for problem in failure.problems
         if problem.host is not None
     ]
+    crashed = [_of_crash(record, crash) for crash in record.crashes if crash.rank == first_failed]
     collected = sorted(
         record.findings, key=lambda each: (each.rank != first_failed, each.host != first_host)
     )
-    return [*collected, *killed, *unfit]
+    return [*collected, *crashed, *killed, *unfit]
+
+
+def _of_crash(record: RunRecord, crash: Crash) -> Finding:
+    """The exception that ended a rank of the user's own program, as a finding."""
+    proof = tuple(filter(None, (crash.place, crash.sentence)))
+    values = {"exception": crash.sentence}
+    host = record.host_of(crash.rank)
+    return Finding("program_error", values, crash.path, host, crash.rank, proof)
 
 
 def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
     """The foreign words of a run, by where they stand. A task that names problems has none."""
     return {
         "rank": _first(record.rank_logs, first_failed),
+        "program": _program_texts(record, first_failed) if record.is_project else [],
         "mpirun": [record.mpirun_log] if record.mpirun_log else [],
         "container": list(record.container_logs),
         "ansible": [
@@ -136,13 +152,25 @@ def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
     }
 
 
+def _program_texts(record: RunRecord, first_failed: int | None) -> list[Log]:
+    """What ended the user's own program: the exception of the first failed rank, else its log.
+
+    A log has warnings, too, that ended nothing; and what others say is of how they were cut off.
+    """
+    crashes = [crash for crash in record.crashes if crash.rank == first_failed]
+    told = [Log(crash.path, crash.sentence, None, crash.rank) for crash in crashes]
+    return told or [log for log in record.rank_logs if first_failed in (None, log.rank)]
+
+
 def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Diagnosis:
     rank = finding.rank
     host = finding.host or (record.host_of(rank) if rank is not None else None)
     words = {**finding.values, "rank": rank, "host": host or "the node"}
     # A rank's own words are in its log; of other findings the record itself is the proof.
     log = next((log for log in record.rank_logs if log.rank == rank), None)
-    if finding.path == ANSIBLE_LOG:
+    if finding.proof:
+        log, proof = None, finding.proof
+    elif finding.path == ANSIBLE_LOG:
         proof = _messages(record.manifest.launch.failures)
     elif log is not None and finding.path.startswith("failures/rank-"):
         proof = tuple(_written(log.text)[-PROOF_LINES:])
@@ -153,7 +181,7 @@ def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Di
         host=host,
         rank=rank,
         cause=signature.cause.format_map(_Words(words)),
-        remedy=signature.remedy.format_map(_Words(words)),
+        remedy=_remedy(record, signature).format_map(_Words(words)),
         signature=signature.name,
         log=log.path if log else finding.path,
         proof=proof,
@@ -174,11 +202,23 @@ def _of_words(
         host=host,
         rank=rank,
         cause=signature.cause.format_map(_Words(words)),
-        remedy=signature.remedy.format_map(_Words(words)),
+        remedy=_remedy(record, signature).format_map(_Words(words)),
         signature=signature.name,
         log=log.path,
-        proof=_lines_of(log.text, match),
+        proof=(*_place(record, log), *_lines_of(log.text, match)),
     )
+
+
+def _remedy(record: RunRecord, signature: Signature) -> str:
+    """The trainer's settings help nobody whose program has its own."""
+    own = signature.program_remedy if record.is_project else None
+    return own or signature.remedy
+
+
+def _place(record: RunRecord, log: Log) -> tuple[str, ...]:
+    """The line of the user's code at which the rank fell whose words these are."""
+    places = (crash.place for crash in record.crashes if crash.rank == log.rank)
+    return tuple(filter(None, places))
 
 
 def _without(record: RunRecord, survivors: set[int]) -> tuple[int | None, str | None]:
@@ -215,11 +255,16 @@ def _unknown(record: RunRecord, first_failed: int | None) -> Diagnosis:
     if record.launcher_exit_status is not None:
         ended = f"mpirun ended with status {record.launcher_exit_status}"
     lines = [line for line in log.text.splitlines() if line.strip()] if log else []
+    own = next((end for end in record.rank_ends if end.rank == rank and record.is_project), None)
+    if own is not None:
+        ended = f"rank {rank} of the program ended with status {own.exit_status}"
     return Diagnosis(
         host=record.host_of(rank) if rank is not None else None,
         rank=rank,
         cause=f"Unknown: {ended}, and no known signature is in the logs.",
-        remedy="Read the lines below, then the other logs; a cause that others may meet belongs "
+        remedy="Read the lines below, then the other logs."
+        if record.is_project
+        else "Read the lines below, then the other logs; a cause that others may meet belongs "
         "into yard/runs/signatures.yml.",
         signature=None,
         log=log.path if log else None,

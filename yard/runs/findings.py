@@ -14,6 +14,7 @@ class Finding:
         values: the particulars that the words are filled in with.
         path: the file it stands in, relative to the run directory.
         host, rank: whom it is about, where that is known.
+        proof: lines that prove it; empty where the file itself is the proof.
     """
 
     code: str
@@ -21,6 +22,7 @@ class Finding:
     path: str = ""
     host: str | None = None
     rank: int | None = None
+    proof: tuple[str, ...] = ()
 
 
 def parse_finding(

@@ -19,6 +19,8 @@ STOP_MARK = "stop_requested"
 REPORT_ERROR = "report-error.log"
 # Where the records of attempts go that failed and were followed by another.
 ATTEMPTS = "attempts"
+# What a program of the user's own wrote: where it was told to, and into its working directory.
+OUTPUTS = ("outputs", "workdir")
 
 
 def run_id_of(job: Job, moment: float) -> str:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
-from yard.core.files import read_json, read_object
+from yard.core.files import holds_files, read_json, read_object
+from yard.runs.crashes import Crash, read_crashes
 from yard.runs.findings import Finding, parse_finding
-from yard.runs.folder import STOP_MARK, count_attempts
+from yard.runs.folder import OUTPUTS, ATTEMPTS, STOP_MARK, count_attempts
+from yard.runs.gathering import METRICS, all_readings
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
+from yard.runs.readings import Reading
 from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
@@ -47,6 +50,7 @@ class RankEnd:
         ended_at: Unix seconds of the node's clock.
         exit_status: as a shell gives it: 128 and the signal's number after a signal.
         path: of the file, relative to the run directory.
+        started_at: Unix seconds of the same clock; None where the file does not say it.
     """
 
     rank: int
@@ -54,6 +58,7 @@ class RankEnd:
     ended_at: float
     exit_status: int
     path: str
+    started_at: float | None = None
 
     @property
     def was_killed(self) -> bool:
@@ -75,6 +80,9 @@ class RunRecord:
         rank_ends: how ranks ended, in order of time.
         attempts: how often the run was launched.
         findings: what nodes, launcher and ranks found wrong.
+        readings: what a program of the user's own reported; the trainer's are the metrics.
+        crashes: the exceptions that ended ranks of such a program, by rank.
+        left_files: whether such a program left any file.
     """
 
     run_id: str
@@ -91,6 +99,14 @@ class RunRecord:
     rank_ends: tuple[RankEnd, ...] = ()
     findings: tuple[Finding, ...] = ()
     attempts: int = 1
+    readings: tuple[Reading, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    left_files: bool = False
+
+    @property
+    def is_project(self) -> bool:
+        """Whether a program of the user's own ran, and not the trainer."""
+        return self.manifest.project is not None
 
     @property
     def missing_hosts(self) -> tuple[str, ...]:
@@ -120,14 +136,16 @@ def read_run(run: Path) -> RunRecord:
         raise RequestError([f"{run.name}: no manifest.json, so this is no run"])
     logs = run / "logs"
     rank_logs = [_read_rank_log(run, path, rank) for rank, path in rank_log_files(run).items()]
+    is_project = manifest.project is not None
+    crashed = ((log.rank, log.path, log.text) for log in rank_logs if log.rank is not None)
     status = run / "exit_status"
     text = status.read_text(encoding="utf-8").strip() if status.is_file() else ""
     return RunRecord(
         run_id=run.name,
         manifest=manifest,
-        metrics=read_metrics(run / "metrics.jsonl"),
+        metrics=() if is_project else read_metrics(run / METRICS),
         world=read_world(run / "world.json"),
-        config=read_object(run / "config.json"),
+        config={} if is_project else read_object(run / "config.json"),
         stop_requested=(run / STOP_MARK).exists(),
         launcher_exit_status=int(text) if re.fullmatch(r"-?\d+", text) else None,
         rank_logs=tuple(rank_logs),
@@ -137,7 +155,29 @@ def read_run(run: Path) -> RunRecord:
         rank_ends=_read_rank_ends(run),
         findings=_read_findings(run),
         attempts=count_attempts(run),
+        readings=all_readings(run) if is_project else (),
+        crashes=read_crashes(run, crashed) if is_project else (),
+        left_files=is_project and any(map(holds_files, result_folders(run))),
     )
+
+
+def result_folders(run: Path) -> list[Path]:
+    """Where the files lie that a program of the user's own made, as far as there are any."""
+    folders = [run / name for name in (*OUTPUTS, "checkpoints")]
+    folders += [folder for name in OUTPUTS for folder in sorted(run.glob(f"nodes/*/{name}"))]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def read_spells(run: Path) -> list[tuple[float, float]]:
+    """From when to when each attempt's ranks ran, in Unix seconds of their nodes' clocks."""
+    spells = []
+    attempts = sorted(run.glob(f"{ATTEMPTS}/*"), key=lambda path: (len(path.name), path.name))
+    for folder in (*attempts, run):
+        ends = _read_rank_ends(folder)
+        starts = [end.started_at for end in ends if end.started_at is not None]
+        if starts:
+            spells.append((min(starts), ends[-1].ended_at))
+    return spells
 
 
 def rank_log_files(run: Path) -> dict[int, Path]:
@@ -176,6 +216,7 @@ def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
                     ended_at=float(document["ended_at"]),
                     exit_status=int(document["exit_status"]),
                     path=str(path.relative_to(run)),
+                    started_at=float(document["started_at"]) if "started_at" in document else None,
                 )
             )
     return tuple(sorted(ends, key=lambda end: end.ended_at))

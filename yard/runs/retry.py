@@ -3,13 +3,16 @@
 from pathlib import Path
 
 from yard.core.errors import Exit, RequestError
+from yard.core.files import holds_files
 from yard.runs.diagnosis import Diagnosis, diagnose
-from yard.runs.folder import ATTEMPTS, count_attempts
+from yard.runs.folder import ATTEMPTS, OUTPUTS, count_attempts
+from yard.runs.manifest import read_manifest
 from yard.runs.record import RunRecord
 from yard.runs.signatures import load_signatures
 from yard.runs.summary import run_exit_status
 
-# What an attempt leaves that the next one writes anew. Metrics and checkpoints go on.
+# What an attempt leaves that the next one writes anew. Metrics, checkpoints and the outputs of a
+# program of the user's own go on.
 OF_ONE_ATTEMPT = (
     "config.json",
     "exit_status",
@@ -18,9 +21,15 @@ OF_ONE_ATTEMPT = (
     "logs",
     "mpirun.arguments",
     "nodes",
+    "program.json",
     "ranks",
     "world.json",
 )
+
+# Folders of a run in which a program of the user's own may have left what it goes on from.
+OF_PROGRAMS = ("checkpoints", *OUTPUTS)
+# The launch role's variable: a program's run, or the checkpoints of the trainer's.
+RESUME_FROM = "training_run_resume_from"
 
 
 def worth_another(record: RunRecord) -> Diagnosis | None:
@@ -45,12 +54,18 @@ def put_attempt_aside(run: Path) -> Path:
 def resume_variables(run: Path, same_run: bool) -> dict[str, str]:
     """The launch role's variables that make it go on from a run's checkpoints.
 
+    A program of the user's own may keep what it goes on from in any file, so that all that it wrote
+    is put before it again.
+
     Args:
         same_run: it is the same run that goes on, and so do its metrics.
     """
     variables = {}
-    if any((run / "checkpoints").glob("*.pt")):
-        variables["training_run_resume_from"] = str(run / "checkpoints")
+    if _is_project(run):
+        if any(holds_files(run / name) for name in OF_PROGRAMS):
+            variables[RESUME_FROM] = str(run)
+    elif any((run / "checkpoints").glob("*.pt")):
+        variables[RESUME_FROM] = str(run / "checkpoints")
     metrics = run / "metrics.jsonl"
     if same_run and metrics.is_file() and metrics.stat().st_size:
         variables["training_run_metrics_from"] = str(metrics)
@@ -61,7 +76,17 @@ def check_resumable(run: Path) -> None:
     """See that a run has something to go on from.
 
     Raises:
-        RequestError: it has no checkpoint.
+        RequestError: it has no checkpoint, and no other file of a program of the user's own.
     """
-    if "training_run_resume_from" not in resume_variables(run, same_run=False):
-        raise RequestError([f"{run.name} has no checkpoint to go on from"])
+    if resume_variables(run, same_run=False):
+        return
+    if _is_project(run):
+        raise RequestError(
+            [f"{run.name} left no file to go on from: {', '.join(OF_PROGRAMS)} are empty"]
+        )
+    raise RequestError([f"{run.name} has no checkpoint to go on from"])
+
+
+def _is_project(run: Path) -> bool:
+    manifest = read_manifest(run)
+    return manifest is not None and manifest.project is not None

@@ -120,6 +120,8 @@ def read_point(run: Path) -> ScalingRun:
     """Read what is compared of a run that succeeded."""
     record, summary = read_run(run), read_summary(run)
     assert summary is not None, "train writes a summary"
+    batch, epochs = summary.batch_per_rank, summary.epochs
+    assert batch is not None and epochs is not None, "the trainer has both"  # noqa: PT018
     start, end = of_event(record.metrics, "start")[0], of_event(record.metrics, "end")[-1]
     ranks = summary.world_size or summary.nodes * summary.procs_per_node
     configuration = {**record.manifest.configuration, **record.config}
@@ -127,10 +129,10 @@ def read_point(run: Path) -> ScalingRun:
         run_id=summary.run_id,
         nodes=summary.nodes,
         world_size=ranks,
-        batch_per_rank=summary.batch_per_rank,
-        global_batch=summary.batch_per_rank * ranks,
+        batch_per_rank=batch,
+        global_batch=batch * ranks,
         learning_rate=configuration["learning_rate"],
-        epochs=summary.epochs,
+        epochs=epochs,
         steps=summary.steps,
         images_per_second=summary.images_per_second or 0.0,
         training_seconds=round(end.time - start.time, 3),

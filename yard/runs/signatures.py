@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 # What may be searched for foreign words, see `signatures.yml`.
-WHERE = ("rank", "mpirun", "container", "ansible")
+WHERE = ("rank", "program", "mpirun", "container", "ansible")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Signature:
     again: bool = True
     where: str | None = None
     pattern: re.Pattern[str] | None = None
+    program_remedy: str | None = None
 
 
 @cache

@@ -1,7 +1,7 @@
 """`summary.json`: a run in one object."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,17 @@ from yard.core.files import read_json, write_json
 from yard.runs.manifest import iso
 from yard.runs.metrics import Metric, of_event
 from yard.plays.contract import NOTHING_STARTED
+from yard.runs.readings import last_values
 from yard.runs.record import RunRecord
 
 # Codes of findings about what did not come home; see `LeftBehind`.
 FILES_REFUSED, FILES_BEYOND_LIMITS = "files_refused", "files_beyond_limits"
+LEFT_NOTHING = (
+    "the program ended well and left nothing: no file in $TRAINYARD_OUTPUT_DIR, "
+    "$TRAINYARD_CHECKPOINT_DIR or its working directory, no metrics, and not a word in a log. "
+    "Many examples do nothing and say so nowhere where a node has fewer than two GPUs; others "
+    "do their work only under `if __name__ == '__main__'`. See whether it trained at all."
+)
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,9 @@ class Summary:
         launcher_exit_status: mpirun's own; None when it did not end by itself.
         world_size: ranks that found each other; None when there was no world.
         hosts: machines the ranks ran on, or, without ranks, those chosen.
+        dataset, batch_per_rank, epochs: None where a program of the user's own was not given one.
         batch_per_rank: images of one rank in one step.
-        steps: steps done.
+        steps: steps done; of a program that counts them within an epoch the highest number.
         images_per_second: of all ranks together, without evaluation.
         final_loss: training loss of the last epoch, or the last one logged by an unfinished run.
         test_accuracy: 0 to 1, on the whole test set, after the last finished epoch.
@@ -56,6 +64,8 @@ class Summary:
         missing_hosts: nodes that could not be reached at the end; their logs are not here.
         left_behind: what ranks left that did not come home, by node.
         attempts: how often it was launched, see `yard.runs.retry`.
+        readings: the last value of each number that a program of the user's own reported.
+        warnings: what is odd about a run that ended well, a sentence each.
     """
 
     run_id: str
@@ -64,15 +74,15 @@ class Summary:
     exit_status: int
     launcher_exit_status: int | None
     model: str
-    dataset: str
+    dataset: str | None
     engine: str | None
     precision: str | None
     world_size: int | None
     hosts: tuple[str, ...]
     nodes: int
     procs_per_node: int
-    batch_per_rank: int
-    epochs: int
+    batch_per_rank: int | None
+    epochs: int | None
     steps: int
     train_images: int | None
     train_images_available: int | None
@@ -88,6 +98,13 @@ class Summary:
     missing_hosts: tuple[str, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     attempts: int = 1
+    readings: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What was trained, like `vit on cifar10`, or the program's name alone."""
+        return subject_of(self.model, self.dataset)
 
     def to_json(self) -> dict[str, Any]:
         """The document as written."""
@@ -102,7 +119,7 @@ class Summary:
         """
         reason = document["diagnosis"]
         diagnosis = None if reason is None else Diagnosis.from_json(reason)
-        lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts")}
+        lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts", "warnings")}
         left_behind = tuple(LeftBehind(**each) for each in document.get("left_behind", ()))
         return cls(
             **{**document, **lists, "left_behind": left_behind, "diagnosis": diagnosis}
@@ -137,16 +154,16 @@ def summarise(record: RunRecord) -> Summary:
         exit_status=int(exit_status),
         launcher_exit_status=record.launcher_exit_status,
         model=configuration["model"],
-        dataset=configuration["dataset"],
+        dataset=configuration.get("dataset"),
         engine=configuration.get("engine"),
         precision=configuration.get("precision"),
-        world_size=record.world.world_size,
+        world_size=_world_size(record),
         hosts=record.hosts,
         nodes=record.manifest.configuration["nodes"],
         procs_per_node=record.manifest.configuration["procs_per_node"],
-        batch_per_rank=configuration["batch_per_rank"],
-        epochs=configuration["epochs"],
-        steps=max((metric.step for metric in record.metrics), default=0),
+        batch_per_rank=configuration.get("batch_per_rank"),
+        epochs=configuration.get("epochs"),
+        steps=_steps(record),
         train_images=_first_known(record.world.train_images, configuration.get("train_images")),
         train_images_available=_first_known(
             record.world.train_images_available, configuration.get("train_images_available")
@@ -163,6 +180,8 @@ def summarise(record: RunRecord) -> Summary:
         missing_hosts=() if exit_status == Exit.UNFIT else record.missing_hosts,
         left_behind=files_left_behind(record),
         attempts=record.attempts,
+        readings=last_values(record.readings),
+        warnings=_warnings(record) if status == "succeeded" else (),
     )
 
 
@@ -185,14 +204,15 @@ def run_exit_status(record: RunRecord) -> Exit:
 
     A run is done when mpirun ended with 0, the trainer wrote its last line and every task of the
     launch went well. One that had finished before the user asked to stop is not called stopped.
+    Of a program of the user's own there is nothing but its status to tell it by.
     """
     launch = record.manifest.launch
-    trained = record.launcher_exit_status == 0 and bool(of_event(record.metrics, "end"))
-    if trained and launch.playbook in ("successful", "cancelled"):
+    ended_well = record.is_project or bool(of_event(record.metrics, "end"))
+    if record.launcher_exit_status == 0 and ended_well and launch.playbook in ("successful", "cancelled"):
         return Exit.DONE
     if record.stop_requested:
         return Exit.INTERRUPTED
-    never_began = not record.rank_logs and not record.metrics
+    never_began = not (record.rank_logs or record.metrics or record.readings)
     unreachable = any(failure.unreachable for failure in launch.failures)
     if never_began and (launch.phase in NOTHING_STARTED or unreachable):
         return Exit.UNFIT
@@ -206,10 +226,45 @@ def first_step_time(record: RunRecord) -> float | None:
     it fits what was seen here: the step was not there in one poll, and was in the next.
     """
     launch = record.manifest.launch
-    steps = of_event(record.metrics, "step")
+    steps = [metric.time for metric in of_event(record.metrics, "step")]
+    steps += [
+        # Without a time of its own it was done when it was seen.
+        launch.first_step_before if reading.time is None else reading.time
+        for reading in record.readings
+        if reading.step is not None and launch.first_step_before is not None
+    ]
     if not steps or launch.first_step_after is None or launch.first_step_before is None:
         return None
-    return min(max(steps[0].time, launch.first_step_after), launch.first_step_before)
+    return min(max(steps[0], launch.first_step_after), launch.first_step_before)
+
+
+def subject_of(model: str, dataset: str | None) -> str:
+    """What a run trains, for people."""
+    return model if dataset is None else f"{model} on {dataset}"
+
+
+def _world_size(record: RunRecord) -> int | None:
+    """The ranks; those of a program of the user's own are taken to be as many as were begun."""
+    if not record.is_project:
+        return record.world.world_size
+    ranks = len(record.hosts) * int(record.manifest.configuration["procs_per_node"])
+    return ranks if record.rank_logs and ranks else None
+
+
+def _steps(record: RunRecord) -> int:
+    steps = [reading.step for reading in record.readings if reading.step is not None]
+    return max((*(metric.step for metric in record.metrics), *map(int, steps)), default=0)
+
+
+def _warnings(record: RunRecord) -> tuple[str, ...]:
+    """What makes a good end doubtful."""
+    several = (_world_size(record) or 1) > 1
+    # Each log begins with a line of ours, about who writes it.
+    silent = all(len(log.text.splitlines()) <= 1 for log in record.rank_logs)
+    left = record.left_files or record.readings or files_left_behind(record)
+    if not record.is_project or not several or not silent or left or record.missing_hosts:
+        return ()
+    return (LEFT_NOTHING,)
 
 
 def _throughput(

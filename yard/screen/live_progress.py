@@ -2,6 +2,7 @@
 
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -12,9 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.words import duration
-from yard.runs.metrics import Metric
-from yard.screen.progress import TRAINING, Progress
-from yard.screen.training_view import epoch_line
+from yard.screen.progress import Progress
 
 
 class LiveProgress(Progress):
@@ -44,10 +43,10 @@ class LiveProgress(Progress):
     def task(self, text: str) -> None:
         self._task = text
 
-    def training(self, metric: Metric, received_at: float) -> None:
-        self.view.update(metric, received_at)
-        if metric.event == "epoch":
-            self.console.print(f"  [green]✓[/] {epoch_line(metric)}")
+    def training(self, line: Any, received_at: float) -> None:
+        lasting = self.view.update(line, received_at)
+        if lasting is not None:
+            self.console.print(f"  [green]✓[/] {escape(lasting)}")
 
     def _show_begin(self, text: str) -> None:
         self._task = ""
@@ -59,8 +58,8 @@ class LiveProgress(Progress):
     def _render(self) -> RenderableType:
         if not self._phase:
             return Text()
-        if self.view.newest is not None and self._phase == TRAINING:
-            return self._training_bar(self.view.newest)
+        if self.view.has_begun and self._phase == self.view.phase:
+            return self._training_lines()
         seconds = duration(time.monotonic() - self._phase_began)
         line = Table.grid(padding=(0, 1))
         line.add_column(no_wrap=True)
@@ -70,16 +69,18 @@ class LiveProgress(Progress):
         line.add_row(self._spinner, Text(text), seconds)
         return line
 
-    def _training_bar(self, newest: Metric) -> RenderableType:
+    def _training_lines(self) -> RenderableType:
         """Two lines, so that nothing wraps at 80 columns: the bar, and the numbers below it."""
         bar = Table.grid(padding=(0, 1), expand=True)
         bar.add_column(no_wrap=True)
         bar.add_column(ratio=1)
         bar.add_column(no_wrap=True)
-        bar.add_row(
-            Text(TRAINING),
-            ProgressBar(total=newest.steps, completed=newest.step, complete_style="cyan"),
-            Text(self.view.position(time.time())),
-        )
-        numbers = Text(f"         {self.view.numbers()}", no_wrap=True, overflow="ellipsis")
+        # Where the end is not known nothing is drawn that would look like a part of a whole.
+        middle: RenderableType = Text()
+        if self.view.extent is not None:
+            done, whole = self.view.extent
+            middle = ProgressBar(total=whole, completed=done, complete_style="cyan")
+        bar.add_row(Text(self.view.phase), middle, Text(self.view.position(time.time())))
+        indent = " " * (len(self.view.phase) + 1)
+        numbers = Text(f"{indent}{self.view.numbers()}", no_wrap=True, overflow="ellipsis")
         return Group(bar, numbers)

@@ -3,13 +3,12 @@
 import threading
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 
 from yard.core.words import duration
-from yard.runs.metrics import Metric
-from yard.screen.progress import TRAINING, Progress
-from yard.screen.training_view import epoch_line
+from yard.screen.progress import Progress
 
 # In seconds: distance of two lines of steps, how long a task takes that is worth a line, and when
 # the line is repeated.
@@ -54,12 +53,21 @@ class PlainProgress(Progress):
             self._task_began, self._task_printed_at = time.monotonic(), None
             self._task = text
 
-    def training(self, metric: Metric, received_at: float) -> None:
-        self.view.update(metric, received_at)
-        if metric.event == "epoch":
-            self.note(f"  {epoch_line(metric)}")
-        elif metric.event == "step" and time.monotonic() - self._printed_at >= PLAIN_INTERVAL:
-            self.note(f"  {self.view.position(time.time())} · {self.view.numbers()}")
+    def training(self, line: Any, received_at: float) -> None:
+        lasting = self.view.update(line, received_at)
+        if lasting is not None:
+            self.note(f"  {lasting}")
+        else:
+            self._note_position(PLAIN_INTERVAL)
+
+    def goes_on(self) -> None:
+        self._note_position(REPEAT_INTERVAL)
+
+    def _note_position(self, interval: float) -> None:
+        """Say where the run is, if nothing has been said for a while, in seconds."""
+        if self.view.has_begun and time.monotonic() - self._printed_at >= interval:
+            parts = (self.view.position(time.time()), self.view.numbers())
+            self.note(f"  {' · '.join(filter(None, parts))}")
 
     def note(self, text: str) -> None:
         self._printed_at = time.monotonic()
@@ -77,7 +85,7 @@ class PlainProgress(Progress):
     def _tick(self) -> None:
         """Look at the current task now and then: no event comes while it goes on."""
         while not self._over.wait(0.5):
-            if self._task and self._phase != TRAINING:
+            if self._task and self._phase != self.view.phase:
                 self._name_task(time.monotonic())
 
     def _name_task(self, now: float) -> None:

@@ -2,13 +2,13 @@
 
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from yard.plays.contract import CHECK, FOLLOW, START, STOP, TAKE
-from yard.runs.metrics import Metric
-from yard.screen.training_view import TrainingView
+from yard.screen.training_view import TrainingView, View
 
 # What the screen calls the phases of a launch, see `yard.plays.contract`.
 PHASE_TEXTS = {
@@ -18,17 +18,19 @@ PHASE_TEXTS = {
     FOLLOW: "Starting ranks",
     STOP: "Collecting logs",
 }
-# From the first line of the metrics on: until then the ranks read their data and find each other.
-TRAINING = "Training"
 STOPPING = "Stopping and collecting logs"
 
 
 class Progress:
-    """The screen during one command. Use as a context manager; both kinds have the same methods."""
+    """The screen during one command. Use as a context manager; both kinds have the same methods.
+
+    Attributes:
+        view: what is known of the run that is followed; its kind is that of the run.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.view = TrainingView()
+        self.view: View[Any] = TrainingView()
         self._phase = ""
         self._phase_began = 0.0
         self._phase_ok = True
@@ -62,9 +64,12 @@ class Progress:
         """Say what is being done within the phase."""
         raise NotImplementedError
 
-    def training(self, metric: Metric, received_at: float) -> None:
-        """Show a new line of the metrics."""
+    def training(self, line: Any, received_at: float) -> None:
+        """Show a new line of the metrics, of the kind that the view takes."""
         raise NotImplementedError
+
+    def goes_on(self) -> None:
+        """Show that the run goes on, though there is no new line."""
 
     def note(self, text: str) -> None:
         """Print a line that stays."""

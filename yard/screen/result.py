@@ -8,11 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.project import Project
-from yard.core.words import duration, percent
+from yard.core.words import duration, percent, plural, short_number
 from yard.runs.diagnosis import Diagnosis
 from yard.runs.folder import REPORT_ERROR
 from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary
 
+# More of the last values than this are for the report.
+MOST_VALUES = 8
 COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
 
 
@@ -34,6 +36,8 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
             f"logs of {', '.join(summary.missing_hosts)}, which could not be reached; "
             f"make attach RUN={run.name} brings them when it is back",
         )
+    for warning in summary.warnings:
+        _row(console, "warning", warning)
     for left in summary.left_behind:
         _row(console, "not home", _left_behind(run, left))
     folder = project.shown(run)
@@ -72,6 +76,10 @@ def _numbers(summary: Summary) -> list[tuple[str, str]]:
         rows.append(("test accuracy", percent(summary.test_accuracy)))
     if summary.final_loss is not None:
         rows.append(("training loss", f"{summary.final_loss:.3f}"))
+    values = list(summary.readings.items())
+    rows += [(name, short_number(value)) for name, value in values[:MOST_VALUES]]
+    if len(values) > MOST_VALUES:
+        rows.append(("more", f"{plural(len(values) - MOST_VALUES, 'number')} in the report"))
     if summary.images_per_second is not None:
         rows.append(("images/s", f"{summary.images_per_second:,.1f}"))
     if summary.seconds_to_first_step is not None:
@@ -84,7 +92,8 @@ def _numbers(summary: Summary) -> list[tuple[str, str]]:
 def _row(console: Console, label: str, text: str) -> None:
     """One row; on a terminal a long text goes on below itself, elsewhere lines stay whole."""
     if not console.is_terminal:
-        console.print(escape(f"  {label:<14}{text}"), soft_wrap=True)
+        gap = "" if len(label) < 14 else "  "
+        console.print(escape(f"  {label:<14}{gap}{text}"), soft_wrap=True)
         return
     row = Table.grid(padding=0)
     row.add_column(width=16)

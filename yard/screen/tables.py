@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from yard.core.words import percent, short_number
 from yard.plays.inventory import Model
 from yard.runs.overview import overview_of
+from yard.runs.summary import Summary
 from yard.screen.result import COLOURS
 
 # From these widths on there is room for the four numbers, which the id has too, and for the rest.
@@ -56,16 +59,29 @@ def show_models(console: Console, models: Mapping[str, Model]) -> None:
 
 def _row(run: Path) -> list[Text]:
     overview = overview_of(run)
-    accuracy = overview.summary.test_accuracy if overview.summary else None
     speed = overview.summary.images_per_second if overview.summary else None
     started = overview.started_at
     numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
     return [
         Text(run.name),
         Text(overview.status, style=COLOURS.get(overview.status, "dim")),
-        Text("" if accuracy is None else f"{100 * accuracy:.1f} %"),
+        Text(_quality(overview.summary)),
         Text("" if speed is None else f"{speed:,.1f}"),
-        *(Text(str(overview.configuration.get(name, ""))) for name in numbers),
+        *(Text(_known(overview.configuration.get(name))) for name in numbers),
         Text(f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M}" if started else ""),
         Text(overview.name or ""),
     ]
+
+
+def _quality(summary: Summary | None) -> str:
+    """The accuracy of the trainer; of another program the last loss, if it reported one."""
+    if summary is None:
+        return ""
+    if summary.test_accuracy is not None:
+        return percent(summary.test_accuracy)
+    loss = summary.readings.get("loss")
+    return "" if loss is None else f"loss {short_number(loss)}"
+
+
+def _known(value: Any) -> str:
+    return "" if value is None else str(value)

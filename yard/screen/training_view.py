@@ -1,32 +1,94 @@
-"""The newest numbers of a training, and the words they come to."""
+"""The newest numbers of a run, and the words they come to."""
 
-from dataclasses import dataclass
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-from yard.core.words import clock, percent
+from yard.core.words import clock, percent, short_number
 from yard.runs.metrics import Metric
+from yard.runs.readings import Reading, last_values
+
+Line = TypeVar("Line")
+# From the first line of the metrics on: until then the ranks read their data and find each other.
+TRAINING = "Training"
+# What the screen calls the same of a program that may do anything.
+RUNNING = "Running"
+# More numbers than this do not fit into a line.
+MOST_NUMBERS = 6
+NO_METRICS = "no metrics: the program writes none to $TRAINYARD_METRICS"
+
+
+class View(ABC, Generic[Line]):
+    """What is known of a run that goes on. There is one kind for each kind of lines.
+
+    Attributes:
+        phase: what the screen calls the time in which there are lines.
+        waits_for: what the time before it is spent with.
+    """
+
+    phase: str
+    waits_for: str
+
+    @abstractmethod
+    def update(self, line: Line, received_at: float) -> str | None:
+        """Take in one line; they come in the program's order. Returns what of it is to stay."""
+
+    @property
+    @abstractmethod
+    def has_begun(self) -> bool:
+        """Whether there is anything to show."""
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[float, float] | None:
+        """How much is done, and of how much, where both are known."""
+
+    @abstractmethod
+    def position(self, now: float) -> str:
+        """Where the run is, like `step 40/469 · 1:23 left`; `now` in Unix seconds."""
+
+    @abstractmethod
+    def numbers(self) -> str:
+        """How it goes, like `epoch 1/3 · loss 2.104`."""
 
 
 @dataclass
-class TrainingView:
-    """The newest numbers of a training, and the text they come to.
+class TrainingView(View[Metric]):
+    """The newest numbers of the trainer, and the text they come to.
 
     `time_left` extrapolates from the mean time of a step so far, evaluation included.
     """
+
+    phase = TRAINING
+    waits_for = "waiting for the first step"
 
     start: Metric | None = None
     newest: Metric | None = None
     accuracy: float | None = None
     received_at: float = 0.0
 
-    def update(self, metric: Metric, received_at: float) -> None:
-        """Take in one line of the metrics; lines come in the trainer's order."""
-        if metric.event == "start":
-            self.start = metric
-        if metric.event == "epoch":
-            self.accuracy = metric.accuracy
-        if metric.event == "step":
-            self.newest = metric
+    def update(self, line: Metric, received_at: float) -> str | None:
+        """See `View`: an epoch stays."""
+        if line.event == "start":
+            self.start = line
+        if line.event == "epoch":
+            self.accuracy = line.accuracy
+        if line.event == "step":
+            self.newest = line
             self.received_at = received_at
+        return epoch_line(line) if line.event == "epoch" else None
+
+    @property
+    def has_begun(self) -> bool:
+        """See `View`."""
+        return self.newest is not None
+
+    @property
+    def extent(self) -> tuple[float, float] | None:
+        """See `View`."""
+        return None if self.newest is None else (self.newest.step, self.newest.steps)
 
     def time_left(self, now: float) -> float | None:
         """Seconds until the last step; None until two steps have been seen."""
@@ -37,9 +99,9 @@ class TrainingView:
         return max(0.0, left - (now - self.received_at))
 
     def position(self, now: float) -> str:
-        """Where the training is, like `step 40/469 · 1:23 left`."""
+        """See `View`."""
         if self.newest is None:
-            return "waiting for the first step"
+            return self.waits_for
         left = self.time_left(now)
         parts = [f"step {self.newest.step}/{self.newest.steps}"]
         if left is not None:
@@ -60,6 +122,79 @@ class TrainingView:
         return " · ".join(parts)
 
 
+@dataclass
+class ProgramView(View[Reading]):
+    """The newest numbers of a program of the user's own, whichever it writes.
+
+    Attributes:
+        began_at: when the program was first seen to run, Unix seconds.
+        newest: the last known step, steps, epoch and epochs.
+    """
+
+    phase = RUNNING
+    waits_for = "waiting for the program to begin"
+
+    began_at: float | None = None
+    newest: dict[str, float] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    _first: tuple[float, float] | None = None
+    _last: tuple[float, float] | None = None
+    _received_at: float = 0.0
+
+    def begin(self, moment: float) -> None:
+        """Note that the program runs, whether it says so itself or not."""
+        if self.began_at is None:
+            self.began_at = moment
+
+    def update(self, line: Reading, received_at: float) -> str | None:
+        """See `View`: no line stays, because none is known to say more than another."""
+        self.begin(received_at)
+        self.newest |= _place(line)
+        self.values = last_values([Reading(values=self.values), line])
+        if line.step is not None and (self._last is None or line.step != self._last[0]):
+            self._last = (line.step, received_at if line.time is None else line.time)
+            if self._first is None or line.step < self._first[0]:
+                self._first = self._last
+            self._received_at = received_at
+        return None
+
+    @property
+    def has_begun(self) -> bool:
+        """See `View`."""
+        return self.began_at is not None
+
+    @property
+    def extent(self) -> tuple[float, float] | None:
+        """See `View`."""
+        step, steps = self.newest.get("step"), self.newest.get("steps")
+        return None if step is None or not steps else (min(step, steps), steps)
+
+    def time_left(self, now: float) -> float | None:
+        """Seconds until the last step, by the steps seen; None until there were two."""
+        if self.extent is None or self._first is None or self._last is None:
+            return None
+        (first, began_at), (last, came_at) = self._first, self._last
+        if last <= first or came_at <= began_at:
+            return None
+        left = (came_at - began_at) / (last - first) * max(0.0, self.extent[1] - last)
+        return max(0.0, left - (now - self._received_at))
+
+    def position(self, now: float) -> str:
+        """See `View`; without steps how long it has run."""
+        if self.began_at is None:
+            return self.waits_for
+        left = self.time_left(now)
+        if "step" not in self.newest:
+            return f"running for {clock(max(0.0, now - self.began_at))}"
+        return " · ".join(
+            [_of("step", self.newest), *([] if left is None else [f"{clock(left)} left"])]
+        )
+
+    def numbers(self) -> str:
+        """See `View`."""
+        return _numbers(self.newest, self.values) or ("" if self.newest else NO_METRICS)
+
+
 def epoch_line(metric: Metric) -> str:
     """What stays on the screen of an epoch."""
     parts = [f"epoch {metric.epoch}/{metric.epochs}"]
@@ -67,4 +202,52 @@ def epoch_line(metric: Metric) -> str:
         parts.append(f"test loss {metric.loss:.3f} · test accuracy {percent(metric.accuracy)}")
     if metric.images_per_second is not None:
         parts.append(f"{metric.images_per_second:,.0f} images/s")
+    return " · ".join(parts)
+
+
+def training_position(metric: Metric) -> str:
+    """How far a training is, like `step 40/469 · epoch 1/3 · loss 2.104 · 121 images/s`."""
+    position = f"step {metric.step}/{metric.steps}"
+    if metric.event == "step":
+        view = TrainingView()
+        view.update(metric, time.time())
+        return f"{position} · {view.numbers()}"
+    position += f" · epoch {metric.epoch}/{metric.epochs}"
+    if metric.event != "start" and metric.accuracy is not None:
+        position += f" · test accuracy {percent(metric.accuracy)}"
+    return position
+
+
+def program_position(reading: Reading) -> str:
+    """How far a program is, by one line of its metrics."""
+    place = _place(reading)
+    step = [_of("step", place)] if "step" in place else []
+    return " · ".join([*step, *filter(None, [_numbers(place, reading.values)])])
+
+
+def _place(reading: Reading) -> dict[str, float]:
+    place = {
+        "step": reading.step,
+        "steps": reading.steps,
+        "epoch": reading.epoch,
+        "epochs": reading.epochs,
+    }
+    return {name: number for name, number in place.items() if number is not None}
+
+
+def _of(name: str, place: Mapping[str, Any]) -> str:
+    """A step or an epoch, with how many there are in all where that is known."""
+    whole = f"/{_count(place[f'{name}s'])}" if place.get(f"{name}s") else ""
+    return f"{name} {_count(place[name])}{whole}"
+
+
+def _count(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:.2f}"
+
+
+def _numbers(place: Mapping[str, float], values: Mapping[str, float]) -> str:
+    parts = [_of("epoch", place)] if "epoch" in place else []
+    parts += [f"{name} {short_number(value)}" for name, value in values.items()][:MOST_NUMBERS]
+    if len(values) > MOST_NUMBERS:
+        parts.append(f"{len(values) - MOST_NUMBERS} more")
     return " · ".join(parts)

@@ -46,10 +46,17 @@ exit_status:
   returned: always
   type: int
 metrics:
-  description: Every line of an epoch, the start and the end, and the newest line of a step.
+  description:
+    - Of the trainer every line of an epoch, the start and the end, and the newest line of a step.
+    - Of another program the newest value of each key, in the lines that they come from, which have
+      nothing but such values and C(time), C(step), C(steps), C(epoch) and C(epochs).
   returned: always
   type: list
   elements: dict
+began:
+  description: Whether the program of rank 0 has begun, with or without metrics.
+  returned: always
+  type: bool
 elapsed:
   description: Seconds since the run's directory was made.
   returned: always
@@ -58,6 +65,7 @@ elapsed:
 
 import json
 import os
+import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -67,11 +75,24 @@ from ansible.module_utils.training_node_docker import EngineError, is_running
 from ansible.module_utils.training_node_foreign import is_there, read_lines, read_rank_file
 from ansible.module_utils.training_node_lock import container_of
 
-# The status a shell gives to a command it could not run to its end.
 # Of the metrics the end is enough: a follower has had the rest.
 METRICS_BYTES = 4 << 20
 STATUS_BYTES = 16
+# The status a shell gives to a command it could not run to its end.
 CONTAINER_GONE = 128
+# What a line of the trainer has, by its event; another program may call its events the same.
+TRAINING = {
+    *("event", "time", "step", "steps", "epoch", "epochs"),
+    *("loss", "accuracy", "images_per_second", "lr"),
+}
+TRAINER_KEYS = {
+    **dict.fromkeys(("start", "step", "epoch", "end"), TRAINING),
+    "bench": {"event", "what", "done", "parts", "time"},
+}
+# Of other programs' lines: what says where a line belongs, and how much of the rest is told.
+PLACE = ("time", "step", "steps", "epoch", "epochs")
+MOST_KEYS = 64
+KEY_CHARACTERS = 64
 # Looks at a file are cheap, questions to the engine are not; in seconds.
 LOOK, ASK = 0.2, 2.0
 # Share of a run's age that a follower waits for the next look.
@@ -79,21 +100,64 @@ PACE = 1 / 30
 
 
 def read_metrics(directory: str) -> list[dict[str, Any]]:
-    """Return the lines that a follower shows, in the order of the file: of the steps the newest.
+    """Return the lines that a follower shows, in the order of the file.
 
-    A rank can write other lines than the trainer does, and they are left out.
+    Of the trainer's steps that is the newest. Of lines of another program those that have the
+    newest value of a key come first. What is neither is left out: a rank can write anything.
 
     Args:
         directory: of the run.
     """
     records: list[dict[str, Any]] = []
+    foreign: list[dict[str, float]] = []
     for line in read_lines(directory, "metrics.jsonl", size=METRICS_BYTES):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
-            if isinstance(record, dict) and "event" in record:
+            if is_trainers(record):
                 records.append(record)
+            elif isinstance(record, dict):
+                foreign.append(numbers_of(record))
     steps = [record for record in records if record["event"] == "step"]
-    return [record for record in records if record["event"] != "step" or record is steps[-1]]
+    shown = [record for record in records if record["event"] != "step" or record is steps[-1]]
+    return [*newest_of(foreign), *shown]
+
+
+def is_trainers(record: Any) -> bool:
+    """Tell whether a decoded line has the form of the trainer's."""
+    event = record.get("event") if isinstance(record, dict) else None
+    return isinstance(event, str) and TRAINER_KEYS.get(event, {None}) <= record.keys()
+
+
+def numbers_of(record: dict[str, Any]) -> dict[str, float]:
+    """Return the finite numbers of a line whose keys can be shown."""
+    return {
+        key: value
+        for key, value in record.items()
+        if isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) <= sys.float_info.max  # which no infinity is, and nothing that is no number
+        and 0 < len(key) <= KEY_CHARACTERS
+        and key.isprintable()
+    }
+
+
+def newest_of(lines: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return the lines with the newest value of each key, without what a newer one has as well.
+
+    Each keeps its step and epoch: an accuracy may be older than the newest loss.
+    """
+    # In order of appearance, so that every poll has the same ones; the loss is never left out.
+    keys = dict.fromkeys(("loss", *PLACE))
+    for line in lines:
+        keys.update(dict.fromkeys(line))
+    missing = set(list(keys)[: MOST_KEYS + len(PLACE)])
+    kept = []
+    for line in reversed(lines):
+        new = missing & line.keys()
+        missing -= new
+        if new:
+            kept.append({key: line[key] for key in line if key in new or key in PLACE})
+    return kept[::-1]
 
 
 def noted_status(directory: str) -> int | None:
@@ -156,7 +220,12 @@ def main() -> None:
     metrics = read_metrics(directory)
     state = "finished" if status is not None else "running" if metrics else "starting"
     module.exit_json(
-        changed=False, state=state, exit_status=status, metrics=metrics, elapsed=age(directory)
+        changed=False,
+        state=state,
+        exit_status=status,
+        metrics=metrics,
+        began=is_there(directory, "logs", "rank-0.log"),
+        elapsed=age(directory),
     )
 
 

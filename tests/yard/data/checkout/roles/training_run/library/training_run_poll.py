@@ -16,13 +16,14 @@ def main() -> None:
     metrics = directory / "metrics.jsonl"
     lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
     records = [json.loads(line) for line in lines if line.endswith("\n")]
-    steps = [record for record in records if record["event"] == "step"]
-    shown = [record for record in records if record["event"] != "step"] + steps[-1:]
+    steps = [record for record in records if record.get("event") == "step"]
+    shown = [record for record in records if record.get("event") != "step"] + steps[-1:]
     module.exit_json(
         changed=False,
         state="finished" if finished else "running" if shown else "starting",
         exit_status=int(status.read_text()) if finished else None,
         metrics=shown,
+        began=(directory / "logs/rank-0.log").exists(),
         elapsed=0.0,
     )
 

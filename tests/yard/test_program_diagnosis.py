@@ -1,0 +1,251 @@
+"""Why a program of the user's own failed: its exception, and the line of its code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from extend import end_ranks, make_project
+
+from yard.runs.crashes import parse_traceback
+from yard.runs.diagnosis import Diagnosis, diagnose
+from yard.runs.record import read_run
+from yard.runs.signatures import load_signatures
+
+CODE = "import digits\n\n\ndef main():\n    x = 1 / 0\n\n\nmain()\n"
+TRACEBACK = """Traceback (most recent call last):
+  File "/run/trainyard/project/train.py", line 8, in <module>
+    main()
+  File "/run/trainyard/project/train.py", line 5, in main
+    x = 1 / 0
+        ~~^~~
+  File "/usr/lib/python3/dist-packages/torch/nn.py", line 3, in forward
+    return self._call()
+{exception}
+"""
+
+
+@pytest.fixture
+def run(recorded: Callable[[str], Path]) -> Path:
+    """A run that failed."""
+    return recorded("unknown")
+
+
+def failed(run: Path, *texts: str, statuses: tuple[int, ...] = (1, 1)) -> Path:
+    """Make the run one of a program; the texts are what its ranks said, rank 0 first."""
+    make_project(run)
+    (run / "code").mkdir(exist_ok=True)
+    (run / "code/train.py").write_text(CODE)
+    for rank, text in enumerate(texts):
+        with (run / f"logs/rank-{rank}.log").open("a") as log:
+            log.write(text)
+    end_ranks(run, *statuses)
+    return run
+
+
+def diagnosed(run: Path) -> Diagnosis:
+    found = diagnose(read_run(run))
+    assert "{" not in found.cause + found.remedy
+    assert "None" not in found.cause + found.remedy
+    return found
+
+
+def test_an_exception_is_the_cause_and_the_user_s_line_the_proof(run: Path) -> None:
+    """The last frame is torch's: the last one of the user's own code is shown."""
+    said = TRACEBACK.format(exception="ZeroDivisionError: division by zero")
+    found = diagnosed(failed(run, "Connection closed by peer\n", said))
+    assert (found.host, found.rank, found.signature) == ("node2", 1, "program_error")
+    assert found.cause == "The program ended with ZeroDivisionError: division by zero"
+    assert found.proof == (
+        "code/train.py:5: x = 1 / 0",
+        "ZeroDivisionError: division by zero",
+    )
+    assert found.log == "logs/rank-1.log"
+
+
+def test_who_fell_because_of_another_is_not_the_cause(run: Path) -> None:
+    """Rank 1 ended first, by its clock; it says itself that its peer had gone."""
+    gone = TRACEBACK.format(exception="RuntimeError: [gloo/pair.cc:534] Connection closed by peer")
+    own = TRACEBACK.format(exception="KeyError: 'fc'")
+    found = diagnosed(failed(run, own, gone))
+    assert (found.rank, found.cause) == (0, "The program ended with KeyError: 'fc'")
+    asked_to_end = diagnosed(failed(run, own, "", statuses=(1, 143)))
+    assert (asked_to_end.rank, asked_to_end.signature) == (0, "program_error")
+    # Where all say so, the first of them is all that is known.
+    assert diagnosed(failed(run, gone, gone)).rank == 1
+
+
+EXCEPTIONS = [
+    ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
+    ("no_gpu_for_program", "RuntimeError: Found no NVIDIA driver on your system.", "GPU"),
+    ("no_gpu_for_program", "RuntimeError: No CUDA GPUs are available", "GPU"),
+    ("no_gpu_for_program", "ValueError: ProcessGroupNCCL is only supported with GPUs, no", "GPU"),
+    (
+        "no_gpu_for_program",
+        "RuntimeError: Attempting to deserialize object on a CUDA device but "
+        "torch.cuda.is_available() is False.",
+        "GPU",
+    ),
+    ("package_missing", "ModuleNotFoundError: No module named 'hydra'", "package hydra"),
+    (
+        "device_ids_without_gpu",
+        "ValueError: DistributedDataParallel device_ids and output_device arguments only work "
+        "with single-device/multiple-device GPU modules or CPU modules, but got device_ids [0]",
+        "device_ids",
+    ),
+    (
+        "port_in_use",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
+        "network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: "
+        "address already in use",
+        "port",
+    ),
+    ("port_in_use", "OSError: [Errno 98] Address already in use", "port"),
+    (
+        "rendezvous_failed",
+        "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients.",
+        "did not find",
+    ),
+    (
+        "rendezvous_failed",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 60s while "
+        "trying to connect to (10.0.0.1, 29500).",
+        "did not find",
+    ),
+    ("rendezvous_failed", "ConnectionRefusedError: [Errno 111] Connection refused", "not find"),
+    ("read_only_place", "OSError: [Errno 30] Read-only file system: '/data/x'", "/data/x"),
+    (
+        "program_file_missing",
+        "FileNotFoundError: [Errno 2] No such file or directory: '../data/a.csv'",
+        "../data/a.csv",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "exception", "said"), EXCEPTIONS)
+def test_usual_mistakes_are_known(run: Path, name: str, exception: str, said: str) -> None:
+    found = diagnosed(failed(run, "", TRACEBACK.format(exception=exception)))
+    assert found.signature == name
+    assert said in found.cause
+    assert found.proof == ("code/train.py:5: x = 1 / 0", exception.rpartition("distributed.")[2])
+
+
+def test_every_mistake_of_programs_is_tested() -> None:
+    names = {signature.name for signature in load_signatures() if signature.where == "program"}
+    assert names == {name for name, *_ in EXCEPTIONS}
+
+
+def test_a_warning_that_ended_nothing_is_not_the_cause(run: Path) -> None:
+    said = "CUDA is not available, training on the CPU\n[W socket.cpp] Connection refused\n"
+    found = diagnosed(failed(run, "", said + TRACEBACK.format(exception="KeyError: 'fc'")))
+    assert found.signature == "program_error"
+
+
+def test_words_without_a_traceback_are_known_too(run: Path) -> None:
+    said = "python3: can't open file '/run/trainyard/project/tarin.py': [Errno 2] No such file\n"
+    found = diagnosed(failed(run, "", said))
+    assert found.signature == "program_file_missing"
+    assert "tarin.py" in found.cause
+
+
+def test_the_trainer_s_own_failures_are_no_program_s(run: Path) -> None:
+    with (run / "logs/rank-1.log").open("a") as log:
+        log.write(TRACEBACK.format(exception="ModuleNotFoundError: No module named 'hydra'"))
+    assert diagnose(read_run(run)).signature == "python_error"
+
+
+def test_memory_remedies_speak_of_the_program(run: Path) -> None:
+    said = TRACEBACK.format(exception="torch.OutOfMemoryError: CUDA out of memory. Tried")
+    found = diagnosed(failed(run, "", said))
+    assert found.signature == "gpu_out_of_memory"
+    assert "BATCH" not in found.remedy
+    killed = diagnosed(failed(run, statuses=(143, 137)))
+    assert killed.signature == "rank_ended_by_kill"
+    assert "BATCH" not in killed.remedy
+
+
+def test_what_torch_noted_is_read(run: Path) -> None:
+    """The program caught its first exception; torch knows which one ended it."""
+    caught = TRACEBACK.format(exception="KeyError: 'caught and got over'")
+    failed(run, "", caught)
+    stack = TRACEBACK.format(exception="ZeroDivisionError: division by zero")
+    document = {
+        "message": {
+            "message": "ZeroDivisionError: division by zero",
+            "extraInfo": {"py_callstack": stack, "timestamp": "1795173700"},
+        }
+    }
+    (run / "failures").mkdir()
+    path = run / "failures/torch-1.json"
+    path.write_text(json.dumps(document))
+    found = diagnosed(run)
+    assert (found.signature, found.log) == ("program_error", "failures/torch-1.json")
+    assert found.proof[0] == "code/train.py:5: x = 1 / 0"
+    (run / "logs/rank-1.log").write_text("rank 1 of 2 on node2 (pid 7)\n")
+    path.write_text('{"message": "Signal 11 (SIGSEGV) received by PID 7"}')
+    assert "Signal 11" in diagnosed(run).cause
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[", "[]", "7", "[" * 100_000, '{"message": 7}', '{"message": ""}'),
+        *('{"message": {"message": null}}', '{"message": {"message": "", "extraInfo": {"a": 7}}}'),
+    ],
+)
+def test_another_file_in_the_place_of_torch_s_hides_nothing(run: Path, text: str) -> None:
+    failed(run, "", TRACEBACK.format(exception="KeyError: 'fc'"))
+    (run / "failures").mkdir()
+    (run / "failures/torch-1.json").write_text(text)
+    (run / "failures/torch-x.json").write_text(text)
+    assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["../../../etc/passwd", "gone.py", "/etc/passwd", ".", "link.py", "a\x00b", "a" * 5000],
+)
+def test_only_lines_of_the_snapshot_are_shown(run: Path, file: str) -> None:
+    frame = f'  File "/run/trainyard/project/{file}", line 1\n'
+    failed(run, "", f"Traceback (most recent call last):\n{frame}E: x\n")
+    (run / "code/link.py").symlink_to("/etc/passwd")
+    assert diagnosed(run).proof == ("E: x",)
+
+
+def test_an_end_without_words_says_how_it_ended(run: Path) -> None:
+    found = diagnosed(failed(run, statuses=(0, 7)))
+    assert found.cause.startswith("Unknown: rank 1 of the program ended with status 7")
+    assert "signatures.yml" not in found.remedy
+
+
+def test_tracebacks_in_all_their_forms() -> None:
+    chained = (
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 1, in <module>\n    d["k"]\n'
+        "KeyError: 'k'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 3, in <module>\n    raise Wrong\n'
+        "lib.errors.Wrong\n"
+        "Traceback (most recent call last):\n"
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    )
+    told = parse_traceback("step 1\n" + chained)
+    assert told is not None
+    assert (told.error, told.message, told.frames) == ("Wrong", "", (("a.py", 3),))
+    spoken = (
+        "[rank0]: Traceback (most recent call last):\n"
+        '[rank0]:   File "a.py", line 1, in <module>\n'
+        "[rank1]: Traceback (most recent call last):\n"
+        "[rank1]: KeyError: 'other'\n"
+        "[rank0]: ValueError: mine\n"
+    )
+    told = parse_traceback(spoken)
+    assert told is not None
+    assert (told.error, told.message) == ("ValueError", "mine")
+    syntax = '  File "a.py", line 3\n    x = = 1\n        ^\nSyntaxError: invalid syntax\n'
+    told = parse_traceback(syntax)
+    assert told is not None
+    assert (told.error, told.frames) == ("SyntaxError", (("a.py", 3),))
+    for text in ("", "no traceback", "Traceback (most recent call last):\n", "Traceback"):
+        assert parse_traceback(text) is None

@@ -1,0 +1,224 @@
+"""A run of a program of the user's own: its summary, what is shown of it, and its retries."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extend import end_ranks, make_project, write_lines
+from rich.console import Console
+from test_schemas import errors
+
+from yard.core.errors import Exit, RequestError
+from yard.core.project import Project
+from yard.operations.ending import conclude
+from yard.runs.folder import list_runs
+from yard.runs.record import read_run
+from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables
+from yard.runs.summary import LEFT_NOTHING, read_summary, summarise
+from yard.screen.result import show_result
+from yard.screen.tables import show_runs
+
+LINES = [
+    {"step": 1, "steps": 4, "lr": 0.1, "loss": 2.5, "time": 1795173612.0},
+    {"step": 4, "steps": 4, "lr": 0.1, "loss": 2.10432, "time": 1795173640.0},
+    {"epoch": 1, "val/acc": 0.381},
+]
+
+
+@pytest.fixture
+def run(recorded: Callable[[str], Path]) -> Path:
+    """A run of a program that ended well and has said nothing yet."""
+    run = recorded("succeeded")
+    make_project(run)
+    end_ranks(run, 0, 0)
+    return run
+
+
+def shown(run: Path) -> str:
+    """What the screen says at the end."""
+    summary = read_summary(run)
+    assert summary is not None
+    screen = io.StringIO()
+    show_result(Console(file=screen, width=200), Project(run.parent), run, summary)
+    return screen.getvalue()
+
+
+def faults(run: Path) -> list[str]:
+    """What is wrong with the form of the summary."""
+    return errors("summary", json.loads((run / "summary.json").read_text()))
+
+
+def test_a_program_is_done_when_mpirun_is(run: Path) -> None:
+    write_lines(run / "metrics.jsonl", LINES)
+    summary = conclude(run)
+    assert (summary.status, summary.exit_status) == ("succeeded", Exit.DONE)
+    assert (summary.model, summary.dataset) == ("digits", None)
+    assert (summary.epochs, summary.batch_per_rank, summary.test_accuracy) == (None, None, None)
+    assert (summary.world_size, summary.hosts, summary.steps) == (2, ("node1", "node2"), 4)
+    assert list(summary.readings.items()) == [("loss", 2.10432), ("lr", 0.1), ("val/acc", 0.381)]
+    assert summary.warnings == ()
+    assert summary.seconds_to_first_step == 12
+    assert read_summary(run) == summary
+    assert faults(run) == []
+    (run / "exit_status").write_text("1")
+    assert summarise(read_run(run)).status == "failed"
+
+
+def test_a_first_step_without_a_time_was_done_when_it_was_seen(run: Path) -> None:
+    write_lines(run / "metrics.jsonl", [{"loss": 3}, {"step": 1}])
+    assert summarise(read_run(run)).seconds_to_first_step == 13.658
+    write_lines(run / "metrics.jsonl", [{"loss": 3}])
+    assert summarise(read_run(run)).seconds_to_first_step is None
+
+
+def test_the_trainer_s_lines_are_a_program_s_as_any_other(run: Path) -> None:
+    """A program may write the trainer's form; it has no accuracy of a test set for that."""
+    line = {"event": "end", "time": 1795173640.0, "step": 1, "steps": 1, "epoch": 1, "epochs": 1}
+    line |= {"loss": 1.0, "accuracy": 0.5, "images_per_second": 3, "lr": 0.1}
+    write_lines(run / "metrics.jsonl", [line])
+    summary = conclude(run)
+    assert summary.test_accuracy is None
+    assert summary.readings["accuracy"] == 0.5
+
+
+def test_the_screen_shows_what_there_is_and_no_none(run: Path) -> None:
+    values = [{f"long name of a number {number}": number} for number in range(20)]
+    write_lines(run / "metrics.jsonl", [*LINES, *values])
+    conclude(run)
+    text = shown(run)
+    assert "None" not in text
+    rows = [row.split() for row in text.splitlines()]
+    assert ["loss", "2.104"] in rows
+    assert ["val/acc", "0.381"] in rows
+    assert "more          15 numbers in the report" in text
+    table = io.StringIO()
+    show_runs(Console(file=table, width=200), list_runs(run.parent))
+    assert "loss 2.104" in table.getvalue()
+    assert "None" not in table.getvalue()
+
+
+def test_a_file_of_the_trainer_s_name_is_none_of_its_words(run: Path) -> None:
+    (run / "config.json").write_text('{"dataset": 7, "model": "x", "epochs": "many"}')
+    assert conclude(run).dataset is None
+    assert faults(run) == []
+
+
+def leave_nothing(run: Path) -> None:
+    pass
+
+
+def leave_output(run: Path) -> None:
+    (run / "nodes/node2/outputs/deep").mkdir(parents=True)
+    (run / "nodes/node2/outputs/deep/a.txt").touch()
+
+
+def leave_checkpoint(run: Path) -> None:
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints/a").touch()
+
+
+def leave_metrics(run: Path) -> None:
+    write_lines(run / "metrics.jsonl", [{"loss": 1}])
+
+
+def leave_words(run: Path) -> None:
+    with (run / "logs/rank-1.log").open("a") as log:
+        log.write("done\n")
+
+
+def leave_failure(run: Path) -> None:
+    (run / "exit_status").write_text("1")
+
+
+def leave_one_rank(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "hosts": ["node1"]}))
+
+
+def leave_what_was_refused(run: Path) -> None:
+    (run / "nodes/node1").mkdir(parents=True, exist_ok=True)
+    finding = {"code": "files_refused", "values": {"files": 1, "names": "a link"}}
+    (run / "nodes/node1/findings.json").write_text(json.dumps([finding]))
+
+
+@pytest.mark.parametrize(
+    ("leave", "warned"),
+    [
+        (leave_nothing, True),
+        (leave_output, False),
+        (leave_checkpoint, False),
+        (leave_metrics, False),
+        (leave_words, False),
+        (leave_failure, False),
+        (leave_one_rank, False),
+        (leave_what_was_refused, False),
+    ],
+)
+def test_a_good_end_that_left_nothing_is_warned_of(
+    run: Path, leave: Callable[[Path], None], warned: bool
+) -> None:
+    leave(run)
+    summary = conclude(run)
+    assert summary.warnings == ((LEFT_NOTHING,) if warned else ())
+    assert ("left nothing" in shown(run)) == warned
+    assert ("left nothing" in (run / "report.html").read_text()) == warned
+    assert faults(run) == []
+
+
+def test_the_trainer_s_runs_are_warned_of_nothing(recorded: Callable[[str], Path]) -> None:
+    assert summarise(read_run(recorded("succeeded"))).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "file", ["", "checkpoints/deep/state.bin", "outputs/last.ckpt", "workdir/model.pth"]
+)
+def test_a_program_goes_on_from_any_file(run: Path, file: str) -> None:
+    for folder in ("outputs", "workdir", "checkpoints/empty"):
+        (run / folder).mkdir(parents=True)
+    if file:
+        (run / file).parent.mkdir(parents=True, exist_ok=True)
+        (run / file).touch()
+    put_attempt_aside(run)
+    found = resume_variables(run, same_run=True)
+    if file:
+        assert found == {"training_run_resume_from": str(run)}
+        check_resumable(run)
+    else:
+        assert found == {}
+        with pytest.raises(RequestError, match="no file to go on from"):
+            check_resumable(run)
+
+
+def test_the_trainer_goes_on_from_its_own_checkpoints_alone(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("killed")
+    for file in ("checkpoints/state.bin", "outputs/a"):
+        (run / file).parent.mkdir()
+        (run / file).touch()
+    with pytest.raises(RequestError, match="no checkpoint"):
+        check_resumable(run)
+
+
+def test_an_older_summary_can_be_read(run: Path) -> None:
+    conclude(run)
+    path = run / "summary.json"
+    document: dict[str, Any] = json.loads(path.read_text())
+    for name in ("readings", "warnings"):
+        del document[name]
+    path.write_text(json.dumps(document))
+    summary = read_summary(run)
+    assert summary is not None
+    assert (summary.readings, summary.warnings) == ({}, ())
+
+
+def test_a_pattern_of_the_project_is_applied_when_the_run_is_over(run: Path) -> None:
+    make_project(run, metrics_pattern=r"Iter #(?P<step>\d+): (?P<speed>[\d.]+) img/sec")
+    with (run / "logs/rank-0.log").open("a") as log:
+        log.write("Iter #0: 12.5 img/sec per CPU\nIter #1: 14.5 img/sec per CPU\n")
+    summary = conclude(run)
+    assert summary.readings == {"speed": 14.5}
+    assert "<h3>speed</h3>" in (run / "report.html").read_text()

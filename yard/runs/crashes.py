@@ -1,0 +1,172 @@
+"""How a program of the user's own fell: its exception, and the line of the user's code."""
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from yard.core.files import read_object
+
+# Where a run's snapshot of the user's code lies in the containers, and in the run directory.
+PROJECT, CODE = "/run/trainyard/project/", "code"
+# torch says who speaks when several processes write into one log.
+SPEAKER = re.compile(r"\[(?:rank|default)\d+\]:[ ]?")
+HEADER = "Traceback (most recent call last):"
+FRAME = re.compile(r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,7})')
+EXCEPTION = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
+# A chain of exceptions goes on after one of these sentences; its last one ended the program.
+CHAIN = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+# What a rank says when another one has gone: that one is to be asked.
+PEER_GONE = re.compile(
+    r"Connection (?:closed|reset) by peer|remote process exited|HorovodInternalError"
+    r"|Broken pipe|Socket closed|connection was terminated by the remote"
+)
+# The file of an error is small; a rank can write anything in its place.
+FILE_BYTES = 1 << 20
+MESSAGE_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What one rank said of the exception that ended it.
+
+    Attributes:
+        path: of the file that says so, relative to the run directory.
+        error: the class of the exception; "" where only a message is known.
+        place: the line of the user's code, like `code/train.py:12: x = 1/0`; None where the
+            exception came from nowhere in it.
+    """
+
+    rank: int
+    path: str
+    error: str
+    message: str
+    place: str | None = None
+
+    @property
+    def of_peer(self) -> bool:
+        """Whether the rank fell because another one had gone."""
+        return bool(PEER_GONE.search(f"{self.error}: {self.message}"))
+
+    @property
+    def sentence(self) -> str:
+        """The line of the exception as Python prints it."""
+        return ": ".join(filter(None, (self.error, self.message)))
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """The exception that a text tells of, and the files and lines on the way to it."""
+
+    error: str
+    message: str
+    frames: tuple[tuple[str, int], ...]
+
+
+def read_crashes(run: Path, logs: Iterable[tuple[int, str, str]]) -> tuple[Crash, ...]:
+    """What the ranks of a run left of their exceptions, by rank.
+
+    torch's file counts more than the log where it names a line of the user's code: in the log an
+    exception may stand that the program had got over.
+
+    Args:
+        logs: rank, path relative to the run directory, and text.
+    """
+    found = {}
+    for rank, log, text in logs:
+        told = parse_traceback(text)
+        if told is not None:
+            place = place_of(run, told.frames)
+            found[rank] = Crash(rank, log, told.error, told.message, place)
+    for path in sorted((run / "failures").glob("torch-*.json")):
+        crash = _of_torch(run, path)
+        if crash is not None and (crash.rank not in found or crash.place is not None):
+            found[crash.rank] = crash
+    return tuple(found[rank] for rank in sorted(found))
+
+
+def parse_traceback(text: str) -> Traceback | None:
+    """The first traceback of a text, with those that its exception led to."""
+    lines = text.splitlines()
+    told = None
+    begin = next((number for number, line in enumerate(lines) if _begins(line)), None)
+    while begin is not None:
+        speaker = _speaker(lines[begin])
+        # Others may speak in between; the lines of one are together for it.
+        block = [line[len(speaker) :] for line in lines[begin:] if _speaker(line) == speaker]
+        told, rest = _first_block(block)
+        chained = told is not None and next((line for line in rest if line.strip()), "") in CHAIN
+        lines = rest
+        begin = next((number for number, line in enumerate(lines) if _begins(line)), None)
+        if not chained:
+            break
+    return told
+
+
+def place_of(run: Path, frames: Sequence[tuple[str, int]]) -> str | None:
+    """The last of the frames that is in the user's snapshot, with the line that stands there."""
+    code = (run / CODE).resolve()
+    for file, number in reversed(frames):
+        if not file.startswith(PROJECT):
+            continue
+        with suppress(OSError, ValueError):  # a rank can name any file; this one is no path
+            path = (code / file.removeprefix(PROJECT)).resolve()
+            if not path.is_relative_to(code) or not path.is_file():
+                continue
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if 0 < number <= len(lines):
+                name = f"{CODE}/{path.relative_to(code)}"
+                return f"{name}:{number}: {lines[number - 1].strip()}"[:MESSAGE_CHARACTERS]
+    return None
+
+
+def _begins(line: str) -> bool:
+    said = line[len(_speaker(line)) :]
+    # Of a wrong syntax Python tells without the header.
+    return said.startswith(HEADER) or FRAME.match(said) is not None
+
+
+def _speaker(line: str) -> str:
+    match = SPEAKER.match(line)
+    return match[0] if match else ""
+
+
+def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, list[str]]:
+    """The traceback that a text begins with, and what follows it."""
+    frames = []
+    for number, line in enumerate(lines):
+        frame = FRAME.match(line)
+        if frame:
+            frames.append((frame["file"], int(frame["line"])))
+        if not line.strip() or line[0].isspace() or line.startswith(HEADER):
+            continue
+        match = EXCEPTION.fullmatch(line.rstrip())
+        if match is None:
+            return None, list(lines[number:])
+        message = (match["message"] or "")[:MESSAGE_CHARACTERS]
+        told = Traceback(match["error"].split(".")[-1], message, tuple(frames))
+        return told, list(lines[number + 1 :])
+    return None, []
+
+
+def _of_torch(run: Path, path: Path) -> Crash | None:
+    """What `torch.distributed.elastic` wrote for a rank."""
+    name = re.fullmatch(r"torch-(\d{1,6})\.json", path.name)
+    if name is None or not path.is_file() or path.stat().st_size > FILE_BYTES:
+        return None
+    content = read_object(path).get("message")
+    document = content if isinstance(content, dict) else {"message": content}
+    message, extra = document.get("message"), document.get("extraInfo")
+    if not isinstance(message, str):
+        return None
+    stack = extra.get("py_callstack") if isinstance(extra, dict) else None
+    told = parse_traceback(stack) if isinstance(stack, str) else None
+    shown = str(path.relative_to(run))
+    if told is not None:
+        return Crash(int(name[1]), shown, told.error, told.message, place_of(run, told.frames))
+    first = next(iter(message.splitlines()), "")[:MESSAGE_CHARACTERS]
+    return Crash(int(name[1]), shown, "", first) if first else None
