@@ -17,7 +17,7 @@ TRAINING = "Training"
 RUNNING = "Running"
 # More numbers than this do not fit into a line.
 MOST_NUMBERS = 6
-NO_METRICS = "no metrics: the program writes none to $TRAINYARD_METRICS"
+NO_METRICS = "no metrics so far, in $TRAINYARD_METRICS"
 
 
 class View(ABC, Generic[Line]):
