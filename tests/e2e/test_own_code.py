@@ -186,6 +186,17 @@ while True:
     assert (run.directory / "checkpoints/rank-1.pt").exists()
 
 
+def test_a_run_whose_command_is_gone_is_followed_to_its_end(tmp_path: Path) -> None:
+    text = "import time\nprint('computing', flush=True)\ntime.sleep(15)\n"
+    run = BackgroundRun(CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
+    look = f"grep -l computing {RUN_ROOT}/{run.run_id}/work/logs/rank-0.log 2>/dev/null || true"
+    run.wait_for("the ranks", lambda: in_machine(NODES[0], look))
+    run.kill_yard()
+    outcome = make("attach", RUN=run.run_id)
+    assert outcome.status == 0, outcome.output
+    assert run.summary()["status"] == "succeeded"
+
+
 def test_what_forks_and_stays_is_gone_with_the_run(tmp_path: Path) -> None:
     text = "import subprocess\n"
     text += "subprocess.Popen(['sleep', '3601'], start_new_session=True)\nprint('over')\n"

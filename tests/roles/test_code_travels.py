@@ -20,6 +20,8 @@ from role_files import ROLES
 sys.path.append(str(ROLES / "training_run/library"))
 take = importlib.import_module("training_run_take")
 start = importlib.import_module("training_run_start")
+sys.path.append(str(ROLES / "training_node/library"))
+status = importlib.import_module("training_node_status")
 
 RANK = 54321
 LIMITS = training_run_collect.Limits(size=10**6, files=100)
@@ -153,6 +155,18 @@ def run_beside(run: Any) -> Any:
     directory = training_node_directory.RunDirectory(os.path.dirname(run.path), "s")
     take.make_directories(directory, RANK, RANK)
     return directory
+
+
+def test_a_file_that_is_edited_does_not_keep_the_others(project: Path) -> None:
+    (project / ".#train.py").symlink_to("ada@control.1234:1700000000")
+    assert "train.py" in training_run_listing.list_code(str(project))
+
+
+def test_what_is_kept_for_later_runs_is_no_run(project: Path, run: Any, tmp_path: Path) -> None:
+    send(project, run, tmp_path)
+    root = os.path.dirname(run.path)
+    assert Path(root, ".code").is_dir()
+    assert status.left_runs(root) == {"r"}
 
 
 def test_links_do_not_travel(project: Path) -> None:

@@ -64,6 +64,12 @@ def newest_metric(directory: str) -> dict[str, Any] | None:
     return None
 
 
+def left_runs(root: str) -> set[str]:
+    """Return the runs that have a directory; what else is kept there has a hidden name."""
+    with os.scandir(root) as entries:
+        return {entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -84,7 +90,7 @@ def main() -> None:
         live = lock is not None and is_live(lock)
     except EngineError as error:
         module.fail_json(msg=f"{error}: run make setup")
-    left = {name for name in os.listdir(root) if os.path.isdir(os.path.join(root, name))}
+    left = left_runs(root)
     held = {lock["run"]} if lock is not None and live else set()
     runs = []
     for run in sorted(left | states.keys() | held):

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
 CHUNK = 1 << 20
-# What tools leave beside sources.
+# What tools leave beside sources: byte code, and the links by which Emacs locks a file.
 IGNORED = {".git", "__pycache__"}
+LOCK = ".#"
 
 # Path below a folder of code, with "/" between the names, to object.
 Listing = Mapping[str, str]
@@ -45,7 +46,7 @@ def list_code(folder: str) -> dict[str, str]:
 def _files(folder: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name in IGNORED:
+            if entry.name in IGNORED or entry.name.startswith(LOCK):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path)

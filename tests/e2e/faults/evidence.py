@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from commands import BackgroundRun
 from machines import NODES, RUN_ROOT, in_machine
 
-# What a run may leave on a node, and the shell command that lists it there, one a line
+# What a run may leave on a node, and the shell command that lists it there, one a line. The code of
+# runs is kept for later ones.
 LOOKS = {
     "container": "docker ps --all --format '{{.Names}}' --filter label=trainyard.run",
     "volume": "docker volume ls --quiet",
     "process": "ps -o pid=,args= -u trainer",
     "lock": f"ls {RUN_ROOT}/.lock 2>/dev/null",
-    "file": f"find {RUN_ROOT} -mindepth 1 -maxdepth 1 ! -name .lock",
+    "file": f"find {RUN_ROOT} -mindepth 1 -maxdepth 1 ! -name .lock ! -name .code",
     "shared memory": "find /dev/shm -user trainer",
 }
 
