@@ -38,16 +38,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         folders = {name: folder for name, folder in options["code"].items() if folder}
         try:
             code = {name: list_code(folder) for name, folder in folders.items()}
+            taken: Result = self._execute_module(
+                module_name="training_run_take",
+                module_args={**options, "code": code},
+                task_vars=task_vars,
+            )
+            if taken.get("failed") or taken.get("unreachable") or not taken["missing"]:
+                return taken
+            received = self._send(options, folders, code, taken["missing"], task_vars)
         except (CodeError, OSError) as error:
             return {**result, "failed": True, "msg": f"The code of the run: {error}"}
-        taken: Result = self._execute_module(
-            module_name="training_run_take",
-            module_args={**options, "code": code},
-            task_vars=task_vars,
-        )
-        if taken.get("failed") or taken.get("unreachable") or not taken["missing"]:
-            return taken
-        received = self._send(options, folders, code, taken["missing"], task_vars)
         return received if received.get("failed") or received.get("unreachable") else taken
 
     def _send(
