@@ -5,6 +5,7 @@ file of the nodes and of the control node is listed that a rank has no business 
 """
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 from cluster import Cluster
 from commands import BackgroundRun, Outcome, make
 from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, in_machine
+from tables import merge
 from trainings import LONG, SHORTEST
 
 # Of a node: of every entry there type, mode, owner, size, time and target are listed.
@@ -91,6 +93,13 @@ ATTACKS = {
 }
 
 
+# The table of docs/security.md
+DOCUMENT = CHECKOUT / "docs/security.md"
+BEGIN = "<!-- Written by pytest tests/e2e/test_hostile_ranks.py --write-table -->\n"
+END = "<!-- End of the table -->\n"
+COLUMNS = ("what a rank does", "what happens", "what is left at home")
+
+
 def listing(host: str) -> set[str]:
     """Every entry of the watched directories of a node, but those that change with every run."""
     lines = in_machine(host, FIND).splitlines()
@@ -125,6 +134,7 @@ class Attacked:
         run: the run, at its end.
         outcome: how it ended.
         ends: status of each attack.
+        made: what each left in the directory of the run on the node.
         audit: what ssh-audit has to say of the sshd in a container: empty, if it is nothing.
         before: what was on the machines.
     """
@@ -132,6 +142,7 @@ class Attacked:
     run: BackgroundRun
     outcome: Outcome
     ends: dict[str, int]
+    made: dict[str, set[str]]
     audit: str
     before: dict[str, set[str]]
 
@@ -142,19 +153,51 @@ class Attacked:
         assert {each["host"] for each in left} == {"node1"}
         return {each["code"]: each["names"] for each in left}
 
+    def cells(self, name: str) -> list[str]:
+        """The row of an attack."""
+        made = self.made[name]
+        home = {path for path in made if os.path.lexists(self.run.directory / path)}
+        happens = f"it is in the run's own directory: {shown(made)}" if made else "it is done there"
+        if ATTACKS[name].startswith("!") and self.ends[name] == 0:
+            happens = "it fails"
+        return [name, happens, shown(home) or "nothing"]
+
 
 @pytest.fixture(scope="module")
-def attacked(cluster: Cluster) -> Attacked:
+def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Attacked:
     """Make all attacks on one run: each of them alone would cost a run."""
     cluster.make_ready()
     # What the first run of a cluster leaves, caches and the like, is not of this one.
     assert make("train", **SHORTEST).status == 0
     before = everywhere()
     run = BackgroundRun(**LONG).trains()
-    ends = {name: attack(run, command) for name, command in ATTACKS.items()}
+    ends, made, there = {}, {}, files_of(run)
+    for name, command in ATTACKS.items():
+        ends[name] = attack(run, command)
+        there, earlier = files_of(run), there
+        made[name] = there - earlier
     told = audit("node2")
     assert make("stop", RUN=run.run_id).status == 0
-    return Attacked(run, run.finish(), ends, told, before)
+    attacked = Attacked(run, run.finish(), ends, made, told, before)
+    if request.config.getoption("write_table"):
+        rows = {name: attacked.cells(name) for name in ATTACKS}
+        DOCUMENT.write_text(merge(DOCUMENT.read_text(), BEGIN, END, COLUMNS, rows))
+    return attacked
+
+
+def files_of(run: BackgroundRun) -> set[str]:
+    """What is in the directory of the run that its ranks write, but for what the trainer writes."""
+    look = f"cd {RUN_ROOT}/{run.run_id}/work && find . -mindepth 1 -printf '%P\\0'"
+    found = set(in_machine("node1", look).split("\0"))
+    return {
+        path for path in found if not re.match(r"tensorboard/events|checkpoints/epoch-\d$", path)
+    }
+
+
+def shown(paths: set[str]) -> str:
+    """Some of many paths, without what a document cannot show."""
+    names = [f"`{ascii(path)[1:-1][:40]}`" for path in sorted(paths)[:2]]
+    return ", ".join(names) + (f" and {len(paths) - 2:,} more" if len(paths) > 2 else "")
 
 
 def audit(host: str) -> str:

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from faults.table import BEGIN, END, Record, keep, merge, row, table
+from faults.table import BEGIN, COLUMNS, END, Record, keep, merge_records
+from tables import row, table
 
 
 def record(case: str, *left: str, end: str = "disk_full") -> Record:
@@ -17,11 +18,11 @@ def test_says_what_was_measured() -> None:
 
 def test_some_faults_change_their_rows_alone() -> None:
     rows = [row(record(case).cells()) for case in ("a", "b", "c")]
-    document = f"Before.\n{BEGIN}\n{table(rows)}\n{END}After.\n"
-    merged = merge(document, [record("b", end="lost_node"), record("new")])
+    document = f"Before.\n{BEGIN}\n{table(COLUMNS, rows)}\n{END}After.\n"
+    merged = merge_records(document, [record("b", end="lost_node"), record("new")])
     expected = [rows[0], row(record("b", end="lost_node").cells()), rows[2]]
     expected.append(row(record("new").cells()))
-    assert merged == f"Before.\n{BEGIN}\n{table(expected)}\n{END}After.\n"
+    assert merged == f"Before.\n{BEGIN}\n{table(COLUMNS, expected)}\n{END}After.\n"
 
 
 def test_earlier_measurements_of_other_faults_are_kept(tmp_path: Path) -> None:

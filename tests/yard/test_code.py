@@ -29,6 +29,7 @@ from yard.plays.inventory import Inventory, Model
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
+from yard.runs.folder import create_run
 from yard.runs.manifest import new_manifest
 
 Make = Callable[..., Path]
@@ -529,6 +530,21 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     assert second == {**manifest.project, "folder": second["folder"], "left_out": []}
     shutil.rmtree(run / "code")
     assert "is gone" in problems_of(lambda: request_of(run, manifest))
+
+
+def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
+    make: Make, lab: Inventory, tmp_path: Path
+) -> None:
+    folder = make(**{"train.py": "", "gone.py": ""})
+    job = resolve_project(ProjectRequest(str(folder)), lab, Project(tmp_path))
+    runs = tmp_path / "runs"
+    earlier = create_run(runs, job)
+    (earlier / "manifest.json").touch()
+    (folder / "gone.py").unlink()
+    run = create_run(runs, job)
+    assert "gone.py changed" in problems_of(lambda: keep_code(run, job))
+    assert not run.exists()
+    assert (runs / "latest").resolve() == earlier
 
 
 def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> None:

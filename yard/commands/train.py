@@ -1,7 +1,6 @@
 """`make train`: check, make ready, launch, follow, collect, sum up."""
 
 import shlex
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import Training, TrainRequest
-from yard.runs.folder import create_run, followed
+from yard.runs.folder import create_run, followed, remove_run
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.record import read_run
@@ -113,7 +112,7 @@ def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
     try:
         snapshot = take_snapshot(job.code.files, run / FOLDER)
     except (OSError, RequestError):  # half of it would only fill a full disk
-        shutil.rmtree(run)
+        remove_run(run)
         raise
     if job.code.git is not None and job.code.git["dirty"]:
         (run / f"{FOLDER}.diff").write_bytes(difference(job.code.files.folder))

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,10 +48,23 @@ def create_run(runs: Path, job: Job) -> Path:
             time.sleep(0.2)
             continue
         break
-    link = runs / f".latest.{os.getpid()}"
-    link.symlink_to(run.name)
-    link.replace(runs / "latest")
+    _point_latest_at(run)
     return run
+
+
+def _point_latest_at(run: Path) -> None:
+    link = run.parent / f".latest.{os.getpid()}"
+    link.symlink_to(run.name)
+    link.replace(run.parent / "latest")
+
+
+def remove_run(run: Path) -> None:
+    """Take back a run that came to nothing; `latest` points at the newest of the others."""
+    shutil.rmtree(run)
+    others = list_runs(run.parent)
+    (run.parent / "latest").unlink(missing_ok=True)
+    if others:
+        _point_latest_at(others[-1])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from trainings import SHORTEST
 
 from faults.evidence import left_behind
 from faults.fault import Ledger
-from faults.table import DOCUMENT, Record, keep, merge, row, table
+from faults.table import DOCUMENT, Record, fault_table, keep, merge_records
 
 # What the tests of this session have measured
 RECORDS = pytest.StashKey[list[Record]]()
@@ -38,7 +38,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if records := session.config.stash.get(RECORDS, []):
         keep(records)
         if session.config.getoption("write_table"):
-            DOCUMENT.write_text(merge(DOCUMENT.read_text(), records))
+            DOCUMENT.write_text(merge_records(DOCUMENT.read_text(), records))
 
 
 def pytest_terminal_summary(
@@ -47,4 +47,4 @@ def pytest_terminal_summary(
     """Print the rows that were measured."""
     if records := config.stash.get(RECORDS, []):
         terminalreporter.section("faults")
-        terminalreporter.write(table(row(record.cells()) for record in records))
+        terminalreporter.write(fault_table(records))

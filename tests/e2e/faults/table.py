@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from machines import CHECKOUT
+from tables import merge, row, table
 
 DOCUMENT = CHECKOUT / "docs/faults.md"
 BEGIN = "<!-- The rows below are written by pytest tests/e2e/faults --write-table -->\n"
@@ -51,23 +52,15 @@ class Record:
         ]
 
 
-def row(cells: Iterable[str]) -> str:
-    """A line of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+def fault_table(records: Iterable[Record]) -> str:
+    """The table of these records."""
+    return table(COLUMNS, (row(record.cells()) for record in records))
 
 
-def table(rows: Iterable[str]) -> str:
-    """The whole table with these rows."""
-    return "\n".join((row(COLUMNS), row(["---"] * len(COLUMNS)), *rows)) + "\n"
-
-
-def merge(text: str, records: Iterable[Record]) -> str:
-    """Put records into a document: each takes the place of the row of its case, or comes last."""
-    before, rest = text.split(BEGIN)
-    old, after = rest.split(END)
-    rows = {line.split(" | ")[0].removeprefix("| "): line for line in old.split("\n")[3:] if line}
-    rows |= {record.case: row(record.cells()) for record in records}
-    return f"{before}{BEGIN}\n{table(rows.values())}\n{END}{after}"
+def merge_records(text: str, records: Iterable[Record]) -> str:
+    """Put records into the document."""
+    rows = {record.case: record.cells() for record in records}
+    return merge(text, BEGIN, END, COLUMNS, rows)
 
 
 def keep(records: Sequence[Record], file: Path = RECORDS) -> None:
