@@ -10,7 +10,7 @@ from trainer.config import TrainConfig
 from trainer.engines import Engine
 from trainer.metrics import Listener, MetricsWriter
 from trainer.tensorboard import EventWriter
-from trainer.utilisation import UtilisationSampler
+from trainer.utilisation import UtilisationSampler, utilisation_file
 from trainer.weights_and_biases import start_wandb
 from trainer.world import Rank
 
@@ -28,8 +28,8 @@ def recording(
     with ExitStack() as stack:
         if engine.local_rank == 0:
             pids = {rank.rank: rank.pid for rank in ranks if rank.host == host}
-            path = run_dir / "nodes" / host / "utilisation.jsonl"
-            stack.enter_context(UtilisationSampler(path, pids))
+            sampler = UtilisationSampler(utilisation_file(run_dir), lambda: pids)
+            stack.enter_context(sampler)
         if engine.rank > 0:
             yield stack.enter_context(closing(MetricsWriter(Path(os.devnull))))
             return

@@ -1,6 +1,7 @@
 """What a run takes of its node, sampled every few seconds beside the training."""
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -54,20 +55,27 @@ class Sample:
     gpus: list[GpuSample]
 
 
+def utilisation_file(run_dir: Path) -> Path:
+    """Where the samples of this node are in a run directory."""
+    return run_dir / "nodes" / socket.gethostname() / "utilisation.jsonl"
+
+
 class UtilisationSampler:
     """Appends samples, the fields of `Sample`, to a file from a thread of its own.
 
     Args:
         path: the file.
-        pids: process ids of this node's ranks, by rank.
+        pids: tells the process ids of this node's ranks, by rank.
         every: seconds between two samples.
     """
 
-    def __init__(self, path: Path, pids: Mapping[int, int], every: float = EVERY_SECONDS) -> None:
+    def __init__(
+        self, path: Path, pids: Callable[[], Mapping[int, int]], every: float = EVERY_SECONDS
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._every = every
-        self._ranks = {rank: psutil.Process(pid) for rank, pid in pids.items()}
+        self._pids = pids
         self._gpus = Gpus()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="utilisation", daemon=True)
@@ -89,9 +97,9 @@ class UtilisationSampler:
     def sample(self) -> Sample:
         """Look once."""
         rss = {}
-        for rank, process in self._ranks.items():
+        for rank, pid in self._pids().items():
             try:
-                rss[str(rank)] = process.memory_info().rss
+                rss[str(rank)] = psutil.Process(pid).memory_info().rss
             except psutil.NoSuchProcess:
                 continue  # it has ended before this one
         return Sample(

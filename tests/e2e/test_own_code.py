@@ -195,6 +195,9 @@ def test_a_run_whose_command_is_gone_is_followed_to_its_end(tmp_path: Path) -> N
     outcome = make("attach", RUN=run.run_id)
     assert outcome.status == 0, outcome.output
     assert run.summary()["status"] == "succeeded"
+    for node in NODES:
+        samples = (run.directory / f"nodes/{node}/utilisation.jsonl").read_text().splitlines()
+        assert json.loads(samples[-1])["rss_bytes"]
 
 
 def test_what_forks_and_stays_is_gone_with_the_run(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
 
 from trainer.launch.program import Project, environment_of
+from trainer.launch.sampler import first_processes
 from trainer.launch.settings import Limits
 from trainer.launch.watch import Watch
 
@@ -184,6 +186,21 @@ def test_the_signal_for_stacks_does_not_end_a_rank(tmp_path: Path) -> None:
     assert run(tmp_path, {"main.py": program}, ["python3", "main.py"]) == 0, logs(tmp_path)
     assert "main.py" in logs(tmp_path)
     assert logs(tmp_path).count("lives") == 2
+
+
+def test_what_a_rank_takes_is_sampled_and_the_sampler_is_no_rank(tmp_path: Path) -> None:
+    text = "import subprocess, time\nsubprocess.Popen(['sleep', '9'])\ntime.sleep(9)\n"
+    with launched(tmp_path, {"main.py": text}, ["python3", "main.py"]) as process:
+        ranks = tmp_path / "ranks"
+        until(lambda: len(list(ranks.glob("*.beat"))) == 2)
+        time.sleep(3)
+        assert set(first_processes()) == {0, 1}
+        assert process.wait(60) == 0
+    samples = (tmp_path / f"nodes/{os.uname().nodename}/utilisation.jsonl").read_text()
+    assert set(json.loads(samples.splitlines()[0])["rss_bytes"]) == {"0", "1"}
+    assert not [
+        each for each in psutil.process_iter() if "trainer.launch.sampler" in each.cmdline()
+    ]
 
 
 @pytest.mark.parametrize("name", ["logs/rank-0.log", "metrics.jsonl"])

@@ -57,7 +57,7 @@ def test_events_hold_the_scalars(tmp_path: Path) -> None:
 def test_samples_name_memory_by_rank(tmp_path: Path) -> None:
     path = tmp_path / "nodes" / "node1" / "utilisation.jsonl"
     ballast = bytearray(50_000_000)
-    with UtilisationSampler(path, {3: os.getpid()}, every=0.05):
+    with UtilisationSampler(path, lambda: {3: os.getpid()}, every=0.05):
         deadline = time.monotonic() + 10
         while not (path.exists() and path.read_text().count("\n") >= 2):
             assert time.monotonic() < deadline
