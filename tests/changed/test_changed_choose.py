@@ -74,7 +74,7 @@ def test_a_change_touches(graph: Graph, changed: str, expected: set[str]) -> Non
         ("yard/commands/train.py", {"tests/yard/test_diagnosis.py", "tests/yard/test_logs.py"}),
         (
             "trainer/schedule.py",
-            {"accounts", "tests/yard/test_train.py", "tests/trainer/test_store.py"},
+            {"accounts", "tests/yard/test_report.py", "tests/trainer/test_store.py"},
         ),
         ("roles/login_shell/tasks/main.yml", {"accounts", "tests/roles/test_accounts.py"}),
         ("molecule/hosts_file/mutations.yml", {"accounts", "tests/e2e/test_main_job.py"}),
