@@ -9,6 +9,7 @@ import re
 import shlex
 import stat
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -97,6 +98,9 @@ ATTACKS = {
 DOCUMENT = CHECKOUT / "docs/security.md"
 BEGIN = "<!-- Written by pytest tests/e2e/test_hostile_ranks.py --write-table -->\n"
 END = "<!-- End of the table -->\n"
+# What root and the control node write under names that ranks took as well
+RECORDS = {f"nodes/node1/{name}" for name in ("container.log", "findings.json")}
+RECORDS |= {"manifest.json", "summary.json"}
 COLUMNS = ("what a rank does", "what happens", "what is left at home")
 
 
@@ -156,7 +160,7 @@ class Attacked:
     def cells(self, name: str) -> list[str]:
         """The row of an attack."""
         made = self.made[name]
-        home = {path for path in made if os.path.lexists(self.run.directory / path)}
+        home = {path for path in made if os.path.lexists(self.run.directory / path)} - RECORDS
         happens = f"it is in the run's own directory: {shown(made)}" if made else "it is done there"
         if ATTACKS[name].startswith("!") and self.ends[name] == 0:
             happens = "it fails"
@@ -164,7 +168,7 @@ class Attacked:
 
 
 @pytest.fixture(scope="module")
-def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Attacked:
+def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Attacked]:
     """Make all attacks on one run: each of them alone would cost a run."""
     cluster.make_ready()
     # What the first run of a cluster leaves, caches and the like, is not of this one.
@@ -179,10 +183,11 @@ def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Attacked:
     told = audit("node2")
     assert make("stop", RUN=run.run_id).status == 0
     attacked = Attacked(run, run.finish(), ends, made, told, before)
+    rows = {name: attacked.cells(name) for name in ATTACKS}
+    yield attacked
+    # Not before: the document is one of the files that nothing may have changed.
     if request.config.getoption("write_table"):
-        rows = {name: attacked.cells(name) for name in ATTACKS}
         DOCUMENT.write_text(merge(DOCUMENT.read_text(), BEGIN, END, COLUMNS, rows))
-    return attacked
 
 
 def files_of(run: BackgroundRun) -> set[str]:
@@ -190,7 +195,9 @@ def files_of(run: BackgroundRun) -> set[str]:
     look = f"cd {RUN_ROOT}/{run.run_id}/work && find . -mindepth 1 -printf '%P\\0'"
     found = set(in_machine("node1", look).split("\0"))
     return {
-        path for path in found if not re.match(r"tensorboard/events|checkpoints/epoch-\d$", path)
+        path
+        for path in found
+        if not re.match(r"tensorboard/events|checkpoints/(epoch-(?!99)\d|best|last)", path)
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import BackgroundRun, make
-from machines import NODES, docker, in_machine, machine, wait_for
+from machines import CHECKOUT, NODES, docker, in_machine, machine, wait_for
 from trainings import SHORTEST, STALLING
 
 from faults.fault import Fault, Ledger, to_machine, to_rank
@@ -15,6 +15,8 @@ from faults.fault import Fault, Ledger, to_machine, to_rank
 # Where runs find the data set on a node, and where images of the tests lie that take its place
 DATASET = "/srv/trainyard/data/cifar10"
 PHOTOGRAPHS = "/srv/photographs"
+# The trainer's code on a node, to make them with: its image has none.
+TRAINER = "/srv/photographs-trainer"
 # Image files are read while a model trains; arrays are in memory before it begins.
 STREAMING: Mapping[str, object] = {
     **STALLING,
@@ -35,7 +37,8 @@ def shared_images() -> Iterator[None]:
     """
     node, server = machine("node2"), machine(SERVER)
     program = (Path(__file__).parent / "make_photographs.py").read_text()
-    writing = f"docker run --rm --interactive --user 0 --volume {PHOTOGRAPHS}:/out $image python3 -"
+    volumes = f"--volume {PHOTOGRAPHS}:/out --volume {TRAINER}:/opt/trainyard/lib/trainer:ro"
+    writing = f"docker run --rm --interactive --user 0 {volumes} $image python3 -"
     image = "image=$(docker image ls --quiet trainyard/trainer | head -1)"
     node_image = docker("inspect", "--format", "{{.Config.Image}}", node)
     rights = [f"--cap-add={name}" for name in ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")]
@@ -43,6 +46,7 @@ def shared_images() -> Iterator[None]:
     serve += [PHOTOGRAPHS, DATASET]
     try:
         for host in NODES:
+            docker("cp", str(CHECKOUT / "trainer"), f"{machine(host)}:{TRAINER}")
             in_machine(host, f"mkdir -p {PHOTOGRAPHS}; {image}; {writing} <<'END'\n{program}\nEND")
         in_machine("node1", f"mount --bind {PHOTOGRAPHS} {DATASET}")
         in_machine("node2", "command -v bindfs || apt-get install --yes -qq bindfs")
@@ -59,7 +63,7 @@ def shared_images() -> Iterator[None]:
         docker("rm", "--force", server)
         for host in NODES:
             in_machine(host, f"while umount --lazy {DATASET} 2>/dev/null; do :; done")
-            in_machine(host, f"rm -rf {PHOTOGRAPHS}")
+            in_machine(host, f"rm -rf {PHOTOGRAPHS} {TRAINER}")
 
 
 def launch_is_refused(_: BackgroundRun) -> None:
