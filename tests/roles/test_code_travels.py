@@ -61,6 +61,7 @@ def send(project: Path, run: Any, tmp_path: Path) -> dict[str, str]:
         training_run_listing.pack({str(project): listing}, missing, file)
     store.receive(str(archive), missing)
     training_run_code.lay_out_run(os.path.dirname(run.path), run, {"project": listing}, RANK)
+    store.remove_unused()
     training_run_code.copy_project(run, RANK, RANK)
     return listing
 
@@ -145,10 +146,21 @@ def test_what_no_run_has_used_for_long_goes(project: Path, run: Any, tmp_path: P
     store = Path(os.path.dirname(run.path), ".code")
     old = store / listing["train.py"]
     os.utime(old, (0, old.stat().st_mtime))
-    (project / "new.py").write_text("new\n")
+    (project / "train.py").write_text("new\n")
     send(project, run_beside(run), tmp_path)
-    assert old.name not in {path.name for path in store.iterdir()} or old.stat().st_atime > 0
+    assert not old.exists()
     assert (store / listing["pkg/a.py"]).exists()
+
+
+def test_an_edit_after_long_finds_the_rest_there(project: Path, run: Any, tmp_path: Path) -> None:
+    listing = send(project, run, tmp_path)
+    for name in listing.values():
+        kept = Path(os.path.dirname(run.path), ".code", name)
+        os.utime(kept, (0, kept.stat().st_mtime))
+    (project / "train.py").write_text("new\n")
+    beside = run_beside(run)
+    send(project, beside, tmp_path)
+    assert files(beside.workdir) == files(project)
 
 
 def run_beside(run: Any) -> Any:

@@ -76,6 +76,7 @@ def main() -> None:
         store.receive(options["archive"], wanted)
         directory = RunDirectory(options["root"], options["run_id"])
         lay_out_run(options["root"], directory, options["code"], options["gid"])
+        store.remove_unused()
     except (CodeError, OSError) as error:
         module.fail_json(msg=f"The code of the run could not be brought here: {error}")
     module.exit_json(changed=True, received=len(wanted))

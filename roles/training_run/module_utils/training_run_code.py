@@ -54,7 +54,6 @@ class CodeStore:
         """
         expected = set(wanted)
         os.makedirs(self._path, mode=0o700, exist_ok=True)
-        self._remove_unused()
         with tarfile.open(archive, "r:gz") as packed:
             for member in packed:
                 content = packed.extractfile(member) if member.isfile() else None
@@ -75,7 +74,8 @@ class CodeStore:
             with suppress(FileNotFoundError):
                 os.unlink(scratch)
 
-    def _remove_unused(self) -> None:
+    def remove_unused(self) -> None:
+        """Remove what no run has used for long; after a run has its code, whose use counts."""
         with os.scandir(self._path) as objects:
             for entry in objects:
                 with suppress(FileNotFoundError):
