@@ -73,9 +73,10 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 unexport ENTRY SCRIPT_ARGS
 train: export TRAINYARD_ENTRY = $(value ENTRY)
 train: export TRAINYARD_SCRIPT_ARGS = $(value SCRIPT_ARGS)
-train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= RESUME= RETRIES= STALL= NAME= ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node GRACE=
+train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= RESUME= RETRIES= STALL= NAME= ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
+		$(call option,REQUIREMENTS,--requirements) \
 		$(if $(value ENTRY),--entry="$$TRAINYARD_ENTRY") \
 		$(if $(filter command environment,$(origin SCRIPT_ARGS)),--script-args="$$TRAINYARD_SCRIPT_ARGS") $(ARGS)
 
@@ -189,6 +190,6 @@ lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/t
 	uv pip compile pyproject.toml $(LOCK) --python-version 3.11 --universal --output-file requirements.txt
 	uv pip compile --group dev --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
 		--output-file requirements-dev.txt
-	for list in runtime cuda nvcc; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
+	for list in runtime cuda nvcc installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
 		--output-file docker/trainer/requirements/$$list.txt; done

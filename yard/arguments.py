@@ -148,6 +148,12 @@ def _add_train(commands: Any) -> None:
         "torchrun",
     )
     project.add_argument(
+        "--requirements",
+        metavar="FILE|none",
+        help="the file of the project that says which packages it requires (default: its "
+        "requirements.txt, or the dependencies of its pyproject.toml)",
+    )
+    project.add_argument(
         "--grace", type=int, metavar="SECONDS", help="from SIGTERM to SIGKILL when a run is ended"
     )
 

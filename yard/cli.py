@@ -90,6 +90,7 @@ def _project_request(options: argparse.Namespace) -> ProjectRequest:
         script_args=options.script_args,
         launch=options.launch,
         grace=options.grace,
+        requirements=options.requirements,
         nodes=most,
         min_nodes=None if least == most else least,
         stall=options.stall,

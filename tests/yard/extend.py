@@ -89,6 +89,7 @@ def make_project(run: Path, **project: Any) -> None:
         "left_out": [],
         "git": None,
         "metrics_pattern": None,
+        "packages": None,
         "resume_args": [],
         **project,
     }

@@ -24,6 +24,8 @@ from trainer.openmpi import local_rank, world_rank
 # What the image needs, whatever runs in it: NAME=value, a line each.
 IMAGE_ENVIRONMENT = Path("/opt/trainyard/environment")
 DATA = "/data"
+# What the project requires, where the image has that (docker/trainer/Dockerfile.packages).
+PACKAGES = Path("/opt/trainyard/packages")
 # The working directory of the ranks, below the run directory.
 WORKDIR = "project"
 # The status of a shell for a command that is not there, or cannot be executed.
@@ -155,6 +157,11 @@ def main() -> int:
     (directory / "outputs").mkdir(exist_ok=True)
     if rank == 0:
         write_world(project, directory / "world.json")
+    if PACKAGES.is_dir():
+        os.environ |= {
+            "PYTHONPATH": _in_front(PACKAGES, os.environ.get("PYTHONPATH")),
+            "PATH": _in_front(PACKAGES / "bin", os.environ.get("PATH")),
+        }
     os.chdir(directory / WORKDIR)
     # Signs of life of this kind are the trainer's own.
     os.environ.pop("TRAINYARD_BEAT", None)
@@ -172,6 +179,10 @@ def _image_environment() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _in_front(folder: Path, path: str | None) -> str:
+    return f"{folder}:{path}" if path else str(folder)
 
 
 def _without_gpu() -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 from yard.code.files import Files, find_files
 from yard.code.git import git_revision
 from yard.code.program import find_program, source_of
+from yard.code.requirements import Requirements, find_requirements
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.syntax import syntax_errors
 from yard.core.errors import RequestError
@@ -28,6 +29,7 @@ class OwnCode:
         program: what is run, with its arguments.
         per: `rank` or `node`: how many of it are started.
         settings: what its `trainyard.yml` says.
+        requirements: what it requires; None where that is nothing.
         warnings: what may be wrong, and cannot be told here for certain.
         git: revision of the folder, see `git_revision`.
     """
@@ -38,6 +40,7 @@ class OwnCode:
     program: tuple[str, ...]
     per: str
     settings: Settings
+    requirements: Requirements | None
     warnings: tuple[str, ...]
     git: dict[str, Any] | None
 
@@ -48,6 +51,7 @@ def read_code(
     entry: str | None = None,
     script_args: str | None = None,
     launch: str | None = None,
+    requirements: str | None = None,
     snapshot_of: str | None = None,
 ) -> OwnCode:
     """Look at a project, and settle what is run of it. What is typed wins over `trainyard.yml`.
@@ -62,7 +66,7 @@ def read_code(
     folder = check_folder(checkout, typed)
     problems: list[str] = []
     warnings: list[str] = []
-    settings, files = Settings(), None
+    settings, files, required = Settings(), None, None
     program: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     try:
@@ -78,6 +82,7 @@ def read_code(
             problems.append(f"argument {argument!a}: must be text in UTF-8 without a byte 0")
     try:
         files = find_files(folder, ruled=snapshot_of is None)
+        required = find_requirements(files, requirements or settings.requirements)
         program = find_program(files, entry or settings.entry)
         source = source_of(files, program)
         if source is not None:
@@ -94,6 +99,7 @@ def read_code(
         program=(*program, *arguments),
         per=launch or settings.launch or RANK,
         settings=settings,
+        requirements=required,
         warnings=tuple(warnings),
         git=git_revision(folder),
     )

@@ -26,6 +26,7 @@ class Settings:
         args: of the program.
         launch: `rank` or `node`.
         data: name of a data set.
+        requirements: the file that says what it requires, or `none`.
         metrics: a pattern for lines of rank 0's output, whose named groups are metrics.
         resume_args: further ones of the program where it goes on from a checkpoint.
         grace: seconds from SIGTERM to SIGKILL.
@@ -36,6 +37,7 @@ class Settings:
     args: tuple[str, ...] = ()
     launch: str | None = None
     data: str | None = None
+    requirements: str | None = None
     metrics: str | None = None
     resume_args: tuple[str, ...] = ()
     grace: int | None = None

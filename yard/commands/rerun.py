@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from yard.code.requirements import NONE
 from yard.code.snapshot import FOLDER
 from yard.commands.train import train
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
+from yard.operations.packages import LOCK
 from yard.request.own_code import ProjectRequest
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.manifest import Manifest
@@ -50,6 +52,7 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
         )
     if not (run / FOLDER).is_dir():
         raise RequestError([f"{run.name}: its {FOLDER}/, from which it would run again, is gone"])
+    packages = manifest.project.get("packages")
     entry, arguments = _split(manifest.project["program"])
     return ProjectRequest(
         code=str(run / FOLDER),
@@ -58,6 +61,8 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
         script_args=shlex.join(arguments),
         launch=manifest.project["per"],
         grace=typed.get("grace"),
+        requirements=packages["path"] if packages else NONE,
+        lock=str(run / LOCK) if packages else None,
         **_common(configuration, typed),
     )
 

@@ -16,8 +16,17 @@ from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.core.words import plural, size
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
-from yard.operations.readiness import make_ready, setup_would_help
+from yard.operations.packages import (
+    LOCK,
+    Packages,
+    announce_packages,
+    deliver_packages,
+    have_packages,
+    packages_variables,
+)
+from yard.operations.readiness import lacks_image_alone, make_ready, setup_would_help
 from yard.plays.contract import NOTHING_STARTED
+from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory, read_inventory
 from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
@@ -34,6 +43,7 @@ from yard.runs.retry import (
     resume_variables,
     worth_another,
 )
+from yard.runs.setup_record import forget_packages
 
 
 def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
@@ -59,7 +69,10 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         _check_same_kind(job, earlier)
         check_resumable(earlier)
     announce(console, inventory, job)
+    packages = _packages(context, inventory, request, job)
     inventory = make_ready(context, inventory, job)
+    if packages is not None:
+        deliver_packages(context, inventory, packages)
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
 
@@ -68,8 +81,9 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     variables = job.extravars()
     code = None
     if isinstance(job, ProjectRun):
-        code = keep_code(run, job)
+        code = keep_code(run, job, packages)
         variables |= {"training_run_code": str(run / FOLDER), "training_run_restarts": 0}
+        variables |= packages_variables(packages)
     manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
     write_manifest(run, manifest)
     if earlier is not None:
@@ -78,16 +92,47 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         follower = RunFollower(context, run, manifest, "train", variables)
         outcome = follower.run()
         too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
-        if setup_would_help(inventory, outcome) and not too_late:
-            console.print("The nodes are not as set-up left them; setting up once more.")
-            try:
-                make_ready(context, inventory, job, force=True)
-            except (ClusterError, Interrupted) as error:
-                console.print(escape(str(error)), soft_wrap=True)
-            else:
-                follower.run()
+        if not too_late and _mended(context, inventory, job, packages, outcome):
+            follower.run()
         _try_again(context, run, job, variables, request.retries)
         return finish(context, run)
+
+
+def _mended(
+    context: Context, inventory: Inventory, job: Job, packages: Packages | None, outcome: Outcome
+) -> bool:
+    """Mend what kept a launch from starting, where that is ours to do."""
+    try:
+        if packages is not None and lacks_image_alone(outcome):
+            context.console.print("A node lacks the image with the packages.")
+            forget_packages(context.project, inventory)
+        elif setup_would_help(inventory, outcome):
+            context.console.print("The nodes are not as set-up left them; setting up once more.")
+            make_ready(context, inventory, job, force=True)
+        else:
+            return False
+        if packages is not None:
+            deliver_packages(context, inventory, packages)
+    except (ClusterError, Interrupted) as error:
+        context.console.print(escape(str(error)), soft_wrap=True)
+        return False
+    return True
+
+
+def _packages(
+    context: Context, inventory: Inventory, request: TrainRequest | ProjectRequest, job: Job
+) -> Packages | None:
+    """Have what a project requires on this machine; None where that is nothing."""
+    if not isinstance(request, ProjectRequest) or not isinstance(job, ProjectRun):
+        return None
+    requirements = job.code.requirements
+    if requirements is None:
+        return None
+    earlier = None if request.lock is None else Path(request.lock)
+    packages = have_packages(context, inventory, requirements, earlier)
+    if packages is not None:
+        announce_packages(context.console, packages)
+    return packages
 
 
 def _check_same_kind(job: Job, earlier: Path) -> None:
@@ -103,8 +148,8 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
         raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
 
 
-def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
-    """Copy a project into its run; returns what the manifest says of it.
+def keep_code(run: Path, job: ProjectRun, packages: Packages | None) -> dict[str, Any]:
+    """Copy a project into its run, and which packages it has; returns what the manifest says.
 
     Raises:
         RequestError: a file changed meanwhile; the run is gone again.
@@ -116,7 +161,9 @@ def keep_code(run: Path, job: ProjectRun) -> dict[str, Any]:
         raise
     if job.code.git is not None and job.code.git["dirty"]:
         (run / f"{FOLDER}.diff").write_bytes(difference(job.code.files.folder))
-    return job.record(snapshot)
+    if packages is not None:
+        (run / LOCK).write_text(packages.lock, encoding="utf-8")
+    return {**job.record(snapshot), "packages": packages.record() if packages else None}
 
 
 def going_on(job: Job, variables: Mapping[str, Any], resumed: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from rich.markup import escape
 from yard.core.context import Context
 from yard.core.errors import ClusterError, UnreachableError
 from yard.operations.setup import deliver_image, put_dataset, run_setup
-from yard.plays.contract import MENDED_BY_SETUP
+from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
 from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory
 from yard.request.job import Job
@@ -46,6 +46,12 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     if ours and job.dataset is not None and (record is None or job.dataset not in record.datasets):
         put_dataset(context, inventory, job.dataset)
     return inventory
+
+
+def lacks_image_alone(outcome: Outcome) -> bool:
+    """Whether a launch failed because nodes do not hold the image, and for nothing else."""
+    codes = {problem.code for failure in outcome.failures for problem in failure.problems}
+    return codes == {IMAGE_MISSING}
 
 
 def setup_would_help(inventory: Inventory, outcome: Outcome) -> bool:

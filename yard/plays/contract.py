@@ -36,12 +36,14 @@ GIVE_VERDICT = "verdict"
 
 # The problem of a node that Ansible could not reach.
 UNREACHABLE = "unreachable"
+# The problem of a node that does not hold the image that is asked for.
+IMAGE_MISSING = "image_missing"
 # Problems of a node, from the gang check, that set-up or putting the data set there can mend.
 MENDED_BY_SETUP = frozenset(
     {
         UNREACHABLE,
         "no_engine",
-        "image_missing",
+        IMAGE_MISSING,
         "no_gpu",
         "no_directory",
         "dataset_missing",

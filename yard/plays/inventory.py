@@ -57,6 +57,7 @@ class Inventory:
         container_hosts: machines on which the nodes are containers that set-up makes.
         max_nodes: how many nodes set-up can make; None where nodes are given.
         cluster_size: how many it makes unasked; None where nodes are given.
+        image_target: which image the nodes get: `runtime`, or `cuda` where some have GPUs.
         gpus_per_node: how many GPUs every node has at the least, where the inventory tells; else 0.
     """
 
@@ -72,6 +73,7 @@ class Inventory:
     max_nodes: int | None = None
     cluster_size: int | None = None
     gpus_per_node: int = 0
+    image_target: str = "runtime"
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -175,7 +177,16 @@ def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),
         gpus_per_node=_gpus_per_node(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
+        image_target=_image_target(document, variables),
     )
+
+
+def _image_target(document: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    """What the site says, or else what group_vars/all/images.yml makes of the groups."""
+    said = str(variables.get("trainer_image_target", "{{"))
+    if "{{" not in said:
+        return said
+    return "cuda" if any(_hosts(document, "gpu_nodes")) else "runtime"
 
 
 def _gpus_per_node(

@@ -28,6 +28,7 @@ OF_A_PROJECT = {
     "script_args": "SCRIPT_ARGS= (--script-args)",
     "launch": "LAUNCH= (--launch)",
     "grace": "GRACE= (--grace)",
+    "requirements": "REQUIREMENTS= (--requirements)",
 }
 
 
@@ -41,6 +42,8 @@ class ProjectRequest(Request):
         script_args: arguments of the program, in a line.
         launch: `rank` or `node`: how many of the program are started.
         grace: seconds from SIGTERM to SIGKILL.
+        requirements: the file that says what it requires, or `none`.
+        lock: the versions that it had, of a run that is repeated.
         project: its name, where the folder is the snapshot of a run, which goes as it is.
     """
 
@@ -49,6 +52,8 @@ class ProjectRequest(Request):
     script_args: str | None = None
     launch: str | None = None
     grace: int | None = None
+    requirements: str | None = None
+    lock: str | None = None
     project: str | None = None
 
 
@@ -152,6 +157,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
             request.entry,
             request.script_args,
             request.launch,
+            request.requirements,
             request.project,
         )
     except RequestError as error:

@@ -24,6 +24,7 @@ class SetupRecord:
         when: ISO 8601, UTC.
         nodes: members of group `trainers` afterwards.
         datasets: data sets put on these nodes since.
+        packages: what projects require, added to the image and brought to these nodes since.
         fingerprint: checksums of what set-up read, by file.
     """
 
@@ -31,6 +32,7 @@ class SetupRecord:
     nodes: tuple[str, ...]
     datasets: tuple[str, ...]
     fingerprint: Mapping[str, str]
+    packages: tuple[str, ...] = ()
 
 
 def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
@@ -38,7 +40,7 @@ def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
     document = read_json(_record_file(project, inventory))
     if document is None:
         return None
-    lists = {name: tuple(document[name]) for name in ("nodes", "datasets")}
+    lists = {name: tuple(document.get(name, ())) for name in ("nodes", "datasets", "packages")}
     return SetupRecord(**{**document, **lists})
 
 
@@ -89,6 +91,21 @@ def note_dataset(project: Project, inventory: Inventory, dataset: str) -> None:
         write_record(project, inventory, replace(record, datasets=datasets))
 
 
+def note_packages(project: Project, inventory: Inventory, packages: str) -> None:
+    """Note that the nodes have the image with these packages, if there was a set-up."""
+    record = read_record(project, inventory)
+    if record is not None:
+        together = tuple(dict.fromkeys((*record.packages, packages)))
+        write_record(project, inventory, replace(record, packages=together))
+
+
+def forget_packages(project: Project, inventory: Inventory) -> None:
+    """Note that a node lacks what was noted."""
+    record = read_record(project, inventory)
+    if record is not None:
+        write_record(project, inventory, replace(record, packages=()))
+
+
 def note_image(project: Project, inventory: Inventory, sources: Mapping[str, str]) -> None:
     """Note that the nodes have the image of these sources, and are otherwise as set-up left them.
 
@@ -103,7 +120,9 @@ def note_image(project: Project, inventory: Inventory, sources: Mapping[str, str
         for name, checksum in record.fingerprint.items()
         if name.startswith(INVENTORY_PREFIX)
     }
-    write_record(project, inventory, replace(record, fingerprint=inventories | dict(sources)))
+    # What was added for projects was added to the image before.
+    fingerprint = inventories | dict(sources)
+    write_record(project, inventory, replace(record, fingerprint=fingerprint, packages=()))
 
 
 def _record_file(project: Project, inventory: Inventory) -> Path:

@@ -1,0 +1,431 @@
+"""What a project requires: found, settled by uv and fetched by pip from an index of this test."""
+
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_schemas import errors
+from yard_command import REPOSITORY, Yard
+
+from yard.code.fetch import fetch_wheels
+from yard.code.files import find_files
+from yard.code.lock import lock, pip_settings, read_held, request_key
+from yard.code.requirements import NONE, Requirements, find_requirements
+from yard.code.settings import read_settings
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.plays.inventory import Inventory, parse_inventory
+
+PLATFORM = REPOSITORY / "docker/trainer/pip-platform"
+HELD = {"torch": "2.6.0+debian", "numpy": "2.2.4+image"}
+LISTS = REPOSITORY / "docker/trainer/requirements"
+
+# A build backend of the project itself: nothing is fetched to build it.
+BACKEND = """
+import pathlib, zipfile
+NAME, VERSION, TAG = {name!r}, {version!r}, {tag!r}
+METADATA = f"Metadata-Version: 2.1\\nName: {{NAME}}\\nVersion: {{VERSION}}\\n"
+def build_wheel(folder, settings=None, metadata=None):
+    base = f"{{NAME}}-{{VERSION}}"
+    with zipfile.ZipFile(pathlib.Path(folder) / f"{{base}}-{{TAG}}.whl", "w") as wheel:
+        wheel.writestr(f"{{NAME}}.py", "")
+        wheel.writestr(f"{{base}}.dist-info/METADATA", METADATA)
+        wheel.writestr(f"{{base}}.dist-info/WHEEL", f"Wheel-Version: 1.0\\nTag: {{TAG}}\\n")
+        wheel.writestr(f"{{base}}.dist-info/RECORD", "")
+    return f"{{base}}-{{TAG}}.whl"
+"""
+BUILD = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the only place packages come from, as pip is told; it has a few."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    wheel(folder, "tidy", "1.0", ["numpy"])
+    wheel(folder, "tidy", "2.0", ["numpy>=2", "helper"])
+    wheel(folder, "helper", "3.1")
+    wheel(folder, "heavy", "1.0", ["torch==2.9"])
+    wheel(folder, "torch", "2.9.0")
+    # The same version as the image's, of another build.
+    wheel(folder, "numpy", "2.2.4", ["nobody-has-this"])
+    wheel(folder, "windows_only", "1.0", tag="cp313-cp313-win_amd64")
+    source(folder, "antique", "4.9", "py3-none-any")
+    source(folder, "compiled", "1.0", "cp311-cp311-linux_x86_64")
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def wheel(
+    folder: Path, name: str, version: str, requires: list[str] | None = None, tag: str = ""
+) -> None:
+    about = f"{name}-{version}.dist-info"
+    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    lines += [f"Requires-Dist: {entry}" for entry in requires or []]
+    tag = tag or "py3-none-any"
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as archive:
+        archive.writestr(f"{name}.py", f"version = {version!r}\n")
+        archive.writestr(f"{about}/METADATA", "\n".join(lines) + "\n")
+        archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        archive.writestr(f"{about}/RECORD", "")
+
+
+def source(folder: Path, name: str, version: str, tag: str) -> None:
+    """A source whose build makes a wheel of that tag."""
+    base = f"{name}-{version}"
+    project = f"[project]\nname = {name!r}\nversion = {version!r}\n"
+    files = {
+        "pyproject.toml": BUILD + project,
+        "PKG-INFO": f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n",
+        "backend.py": BACKEND.format(name=name, version=version, tag=tag),
+    }
+    with tarfile.open(folder / f"{base}.tar.gz", "w:gz") as archive:
+        for path, text in files.items():
+            entry = tarfile.TarInfo(f"{base}/{path}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+
+
+def project(tmp_path: Path, **contents: str) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir(exist_ok=True)
+    for name, text in {"train.py": "", **contents}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def required(tmp_path: Path, asked: str | None = None, **contents: str) -> Requirements | None:
+    return find_requirements(find_files(project(tmp_path, **contents)), asked)
+
+
+def settled(tmp_path: Path, *names: str) -> str:
+    found = required(tmp_path, **{"requirements.txt": "\n".join(names)})
+    assert found is not None
+    return lock(found, HELD)
+
+
+def refused(call: Callable[[], object], kind: type[Exception] = RequestError) -> str:
+    with pytest.raises(kind) as told:
+        call()
+    return str(told.value)
+
+
+def test_the_usual_files_are_found(tmp_path: Path) -> None:
+    assert required(tmp_path) is None
+    pyproject = '[project]\nname = "x"\ndependencies = ["tidy>1"]\n[tool.uv]\nno-index = true\n'
+    found = required(tmp_path, **{"pyproject.toml": pyproject})
+    assert found is not None
+    assert (found.path, found.packages) == ("pyproject.toml", ("tidy>1",))
+    files = {"requirements.txt": "tidy\n-r more/base.txt\n", "more/base.txt": "helper\n"}
+    found = required(tmp_path, **files)
+    assert found is not None
+    assert (found.path, sorted(found.texts)) == (
+        "requirements.txt",
+        ["more/base.txt", "requirements.txt"],
+    )
+    assert required(tmp_path, NONE) is None
+    other = required(tmp_path, "more/base.txt")
+    assert other is not None
+    assert other.texts == {"more/base.txt": "helper\n"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("-e .", "requirements.txt:1: -e .: the project's own files travel"),
+        ("tidy\n./libs/mine", "requirements.txt:2: ./libs/mine: the project's own"),
+        ("x @ file:///srv/x.whl", "the project's own files"),
+        ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
+        ("-c limits.txt", "limits.txt: does not travel"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    assert said in refused(lambda: required(tmp_path, **{"requirements.txt": text}))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[project]\ndynamic = ["dependencies"]', "are dynamic"),
+        ("[project\n", "pyproject.toml:"),
+        ("[project]\ndependencies = 3", "must be a list"),
+    ],
+)
+def test_a_pyproject_that_does_not_tell(text: str, said: str, tmp_path: Path) -> None:
+    assert said in refused(lambda: required(tmp_path, **{"pyproject.toml": text}))
+
+
+def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+    assert "no such file" in refused(lambda: required(tmp_path, "absent.txt"))
+    empty = {"pyproject.toml": '[project]\nname = "x"\n'}
+    assert required(tmp_path, **empty) is None
+    assert "no project.dependencies" in refused(lambda: required(tmp_path, "pyproject.toml"))
+
+
+def test_settings_name_the_file(tmp_path: Path) -> None:
+    folder = project(tmp_path, **{"trainyard.yml": "requirements: none\n"})
+    assert read_settings(folder).requirements == NONE
+
+
+def test_versions_fit_what_the_image_has(index: Path, tmp_path: Path) -> None:
+    text = settled(tmp_path, "tidy", "torch", "antique")
+    # What the image has is left out; numpy of the index, whose own needs nobody has, is not taken.
+    assert re.findall("^[a-z=0-9.]+", text, re.M) == ["antique==4.9", "helper==3.1", "tidy==2.0"]
+    assert len(re.findall("--hash=sha256:[0-9a-f]{64}", text)) == 3
+    assert settled(tmp_path, "numpy", "torch==2.6.0") == ""
+
+
+def test_dependencies_of_a_pyproject_are_settled(index: Path, tmp_path: Path) -> None:
+    found = required(tmp_path, **{"pyproject.toml": '[project]\ndependencies = ["tidy<2"]\n'})
+    assert found is not None
+    assert "tidy==1.0" in lock(found, HELD)
+
+
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [
+        ("torch>=2.7", ["you require torch>=2.7", "torch==2.6.0+debian"]),
+        ("heavy", ["heavy depend on torch==2.9", "torch==2.6.0+debian"]),
+        ("numpy<2", ["numpy<2", "numpy==2.2.4+image"]),
+        ("absent-package", ["absent-package was not found"]),
+        ("tidy==", ["requirements.txt", "tidy=="]),
+    ],
+)
+def test_a_conflict_names_both_sides(
+    name: str, sides: list[str], index: Path, tmp_path: Path
+) -> None:
+    said = refused(lambda: settled(tmp_path, name)).replace("\n    ", " ")
+    assert said.startswith("requirements.txt: ")
+    assert "the image has torch 2.6.0+debian, numpy 2.2.4, which" in said
+    for side in sides:
+        assert side in said, said
+
+
+def test_an_index_that_does_not_answer_is_no_mistake_of_the_request(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    said = refused(lambda: settled(tmp_path, "tidy"), ClusterError)
+    assert "cannot be fetched" in said
+    assert "127.0.0.1:9" in said
+    assert "pip config list" in said
+
+
+def test_settings_of_pip_hold() -> None:
+    config = """global.index-url='https://a/simple'
+global.extra-index-url='https://b/simple https://c/simple'
+install.index-url='https://not-for-this'
+global.cert='/etc/ca.pem'
+global.proxy='http://proxy:3128'
+global.trusted-host='b'
+global.timeout='60'
+:env:.index-url='https://mine/simple'
+:env:.no-index='false'
+:env:.find-links='/srv/wheels'
+"""
+    arguments, variables = pip_settings(config)
+    assert arguments == [
+        *("--default-index", "https://mine/simple"),
+        *("--index", "https://b/simple", "--index", "https://c/simple"),
+        *("--allow-insecure-host", "b"),
+        *("--find-links", "/srv/wheels"),
+        *("--index-strategy", "unsafe-best-match"),
+    ]
+    assert variables == {"SSL_CERT_FILE": "/etc/ca.pem", "ALL_PROXY": "http://proxy:3128"}
+
+
+def test_the_same_text_is_settled_once(tmp_path: Path) -> None:
+    one = required(tmp_path, **{"requirements.txt": "tidy\n"})
+    other = required(tmp_path, **{"requirements.txt": "tidy<2\n"})
+    assert one is not None
+    assert other is not None
+    assert len({request_key(one, HELD), request_key(other, HELD), request_key(one, {})}) == 3
+    assert request_key(one, HELD) == request_key(one, dict(HELD))
+
+
+def fetched(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "lock.txt").write_text(text)
+    wheels = tmp_path / "wheels"
+    fetch_wheels(PLATFORM, tmp_path / "lock.txt", wheels, lambda line: None, lambda: False)
+    return sorted(path.name for path in wheels.iterdir())
+
+
+def test_who_forbids_sources_builds_none(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_ONLY_BINARY", ":all:")
+    assert "antique" in refused(lambda: settled(tmp_path, "antique"))
+
+
+def test_packages_are_fetched_as_wheels(index: Path, tmp_path: Path) -> None:
+    assert fetched(tmp_path, settled(tmp_path, "tidy", "antique")) == [
+        "antique-4.9-py3-none-any.whl",
+        "helper-3.1-py3-none-any.whl",
+        "tidy-2.0-py3-none-any.whl",
+    ]
+
+
+def test_a_package_that_was_changed_since_is_refused(index: Path, tmp_path: Path) -> None:
+    text = settled(tmp_path, "helper")
+    wheel(index, "helper", "3.1", ["tidy"])
+    said = refused(lambda: fetched(tmp_path, text), ClusterError)
+    assert "pip could not fetch the packages" in said
+    assert "DO NOT MATCH THE HASHES" in said
+
+
+def test_a_source_that_needs_a_compiler_is_refused(index: Path, tmp_path: Path) -> None:
+    text = settled(tmp_path, "compiled")
+    said = refused(lambda: fetched(tmp_path, text))
+    assert "compiled-1.0.tar.gz: there is no wheel of it for Python 3.13" in said
+    assert "cp311-cp311-linux_x86_64" in said
+
+
+def test_a_package_for_other_machines_is_refused(index: Path, tmp_path: Path) -> None:
+    assert "windows" in refused(lambda: settled(tmp_path, "windows-only")).lower()
+
+
+def test_fetching_can_be_stopped(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text(settled(tmp_path, "tidy"))
+    with pytest.raises(Interrupted):
+        fetch_wheels(
+            PLATFORM,
+            tmp_path / "lock.txt",
+            tmp_path / "wheels",
+            lambda line: None,
+            lambda: True,
+        )
+
+
+def test_each_image_says_what_it_holds() -> None:
+    """Of the image for GPUs, no build here checks it."""
+    runtime = read_held(LISTS / "held-runtime.txt")
+    cuda = read_held(LISTS / "held-cuda.txt")
+    assert runtime.keys() == cuda.keys() == {"horovod", "mpi4py", "numpy", "torch", "torchvision"}
+    assert runtime["torch"].endswith("+debian")
+    locked = (LISTS / "cuda.txt").read_text() + (LISTS / "horovod.txt").read_text()
+    for name in cuda.keys() - {"mpi4py"}:
+        version = cuda[name].removesuffix("+image")
+        assert re.search(rf"^{name}=={re.escape(version)} ", locked, re.M), name
+    # Both images have Debian's.
+    assert cuda["mpi4py"] == runtime["mpi4py"]
+
+
+def test_the_image_is_that_of_the_inventory() -> None:
+    def target(document: dict[str, object]) -> str:
+        inventory: Inventory = parse_inventory(document, Path("inventory/lab"))
+        return inventory.image_target
+
+    nodes = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": {}}}}
+    assert target(nodes) == "runtime"
+    assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}}) == "cuda"
+    said = {"a": {"trainer_image_target": "runtime"}}
+    assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}, "_meta": {"hostvars": said}}) == (
+        "runtime"
+    )
+
+
+@pytest.fixture
+def offline(ready: Yard, index: Path) -> Yard:
+    """A checkout that is set up, with a project `mine` whose packages come from the index."""
+    ready.environment = {
+        name: value
+        for name, value in ready.environment.items()
+        if not name.startswith(("PIP_", "UV_"))
+    } | {name: os.environ[name] for name in ("PIP_CONFIG_FILE", "PIP_NO_INDEX", "PIP_FIND_LINKS")}
+    held = ready.root / "docker/trainer/requirements"
+    held.mkdir(parents=True)
+    shutil.copy(LISTS / "held-runtime.txt", held)
+    shutil.copy(PLATFORM, held.parent)
+    trained(ready, "setup")
+    (ready.root / "mine").mkdir()
+    (ready.root / "mine/train.py").touch()
+    (ready.root / "mine/requirements.txt").write_text("tidy\ntorch\n")
+    return ready
+
+
+def deliveries(yard: Yard) -> int:
+    return len((yard.root / "nodes/node1/deliveries").read_text().splitlines())
+
+
+def runs_of(yard: Yard) -> list[Path]:
+    return sorted(yard.root.glob("runs/2*"))
+
+
+def trained(yard: Yard, *arguments: str) -> str:
+    done = yard(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
+    train = ("train", "--code", "mine", "--nodes", "2")
+    said = trained(offline, *train)
+    assert "requirements.txt: 2 packages" in said
+    assert "Adding 2 packages" in said
+    (run,) = runs_of(offline)
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert errors("manifest", manifest) == []
+    packages = manifest["project"]["packages"]
+    assert (packages["path"], packages["count"]) == ("requirements.txt", 2)
+    folder = offline.root / ".trainyard/packages" / packages["id"]
+    assert sorted(path.name for path in (folder / "wheels").iterdir()) == [
+        "helper-3.1-py3-none-any.whl",
+        "tidy-2.0-py3-none-any.whl",
+    ]
+    assert "tidy==2.0" in (run / "packages.txt").read_text()
+    node = offline.root / "nodes/node1/packages"
+    assert node.read_text() == f"{folder}\n"
+    # Nobody is asked again, also where there is something newer.
+    wheel(index, "tidy", "3.0")
+    assert "Adding" not in trained(offline, *train)
+    assert deliveries(offline) == 1
+    # A text that asks for it gets it.
+    (offline.root / "mine/requirements.txt").write_text("tidy>=3\n")
+    assert "requirements.txt: 1 package," in trained(offline, *train)
+    assert deliveries(offline) == 2
+    # The first run again has what it had, also where its packages are not kept any more.
+    shutil.rmtree(offline.root / ".trainyard/packages")
+    assert "2 packages" in trained(offline, "rerun", run.name)
+    again = runs_of(offline)[-1]
+    assert (again / "packages.txt").read_text() == (run / "packages.txt").read_text()
+
+
+def test_without_requirements_nothing_is_added(offline: Yard) -> None:
+    trained(offline, "train", "--code", "mine", "--requirements", "none")
+    (run,) = runs_of(offline)
+    assert json.loads((run / "manifest.json").read_text())["project"]["packages"] is None
+    assert not (offline.root / ".trainyard/packages").exists()
+    trained(offline, "rerun", run.name)
+    assert not (offline.root / "nodes/node1/packages").exists()
+
+
+def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
+    trained(offline, "train", "--code", "mine")
+    (offline.root / "nodes/node1/packages").unlink()
+    assert "A node lacks the image with the packages." in trained(
+        offline, "train", "--code", "mine"
+    )
+    assert deliveries(offline) == 2
+
+
+def test_a_conflict_is_told_before_anything_is_touched(offline: Yard) -> None:
+    (offline.root / "mine/requirements.txt").write_text("torch>=2.7\n")
+    done = offline("train", "--code", "mine")
+    assert done.returncode == Exit.BAD_REQUEST
+    assert "torch>=2.7 and torch==2.6.0+debian" in done.stderr
+    assert runs_of(offline) == []
+    done = offline("train", "--model", "vit", "--requirements", "none")
+    assert "REQUIREMENTS= (--requirements): goes with CODE= alone" in done.stderr

@@ -1,0 +1,186 @@
+"""Settles which versions a project gets of what it requires, so that they fit the image."""
+
+import ast
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from yard.code.requirements import Requirements
+from yard.core.errors import ClusterError, RequestError
+
+# The image's Python, and the platform as uv calls it: Debian trixie has glibc 2.41.
+PYTHON = "3.13"
+PLATFORM = f"{os.uname().machine}-manylinux_2_40"
+
+# What marks a version that only the image has.
+_MARK = "+image"
+
+# pip's settings that say where packages come from and of which kind, and how uv is told of them.
+_PLACES = {
+    "index-url": "--default-index",
+    "extra-index-url": "--index",
+    "find-links": "--find-links",
+    "constraint": "--constraint",
+    "trusted-host": "--allow-insecure-host",
+    "only-binary": "--only-binary",
+    "no-binary": "--no-binary",
+}
+_SWITCHES = {"no-index": "--no-index", "pre": "--prerelease=allow"}
+_VARIABLES = {"cert": "SSL_CERT_FILE", "client-cert": "SSL_CLIENT_CERT", "proxy": "ALL_PROXY"}
+
+
+def read_held(path: Path) -> dict[str, str]:
+    """The versions that an image holds, by package: lines of `name==version`.
+
+    One that says of itself where it was built keeps that (`2.6.0+debian`). The others get a mark
+    (`2.2.4+image`): none that is offered anywhere can be taken for them.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    versions = dict(line.split("==") for line in lines if "==" in line)
+    return {
+        name: version if "+" in version else f"{version}{_MARK}"
+        for name, version in versions.items()
+    }
+
+
+def request_key(requirements: Requirements, held: Mapping[str, str]) -> str:
+    """A hash of what is asked for, and of what it has to fit."""
+    asked = [PYTHON, PLATFORM, dict(held), requirements.path, requirements.texts]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def lock(requirements: Requirements, held: Mapping[str, str]) -> str:
+    """Ask uv for the versions, by pip's settings: `name==version` with the hashes of its files.
+
+    The packages that the image holds are left out. Empty where nothing else is required.
+
+    Raises:
+        RequestError: they do not fit each other or the image; both sides are named.
+        ClusterError: what the packages need cannot be fetched.
+    """
+    with tempfile.TemporaryDirectory(prefix="trainyard-lock.") as scratch:
+        folder = Path(scratch)
+        constraints = folder / "image.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in held.items()))
+        for name, version in held.items():
+            write_stub(folder, name, version)
+        arguments, variables = pip_settings(_pip_config())
+        if requirements.packages:
+            (folder / "pyproject.txt").write_text("\n".join(requirements.packages) + "\n")
+        source = str(folder / "pyproject.txt") if requirements.packages else requirements.path
+        command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", source]
+        command += ["--no-config", "--no-python-downloads", "--color", "never", "--quiet"]
+        command += ["--python-version", PYTHON, "--python-platform", PLATFORM]
+        command += ["--constraint", str(constraints), "--find-links", str(folder), *arguments]
+        command += ["--generate-hashes", "--no-header", "--no-annotate"]
+        for name in held:
+            command += ["--no-emit-package", name]
+        answer = subprocess.run(
+            command,
+            cwd=requirements.folder,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if answer.returncode != 0:
+        raise _refusal(requirements, held, answer.stderr)
+    return answer.stdout
+
+
+def write_stub(folder: Path, name: str, version: str) -> None:
+    """Write a wheel that says its name and version and holds nothing.
+
+    It stands for a package that the image has, so that nobody fetches that, or takes another.
+    """
+    about = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        tags = "Wheel-Version: 1.0\nGenerator: trainyard\nRoot-Is-Purelib: true\n"
+        wheel.writestr(f"{about}/WHEEL", f"{tags}Tag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+
+
+def pip_settings(config: str) -> tuple[list[str], dict[str, str]]:
+    """pip's settings as arguments and environment of uv.
+
+    Args:
+        config: what `pip config list` prints: `section.name='value'`, a line each.
+    """
+    arguments: list[str] = []
+    variables: dict[str, str] = {}
+    for name, value in _settings(config):
+        if name in _PLACES:
+            for place in value.split():
+                arguments += [_PLACES[name], place]
+        elif name in _SWITCHES and value.lower() in ("1", "true", "yes", "on"):
+            arguments.append(_SWITCHES[name])
+        elif name in _VARIABLES:
+            variables[_VARIABLES[name]] = value
+    # pip takes the newest of all places; uv would take the first place that has the package.
+    return [*arguments, "--index-strategy", "unsafe-best-match"], variables
+
+
+def _settings(config: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value; of two with one name, that of the environment, as pip does."""
+    found: dict[str, str] = {}
+    lines = config.splitlines()
+    for line in sorted(lines, key=lambda line: line.startswith(":env:")):
+        match = re.fullmatch(r"(?:global|download|:env:)\.([a-z-]+)=(.*)", line)
+        if match:
+            found[match[1]] = str(ast.literal_eval(match[2]))
+    yield from found.items()
+
+
+def _pip_config() -> str:
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _refusal(
+    requirements: Requirements, held: Mapping[str, str], said: str
+) -> RequestError | ClusterError:
+    """What uv said, as an error of the request or of the way to the packages."""
+    lines = _sentences(said)
+    if any(re.search("[Ff]ailed to (?:fetch|download)|[Rr]equest failed", line) for line in lines):
+        return ClusterError(
+            "\n".join(
+                [
+                    f"{requirements.path}: what it names cannot be fetched",
+                    *(f"    {line}" for line in lines),
+                    "    packages come from where pip has them from: pip config list",
+                ]
+            )
+        )
+    has = ", ".join(f"{name} {version.removesuffix(_MARK)}" for name, version in held.items())
+    return RequestError(
+        [
+            "\n".join(
+                [
+                    f"{requirements.path}: what it names does not fit together, or not the image",
+                    *(f"    {line}" for line in lines),
+                    f"    the image has {has}, which nothing may change; ask for what works with "
+                    "these, or name another file with REQUIREMENTS=",
+                ]
+            )
+        ]
+    )
+
+
+def _sentences(said: str) -> Sequence[str]:
+    """What uv said, without its marks and the names of scratch files."""
+    lines = [
+        re.sub(r"^(?:error|cause|hint):", "", line.strip()).strip()
+        for line in said.splitlines()
+        if not line.strip().startswith("warning:")
+    ]
+    return [line for line in lines if line]

@@ -1,0 +1,118 @@
+"""What a project requires beside the image: the file that says so, and what stands in it."""
+
+import posixpath
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from yard.code.files import Files
+from yard.core.errors import RequestError
+
+# Asked for in place of a file, where there is one that shall not count.
+NONE = "none"
+REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
+
+# A line that brings in another file, and one that names a folder or the project itself.
+_NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]+(\S+)")
+_LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What stands in the file, and in those it names.
+
+    Attributes:
+        path: the file, below the project's folder.
+        folder: that folder.
+        packages: of a `pyproject.toml` its dependencies; empty of a file that pip reads itself.
+        texts: the text of every file that counts, by path.
+    """
+
+    path: str
+    folder: Path
+    packages: tuple[str, ...]
+    texts: dict[str, str]
+
+
+def find_requirements(files: Files, asked: str | None) -> Requirements | None:
+    """Find what a project requires; None where it requires nothing.
+
+    Args:
+        asked: a file, or `none`; None looks for `requirements.txt`, then for the dependencies of a
+            `pyproject.toml`.
+
+    Raises:
+        RequestError: the file asked for does not travel, or names what cannot be installed.
+    """
+    if asked == NONE:
+        return None
+    path = _settle(files, asked)
+    if path is None:
+        return None
+    if posixpath.basename(path) == PYPROJECT:
+        return _of_pyproject(files, path, asked is not None)
+    problems: list[str] = []
+    texts: dict[str, str] = {}
+    _read(files, path, texts, problems)
+    if problems:
+        raise RequestError(problems)
+    return Requirements(path, files.folder, (), texts)
+
+
+def _settle(files: Files, asked: str | None) -> str | None:
+    if asked is None:
+        return next((name for name in NAMES if name in files.travelling), None)
+    path = posixpath.normpath(asked)
+    if path not in files.travelling:
+        raise RequestError(
+            [f"requirements {asked}: there is no such file among those that travel; or say {NONE}"]
+        )
+    return path
+
+
+def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
+    try:
+        text = (files.folder / path).read_text(encoding="utf-8")
+        project = tomllib.loads(text).get("project", {})
+    except ValueError as error:
+        raise RequestError([f"{path}: {error}"]) from error
+    if "dependencies" in project.get("dynamic", []):
+        raise RequestError(
+            [
+                f"{path}: its dependencies are dynamic, which only a build tells; name a file with "
+                f"REQUIREMENTS=, or say REQUIREMENTS={NONE}"
+            ]
+        )
+    packages = project.get("dependencies", [])
+    if not isinstance(packages, list) or not all(isinstance(entry, str) for entry in packages):
+        raise RequestError([f"{path}: project.dependencies must be a list of words"])
+    if not packages and asked:
+        raise RequestError([f"requirements {path}: it has no project.dependencies"])
+    if not packages:
+        return None
+    return Requirements(path, files.folder, tuple(packages), {path: "\n".join(packages)})
+
+
+def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -> None:
+    """Read a file and those it names."""
+    try:
+        text = (files.folder / path).read_text(encoding="utf-8")
+    except ValueError as error:
+        problems.append(f"{path}: {error}")
+        return
+    texts[path] = text
+    for number, line in enumerate(text.splitlines(), start=1):
+        entry = line.strip()
+        nested = _NESTED.match(entry)
+        if nested and "://" not in nested[1]:
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(path), nested[1]))
+            if name not in files.travelling:
+                problems.append(f"{path}:{number}: {name}: does not travel with the project")
+            elif name not in texts:
+                _read(files, name, texts, problems)
+        elif _LOCAL.match(entry):
+            problems.append(
+                f"{path}:{number}: {entry}: the project's own files travel as they are, and are "
+                "not installed; take the line out, or name another file with REQUIREMENTS="
+            )

@@ -1,0 +1,169 @@
+"""What a project requires: settled and fetched once, added to the image once, delivered once."""
+
+import hashlib
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from yard.code.fetch import fetch_wheels
+from yard.code.lock import lock, read_held, request_key
+from yard.code.requirements import Requirements
+from yard.core.context import Context
+from yard.core.errors import UnreachableError
+from yard.core.files import write_text
+from yard.core.words import plural, size
+from yard.operations.setup import run_operation
+from yard.plays.inventory import Inventory
+from yard.runs.setup_record import note_packages, read_record
+from yard.screen.display import make_progress
+
+# Of a run directory: the versions that its project had.
+LOCK = "packages.txt"
+# What an image holds, and the program that tells pip of its platform, below the checkout.
+_HELD = "docker/trainer/requirements/held-{target}.txt"
+_PLATFORM = "docker/trainer/pip-platform"
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What a project requires, on this machine.
+
+    Attributes:
+        path: the file that says so, below the project's folder.
+        folder: has the lock, and the packages in `wheels/`; it is named after the lock.
+        count: how many packages.
+        bytes: their size.
+    """
+
+    path: str
+    folder: Path
+    count: int
+    bytes: int
+
+    @property
+    def lock(self) -> str:
+        """`name==version` with the hashes of its files, of each package."""
+        return (self.folder / LOCK).read_text(encoding="utf-8")
+
+    def record(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        return {
+            "path": self.path,
+            "id": self.folder.name,
+            "count": self.count,
+            "bytes": self.bytes,
+        }
+
+
+def have_packages(
+    context: Context, inventory: Inventory, requirements: Requirements, earlier: Path | None
+) -> Packages | None:
+    """Settle what a project gets of what it requires, and have it on this machine.
+
+    What was settled for the same text stays so.
+
+    Args:
+        earlier: the lock of the run that is repeated.
+
+    Returns:
+        None where the image has all of it.
+
+    Raises:
+        RequestError: it does not fit the image.
+        ClusterError: it cannot be fetched.
+        Interrupted: the user stopped it.
+    """
+    project = context.project
+    store = project.root / ".trainyard" / "packages"
+    store.mkdir(parents=True, exist_ok=True)
+    held = read_held(project.root / _HELD.format(target=inventory.image_target))
+    # The lock says what it was made for: that of a repeated run may be for another image.
+    head = "".join(f"# with {name} {version}\n" for name, version in held.items())
+    settled = store / f"{request_key(requirements, held)[:16]}.lock"
+    if earlier is not None and (text := earlier.read_text(encoding="utf-8")).startswith(head):
+        return _have(context, store, requirements.path, text)
+    if not settled.exists():
+        with make_progress(context.console) as progress:
+            progress.phase("Settling the packages")
+            text = lock(requirements, held)
+        write_text(settled, head + text)
+    return _have(context, store, requirements.path, settled.read_text(encoding="utf-8"))
+
+
+def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:
+    """Add the packages to the image and bring it to the nodes, unless that has been done.
+
+    A node that does not answer is left to the look at the nodes, which may do without it.
+
+    Raises:
+        ClusterError: a task failed; it has been shown.
+        Interrupted: the user stopped it.
+    """
+    record = read_record(context.project, inventory)
+    if record is not None and packages.folder.name in record.packages:
+        return
+    context.console.print(f"Adding {_shown(packages)} to the image")
+    try:
+        run_operation(context, "packages_image", packages_variables(packages))
+    except UnreachableError as error:
+        context.console.print(escape(str(error)), soft_wrap=True)
+    else:
+        note_packages(context.project, inventory, packages.folder.name)
+
+
+def packages_variables(packages: Packages | None) -> dict[str, str]:
+    """The variable of roles that says which packages the image has."""
+    return {} if packages is None else {"training_run_packages": str(packages.folder)}
+
+
+def announce_packages(console: Console, packages: Packages) -> None:
+    """Say what was settled."""
+    console.print(f"{escape(packages.path)}: {_shown(packages)}", soft_wrap=True)
+
+
+def _shown(packages: Packages) -> str:
+    return f"{plural(packages.count, 'package')}, {size(packages.bytes)}"
+
+
+def _have(context: Context, store: Path, path: str, text: str) -> Packages | None:
+    """Fetch the packages of a lock, unless they are there."""
+    if not any("==" in line for line in text.splitlines() if not line.startswith("#")):
+        return None
+    folder = store / hashlib.sha256(text.encode()).hexdigest()[:12]
+    if not folder.exists():
+        scratch = Path(tempfile.mkdtemp(prefix=".fetch.", dir=store))
+        try:
+            _fetch(context, scratch, text)
+            _rename(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    wheels = list((folder / "wheels").glob("*.whl"))
+    return Packages(path, folder, len(wheels), sum(wheel.stat().st_size for wheel in wheels))
+
+
+def _fetch(context: Context, scratch: Path, text: str) -> None:
+    (scratch / LOCK).write_text(text, encoding="utf-8")
+    with make_progress(context.console) as progress:
+        progress.phase("Fetching the packages")
+        fetch_wheels(
+            context.project.root / _PLATFORM,
+            scratch / LOCK,
+            scratch / "wheels",
+            progress.task,
+            lambda: context.interrupts.requested,
+        )
+
+
+def _rename(scratch: Path, folder: Path) -> None:
+    """Give the fetched packages their place; another command may have been faster."""
+    scratch.chmod(0o755)
+    try:
+        scratch.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
