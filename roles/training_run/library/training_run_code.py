@@ -55,7 +55,7 @@ received:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_run_code import CodeStore, lay_out_run
+from ansible.module_utils.training_run_code import receive_run
 from ansible.module_utils.training_run_listing import CodeError
 
 
@@ -70,16 +70,14 @@ def main() -> None:
         },
     )
     options = module.params
-    store = CodeStore(options["root"])
-    wanted = store.missing(options["code"].values())
+    directory = RunDirectory(options["root"], options["run_id"])
     try:
-        store.receive(options["archive"], wanted)
-        directory = RunDirectory(options["root"], options["run_id"])
-        lay_out_run(options["root"], directory, options["code"], options["gid"])
-        store.remove_unused()
+        received = receive_run(
+            options["archive"], options["root"], directory, options["code"], options["gid"]
+        )
     except (CodeError, OSError) as error:
         module.fail_json(msg=f"The code of the run could not be brought here: {error}")
-    module.exit_json(changed=True, received=len(wanted))
+    module.exit_json(changed=True, received=len(received))
 
 
 if __name__ == "__main__":

@@ -98,8 +98,8 @@ class CodeStore:
                 shutil.copyfile(self._object(name), target)
                 shutil.copymode(self._object(name), target)
             # When it was used last, whether or not the file system notes that.
-            about = os.stat(target)
-            os.utime(target, ns=(time.time_ns(), about.st_mtime_ns))
+            about = os.stat(self._object(name))
+            os.utime(self._object(name), ns=(time.time_ns(), about.st_mtime_ns))
         for above, _, _ in os.walk(folder):
             os.chown(above, 0, gid)
             os.chmod(above, 0o750)
@@ -118,6 +118,26 @@ def lay_out_run(root: str, directory: RunDirectory, code: Mapping[str, Listing],
     for name, folder in (("trainer", directory.trainer), ("project", directory.project)):
         if code.get(name):
             store.lay_out(code[name], folder, gid)
+
+
+def receive_run(
+    archive: str, root: str, directory: RunDirectory, code: Mapping[str, Listing], gid: int
+) -> list[str]:
+    """Give a run its code where the node lacks some, and return the objects that it lacked.
+
+    Args:
+        archive: what was sent; see training_run_listing.
+
+    Raises:
+        CodeError, OSError: see `CodeStore.receive` and `CodeStore.lay_out`.
+    """
+    store = CodeStore(root)
+    wanted = store.missing(code.values())
+    store.receive(archive, wanted)
+    lay_out_run(root, directory, code, gid)
+    # Only now: what the run has from before may have been unused for as long.
+    store.remove_unused()
+    return wanted
 
 
 def copy_project(directory: RunDirectory, uid: int, gid: int) -> None:
