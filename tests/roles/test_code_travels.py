@@ -159,7 +159,7 @@ def noatime(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def digest_unnoticed(file: IO[bytes]) -> str:
         about = os.fstat(file.fileno())
-        digest = training_run_listing.digest_of(file)
+        digest: str = training_run_listing.digest_of(file)
         os.utime(file.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))
         return digest
 
