@@ -19,7 +19,7 @@ from trainer.launch.sampler import first_processes
 from trainer.launch.settings import Limits
 from trainer.launch.watch import Watch
 
-PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, "cifar10", ("node1", "node2"))
+PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, 3, "cifar10", ("node1", "node2"))
 MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 # torch itself says whether ranks were started as torchrun does, and brings them together.
 TORCH = """
@@ -51,6 +51,7 @@ def launched(
         "per": per,
         "ranks_per_node": 2,
         "restarts": 0,
+        "retries": 0,
         "dataset": "",
         "hosts": [os.uname().nodename],
     }
@@ -91,7 +92,7 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
         "NODE_RANK": "1",
         "TORCHELASTIC_RUN_ID": "r",
         "TORCHELASTIC_RESTART_COUNT": "1",
-        "TORCHELASTIC_MAX_RESTARTS": "1",
+        "TORCHELASTIC_MAX_RESTARTS": "3",
         "TORCHELASTIC_ERROR_FILE": "/run/trainyard/failures/torch-3.json",
         "TRAINYARD_DATA_DIR": "/data/cifar10",
         "TRAINYARD_METRICS": "/run/trainyard/metrics.jsonl",
@@ -102,7 +103,7 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
 
 
 def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
-    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, "", ("node1", "node2"))
+    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", ("node1", "node2"))
     found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",
