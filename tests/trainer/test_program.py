@@ -198,7 +198,10 @@ def test_what_a_rank_takes_is_sampled_and_the_sampler_is_no_rank(tmp_path: Path)
         assert set(first_processes()) == {0, 1}
         assert process.wait(60) == 0
     samples = (tmp_path / f"nodes/{os.uname().nodename}/utilisation.jsonl").read_text()
-    assert set(json.loads(samples.splitlines()[0])["rss_bytes"]) == {"0", "1"}
+    first = json.loads(samples.splitlines()[0])
+    assert set(first["rss_bytes"]) == {"0", "1"}
+    # There is no other node.
+    assert first["connected"] is None
     assert not [
         each for each in psutil.process_iter() if "trainer.launch.sampler" in each.cmdline()
     ]
