@@ -235,9 +235,11 @@ def test_what_is_new_or_changed_goes_home(project: Path, run: Any, tmp_path: Pat
     (work / "checkpoint-1.tar").write_text("weights\n")
     Path(run.work, "outputs").mkdir()
     Path(run.work, "outputs/result.json").write_text("{}\n")
+    Path(run.work, "silences.jsonl").write_text("{}\n")
     collected = training_run_collect.collect(run, "node1", LIMITS)
     assert files(run.collect) == {
         "outputs/result.json": "{}\n",
+        "silences.jsonl": "{}\n",
         "workdir/.hydra/config.yaml": "x\n",
         "workdir/checkpoint-1.tar": "weights\n",
         "workdir/pkg/a.py": "a = 22\n",

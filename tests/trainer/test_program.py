@@ -14,9 +14,11 @@ import psutil
 import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
 
+from trainer.launch.processes import program_processes
 from trainer.launch.program import Project, environment_of
 from trainer.launch.sampler import first_processes
 from trainer.launch.settings import Limits
+from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
 
 PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, 3, "cifar10", ("node1", "node2"))
@@ -218,3 +220,120 @@ def test_a_log_that_grows_is_a_sign_of_life(name: str, tmp_path: Path) -> None:
     problem = watch.problem(1020.0)
     assert problem is not None
     assert problem.code == "stalled"
+
+
+def silence(watch: Watch, now: float) -> int | None:
+    """What is told of a silence at a look."""
+    assert watch.problem(now) is None
+    return watch.silence(now)
+
+
+def test_a_silence_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs/rank-0.log"
+    watch = Watch(tmp_path, Limits(start=0, stall=0, silence=10), 1000.0, is_project=True)
+    assert silence(watch, 1009.5) is None
+    assert silence(watch, 1010.5) == 10
+    # The stacks that the ranks were asked for are no sign of life.
+    log.write_text("stacks\n")
+    watch.disregard_changes()
+    assert [silence(watch, now) for now in (1011.0, 1040.0, 1500.0)] == [None] * 3
+    log.write_text("a word\n")
+    assert silence(watch, 1501.0) is None
+    # The second time it is patient for longer.
+    assert silence(watch, 1520.5) is None
+    assert silence(watch, 1521.0) == 20
+
+
+def test_a_run_that_is_to_end_when_it_stalls_does(tmp_path: Path) -> None:
+    """Neither the silence nor the stacks put it off."""
+    (tmp_path / "logs").mkdir()
+    watch = Watch(tmp_path, Limits(start=0, stall=30, silence=10), 1000.0, is_project=True)
+    assert silence(watch, 1010.0) == 10
+    (tmp_path / "logs/rank-0.log").write_text("stacks\n")
+    watch.disregard_changes()
+    assert watch.problem(1029.0) is None
+    problem = watch.problem(1030.0)
+    assert problem is not None
+    assert (problem.code, problem.values) == ("stalled", {"seconds": 30})
+
+
+def test_silence_may_last_for_ever(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, Limits(start=0, stall=0), 1000.0, is_project=True)
+    assert silence(watch, 1e9) is None
+
+
+@pytest.mark.parametrize(("program", "computes"), [("while :; do :; done", True), ("cat", False)])
+def test_who_computes_is_not_silent(program: str, computes: bool, tmp_path: Path) -> None:
+    """A program in any language: a shell that counts, or one that waits for input."""
+    names = {"OMPI_COMM_WORLD_RANK": "0", "TRAINYARD_OUTPUT_DIR": str(tmp_path)}
+    limits = Limits(start=0, stall=0, silence=2)
+    with subprocess.Popen(
+        ["bash", "-c", program], env={**os.environ, **names}, stdin=subprocess.PIPE
+    ) as process:
+        try:
+            watch = Watch(tmp_path, limits, time.monotonic(), is_project=True)
+            told = []
+            for _ in range(12):
+                time.sleep(0.5)
+                told.append(silence(watch, time.monotonic()))
+        finally:
+            process.kill()
+    assert any(told) != computes
+
+
+# Rank 0 is Python with a handler of its own; rank 1 is none, and a signal would end it.
+SILENT = """
+if [ "$RANK" = 1 ]; then exec sleep 15; fi
+exec python3 main.py
+"""
+OWN_HANDLER = """
+import signal, time
+signal.signal(signal.SIGUSR1, lambda *_: print("own handler", flush=True))
+def waits_for_nothing():
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        time.sleep(1)
+waits_for_nothing()
+print("goes on")
+"""
+
+
+def test_ranks_that_are_silent_write_their_stacks_and_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINYARD_SILENCE_SECONDS", "3")
+    files = {"run.sh": SILENT, "main.py": OWN_HANDLER}
+    assert run(tmp_path, files, ["bash", "run.sh"]) == 0, logs(tmp_path)
+    text = (tmp_path / "logs/rank-0.log").read_text()
+    assert text.count("in waits_for_nothing") == 1, text
+    assert "own handler" not in text
+    assert text.endswith("goes on\n")
+    (line,) = (tmp_path / "silences.jsonl").read_text().splitlines()
+    assert json.loads(line)["seconds"] in (3, 4)
+    assert "the run goes on" in (tmp_path / "logs/mpirun.log").read_text()
+    assert not (tmp_path / "failures/launcher.json").exists()
+
+
+def test_a_rank_that_was_stopped_stays_so_while_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody debugs it perhaps."""
+    monkeypatch.setenv("TRAINYARD_SILENCE_SECONDS", "3")
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nprint('continued')\n"
+    with launched(tmp_path, {"main.py": text}, ["python3", "main.py"]):
+        until(lambda: (tmp_path / "silences.jsonl").exists())
+        assert [each.state() for each in program_processes()] == ["T", "T"]
+        for each in program_processes():
+            os.kill(each.pid, signal.SIGCONT)
+        until(lambda: logs(tmp_path).count("continued") == 2)
+    assert "stopped by a signal" in (tmp_path / "logs/mpirun.log").read_text()
+
+
+def test_a_pipe_in_the_place_of_the_silences_keeps_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "silences.jsonl")
+    note_silence(tmp_path, 600)
+    (tmp_path / "silences.jsonl").unlink()
+    (tmp_path / "silences.jsonl").symlink_to(tmp_path / "elsewhere")
+    note_silence(tmp_path, 600)
+    assert not (tmp_path / "elsewhere").exists()

@@ -233,6 +233,38 @@ def test_what_a_rank_writes_in_place_of_samples_is_no_reason(run: Path, line: st
     assert summarise(read_run(run)).warnings == ()
 
 
+SILENCE = '{"time": 1795173700.5, "seconds": 600}\n'
+
+
+@pytest.mark.parametrize("status", ["0", "1"])
+def test_silences_are_warned_of_however_the_run_ended(run: Path, status: str) -> None:
+    leave_words(run)
+    (run / "exit_status").write_text(status)
+    (run / "silences.jsonl").write_text(SILENCE + '{"time": 1795')
+    summary = conclude(run)
+    assert [warning.partition(" no rank")[0] for warning in summary.warnings] == ["for 10 min 0 s"]
+    assert "for 10 min 0 s no rank wrote a line" in shown(run)
+    assert "for 10 min 0 s no rank wrote a line" in (run / "report.html").read_text()
+    assert faults(run) == []
+    # What comes after a failed attempt is not to blame for its silences.
+    place = put_attempt_aside(run)
+    assert (place / "silences.jsonl").is_file()
+    assert read_run(run).silences == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 5_000, "7", '{"time": 1}', '{"time": 1, "seconds": "9"}', '{"time": 1, "seconds": -1}']
+    + [f'{{"time": 1, "seconds": {text}}}' for text in ("NaN", "Infinity", "1e300", "true")],
+)
+def test_what_a_rank_writes_in_place_of_silences_is_passed_over(run: Path, line: str) -> None:
+    leave_words(run)
+    (run / "silences.jsonl").write_text(f"{line}\n{SILENCE}{line}\n")
+    assert [silence.seconds for silence in read_run(run).silences] == [600]
+    (run / "silences.jsonl").write_text(SILENCE * 5_000)
+    assert len(read_run(run).silences) == 16
+
+
 def test_the_trainer_s_runs_are_warned_of_nothing(recorded: Callable[[str], Path]) -> None:
     run = recorded("succeeded")
     sample_connections(run, False, False)

@@ -71,7 +71,8 @@ class Summary:
         left_behind: what ranks left that did not come home, by node.
         attempts: how often it was launched, see `yard.runs.retry`.
         readings: the last value of each number that a program of the user's own reported.
-        warnings: what is odd about a run that ended well, a sentence each.
+        warnings: what is odd about a run, a sentence each: silences of its ranks, and what makes a
+            good end doubtful.
     """
 
     run_id: str
@@ -187,7 +188,10 @@ def summarise(record: RunRecord) -> Summary:
         left_behind=files_left_behind(record),
         attempts=record.attempts,
         readings=last_values(record.readings),
-        warnings=_warnings(record) if status == "succeeded" else (),
+        warnings=(
+            *(silence.text for silence in record.silences),
+            *(_warnings(record) if status == "succeeded" else ()),
+        ),
     )
 
 

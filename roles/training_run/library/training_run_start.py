@@ -134,6 +134,11 @@ options:
         description: How long it may then go without a step; 0 for ever.
         type: int
         default: 0
+      silence_seconds:
+        description: >-
+          After how long without a sign of life a project's ranks write what they do; 0 for never.
+        type: int
+        default: 0
       job_seconds:
         description: After how many seconds mpirun ends the ranks; 0 for never.
         type: int
@@ -316,6 +321,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         # When a project's program takes its first step, and whether it has steps, nobody knows.
         start_seconds=0 if launch["project"] else launch["start_seconds"],
         stall_seconds=launch["stall_seconds"],
+        silence_seconds=launch["silence_seconds"] if launch["project"] else 0,
         grace_seconds=launch["grace_seconds"] if launch["project"] else 0,
         nodes=launch["nodes"],
         addresses=launch["addresses"],
@@ -492,6 +498,7 @@ LAUNCH_OPTIONS = {
     "network": {"type": "str", "default": ""},
     "start_seconds": {"type": "int", "default": 0},
     "stall_seconds": {"type": "int", "default": 0},
+    "silence_seconds": {"type": "int", "default": 0},
     "job_seconds": {"type": "int", "default": 0},
     "dataset": {"type": "str", "required": True},
     "batch_per_rank": {"type": "int", "required": True},
