@@ -46,6 +46,8 @@ class Sample:
         memory_bytes: used on the node.
         rss_bytes: resident size by rank.
         gpus: those of the node.
+        connected: whether a rank of this node has held a connection to another node so far; None
+            where nobody looks.
     """
 
     time: float
@@ -53,6 +55,7 @@ class Sample:
     memory_bytes: int
     rss_bytes: dict[str, int]
     gpus: list[GpuSample]
+    connected: bool | None
 
 
 def utilisation_file(run_dir: Path) -> Path:
@@ -66,16 +69,22 @@ class UtilisationSampler:
     Args:
         path: the file.
         pids: tells the process ids of this node's ranks, by rank.
+        connected: tells what `Sample.connected` is.
         every: seconds between two samples.
     """
 
     def __init__(
-        self, path: Path, pids: Callable[[], Mapping[int, int]], every: float = EVERY_SECONDS
+        self,
+        path: Path,
+        pids: Callable[[], Mapping[int, int]],
+        connected: Callable[[], bool | None] = lambda: None,
+        every: float = EVERY_SECONDS,
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._every = every
         self._pids = pids
+        self._connected = connected
         self._gpus = Gpus()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="utilisation", daemon=True)
@@ -108,6 +117,7 @@ class UtilisationSampler:
             memory_bytes=psutil.virtual_memory().used,
             rss_bytes=rss,
             gpus=self._gpus.sample(),
+            connected=self._connected(),
         )
 
     def _run(self) -> None:

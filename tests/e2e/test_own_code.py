@@ -38,6 +38,7 @@ DIES = """
 import os, pathlib, sys, time
 rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 checkpoints = pathlib.Path(os.environ["TRAINYARD_CHECKPOINT_DIR"])
+assert os.environ["TORCHELASTIC_MAX_RESTARTS"] == "1"
 print("attempt", attempt, sorted(path.name for path in checkpoints.iterdir()),
       sorted(path.name for path in pathlib.Path().iterdir()), flush=True)
 if attempt == 0:
@@ -126,6 +127,19 @@ def test_ranks_of_both_nodes_find_each_other(
     assert outcome.status == 0, outcome.output
     said = "".join(path.read_text() for path in (newest() / "logs").glob("rank-*.log"))
     assert said.count(f"sum {ranks * (ranks + 1) / 2}") == ranks, said
+
+
+@pytest.mark.parametrize(("meets", "warnings"), [(False, 1), (True, 0)])
+def test_ranks_that_train_alone_are_warned_of(meets: bool, warnings: int, tmp_path: Path) -> None:
+    """mpirun's own connections, and those of sshd, are no meeting of the ranks."""
+    text = "import time\nprint('trains', flush=True)\n"
+    if meets:
+        text += "import torch.distributed\ntorch.distributed.init_process_group('gloo')\n"
+    text += "time.sleep(30)\n"
+    outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
+    assert outcome.status == 0, outcome.output
+    assert len(document("summary.json")["warnings"]) == warnings
+    assert ("held a connection to another node" in outcome.output) == (not meets)
 
 
 def test_a_rank_that_fails_is_named_with_the_line_of_its_program(tmp_path: Path) -> None:

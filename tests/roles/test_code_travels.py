@@ -1,12 +1,14 @@
 """How the code of a run comes to a node, what its ranks get of it, and what goes home."""
 
+import errno
 import importlib
 import io
 import os
+import shutil
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from ansible.module_utils import (
@@ -55,13 +57,11 @@ def store_of(run: Any) -> Any:
 def send(project: Path, run: Any, tmp_path: Path) -> dict[str, str]:
     """Bring a project to the node as a launch does, and give it to the ranks."""
     listing: dict[str, str] = training_run_listing.list_code(str(project))
-    store, archive = store_of(run), tmp_path / "code.tar.gz"
-    missing = store.missing([listing])
+    archive, root = tmp_path / "code.tar.gz", os.path.dirname(run.path)
+    missing = store_of(run).missing([listing])
     with archive.open("wb") as file:
         training_run_listing.pack({str(project): listing}, missing, file)
-    store.receive(str(archive), missing)
-    training_run_code.lay_out_run(os.path.dirname(run.path), run, {"project": listing}, RANK)
-    store.remove_unused()
+    training_run_code.receive_run(str(archive), root, run, {"project": listing}, RANK)
     training_run_code.copy_project(run, RANK, RANK)
     return listing
 
@@ -152,7 +152,41 @@ def test_what_no_run_has_used_for_long_goes(project: Path, run: Any, tmp_path: P
     assert (store / listing["pkg/a.py"]).exists()
 
 
-def test_an_edit_after_long_finds_the_rest_there(project: Path, run: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def noatime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that does not note when the store reads a file, whatever this one is mounted with."""
+    copy = shutil.copyfile
+
+    def digest_unnoticed(file: IO[bytes]) -> str:
+        about = os.fstat(file.fileno())
+        digest: str = training_run_listing.digest_of(file)
+        os.utime(file.fileno(), ns=(about.st_atime_ns, about.st_mtime_ns))
+        return digest
+
+    def copy_unnoticed(source: str, target: str) -> None:
+        about = os.stat(source)
+        copy(source, target)
+        os.utime(source, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+    monkeypatch.setattr(training_run_code, "digest_of", digest_unnoticed)
+    monkeypatch.setattr(shutil, "copyfile", copy_unnoticed)
+
+
+def link_nothing(source: str, target: str) -> None:
+    raise OSError(errno.EMLINK, os.strerror(errno.EMLINK), target)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_an_edit_after_long_finds_the_rest_there(
+    links: bool,
+    project: Path,
+    run: Any,
+    tmp_path: Path,
+    noatime: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", link_nothing)
     listing = send(project, run, tmp_path)
     for name in listing.values():
         kept = Path(os.path.dirname(run.path), ".code", name)
@@ -161,6 +195,8 @@ def test_an_edit_after_long_finds_the_rest_there(project: Path, run: Any, tmp_pa
     beside = run_beside(run)
     send(project, beside, tmp_path)
     assert files(beside.workdir) == files(project)
+    # And the next run finds it, too.
+    assert store_of(run).missing([training_run_listing.list_code(str(project))]) == []
 
 
 def run_beside(run: Any) -> Any:
@@ -199,9 +235,11 @@ def test_what_is_new_or_changed_goes_home(project: Path, run: Any, tmp_path: Pat
     (work / "checkpoint-1.tar").write_text("weights\n")
     Path(run.work, "outputs").mkdir()
     Path(run.work, "outputs/result.json").write_text("{}\n")
+    Path(run.work, "silences.jsonl").write_text("{}\n")
     collected = training_run_collect.collect(run, "node1", LIMITS)
     assert files(run.collect) == {
         "outputs/result.json": "{}\n",
+        "silences.jsonl": "{}\n",
         "workdir/.hydra/config.yaml": "x\n",
         "workdir/checkpoint-1.tar": "weights\n",
         "workdir/pkg/a.py": "a = 22\n",

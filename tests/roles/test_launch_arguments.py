@@ -56,6 +56,7 @@ CONTAINER = training_run_container.Container(
     command="train",
     start_seconds=180,
     stall_seconds=50,
+    silence_seconds=600,
     grace_seconds=0,
     nodes=["node1", "node2", "node10"],
     addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
@@ -191,6 +192,7 @@ def test_a_container_without_gpus() -> None:
         "Env": [
             "TRAINYARD_START_SECONDS=180",
             "TRAINYARD_STALL_SECONDS=50",
+            "TRAINYARD_SILENCE_SECONDS=600",
             "TRAINYARD_GRACE_SECONDS=0",
             "TRAINYARD_ADDRESS=10.0.0.1",
             "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2222",
@@ -255,6 +257,7 @@ def test_only_a_training_is_ended_for_standing_still(command: str, launches: int
     environment = replace(CONTAINER, command=command).environment()
     assert environment["TRAINYARD_START_SECONDS"] == 0
     assert environment["TRAINYARD_STALL_SECONDS"] == 0
+    assert environment["TRAINYARD_SILENCE_SECONDS"] == 0
     assert environment["TRAINYARD_LAUNCHES"] == launches
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils import training_node_directory
 from role_files import ROLES
 
 sys.path.append(str(ROLES / "training_run/library"))
@@ -38,6 +39,8 @@ def options() -> dict[str, Any]:
             "network": "",
             "start_seconds": 180,
             "stall_seconds": 50,
+            "silence_seconds": 600,
+            "grace_seconds": 30,
             "job_seconds": 0,
             "dataset": "cifar10",
             "batch_per_rank": 64,
@@ -63,6 +66,20 @@ def test_the_launcher_gets_the_arguments_of_mpirun_a_line_each(options: dict[str
         "ob1",
     ]
     assert "FLAG=x" in arguments
+
+
+@pytest.mark.parametrize(("project", "expected"), [(True, (0, 600, 30)), (False, (180, 0, 0))])
+def test_a_project_is_watched_in_its_own_way(
+    project: bool, expected: tuple[int, ...], options: dict[str, Any], tmp_path: Path
+) -> None:
+    options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
+    options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "gpus": ""}
+    options["container"] |= {"shm_gigabytes": 2, "memory_gigabytes": 0.0, "processes": 8192}
+    options["launch"]["project"] = project
+    directory = training_node_directory.RunDirectory(str(tmp_path), "r")
+    environment = start.container_for(options, directory).environment()
+    names = ("START_SECONDS", "SILENCE_SECONDS", "GRACE_SECONDS")
+    assert tuple(environment[f"TRAINYARD_{name}"] for name in names) == expected
 
 
 def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:
@@ -200,6 +217,19 @@ def test_what_another_program_writes_is_brought_within_limits(tmp_path: Path) ->
     assert len(keys) == poll.MOST_KEYS
     assert keys[-1] == "loss"
     assert all(key.startswith("key ") for key in keys[:-1])
+
+
+def test_a_follower_gets_the_silences(tmp_path: Path) -> None:
+    assert poll.read_silences(str(tmp_path)) == []
+    file = metrics_of(tmp_path).with_name("silences.jsonl")
+    silence = b'{"time": 1.5, "seconds": 600, "text": "\\u001b[2J"}\n'
+    file.write_bytes(silence + b'[\n7\n{"time": 1}\n{"time": 1, "seconds": NaN}\n{"time')
+    assert poll.read_silences(str(tmp_path)) == [{"seconds": 600, "time": 1.5}]
+    file.write_bytes(silence * 10_000)
+    assert len(poll.read_silences(str(tmp_path))) == poll.MOST_SILENCES
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    assert poll.read_silences(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize(("text", "noted"), [("7\n", 7), ("done\n", None), ("", None)])

@@ -480,11 +480,12 @@ def test_the_environment_decides() -> None:
         "TRAINYARD_PEERS": "node2=10.0.0.12:2222 node3=[fe80::1]:2222",
         "TRAINYARD_START_SECONDS": "120",
         "TRAINYARD_FULL_BYTES": "1000000",
+        "TRAINYARD_SILENCE_SECONDS": "600",
     }
     assert LaunchSettings.from_environment(environment) == LaunchSettings(
         Path("/somewhere"),
         {"node2": "10.0.0.12:2222", "node3": "[fe80::1]:2222"},
-        Limits(start=120, stall=0, full_bytes=1_000_000),
+        Limits(start=120, stall=0, full_bytes=1_000_000, silence=600),
     )
     unset = LaunchSettings.from_environment({})
     assert (unset.peers, unset.limits) == ({}, Limits(start=0, stall=0, full_bytes=0))

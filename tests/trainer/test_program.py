@@ -14,12 +14,14 @@ import psutil
 import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
 
+from trainer.launch.processes import program_processes
 from trainer.launch.program import Project, environment_of
 from trainer.launch.sampler import first_processes
 from trainer.launch.settings import Limits
+from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
 
-PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, "cifar10", ("node1", "node2"))
+PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, 3, "cifar10", ("node1", "node2"))
 MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 # torch itself says whether ranks were started as torchrun does, and brings them together.
 TORCH = """
@@ -51,6 +53,7 @@ def launched(
         "per": per,
         "ranks_per_node": 2,
         "restarts": 0,
+        "retries": 0,
         "dataset": "",
         "hosts": [os.uname().nodename],
     }
@@ -91,7 +94,7 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
         "NODE_RANK": "1",
         "TORCHELASTIC_RUN_ID": "r",
         "TORCHELASTIC_RESTART_COUNT": "1",
-        "TORCHELASTIC_MAX_RESTARTS": "1",
+        "TORCHELASTIC_MAX_RESTARTS": "3",
         "TORCHELASTIC_ERROR_FILE": "/run/trainyard/failures/torch-3.json",
         "TRAINYARD_DATA_DIR": "/data/cifar10",
         "TRAINYARD_METRICS": "/run/trainyard/metrics.jsonl",
@@ -102,7 +105,7 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
 
 
 def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
-    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, "", ("node1", "node2"))
+    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", ("node1", "node2"))
     found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",
@@ -197,7 +200,10 @@ def test_what_a_rank_takes_is_sampled_and_the_sampler_is_no_rank(tmp_path: Path)
         assert set(first_processes()) == {0, 1}
         assert process.wait(60) == 0
     samples = (tmp_path / f"nodes/{os.uname().nodename}/utilisation.jsonl").read_text()
-    assert set(json.loads(samples.splitlines()[0])["rss_bytes"]) == {"0", "1"}
+    first = json.loads(samples.splitlines()[0])
+    assert set(first["rss_bytes"]) == {"0", "1"}
+    # There is no other node.
+    assert first["connected"] is None
     assert not [
         each for each in psutil.process_iter() if "trainer.launch.sampler" in each.cmdline()
     ]
@@ -214,3 +220,120 @@ def test_a_log_that_grows_is_a_sign_of_life(name: str, tmp_path: Path) -> None:
     problem = watch.problem(1020.0)
     assert problem is not None
     assert problem.code == "stalled"
+
+
+def silence(watch: Watch, now: float) -> int | None:
+    """What is told of a silence at a look."""
+    assert watch.problem(now) is None
+    return watch.silence(now)
+
+
+def test_a_silence_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs/rank-0.log"
+    watch = Watch(tmp_path, Limits(start=0, stall=0, silence=10), 1000.0, is_project=True)
+    assert silence(watch, 1009.5) is None
+    assert silence(watch, 1010.5) == 10
+    # The stacks that the ranks were asked for are no sign of life.
+    log.write_text("stacks\n")
+    watch.disregard_changes()
+    assert [silence(watch, now) for now in (1011.0, 1040.0, 1500.0)] == [None] * 3
+    log.write_text("a word\n")
+    assert silence(watch, 1501.0) is None
+    # The second time it is patient for longer.
+    assert silence(watch, 1520.5) is None
+    assert silence(watch, 1521.0) == 20
+
+
+def test_a_run_that_is_to_end_when_it_stalls_does(tmp_path: Path) -> None:
+    """Neither the silence nor the stacks put it off."""
+    (tmp_path / "logs").mkdir()
+    watch = Watch(tmp_path, Limits(start=0, stall=30, silence=10), 1000.0, is_project=True)
+    assert silence(watch, 1010.0) == 10
+    (tmp_path / "logs/rank-0.log").write_text("stacks\n")
+    watch.disregard_changes()
+    assert watch.problem(1029.0) is None
+    problem = watch.problem(1030.0)
+    assert problem is not None
+    assert (problem.code, problem.values) == ("stalled", {"seconds": 30})
+
+
+def test_silence_may_last_for_ever(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, Limits(start=0, stall=0), 1000.0, is_project=True)
+    assert silence(watch, 1e9) is None
+
+
+@pytest.mark.parametrize(("program", "computes"), [("while :; do :; done", True), ("cat", False)])
+def test_who_computes_is_not_silent(program: str, computes: bool, tmp_path: Path) -> None:
+    """A program in any language: a shell that counts, or one that waits for input."""
+    names = {"OMPI_COMM_WORLD_RANK": "0", "TRAINYARD_OUTPUT_DIR": str(tmp_path)}
+    limits = Limits(start=0, stall=0, silence=2)
+    with subprocess.Popen(
+        ["bash", "-c", program], env={**os.environ, **names}, stdin=subprocess.PIPE
+    ) as process:
+        try:
+            watch = Watch(tmp_path, limits, time.monotonic(), is_project=True)
+            told = []
+            for _ in range(12):
+                time.sleep(0.5)
+                told.append(silence(watch, time.monotonic()))
+        finally:
+            process.kill()
+    assert any(told) != computes
+
+
+# Rank 0 is Python with a handler of its own; rank 1 is none, and a signal would end it.
+SILENT = """
+if [ "$RANK" = 1 ]; then exec sleep 15; fi
+exec python3 main.py
+"""
+OWN_HANDLER = """
+import signal, time
+signal.signal(signal.SIGUSR1, lambda *_: print("own handler", flush=True))
+def waits_for_nothing():
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        time.sleep(1)
+waits_for_nothing()
+print("goes on")
+"""
+
+
+def test_ranks_that_are_silent_write_their_stacks_and_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINYARD_SILENCE_SECONDS", "3")
+    files = {"run.sh": SILENT, "main.py": OWN_HANDLER}
+    assert run(tmp_path, files, ["bash", "run.sh"]) == 0, logs(tmp_path)
+    text = (tmp_path / "logs/rank-0.log").read_text()
+    assert text.count("in waits_for_nothing") == 1, text
+    assert "own handler" not in text
+    assert text.endswith("goes on\n")
+    (line,) = (tmp_path / "silences.jsonl").read_text().splitlines()
+    assert json.loads(line)["seconds"] in (3, 4)
+    assert "the run goes on" in (tmp_path / "logs/mpirun.log").read_text()
+    assert not (tmp_path / "failures/launcher.json").exists()
+
+
+def test_a_rank_that_was_stopped_stays_so_while_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody debugs it perhaps."""
+    monkeypatch.setenv("TRAINYARD_SILENCE_SECONDS", "3")
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nprint('continued')\n"
+    with launched(tmp_path, {"main.py": text}, ["python3", "main.py"]):
+        until(lambda: (tmp_path / "silences.jsonl").exists())
+        assert [each.state() for each in program_processes()] == ["T", "T"]
+        for each in program_processes():
+            os.kill(each.pid, signal.SIGCONT)
+        until(lambda: logs(tmp_path).count("continued") == 2)
+    assert "stopped by a signal" in (tmp_path / "logs/mpirun.log").read_text()
+
+
+def test_a_pipe_in_the_place_of_the_silences_keeps_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "silences.jsonl")
+    note_silence(tmp_path, 600)
+    (tmp_path / "silences.jsonl").unlink()
+    (tmp_path / "silences.jsonl").symlink_to(tmp_path / "elsewhere")
+    note_silence(tmp_path, 600)
+    assert not (tmp_path / "elsewhere").exists()

@@ -30,6 +30,16 @@ def time_the_steps(run: Path) -> None:
     write_lines(run / "metrics.jsonl", lines)
 
 
+def sample_connections(run: Path, *connected: bool | None, samples: int = 6) -> None:
+    """Add samples of a program's nodes, which say whether a rank met another node's."""
+    for host, value in enumerate(connected, start=1):
+        lines: list[dict[str, Any]] = [
+            {"time": 1795173612.0 + 5 * count, "rss_bytes": {}, "gpus": [], "connected": value}
+            for count in range(samples)
+        ]
+        write_lines(run / f"nodes/node{host}/utilisation.jsonl", lines)
+
+
 def sample_the_nodes(run: Path, hosts: int = 2, gpus: int = 0) -> None:
     """Add a sample of every node every five seconds, one of them cut off in the middle."""
     times = [line["time"] for line in lines_of(run)]

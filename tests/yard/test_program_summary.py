@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extend import end_ranks, make_project, write_lines
+from extend import end_ranks, make_project, sample_connections, write_lines
 from rich.console import Console
 from test_schemas import errors
 
@@ -17,7 +17,7 @@ from yard.operations.ending import conclude
 from yard.runs.folder import list_runs
 from yard.runs.record import read_run
 from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables
-from yard.runs.summary import LEFT_NOTHING, read_summary, summarise
+from yard.runs.summary import LEFT_NOTHING, NEVER_CONNECTED, read_summary, summarise
 from yard.screen.result import show_result
 from yard.screen.tables import show_runs
 
@@ -168,8 +168,107 @@ def test_a_good_end_that_left_nothing_is_warned_of(
     assert faults(run) == []
 
 
+@pytest.mark.parametrize(
+    ("connected", "warned"),
+    [
+        ((False, False), True),
+        ((True, True), False),
+        # A connection has two ends, and one of them may be seen late.
+        ((False, True), False),
+        ((True, False), False),
+        # Nobody looks where MPI goes another way than over TCP.
+        ((None, None), False),
+        ((False, None), False),
+        # The other node sent no samples.
+        ((False,), False),
+        ((), False),
+    ],
+)
+def test_ranks_that_never_met_are_warned_of(
+    run: Path, connected: tuple[bool | None, ...], warned: bool
+) -> None:
+    leave_words(run)
+    sample_connections(run, *connected)
+    summary = conclude(run)
+    assert summary.warnings == ((NEVER_CONNECTED,) if warned else ())
+    assert ("held a connection" in shown(run)) == warned
+    assert ("held a connection" in (run / "report.html").read_text()) == warned
+    assert faults(run) == []
+
+
+def test_ranks_that_met_once_met(run: Path) -> None:
+    leave_words(run)
+    sample_connections(run, False, False)
+    with (run / "nodes/node2/utilisation.jsonl").open("a") as samples:
+        samples.write('{"time": 1795173712.0, "connected": true}\n{"time": 17951')
+    assert summarise(read_run(run)).warnings == ()
+
+
+def test_a_run_of_a_few_seconds_says_nothing_of_connections(run: Path) -> None:
+    leave_words(run)
+    sample_connections(run, False, False, samples=3)
+    assert summarise(read_run(run)).warnings == ()
+    sample_connections(run, False, False, samples=4)
+    assert summarise(read_run(run)).warnings == (NEVER_CONNECTED,)
+
+
+def test_of_a_retry_its_own_connections_count(run: Path) -> None:
+    leave_words(run)
+    sample_connections(run, True, True)
+    (run / "attempts/1").mkdir(parents=True)
+    (run / "nodes").rename(run / "attempts/1/nodes")
+    sample_connections(run, False, False)
+    write_lines(run / "nodes/node1/container.json", [])
+    write_lines(run / "nodes/node2/container.json", [])
+    assert summarise(read_run(run)).warnings == (NEVER_CONNECTED,)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"time": 1, "connected": "no"}', "7", "null"])
+def test_what_a_rank_writes_in_place_of_samples_is_no_reason(run: Path, line: str) -> None:
+    leave_words(run)
+    for host in ("node1", "node2"):
+        path = run / f"nodes/{host}/utilisation.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{line}\n" * 6)
+    assert summarise(read_run(run)).warnings == ()
+
+
+SILENCE = '{"time": 1795173700.5, "seconds": 600}\n'
+
+
+@pytest.mark.parametrize("status", ["0", "1"])
+def test_silences_are_warned_of_however_the_run_ended(run: Path, status: str) -> None:
+    leave_words(run)
+    (run / "exit_status").write_text(status)
+    (run / "silences.jsonl").write_text(SILENCE + '{"time": 1795')
+    summary = conclude(run)
+    assert [warning.partition(" no rank")[0] for warning in summary.warnings] == ["for 10 min 0 s"]
+    assert "for 10 min 0 s no rank wrote a line" in shown(run)
+    assert "for 10 min 0 s no rank wrote a line" in (run / "report.html").read_text()
+    assert faults(run) == []
+    # What comes after a failed attempt is not to blame for its silences.
+    place = put_attempt_aside(run)
+    assert (place / "silences.jsonl").is_file()
+    assert read_run(run).silences == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 5_000, "7", '{"time": 1}', '{"time": 1, "seconds": "9"}', '{"time": 1, "seconds": -1}']
+    + [f'{{"time": 1, "seconds": {text}}}' for text in ("NaN", "Infinity", "1e300", "true")],
+)
+def test_what_a_rank_writes_in_place_of_silences_is_passed_over(run: Path, line: str) -> None:
+    leave_words(run)
+    (run / "silences.jsonl").write_text(f"{line}\n{SILENCE}{line}\n")
+    assert [silence.seconds for silence in read_run(run).silences] == [600]
+    (run / "silences.jsonl").write_text(SILENCE * 5_000)
+    assert len(read_run(run).silences) == 16
+
+
 def test_the_trainer_s_runs_are_warned_of_nothing(recorded: Callable[[str], Path]) -> None:
-    assert summarise(read_run(recorded("succeeded"))).warnings == ()
+    run = recorded("succeeded")
+    sample_connections(run, False, False)
+    assert summarise(read_run(run)).warnings == ()
 
 
 @pytest.mark.parametrize(

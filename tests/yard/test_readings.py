@@ -24,6 +24,7 @@ from yard.plays.events import Event
 from yard.runs.gathering import GATHERED, METRICS, all_readings, gather_readings
 from yard.runs.manifest import read_manifest
 from yard.runs.readings import MOST_KEYS, Reading, last_values, read_readings
+from yard.runs.silences import MOST
 from yard.screen.plain_progress import PlainProgress
 
 LINES: list[Any] = [
@@ -137,6 +138,33 @@ def test_a_run_s_follower_keeps_what_polls_bring(recorded: Callable[[str], Path]
     ]
     launch = follower.manifest.launch
     assert (launch.first_step_after, launch.first_step_before) == (102.0, 103.0)
+
+
+def test_a_follower_tells_of_each_silence_once(recorded: Callable[[str], Path]) -> None:
+    run = recorded("succeeded")
+    make_project(run)
+    manifest = read_manifest(run)
+    assert manifest is not None
+    screen = io.StringIO()
+    console = Console(file=screen, width=200)
+    context = Context(Project(run), run, console, Interrupts())
+    follower = RunFollower(context, run, manifest, "train", {})
+    first, second = {"time": 10.0, "seconds": 600.0}, {"time": 2000.0, "seconds": 1200.0}
+    many = [{"time": 1.0 * count, "seconds": 7.0} for count in range(3000, 3100)]
+    with PlainProgress(console) as progress:
+        progress.view = follower._lines.view
+        for silences in ([], [first], [first, second], [first, second, {"time": "x"}], many, many):
+            answer = {"began": True, "metrics": [], "silences": silences}
+            event = Event("runner_on_ok", 100.0, action=POLL_RUN, result=answer)
+            follower._take(event, progress, 90.0)
+    told = [line for line in screen.getvalue().splitlines() if line.startswith("warning: for ")]
+    assert [line[len("warning: for ") :].partition(" no rank")[0] for line in told[:3]] == [
+        "10 min 0 s",
+        "20 min 0 s",
+        "7.0 s",
+    ]
+    assert len(told) == MOST
+    assert "logs/rank-*.log" in told[0]
 
 
 def test_a_pattern_finds_numbers_in_the_log(tmp_path: Path) -> None:

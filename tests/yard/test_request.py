@@ -180,12 +180,14 @@ def test_what_is_typed_wins_over_the_settings_of_a_project(lab: Inventory, code:
         "training_run_stall_seconds": 60,
         "training_run_program": ["python3", "train.py", "--lr", "1"],
         "training_run_program_per": "node",
+        "training_run_retries": 0,
         "training_run_grace_seconds": 20,
     }
     request = ProjectRequest(
         code, nodes=2, procs_per_node=3, script_args="", launch="rank", stall=0, grace=0
     )
-    typed = resolve_project(replace(request, transport="ucx", min_nodes=1), lab, REPOSITORY)
+    further = replace(request, transport="ucx", min_nodes=1, retries=3)
+    typed = resolve_project(further, lab, REPOSITORY)
     variables = typed.extravars()
     assert variables["training_run_program"] == ["python3", "train.py"]
     assert variables["training_run_program_per"] == "rank"
@@ -193,6 +195,7 @@ def test_what_is_typed_wins_over_the_settings_of_a_project(lab: Inventory, code:
     assert variables["training_run_node_minimum"] == 1
     assert variables["training_run_stall_seconds"] == 0
     assert variables["training_run_grace_seconds"] == 0
+    assert variables["training_run_retries"] == 3
     said_so = request.to_json()
     assert (said_so["grace"], said_so["stall"], said_so["script_args"]) == (0, 0, "")
     assert "retries" not in said_so
@@ -212,6 +215,7 @@ def test_a_project_has_no_data_set_unless_one_is_asked_for(lab: Inventory, code:
         "training_run_procs_per_node": 1,
         "training_run_program": ["python3", "train.py"],
         "training_run_program_per": "rank",
+        "training_run_retries": 0,
     }
     assert project.dataset is None
     training = resolve(TrainRequest("vit"), lab)

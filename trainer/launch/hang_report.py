@@ -1,24 +1,31 @@
-"""What every rank in this container does: `python3 -m trainer.launch.hang_report`.
+"""What every rank in this container does: `python3 -m trainer.launch.hang_report [--goes-on]`.
 
 Prints a JSON line for each rank, `{"code", "values"}` as trainer/problems.py has them, and has
-each write its Python stack into its log.
+each write its Python stack into its log. With `--goes-on` one that is stopped stays so.
 """
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 from trainer.heartbeat import WAITS, clock
-from trainer.launch.beats import read_beat
-from trainer.launch.processes import RankProcess, rank_processes
+from trainer.launch.beats import mark_of, read_beat
+from trainer.launch.processes import RankProcess, program_processes, rank_processes
+from trainer.launch.reports import GOES_ON
 from trainer.launch.settings import run_dir
 from trainer.mounts import Mount, mounts
 from trainer.problems import Problem, Scalar
 
+# The signal at which the Python of a project's program writes its stacks; the image has it so, in
+# docker/trainer/python/trainyard_stacks.py.
+STACKS = signal.SIGRTMAX - 8
 # Where data sets are mounted.
 DATA = Path("/data")
 # Seconds that a file system may take to answer.
@@ -29,16 +36,32 @@ def main() -> None:
     """Report on all ranks of this container."""
     directory = run_dir(os.environ)
     silent = silent_mount(directory)
-    for process in rank_processes():
+    programs = {process.pid: process for process in program_processes()}
+    processes = programs | {process.pid: process for process in rank_processes()}
+    for process in processes.values():
         problem = describe(process, directory, silent)
         if problem is not None:
             print(json.dumps(problem.to_json()), flush=True)
             # One that is stopped writes its stack when it goes on.
             with contextlib.suppress(ProcessLookupError):
-                # It would end a program that does not know the signal.
-                if process.catches(signal.SIGUSR1):
-                    os.kill(process.pid, signal.SIGUSR1)
-                os.kill(process.pid, signal.SIGCONT)
+                ask_for_stack(process, process.pid in programs)
+                if GOES_ON not in sys.argv[1:]:
+                    os.kill(process.pid, signal.SIGCONT)
+
+
+def ask_for_stack(process: RankProcess, is_program: bool) -> None:
+    """Have a rank write its stack, if it knows the signal: others would be ended by it.
+
+    Args:
+        process: the rank.
+        is_program: it is of a project, whose SIGUSR1 may mean something of its own.
+
+    Raises:
+        ProcessLookupError: it has ended.
+    """
+    number = STACKS if is_program else signal.SIGUSR1
+    if process.catches(number):
+        os.kill(process.pid, number)
 
 
 def describe(process: RankProcess, run_dir: Path, silent: Mount | None) -> Problem | None:
@@ -59,7 +82,7 @@ def describe(process: RankProcess, run_dir: Path, silent: Mount | None) -> Probl
         "host": os.uname().nodename,
         "pid": process.pid,
         # A rank may write that it beats tomorrow.
-        "seconds": max(0, int(clock() - last)),
+        "seconds": max(0, int(min(clock() - last, since_output(run_dir, process.rank)))),
     }
     waits_for_ranks = beat is not None and beat.state == WAITS
     if state in ("T", "t"):
@@ -76,6 +99,15 @@ def describe(process: RankProcess, run_dir: Path, silent: Mount | None) -> Probl
             return Problem("rank_waits_for_disk", values)
         return Problem("rank_waits", values)
     return None
+
+
+def since_output(run_dir: Path, rank: int) -> float:
+    """Seconds since a rank wrote into its log; without end where it has none.
+
+    By the clock of files, which may be set: it is for people, and nothing is decided by it.
+    """
+    mark = mark_of(run_dir / "logs" / f"rank-{rank}.log")
+    return math.inf if mark is None else time.time() - mark[2] / 1e9
 
 
 def silent_mount(directory: Path) -> Mount | None:

@@ -12,6 +12,8 @@ from trainer.openmpi import RANK
 PROC = Path("/proc")
 # The name of a rank's process; the shell around it has the same environment.
 COMMAND = "python3"
+# What only a project's program has in its environment.
+PROGRAM = b"\0TRAINYARD_OUTPUT_DIR="
 # A process may end while it is looked at, and those of other users say nothing.
 _UNREADABLE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -78,6 +80,21 @@ def rank_processes() -> Iterator[RankProcess]:
                 continue
             rank = pattern.search((directory / "environ").read_bytes())
             if rank is not None:
+                yield RankProcess(int(rank[1]), int(directory.name))
+
+
+def program_processes() -> Iterator[RankProcess]:
+    """The processes of a project's program in this container, whatever they are called.
+
+    That is each rank's own and those that it has started. Not the shell around it: the program
+    alone is told where its outputs go (trainer/launch/program.py).
+    """
+    pattern = re.compile(rb"(?:^|\0)" + RANK.encode() + rb"=(\d+)")
+    for directory in PROC.glob("[0-9]*"):
+        with contextlib.suppress(*_UNREADABLE):
+            environment = (directory / "environ").read_bytes()
+            rank = pattern.search(environment)
+            if rank is not None and PROGRAM in environment:
                 yield RankProcess(int(rank[1]), int(directory.name))
 
 

@@ -42,6 +42,7 @@ class Project:
         per: "rank": it is a rank; "node": it starts the ranks of a node itself.
         ranks_per_node: ranks on each node.
         restarts: how often the run was started before.
+        retries: how often it is started again at the most, from its first start on.
         dataset: name of the data set that was asked for; empty where none was.
         hosts: the nodes in the order of ranks.
     """
@@ -51,6 +52,7 @@ class Project:
     per: str
     ranks_per_node: int
     restarts: int
+    retries: int
     dataset: str
     hosts: tuple[str, ...]
 
@@ -117,7 +119,7 @@ def torchrun_names(
         "ROLE_WORLD_SIZE": world,
         "TORCHELASTIC_RUN_ID": project.run_id,
         "TORCHELASTIC_RESTART_COUNT": project.restarts,
-        "TORCHELASTIC_MAX_RESTARTS": project.restarts,
+        "TORCHELASTIC_MAX_RESTARTS": project.retries,
         "TORCHELASTIC_ERROR_FILE": directory / FOLDER / f"torch-{rank}.json",
     }
 

@@ -12,6 +12,8 @@ from trainer.problems import Problem
 
 # Says it of one node, a JSON line for every rank; see `hang_report`.
 COMMAND = "/opt/trainyard/bin/hang-report"
+# The argument of a run that goes on.
+GOES_ON = "--goes-on"
 # Seconds for the answers of all nodes, and for a connection.
 PATIENCE = 8.0
 CONNECTION_PATIENCE = 5
@@ -19,7 +21,7 @@ CONNECTION_PATIENCE = 5
 KILL_PATIENCE = 1.0
 
 
-def collect_reports(peers: Iterable[str], log: BinaryIO) -> list[Problem]:
+def collect_reports(peers: Iterable[str], log: BinaryIO, goes_on: bool = False) -> list[Problem]:
     """Return what every rank of the run does, and which nodes do not answer.
 
     All nodes are asked at once. Each rank writes its Python stack into its log meanwhile.
@@ -27,9 +29,11 @@ def collect_reports(peers: Iterable[str], log: BinaryIO) -> list[Problem]:
     Args:
         peers: hosts beside this one, by the names that ssh knows.
         log: takes what the programs write to stderr.
+        goes_on: the run is not about to end, and a rank that is stopped stays so.
     """
+    command = [COMMAND, GOES_ON] if goes_on else [COMMAND]
     ssh = ["ssh", "-o", f"ConnectTimeout={CONNECTION_PATIENCE}"]
-    commands = {os.uname().nodename: [COMMAND]} | {host: [*ssh, host, COMMAND] for host in peers}
+    commands = {os.uname().nodename: command} | {host: [*ssh, host, *command] for host in peers}
     programs = {
         host: subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log

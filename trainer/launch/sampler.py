@@ -7,8 +7,10 @@ docker/trainer/bin/rank starts this beside its first rank, and ends it.
 import os
 import signal
 
+from trainer.launch.connections import NodeLook
 from trainer.launch.processes import rank_processes
-from trainer.launch.settings import run_dir
+from trainer.launch.program import Project
+from trainer.launch.settings import program_file, run_dir
 from trainer.utilisation import UtilisationSampler, utilisation_file
 
 
@@ -22,7 +24,8 @@ def first_processes() -> dict[int, int]:
 
 def main() -> None:
     """Sample until a signal comes."""
-    with UtilisationSampler(utilisation_file(run_dir(os.environ)), first_processes):
+    look = NodeLook(Project.read(program_file(os.environ)).hosts, os.environ)
+    with UtilisationSampler(utilisation_file(run_dir(os.environ)), first_processes, look):
         signal.pause()
 
 

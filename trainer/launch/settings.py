@@ -19,11 +19,14 @@ class Limits:
         start: seconds from the start to the first step.
         stall: seconds without a step after it.
         full_bytes: free bytes below which the disk of the run directory counts as full.
+        silence: seconds without a sign of life after which a project's ranks are asked what they
+            do. They go on.
     """
 
     start: float
     stall: float
     full_bytes: int = 0
+    silence: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class LaunchSettings:
             TRAINYARD_START_SECONDS  see `Limits.start`
             TRAINYARD_STALL_SECONDS  see `Limits.stall`
             TRAINYARD_FULL_BYTES     see `Limits.full_bytes`
+            TRAINYARD_SILENCE_SECONDS  see `Limits.silence`
             TRAINYARD_GRACE_SECONDS  see `grace`
             TRAINYARD_ADDRESS        see `address`
             TRAINYARD_CONFIG_DIR     the configuration, with program.json where it is a project
@@ -71,6 +75,7 @@ class LaunchSettings:
                 start=float(environment.get("TRAINYARD_START_SECONDS", "0")),
                 stall=float(environment.get("TRAINYARD_STALL_SECONDS", "0")),
                 full_bytes=int(environment.get("TRAINYARD_FULL_BYTES", "0")),
+                silence=float(environment.get("TRAINYARD_SILENCE_SECONDS", "0")),
             ),
             is_project=program_file(environment).exists(),
             grace=float(environment.get("TRAINYARD_GRACE_SECONDS", "0")),

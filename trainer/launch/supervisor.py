@@ -14,6 +14,7 @@ from trainer.launch.mpirun import Mpirun
 from trainer.launch.peers import await_peers
 from trainer.launch.reports import collect_reports
 from trainer.launch.settings import LaunchSettings
+from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
 from trainer.problems import Problem, Scalar
 
@@ -79,6 +80,10 @@ class Supervisor:
                     failures.add(report)
                 time.sleep(STACKS_PATIENCE)
                 self._mpirun.end()
+            silent = watch.silence(time.monotonic())
+            if silent is not None and problem is None and self._signal is None:
+                self._tell_silence(silent, log, failures)
+                watch.disregard_changes()
             if time.monotonic() > self._asked_at + self._settings.grace:
                 self._mpirun.end()
         if self._settings.is_project and self._signal is not None:
@@ -90,6 +95,17 @@ class Supervisor:
         values: dict[str, Scalar] = {"host": socket.gethostname(), "signal": -status, "word": word}
         failures.add(Problem("mpirun_killed", values))
         return 128 - status
+
+    def _tell_silence(self, seconds: int, log: BinaryIO, failures: LaunchFailures) -> None:
+        """Have all ranks write their stacks, and note that; the run goes on."""
+        failures.say(
+            f"no line in a log, no number and no work of a processor for {seconds} s; "
+            "the run goes on, and this is what the ranks do:"
+        )
+        for report in collect_reports(self._settings.peers, log, goes_on=True):
+            failures.say(report.text)
+        time.sleep(STACKS_PATIENCE)
+        note_silence(self._settings.run_dir, seconds)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         self._signal = number

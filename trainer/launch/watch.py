@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainer.heartbeat import WAITS
 from trainer.launch.beats import Mark, beat_marks, log_marks, mark_of, read_beat
-from trainer.launch.processes import rank_processes
+from trainer.launch.processes import program_processes, rank_processes
 from trainer.launch.settings import Limits
 from trainer.problems import Problem, Scalar
 
@@ -43,6 +43,8 @@ class Watch:
     began_at: float
     is_project: bool = False
     _trains: bool = False
+    _silences: int = 0
+    _silence_told: bool = False
     _looked_at: float = -math.inf
     _computed_at: float = -math.inf
     _seconds: dict[int, float] = field(default_factory=dict)
@@ -61,6 +63,26 @@ class Watch:
         """
         return self._full_disk() or self._standstill(now)
 
+    def silence(self, now: float) -> int | None:
+        """Return for how many seconds the ranks have been silent, once where that is long.
+
+        To be asked after `problem`, which looks at them. Whoever is silent for long now and then,
+        over an evaluation perhaps, is not told of it each time: the limit doubles with each.
+
+        Args:
+            now: monotonic seconds.
+        """
+        limit = self.limits.silence * 2**self._silences
+        if not limit or self._silence_told or not self._is_still(now, self._changed_at, limit):
+            return None
+        self._silence_told = True
+        self._silences += 1
+        return int(now - self._changed_at)
+
+    def disregard_changes(self) -> None:
+        """Take what has changed by now for no sign of life: the ranks were asked to write it."""
+        self._beats = self._marks()
+
     def _full_disk(self) -> Problem | None:
         disk = os.statvfs(self.run_dir)
         free = disk.f_bavail * disk.f_frsize
@@ -74,12 +96,15 @@ class Watch:
         limit = self.limits.stall if self._trains else self.limits.start
         last = self._changed_at if self._trains else self.began_at
         self._look_at_processors(now)
-        if not limit or now - last < limit:
-            return None
-        if now - self._computed_at < limit and now - last < PATIENCE_WITH_COMPUTING * limit:
+        if not limit or not self._is_still(now, last, limit):
             return None
         seconds = int(limit) if limit == int(limit) else limit
         return Problem("stalled" if self._trains else "start_stalled", {"seconds": seconds})
+
+    def _is_still(self, now: float, last: float, limit: float) -> bool:
+        """Whether there was neither a sign of life nor computing for `limit` seconds."""
+        computes = now - self._computed_at < limit
+        return now - last >= (PATIENCE_WITH_COMPUTING * limit if computes else limit)
 
     def _look_at_files(self, now: float) -> None:
         """Note which files have changed since the last look."""
@@ -89,6 +114,7 @@ class Watch:
         beats = self._marks()
         if not beats.items() <= self._beats.items():
             self._changed_at = now
+            self._silence_told = False
         self._beats = beats
 
     def _marks(self) -> dict[str, Mark]:
@@ -112,7 +138,7 @@ class Watch:
         if elapsed < min(PROCESSOR_LOOK, (self.limits.stall or PROCESSOR_LOOK) / 4):
             return
         seconds = {}
-        for process in rank_processes():
+        for process in program_processes() if self.is_project else rank_processes():
             beat = read_beat(self.run_dir, process.rank)
             if beat is None or beat.state != WAITS:
                 spent = process.main_thread_seconds()

@@ -13,6 +13,7 @@ from yard.plays.events import Event, Outcome
 from yard.plays.play import play
 from yard.runs.gathering import METRICS
 from yard.runs.manifest import Manifest, write_manifest
+from yard.runs.silences import MOST, Silence, known_silences
 from yard.screen.display import make_progress
 from yard.screen.progress import PHASE_TEXTS, Progress
 
@@ -33,6 +34,7 @@ class RunFollower:
     phase: str = CHECK
     _lines: Lines[Any] = field(init=False)
     _polled_at: float | None = None
+    _silences: set[Silence] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._lines = lines_of(self.directory, self.manifest)
@@ -108,4 +110,9 @@ class RunFollower:
             progress.training(line, received_at)
         if not new:
             progress.goes_on()
+        for silence in known_silences(event.result.get("silences", [])):
+            # A rank could make up ever new ones.
+            if silence not in self._silences and len(self._silences) < MOST:
+                self._silences.add(silence)
+                progress.note(f"warning: {silence.text}")
         self._polled_at = received_at

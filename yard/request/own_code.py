@@ -63,10 +63,12 @@ class ProjectRun(Job):
 
     Attributes:
         grace_seconds: from SIGTERM to SIGKILL; None leaves it to the launch role's default.
+        retries: how often it is started again when it fails, which its ranks are told.
     """
 
     code: OwnCode
     grace_seconds: int | None = None
+    retries: int = 0
 
     @property
     def label(self) -> str:
@@ -101,6 +103,7 @@ class ProjectRun(Job):
         variables["training_run_dataset"] = self.dataset or ""
         variables["training_run_program"] = list(self.code.program)
         variables["training_run_program_per"] = self.code.per
+        variables["training_run_retries"] = self.retries
         if self.grace_seconds is not None:
             variables["training_run_grace_seconds"] = self.grace_seconds
         return variables
@@ -187,4 +190,5 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         stall_seconds=stall,
         code=code,
         grace_seconds=grace,
+        retries=request.retries,
     )

@@ -18,6 +18,8 @@ from yard.runs.gathering import METRICS, all_readings
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
 from yard.runs.readings import Reading
+from yard.runs.silences import Silence, read_silences
+from yard.runs.utilisation import never_connected
 from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
@@ -83,6 +85,8 @@ class RunRecord:
         readings: what a program of the user's own reported; the trainer's are the metrics.
         crashes: the exceptions that ended ranks of such a program, by rank.
         left_files: whether such a program left any file.
+        silences: when no rank of it gave a sign of life for long.
+        never_connected: whether no rank of it held a connection to another node.
     """
 
     run_id: str
@@ -102,6 +106,8 @@ class RunRecord:
     readings: tuple[Reading, ...] = ()
     crashes: tuple[Crash, ...] = ()
     left_files: bool = False
+    never_connected: bool = False
+    silences: tuple[Silence, ...] = ()
 
     @property
     def is_project(self) -> bool:
@@ -158,6 +164,8 @@ def read_run(run: Path) -> RunRecord:
         readings=all_readings(run) if is_project else (),
         crashes=read_crashes(run, crashed) if is_project else (),
         left_files=is_project and any(map(holds_files, result_folders(run))),
+        silences=read_silences(run) if is_project else (),
+        never_connected=is_project and never_connected(run, manifest.hosts),
     )
 
 

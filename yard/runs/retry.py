@@ -23,6 +23,7 @@ OF_ONE_ATTEMPT = (
     "nodes",
     "program.json",
     "ranks",
+    "silences.jsonl",
     "world.json",
 )
 

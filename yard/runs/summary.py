@@ -22,6 +22,12 @@ LEFT_NOTHING = (
     "Many examples do nothing and say so nowhere where a node has fewer than two GPUs; others "
     "do their work only under `if __name__ == '__main__'`. See whether it trained at all."
 )
+NEVER_CONNECTED = (
+    "no rank ever held a connection to another node: each node trained by itself, and the ranks "
+    "did not share what they learned. torch.distributed.init_process_group(), hvd.init(), or the "
+    "Accelerator of accelerate brings the ranks together; without it, DistributedDataParallel and "
+    "distributed samplers have a world of one. Where each rank is to work alone, this is no fault."
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,8 @@ class Summary:
         left_behind: what ranks left that did not come home, by node.
         attempts: how often it was launched, see `yard.runs.retry`.
         readings: the last value of each number that a program of the user's own reported.
-        warnings: what is odd about a run that ended well, a sentence each.
+        warnings: what is odd about a run, a sentence each: silences of its ranks, and what makes a
+            good end doubtful.
     """
 
     run_id: str
@@ -181,7 +188,10 @@ def summarise(record: RunRecord) -> Summary:
         left_behind=files_left_behind(record),
         attempts=record.attempts,
         readings=last_values(record.readings),
-        warnings=_warnings(record) if status == "succeeded" else (),
+        warnings=(
+            *(silence.text for silence in record.silences),
+            *(_warnings(record) if status == "succeeded" else ()),
+        ),
     )
 
 
@@ -258,13 +268,13 @@ def _steps(record: RunRecord) -> int:
 
 def _warnings(record: RunRecord) -> tuple[str, ...]:
     """What makes a good end doubtful."""
-    several = (_world_size(record) or 1) > 1
+    if not record.is_project or (_world_size(record) or 1) == 1 or record.missing_hosts:
+        return ()
     # Each log begins with a line of ours, about who writes it.
     silent = all(len(log.text.splitlines()) <= 1 for log in record.rank_logs)
     left = record.left_files or record.readings or files_left_behind(record)
-    if not record.is_project or not several or not silent or left or record.missing_hosts:
-        return ()
-    return (LEFT_NOTHING,)
+    found = {LEFT_NOTHING: silent and not left, NEVER_CONNECTED: record.never_connected}
+    return tuple(warning for warning, is_so in found.items() if is_so)
 
 
 def _throughput(

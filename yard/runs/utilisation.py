@@ -2,12 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FILE = "utilisation.jsonl"
+# Five seconds lie between two samples: so many make it sure that the ranks worked.
+ENOUGH_SAMPLES = 4
+# The end of a file that has as many, of nodes with many ranks and GPUs too.
+TAIL_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Sample:
         memory_bytes: in use on the node.
         rss_bytes: resident size by rank.
         gpus: its GPUs, in order; empty without any.
+        connected: whether a rank there has held a connection to another node so far; None where
+            nobody looked.
     """
 
     time: float
@@ -39,6 +46,7 @@ class Sample:
     memory_bytes: float | None
     rss_bytes: Mapping[int, float]
     gpus: tuple[Gpu, ...]
+    connected: bool | None = None
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> "Sample":
@@ -65,6 +73,7 @@ class Sample:
                 )
                 for gpu in line.get("gpus") or []
             ),
+            connected=line["connected"] if isinstance(line.get("connected"), bool) else None,
         )
 
 
@@ -76,16 +85,47 @@ def read_utilisation(run: Path) -> dict[str, list[Sample]]:
     hosts: dict[str, list[Sample]] = {}
     for path in (*run.glob(f"nodes/*/{FILE}"), *run.glob(f"attempts/*/nodes/*/{FILE}")):
         samples = hosts.setdefault(path.parent.name, [])
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                samples.append(Sample.from_json(json.loads(line)))
-            except (AttributeError, KeyError, TypeError, ValueError):
-                continue  # a killed rank leaves its last line half written
+        samples += _samples(path.read_text(encoding="utf-8", errors="replace"))
     return {
         host: sorted(hosts[host], key=lambda sample: sample.time)
         for host in sorted(hosts)
         if hosts[host]
     }
+
+
+def never_connected(run: Path, hosts: Sequence[str]) -> bool:
+    """Whether no rank of any node held a connection to another node, in the newest attempt.
+
+    It is not said of a run that was over after a few samples: a connection may be shorter than the
+    time between two.
+    """
+    if len(hosts) < 2:
+        return False
+    for host in hosts:
+        samples = _newest(run / "nodes" / host / FILE)
+        if len(samples) < ENOUGH_SAMPLES or samples[-1].connected is not False:
+            return False
+    return True
+
+
+def _newest(path: Path) -> list[Sample]:
+    """The samples at the end of a file, in its order."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            return _samples(file.read().decode("utf-8", errors="replace"))
+    except OSError:
+        return []
+
+
+def _samples(text: str) -> list[Sample]:
+    """The samples among lines."""
+    samples = []
+    for line in text.splitlines():
+        # A killed rank leaves its last line half written, and may write anything else.
+        with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            samples.append(Sample.from_json(json.loads(line)))
+    return samples
 
 
 def _number(value: Any) -> float | None:

@@ -1,7 +1,8 @@
-"""Has a rank of a project write the stacks of its threads when it gets SIGUSR1.
+"""Has a rank of a project write the stacks of its threads when it gets a signal.
 
-Python imports this at every start (trainyard.pth). Outside of a rank it does nothing. A program
-that wants the signal for itself takes it.
+Python imports this at every start (trainyard.pth). Outside of a rank it does nothing. The launcher
+sends the last signal but eight, which no program has a use for (trainer/launch/hang_report.py);
+people send SIGUSR1, unless a program takes that one for itself.
 """
 
 import os
@@ -13,4 +14,5 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
 
     # Without standard error there is nowhere to write.
     with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+        faulthandler.register(signal.SIGRTMAX - 8)
         faulthandler.register(signal.SIGUSR1)

@@ -52,6 +52,19 @@ PROBLEMS = {
         "disk {path}: {value} GB free, wanted is at least {threshold} GB free",
         "make room on the disk of {path}: du -x tells what takes it",
     ),
+    # While a run is brought here: the check of the disk was passed.
+    "no_room": Wording(
+        "no space is left in {path} for {what}: {needed} bytes are needed, {free} are free",
+        "make room on the disk of {path}: du -x tells what takes it",
+    ),
+    "no_inode": Wording(
+        "no inode is left in {path} for {what}: its disk has too many files",
+        "remove files from the disk of {path}: du -x --inodes tells where they are",
+    ),
+    "quota_used_up": Wording(
+        "the quota is used up in {path} for {what}: {needed} bytes are needed",
+        "raise the quota of root or of the training user there, or make room: quota -v tells",
+    ),
     "low_memory": Wording(
         "memory: {value} GB available, wanted is at least {threshold} GB available",
         "end what else uses memory there: ps --sort=-rss -eo rss,user,args | head",

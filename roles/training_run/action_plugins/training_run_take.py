@@ -74,6 +74,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                     "gid": options["gid"],
                     "code": dict(code),
                     "archive": remote,
+                    "host": options["host"],
                 },
                 task_vars=task_vars,
             )

@@ -34,6 +34,10 @@ options:
     description: Where the archive is on the node.
     type: path
     required: true
+  host:
+    description: Name of this node.
+    type: str
+    required: true
 """
 
 EXAMPLES = r"""
@@ -44,6 +48,7 @@ EXAMPLES = r"""
     gid: 2000
     code: {trainer: {__init__.py: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855}}
     archive: /tmp/code.tar.gz
+    host: node1
 """
 
 RETURN = r"""
@@ -51,12 +56,18 @@ received:
   description: How many files came.
   returned: always
   type: int
+problems:
+  description: Why there was no room for it, with host, code, values and text.
+  returned: where the disk of the node is full
+  type: list
+  elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_run_code import CodeStore, lay_out_run
+from ansible.module_utils.training_run_code import receive_run
 from ansible.module_utils.training_run_listing import CodeError
+from ansible.module_utils.training_run_room import NoRoomError
 
 
 def main() -> None:
@@ -67,19 +78,20 @@ def main() -> None:
             "gid": {"type": "int", "required": True},
             "code": {"type": "dict", "required": True},
             "archive": {"type": "path", "required": True},
+            "host": {"type": "str", "required": True},
         },
     )
     options = module.params
-    store = CodeStore(options["root"])
-    wanted = store.missing(options["code"].values())
+    directory = RunDirectory(options["root"], options["run_id"])
     try:
-        store.receive(options["archive"], wanted)
-        directory = RunDirectory(options["root"], options["run_id"])
-        lay_out_run(options["root"], directory, options["code"], options["gid"])
-        store.remove_unused()
+        received = receive_run(
+            options["archive"], options["root"], directory, options["code"], options["gid"]
+        )
+    except NoRoomError as error:
+        module.fail_json(**error.result(options["host"]))
     except (CodeError, OSError) as error:
         module.fail_json(msg=f"The code of the run could not be brought here: {error}")
-    module.exit_json(changed=True, received=len(wanted))
+    module.exit_json(changed=True, received=len(received))
 
 
 if __name__ == "__main__":

@@ -57,6 +57,13 @@ began:
   description: Whether the program of rank 0 has begun, with or without metrics.
   returned: always
   type: bool
+silences:
+  description: >-
+    Silences of a project's ranks so far: C(time) at which each was noticed, and the C(seconds) that
+    it had lasted by then.
+  returned: always
+  type: list
+  elements: dict
 elapsed:
   description: Seconds since the run's directory was made.
   returned: always
@@ -78,6 +85,10 @@ from ansible.module_utils.training_node_lock import container_of
 # Of the metrics the end is enough: a follower has had the rest.
 METRICS_BYTES = 4 << 20
 STATUS_BYTES = 16
+# Of the silences, whose number only a rank can make large, and what a line of them has.
+SILENCES_BYTES = 16 << 10
+MOST_SILENCES = 16
+SILENCE = {"time", "seconds"}
 # The status a shell gives to a command it could not run to its end.
 CONTAINER_GONE = 128
 # What a line of the trainer has, by its event; another program may call its events the same.
@@ -160,6 +171,18 @@ def newest_of(lines: list[dict[str, float]]) -> list[dict[str, float]]:
     return kept[::-1]
 
 
+def read_silences(directory: str) -> list[dict[str, float]]:
+    """Return the newest silences that the launcher has noted; a rank may have written any."""
+    silences = []
+    for line in read_lines(directory, "silences.jsonl", size=SILENCES_BYTES):
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            numbers = numbers_of(record) if isinstance(record, dict) else {}
+            if numbers.keys() >= SILENCE:
+                silences.append({key: numbers[key] for key in sorted(SILENCE)})
+    return silences[-MOST_SILENCES:]
+
+
 def noted_status(directory: str) -> int | None:
     """Return the status that the launcher noted, None while it runs, or where it is no number."""
     try:
@@ -225,6 +248,7 @@ def main() -> None:
         exit_status=status,
         metrics=metrics,
         began=is_there(directory, "logs", "rank-0.log"),
+        silences=read_silences(directory),
         elapsed=age(directory),
     )
 

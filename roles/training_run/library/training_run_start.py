@@ -134,6 +134,11 @@ options:
         description: How long it may then go without a step; 0 for ever.
         type: int
         default: 0
+      silence_seconds:
+        description: >-
+          After how long without a sign of life a project's ranks write what they do; 0 for never.
+        type: int
+        default: 0
       job_seconds:
         description: After how many seconds mpirun ends the ranks; 0 for never.
         type: int
@@ -236,6 +241,11 @@ name:
   description: The container that was started.
   returned: always
   type: str
+problems:
+  description: Why there was no room for its files, with host, code, values and text.
+  returned: where the disk of the node is full
+  type: list
+  elements: dict
 """
 
 import json
@@ -260,7 +270,8 @@ from ansible.module_utils.training_run_code import copy_project
 from ansible.module_utils.training_run_collect import PROJECTS, give
 from ansible.module_utils.training_run_container import Container
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
-from ansible.module_utils.training_run_records import json_record, write_record
+from ansible.module_utils.training_run_records import json_record, remove_tree, write_record
+from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for, size_of
 
 # Of what the container is given, what goes home.
 RECORDS = ("config.json", "hostfile", ARGUMENTS, "program.json")
@@ -310,6 +321,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         # When a project's program takes its first step, and whether it has steps, nobody knows.
         start_seconds=0 if launch["project"] else launch["start_seconds"],
         stall_seconds=launch["stall_seconds"],
+        silence_seconds=launch["silence_seconds"] if launch["project"] else 0,
         grace_seconds=launch["grace_seconds"] if launch["project"] else 0,
         nodes=launch["nodes"],
         addresses=launch["addresses"],
@@ -382,21 +394,46 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
     They were sent by whoever carries files to this node, and are plain files and their links. The
     metrics go on. A project finds its checkpoints and its other files where it had them; they are
     copied as the user that owns the copy.
+
+    Raises:
+        NoRoomError: the disk is full. Nothing of the copies is left: half a checkpoint would go
+            home in the place of the whole one.
     """
     if not os.path.isdir(directory.resume):
         return
+    copies = [*PROJECTS, "checkpoints", METRICS]
+
+    def undo() -> None:
+        for name in copies:
+            remove_tree(os.path.join(directory.work, name))
+
+    with room_for(
+        "the files that the run goes on from",
+        directory.path,
+        lambda: size_of(directory.resume),
+        undo,
+    ):
+        _copy_carried(directory, uid, gid)
+
+
+def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
     give(directory.resume, uid, gid)
     carried_on = PROJECTS | {"checkpoints": "checkpoints"}
     for place, name in carried_on.items() if os.path.isdir(directory.project) else ():
         carried = os.path.join(directory.resume, name)
         if os.path.isdir(carried):
-            subprocess.run(
+            copied = subprocess.run(
                 ["cp", "--archive", "--no-target-directory", carried, f"{directory.work}/{place}"],
-                check=True,
+                check=False,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "LC_ALL": "C"},
                 user=uid,
                 group=gid,
                 extra_groups=[],
             )
+            if copied.returncode:
+                raise error_of(copied.stderr)
     with ExitStack() as stack:
         sent, work = open_directory(directory.resume), open_directory(directory.work)
         stack.callback(os.close, sent)
@@ -410,6 +447,34 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
         target = stack.enter_context(os.fdopen(descriptor, "wb"))
         os.fchown(descriptor, uid, gid)
         shutil.copyfileobj(source, target)
+
+
+def prepare(directory: RunDirectory, options: dict[str, Any], files: dict[str, Any]) -> None:
+    """Write all that the container finds.
+
+    Args:
+        options: of this module.
+        files: see `files_for`.
+
+    Raises:
+        NoRoomError: the disk is full.
+        OSError: it cannot be written for another reason.
+    """
+    uid, gid, host = options["uid"], options["gid"], options["container"]["hostname"]
+    facts = json_record(options["facts"])
+
+    def undo() -> None:
+        # What goes home is whole, or home has what an attempt before had.
+        remove_tree(directory.records(host))
+        for name in RECORDS:
+            remove_tree(os.path.join(directory.collect, name))
+
+    size = len(facts) + len(json.dumps(files))
+    with room_for("the files of the run", directory.path, lambda: size, undo):
+        write_files(directory, files, uid, gid)
+        write_record(directory, host, "facts.json", facts)
+    copy_project(directory, uid, gid)
+    hand_over(directory, uid, gid)
 
 
 CONTAINER_OPTIONS = {
@@ -433,6 +498,7 @@ LAUNCH_OPTIONS = {
     "network": {"type": "str", "default": ""},
     "start_seconds": {"type": "int", "default": 0},
     "stall_seconds": {"type": "int", "default": 0},
+    "silence_seconds": {"type": "int", "default": 0},
     "job_seconds": {"type": "int", "default": 0},
     "dataset": {"type": "str", "required": True},
     "batch_per_rank": {"type": "int", "required": True},
@@ -473,11 +539,12 @@ def main() -> None:
         files = files_for(options)
     except ValueError as error:
         module.fail_json(msg=f"training_run_secrets: {error}")
-    write_files(directory, files, options["uid"], options["gid"])
-    hostname = options["container"]["hostname"]
-    write_record(directory, hostname, "facts.json", json_record(options["facts"]))
-    copy_project(directory, options["uid"], options["gid"])
-    hand_over(directory, options["uid"], options["gid"])
+    try:
+        prepare(directory, options, files)
+    except NoRoomError as error:
+        module.fail_json(**error.result(options["container"]["hostname"]))
+    except OSError as error:
+        module.fail_json(msg=f"The files of the run could not be written: {error}")
     try:
         # A launch that is interrupted may leave this module running: what it started after the end
         # of the run would be nobody's.

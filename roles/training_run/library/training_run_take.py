@@ -127,6 +127,7 @@ from ansible.module_utils.training_node_problems import problem
 from ansible.module_utils.training_run_code import CodeStore, lay_out_run
 from ansible.module_utils.training_run_collect import Limits, collect
 from ansible.module_utils.training_run_records import keep_records, remove_keys, remove_tree
+from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for
 
 # What the ranks find in their directory.
 WORK = ("logs", "ranks", "nodes", "checkpoints")
@@ -222,9 +223,11 @@ def make_keys(module: AnsibleModule, directory: RunDirectory, uid: int, gid: int
     for name in ("ssh_host_ed25519_key", "id_ed25519"):
         path = os.path.join(directory.ssh, name)
         if not os.path.exists(path):
-            module.run_command(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check_rc=True
+            status, _, words = module.run_command(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path]
             )
+            if status:
+                raise error_of(words)
         os.chmod(path, 0o400)
         os.chown(path, uid, gid)
         with open(path + ".pub", encoding="ascii") as public:
@@ -262,7 +265,10 @@ def main() -> None:
         "oom_kills": oom_kills(),
     }
     try:
-        present = take(options["root"], lock, options["patience"])
+        with room_for("its lock", options["root"], lambda: RESERVE_BYTES, lambda: None):
+            present = take(options["root"], lock, options["patience"])
+    except NoRoomError as error:
+        module.fail_json(**error.result(options["host"]))
     except EngineError as error:
         hindrance = problem("no_engine", message=str(error))
         module.fail_json(
@@ -276,12 +282,18 @@ def main() -> None:
         )
 
     limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
-    set_aside(directory, options["host"], limits)
-    make_directories(directory, options["uid"], options["gid"])
-    keys = make_keys(module, directory, options["uid"], options["gid"])
-    missing = CodeStore(options["root"]).missing(options["code"].values())
-    if not missing:
-        lay_out_run(options["root"], directory, options["code"], options["gid"])
+    try:
+        with room_for("the run's directory", options["root"], lambda: RESERVE_BYTES, lambda: None):
+            set_aside(directory, options["host"], limits)
+            make_directories(directory, options["uid"], options["gid"])
+            keys = make_keys(module, directory, options["uid"], options["gid"])
+        missing = CodeStore(options["root"]).missing(options["code"].values())
+        if not missing:
+            lay_out_run(options["root"], directory, options["code"], options["gid"])
+    except NoRoomError as error:
+        module.fail_json(**error.result(options["host"]))
+    except OSError as error:
+        module.fail_json(msg=f"The directory of the run could not be made: {error}")
     module.exit_json(
         changed=True,
         host_key=keys["ssh_host_ed25519_key"],

@@ -17,6 +17,8 @@ from typing import IO
 
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_run_listing import CHUNK, CodeError, Listing, digest_of
+from ansible.module_utils.training_run_records import remove_tree
+from ansible.module_utils.training_run_room import room_for, size_of
 
 STORE = ".code"
 # What no run has used for so long is removed, in seconds.
@@ -50,14 +52,20 @@ class CodeStore:
 
         Raises:
             CodeError: one is not what its name says.
+            NoRoomError: the disk is full.
             OSError: they cannot be read or written.
         """
         expected = set(wanted)
-        os.makedirs(self._path, mode=0o700, exist_ok=True)
         with tarfile.open(archive, "r:gz") as packed:
-            for member in packed:
-                content = packed.extractfile(member) if member.isfile() else None
-                if content is not None and member.name in expected:
+            members = [each for each in packed if each.isfile() and each.name in expected]
+            needed = sum(member.size for member in members)
+            root = os.path.dirname(self._path)
+            # Each object is there whole or not at all: of those that came the next launch has use.
+            with room_for("the code of the run", root, lambda: needed, lambda: None):
+                os.makedirs(self._path, mode=0o700, exist_ok=True)
+                for member in members:
+                    content = packed.extractfile(member)
+                    assert content is not None, "it is a plain file"
                     self._write(member.name, content)
 
     def _write(self, name: str, content: IO[bytes]) -> None:
@@ -98,11 +106,17 @@ class CodeStore:
                 shutil.copyfile(self._object(name), target)
                 shutil.copymode(self._object(name), target)
             # When it was used last, whether or not the file system notes that.
-            about = os.stat(target)
-            os.utime(target, ns=(time.time_ns(), about.st_mtime_ns))
+            about = os.stat(self._object(name))
+            os.utime(self._object(name), ns=(time.time_ns(), about.st_mtime_ns))
         for above, _, _ in os.walk(folder):
             os.chown(above, 0, gid)
             os.chmod(above, 0o750)
+
+    def size(self, listings: Iterable[Listing]) -> int:
+        """Return the bytes of what is listed; it is here."""
+        return sum(
+            os.stat(self._object(name)).st_size for listing in listings for name in listing.values()
+        )
 
     def _object(self, name: str) -> str:
         return os.path.join(self._path, name)
@@ -112,21 +126,61 @@ def lay_out_run(root: str, directory: RunDirectory, code: Mapping[str, Listing],
     """Give a run its code: the `trainer`, and a `project` where there is one.
 
     Raises:
+        NoRoomError: the disk is full.
         OSError: see `CodeStore.lay_out`.
     """
     store = CodeStore(root)
-    for name, folder in (("trainer", directory.trainer), ("project", directory.project)):
-        if code.get(name):
-            store.lay_out(code[name], folder, gid)
+
+    def undo() -> None:
+        for folder in (directory.trainer, directory.project):
+            remove_tree(folder)
+
+    with room_for("the code of the run", directory.path, lambda: store.size(code.values()), undo):
+        for name, folder in (("trainer", directory.trainer), ("project", directory.project)):
+            if code.get(name):
+                store.lay_out(code[name], folder, gid)
+
+
+def receive_run(
+    archive: str, root: str, directory: RunDirectory, code: Mapping[str, Listing], gid: int
+) -> list[str]:
+    """Give a run its code where the node lacks some, and return the objects that it lacked.
+
+    Args:
+        archive: what was sent; see training_run_listing.
+
+    Raises:
+        CodeError, NoRoomError, OSError: see `CodeStore.receive` and `lay_out_run`.
+    """
+    store = CodeStore(root)
+    wanted = store.missing(code.values())
+    store.receive(archive, wanted)
+    lay_out_run(root, directory, code, gid)
+    # Only now: what the run has from before may have been unused for as long.
+    store.remove_unused()
+    return wanted
 
 
 def copy_project(directory: RunDirectory, uid: int, gid: int) -> None:
     """Give the ranks a copy of the project that they can write; root writes it before they run.
 
     A file that they do not change keeps its time, and so is told from those they do.
+
+    Raises:
+        NoRoomError: the disk is full. Half a file would go home as one that the ranks changed.
     """
     if not os.path.isdir(directory.project):
         return
+    with room_for(
+        "the ranks' copy of the project",
+        directory.path,
+        lambda: size_of(directory.project),
+        lambda: remove_tree(directory.workdir),
+    ):
+        _copy_files(directory, uid, gid)
+
+
+def _copy_files(directory: RunDirectory, uid: int, gid: int) -> None:
     for folder, _, names in os.walk(directory.project):
         copy = os.path.join(directory.workdir, os.path.relpath(folder, directory.project))
         os.makedirs(copy, exist_ok=True)

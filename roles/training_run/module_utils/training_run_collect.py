@@ -22,6 +22,7 @@ ALLOWED = tuple(
     tuple(path.split("/"))
     for path in (
         "metrics.jsonl",
+        "silences.jsonl",
         "world.json",
         "timeline.json",
         "bench.json",

@@ -43,6 +43,8 @@ class Container:
         command: the trainer's subcommand: train, bench or verify.
         start_seconds: how long a training may take to its first step; 0 for ever.
         stall_seconds: how long it may then go without one; 0 for ever.
+        silence_seconds: after how long without a sign of life a project's ranks are asked what
+            they do; 0 for never.
         grace_seconds: how long a project's ranks may take to end when they are asked to.
         nodes: all nodes of the run, the launcher first.
         addresses: of each on the training network.
@@ -64,6 +66,7 @@ class Container:
     command: str
     start_seconds: int
     stall_seconds: int
+    silence_seconds: int
     grace_seconds: int
     nodes: Sequence[str]
     addresses: Mapping[str, str]
@@ -87,6 +90,7 @@ class Container:
         return {
             "TRAINYARD_START_SECONDS": self.start_seconds if trains else 0,
             "TRAINYARD_STALL_SECONDS": self.stall_seconds if trains else 0,
+            "TRAINYARD_SILENCE_SECONDS": self.silence_seconds if trains else 0,
             GRACE: self.grace_seconds,
             "TRAINYARD_ADDRESS": self.addresses[self.hostname],
             "TRAINYARD_PEERS": " ".join(peers),

@@ -1,0 +1,318 @@
+"""A node whose disk is full while a run comes to it: file systems of a few KiB that really are.
+
+They are mounted, so these tests need root, as the project's CI has it.
+"""
+
+import errno
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import (
+    basic,
+    training_node_directory,
+    training_run_code,
+    training_run_collect,
+    training_run_listing,
+    training_run_room,
+)
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_run/library"))
+take = importlib.import_module("training_run_take")
+code = importlib.import_module("training_run_code")
+start = importlib.import_module("training_run_start")
+
+RANK = 54321
+KIB = 1024
+LIMITS = training_run_collect.Limits(size=10**9, files=100)
+NoRoomError = training_run_room.NoRoomError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """The directory of all runs, on a small disk of its own."""
+    folder = tmp_path / "runs"
+    folder.mkdir(mode=0o755)
+    mounted = mount(folder, "size=8m,mode=755,nr_inodes=200")
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.geteuid():
+            above.chmod(above.stat().st_mode | 0o011)
+    if not mounted:
+        pytest.skip("nothing can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def mount(folder: Path, options: str) -> bool:
+    command: list[str | Path] = ["mount", "-t", "tmpfs", "-o", options, "none", folder]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def run(root: Path) -> Any:
+    """The directory of a run that has taken the node."""
+    directory = training_node_directory.RunDirectory(str(root), "r")
+    take.make_directories(directory, RANK, RANK)
+    return directory
+
+
+@pytest.fixture
+def other(root: Path) -> Callable[[], dict[str, bytes]]:
+    """What another run has on the node; none of it is anybody else's to touch."""
+    directory = training_node_directory.RunDirectory(str(root), "other")
+    take.make_directories(directory, RANK, RANK)
+    Path(directory.work, "checkpoints/last.pt").write_bytes(b"weights")
+    return lambda: contents(Path(directory.path))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of 600 KiB on the control node."""
+    folder = tmp_path / "project"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "a.py").write_text("a = 1\n")
+    (folder / "pkg/b.bin").write_bytes(os.urandom(600 * KIB))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def fill(root: Path, room: int) -> Path:
+    """Leave so many bytes of the disk."""
+    free = os.statvfs(root).f_bavail * os.statvfs(root).f_frsize
+    assert room < free < 10_000_000
+    filler = root / "filler"
+    filler.write_bytes(bytes(free - room))
+    return filler
+
+
+def archive_of(project: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    listing: dict[str, str] = training_run_listing.list_code(str(project))
+    archive = tmp_path / "code.tar.gz"
+    with archive.open("wb") as file:
+        training_run_listing.pack({str(project): listing}, listing.values(), file)
+    return archive, listing
+
+
+def receive(run: Any, project: Path, tmp_path: Path) -> None:
+    archive, listing = archive_of(project, tmp_path)
+    root = os.path.dirname(run.path)
+    training_run_code.receive_run(str(archive), root, run, {"project": listing}, RANK)
+
+
+def module(main: Callable[[], None], options: Any, monkeypatch: Any, capsys: Any) -> Any:
+    """Run a module as Ansible does, and return what it returned."""
+    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode()
+    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", arguments)
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+    with suppress(SystemExit):
+        main()
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_code_has_no_room(
+    root: Path, run: Any, other: Any, project: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    theirs = other()
+    archive, listing = archive_of(project, tmp_path)
+    filler = fill(root, 300 * KIB)
+    options = {
+        "run_id": "r",
+        "root": str(root),
+        "gid": RANK,
+        "code": {"project": listing},
+        "archive": str(archive),
+        "host": "node2",
+    }
+    failed = module(code.main, options, monkeypatch, capsys)
+    assert failed["failed"]
+    [problem] = failed["problems"]
+    assert (problem["host"], problem["code"]) == ("node2", "no_room")
+    values = problem["values"]
+    assert values["needed"] == 6 + 600 * KIB
+    assert values["free"] < 300 * KIB
+    assert failed["msg"].splitlines() == [
+        "The run was not started.",
+        f"node2: no space is left in {root} for the code of the run: {values['needed']} bytes are "
+        f"needed, {values['free']} are free: make room on the disk of {root}: du -x tells what "
+        "takes it",
+    ]
+    # What came whole is kept for the next launch, and nothing else.
+    kept = contents(root / ".code")
+    assert kept in ({}, {listing["a.py"]: b"a = 1\n"})
+    assert not os.path.exists(run.project)
+    assert other() == theirs
+    filler.unlink()
+    assert module(code.main, options, monkeypatch, capsys)["received"] == 2 - len(kept)
+    assert contents(Path(run.project)) == contents(project)
+
+
+def link_nothing(source: str, target: str) -> None:
+    raise OSError(errno.EMLINK, os.strerror(errno.EMLINK), target)
+
+
+def test_the_folder_of_the_code_has_no_room(
+    root: Path, run: Any, other: Any, project: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    receive(run, project, tmp_path)
+    theirs, kept = other(), contents(root / ".code")
+    later = training_node_directory.RunDirectory(str(root), "s")
+    take.make_directories(later, RANK, RANK)
+    monkeypatch.setattr(os, "link", link_nothing)
+    fill(root, 300 * KIB)
+    with pytest.raises(NoRoomError, match=f"no space is left in {root}/s for the code of the run"):
+        training_run_code.lay_out_run(
+            str(root), later, {"project": training_run_listing.list_code(str(project))}, RANK
+        )
+    assert not os.path.exists(later.project)
+    assert (contents(root / ".code"), other()) == (kept, theirs)
+    assert contents(Path(run.project)) == contents(project)
+
+
+def options_of(run: Any, root: Path, files: dict[str, Any]) -> dict[str, Any]:
+    """Options of training_run_start that it comes to before it asks the engine."""
+    return {
+        "uid": RANK,
+        "gid": RANK,
+        "facts": {"host": "node1"},
+        "container": {"hostname": "node1"},
+        "files": files,
+    }
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_the_copy_of_the_ranks_has_no_room(
+    launches: bool, root: Path, run: Any, other: Any, project: Path, tmp_path: Path
+) -> None:
+    receive(run, project, tmp_path)
+    theirs = other()
+    files = {training_node_directory.ARGUMENTS: "-n 1\n"} if launches else {}
+    fill(root, 300 * KIB)
+    with pytest.raises(NoRoomError) as raised:
+        start.prepare(run, options_of(run, root, files), files)
+    problem = raised.value.problem
+    assert (problem.code, problem.values["what"]) == ("no_room", "the ranks' copy of the project")
+    assert problem.values["needed"] == 6 + 600 * KIB
+    # Half a file would go home as one that the ranks changed.
+    training_run_collect.collect(run, "node1", LIMITS)
+    assert not [path for path in contents(Path(run.collect)) if "workdir" in path]
+    assert other() == theirs
+
+
+def test_what_a_run_goes_on_from_has_no_room(
+    root: Path, run: Any, other: Any, project: Path, tmp_path: Path
+) -> None:
+    receive(run, project, tmp_path)
+    theirs = other()
+    carried = {
+        "checkpoints/last.pt": os.urandom(500 * KIB),
+        "outputs/log.csv": b"1\n",
+        "workdir/state.bin": os.urandom(100 * KIB),
+        "metrics.jsonl": b"{}\n",
+    }
+    for name, content in carried.items():
+        path = Path(run.resume, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    training_run_code.copy_project(run, RANK, RANK)
+    fill(root, 300 * KIB)
+    with pytest.raises(NoRoomError) as raised:
+        start.hand_over(run, RANK, RANK)
+    values = raised.value.problem.values
+    assert values["what"] == "the files that the run goes on from"
+    assert values["needed"] == sum(map(len, carried.values()))
+    # Home has all of these: half of one would take its place.
+    training_run_collect.collect(run, "node1", LIMITS)
+    assert contents(Path(run.collect)) == {}
+    assert other() == theirs
+
+
+def test_the_metrics_have_no_room(root: Path, run: Any) -> None:
+    Path(run.resume).mkdir()
+    Path(run.resume, "metrics.jsonl").write_bytes(b"{}\n" * 200 * KIB)
+    fill(root, 300 * KIB)
+    with pytest.raises(NoRoomError):
+        start.hand_over(run, RANK, RANK)
+    assert not os.path.exists(f"{run.work}/metrics.jsonl")
+
+
+def test_the_configuration_has_no_room(root: Path, run: Any) -> None:
+    fill(root, 300 * KIB)
+    files = {"hostfile": "node1\n", "config.json": {"model": "x" * 200 * KIB}}
+    with pytest.raises(NoRoomError, match="for the files of the run"):
+        start.prepare(run, options_of(run, root, files), files)
+    assert contents(Path(run.collect)) == {}
+
+
+def test_the_directory_of_the_run_has_no_room(
+    root: Path, other: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    theirs = other()
+    fill(root, 300 * KIB)
+    monkeypatch.setattr(take, "containers", lambda label: [])
+    monkeypatch.setattr(take, "take", lambda *_: None)
+    options = {
+        "run_id": "r",
+        "owner": "ada@control",
+        "home": "/home/ada/runs/r",
+        "nodes": ["node1"],
+        "host": "node1",
+        "root": str(root),
+        "uid": RANK,
+        "gid": RANK,
+        "code": {},
+    }
+    failed = module(take.main, options, monkeypatch, capsys)
+    assert failed["problems"][0]["code"] == "no_room"
+    assert "for the run's directory" in failed["msg"]
+    assert other() == theirs
+
+
+def test_too_many_files(root: Path, run: Any, project: Path, tmp_path: Path) -> None:
+    for number in range(300):
+        (project / f"{number}.py").write_text(f"{number}\n")
+    with pytest.raises(NoRoomError, match="no inode is left in") as raised:
+        receive(run, project, tmp_path)
+    assert raised.value.problem.code == "no_inode"
+
+
+def test_a_quota_that_is_used_up(tmp_path: Path, project: Path, monkeypatch: Any) -> None:
+    """What the kernel says then; disks with quotas are not at hand here."""
+    directory = training_node_directory.RunDirectory(str(tmp_path / "runs"), "r")
+    take.make_directories(directory, RANK, RANK)
+    receive(directory, project, tmp_path)
+
+    def no_quota(path: str, uid: int, gid: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), path)
+
+    monkeypatch.setattr(os, "chown", no_quota)
+    with pytest.raises(NoRoomError, match="the quota is used up") as raised:
+        training_run_code.copy_project(directory, RANK, RANK)
+    assert raised.value.problem.code == "quota_used_up"
+    assert not os.path.exists(directory.workdir)
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        ("cp: error writing 'x': No space left on device\n", errno.ENOSPC),
+        ("cp: error writing 'x': Disk quota exceeded\n", errno.EDQUOT),
+        ("cp: cannot stat 'x': Permission denied\n", None),
+    ],
+)
+def test_what_a_program_says_of_a_full_disk(words: str, number: int | None) -> None:
+    assert training_run_room.error_of(words).errno == number
