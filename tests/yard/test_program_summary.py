@@ -58,7 +58,7 @@ def test_a_program_is_done_when_mpirun_is(run: Path) -> None:
     assert (summary.model, summary.dataset) == ("digits", None)
     assert (summary.epochs, summary.batch_per_rank, summary.test_accuracy) == (None, None, None)
     assert (summary.world_size, summary.hosts, summary.steps) == (2, ("node1", "node2"), 4)
-    assert list(summary.readings.items()) == [("loss", 2.10432), ("lr", 0.1), ("val/acc", 0.381)]
+    assert list(summary.readings.items()) == [("loss", 2.10432), ("val/acc", 0.381), ("lr", 0.1)]
     assert summary.warnings == ()
     assert summary.seconds_to_first_step == 12
     assert read_summary(run) == summary

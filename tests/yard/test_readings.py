@@ -23,7 +23,7 @@ from yard.plays.contract import POLL_RUN
 from yard.plays.events import Event
 from yard.runs.gathering import GATHERED, METRICS, all_readings, gather_readings
 from yard.runs.manifest import read_manifest
-from yard.runs.readings import MOST_KEYS, Reading, last_values, read_readings
+from yard.runs.readings import MOST_KEYS, Reading, last_values, read_readings, within_limits
 from yard.runs.silences import MOST
 from yard.screen.plain_progress import PlainProgress
 
@@ -204,3 +204,12 @@ def test_tensorboard_s_events_stand_in_for_metrics(tmp_path: Path) -> None:
     write(tmp_path / METRICS, [{"loss": 5.0}])
     gather_readings(tmp_path, None)
     assert last_values(all_readings(tmp_path)) == {"loss": 5.0}
+
+
+def test_results_are_seen_before_what_else_was_counted() -> None:
+    """A profiler of Lightning alone reports more numbers than can be shown."""
+    counted = {f"duration_{number}": float(number) for number in range(MOST_KEYS)}
+    results = {"val_loss": 0.5, "train/acc": 0.9, "loss": 0.4}
+    (shown,) = within_limits([Reading(values={**counted, "lossless": 1.0, **results})])
+    assert len(shown.values) == MOST_KEYS
+    assert list(last_values([shown]))[:4] == ["loss", "val_loss", "train/acc", "duration_0"]

@@ -20,7 +20,7 @@ class Curve:
 
 
 def reading_charts(readings: Sequence[Reading], retried: bool = False) -> list[Chart]:
-    """A chart for each number, the loss first, then in the order in which they appeared.
+    """A chart for each number, results first, then in the order in which they appeared.
 
     Args:
         retried: the run was launched more than once, so that steps may have been done again.

@@ -1,6 +1,7 @@
 """What a program of the user's own reports: numbers by name, which the trainer does not know."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -19,6 +20,12 @@ LINE_CHARACTERS = 64 << 10
 EARLIEST = 1e9
 # No step or epoch is beyond this.
 MOST_COUNTED = 1e15
+
+# Words in the names of what a training comes to; others say what it did or took.
+_RESULT = re.compile(
+    r"(?:^|[^a-z])(?:loss|acc|accuracy|err|error|perplexity|ppl|f1|auc|iou|map|bleu|rouge|reward"
+    r"|score)(?:[^a-z]|$)"
+)
 
 Entry = tuple[str, float | None, float | None, float | None, float]
 
@@ -105,12 +112,12 @@ def tail_lines(path: Path) -> list[str]:
 
 
 def within_limits(readings: Iterable[Reading]) -> tuple[Reading, ...]:
-    """The readings with no more names than can be shown: those that came first, and the loss."""
+    """The readings with no more names than can be shown: results, then those that came first."""
     readings = tuple(readings)
     names = dict.fromkeys(name for reading in readings for name in reading.values)
     if len(names) <= MOST_KEYS:
         return readings
-    shown = set(list(names)[: MOST_KEYS - 1]) | {"loss"}
+    shown = set(sorted(names, key=_place)[:MOST_KEYS])
     return tuple(
         Reading(each.time, each.step, each.steps, each.epoch, each.epochs, values)
         for each in readings
@@ -119,11 +126,18 @@ def within_limits(readings: Iterable[Reading]) -> tuple[Reading, ...]:
 
 
 def last_values(readings: Iterable[Reading]) -> dict[str, float]:
-    """The last value of each name: the loss first, the others as they first appeared."""
+    """The last value of each name: the loss, other results, and the rest, as they appeared."""
     values: dict[str, float] = {}
     for reading in readings:
         values.update(reading.values)
-    return dict(sorted(values.items(), key=lambda entry: entry[0] != "loss"))
+    return dict(sorted(values.items(), key=lambda entry: _place(entry[0])))
+
+
+def _place(name: str) -> int:
+    """Where a number stands among others: what a training is for is seen before what it took."""
+    if name == "loss":
+        return 0
+    return 1 if _RESULT.search(name.lower()) else 2
 
 
 def _is_shown(key: Any, value: Any) -> bool:
