@@ -77,6 +77,11 @@ def test_who_fell_because_of_another_is_not_the_cause(run: Path) -> None:
 
 EXCEPTIONS = [
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
+    (
+        "no_gpu_for_program",
+        "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
+        "node2",
+    ),
     ("no_gpu_for_program", "RuntimeError: Found no NVIDIA driver on your system.", "GPU"),
     ("no_gpu_for_program", "RuntimeError: No CUDA GPUs are available", "GPU"),
     ("no_gpu_for_program", "ValueError: ProcessGroupNCCL is only supported with GPUs, no", "GPU"),

@@ -17,7 +17,7 @@ from yard.operations.ending import conclude
 from yard.runs.folder import list_runs
 from yard.runs.record import read_run
 from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables
-from yard.runs.summary import LEFT_NOTHING, NEVER_CONNECTED, read_summary, summarise
+from yard.runs.summary import LEFT_NOTHING, LEFT_WORDS, NEVER_CONNECTED, read_summary, summarise
 from yard.screen.result import show_result
 from yard.screen.tables import show_runs
 
@@ -194,6 +194,35 @@ def test_ranks_that_never_met_are_warned_of(
     assert ("held a connection" in shown(run)) == warned
     assert ("held a connection" in (run / "report.html").read_text()) == warned
     assert faults(run) == []
+
+
+def last_ranks(run: Path, seconds: float) -> None:
+    """Let the ranks end well, after some seconds."""
+    end_ranks(run, 0, 0)
+    for path in (run / "ranks").glob("*.json"):
+        end = json.loads(path.read_text())
+        path.write_text(json.dumps({**end, "started_at": end["ended_at"] - seconds}))
+
+
+def test_who_was_over_at_once_with_words_alone_is_warned_of(run: Path) -> None:
+    """As pytorch/examples' distributed/ddp/example.py, which ends with 0 without GPUs."""
+    with (run / "logs/rank-0.log").open("a") as log:
+        log.write("looking\nUnable to locate sufficient 2 gpus\x1b]0;x\n")
+    last_ranks(run, 3)
+    (warning,) = conclude(run).warnings
+    assert warning.startswith(LEFT_WORDS)
+    assert warning.endswith("'Unable to locate sufficient 2 gpus\\x1b]0;x'")
+    assert "Unable to locate sufficient" in shown(run)
+    assert "Unable to locate sufficient" in (run / "report.html").read_text()
+    assert faults(run) == []
+    leave_output(run)
+    assert summarise(read_run(run)).warnings == ()
+
+
+def test_who_worked_for_a_while_may_leave_words_alone(run: Path) -> None:
+    leave_words(run)
+    last_ranks(run, 30)
+    assert summarise(read_run(run)).warnings == ()
 
 
 def test_ranks_that_met_once_met(run: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.core.errors import Exit
 from yard.core.files import read_json, write_json
+from yard.core.words import printable
 from yard.runs.manifest import iso
 from yard.runs.metrics import Metric, of_event
 from yard.plays.contract import NOTHING_STARTED
@@ -22,6 +23,14 @@ LEFT_NOTHING = (
     "Many examples do nothing and say so nowhere where a node has fewer than two GPUs; others "
     "do their work only under `if __name__ == '__main__'`. See whether it trained at all."
 )
+# A program that is over so soon, in seconds, has most likely found a reason to do nothing.
+AT_ONCE = 10
+LEFT_WORDS = (
+    "the program was over in a few seconds, and left no file and no metrics. Many examples do "
+    "nothing where a node has fewer than two GPUs. See whether it trained at all; the last that it "
+    "said is:"
+)
+MOST_WORDS = 200
 NEVER_CONNECTED = (
     "no rank ever held a connection to another node: each node trained by itself, and the ranks "
     "did not share what they learned. torch.distributed.init_process_group(), hvd.init(), or the "
@@ -273,8 +282,23 @@ def _warnings(record: RunRecord) -> tuple[str, ...]:
     # Each log begins with a line of ours, about who writes it.
     silent = all(len(log.text.splitlines()) <= 1 for log in record.rank_logs)
     left = record.left_files or record.readings or files_left_behind(record)
-    found = {LEFT_NOTHING: silent and not left, NEVER_CONNECTED: record.never_connected}
+    found = {
+        LEFT_NOTHING: silent and not left,
+        _left_words(record): not silent and not left and _was_over_at_once(record),
+        NEVER_CONNECTED: record.never_connected,
+    }
     return tuple(warning for warning, is_so in found.items() if is_so)
+
+
+def _was_over_at_once(record: RunRecord) -> bool:
+    seconds = [end.ended_at - end.started_at for end in record.rank_ends if end.started_at]
+    return bool(seconds) and max(seconds) < AT_ONCE
+
+
+def _left_words(record: RunRecord) -> str:
+    """The warning of a program that has said something, with what it said last."""
+    last = next((line for log in record.rank_logs for line in log.text.splitlines()[:0:-1]), "")
+    return f"{LEFT_WORDS} {printable(last.strip())[:MOST_WORDS]}"
 
 
 def _throughput(
