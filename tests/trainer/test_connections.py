@@ -1,5 +1,6 @@
 """Whether ranks hold a connection to another node: real sockets, and 127.0.0.2 is the other one."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -46,8 +47,9 @@ def start() -> Iterator[Start]:
 
     yield begin
     for process in started:
-        # What it has started is of its session.
-        os.killpg(process.pid, 9)
+        # What it has started is of its session; a test may have ended all of it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
         process.wait()
         if process.stdout is not None:
             process.stdout.close()

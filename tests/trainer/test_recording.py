@@ -63,7 +63,8 @@ def test_samples_name_memory_by_rank(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
     first, *_ = map(json.loads, path.read_text().splitlines())
-    assert set(first) == {"time", "cpu_percent", "memory_bytes", "rss_bytes", "gpus"}
+    named = {"time", "cpu_percent", "memory_bytes", "rss_bytes", "gpus", "connected"}
+    assert (set(first), first["connected"]) == (named, None)
     assert list(first["rss_bytes"]) == ["3"]
     assert len(ballast) < first["rss_bytes"]["3"] < first["memory_bytes"] * 2
     assert 0 <= first["cpu_percent"] <= 100
