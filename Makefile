@@ -55,8 +55,9 @@ local-up: $(READY) ## bring up the local cluster: NODES=2
 local-down: $(READY) ## take the local cluster down and leave nothing behind
 	@$(YARD) local-down
 
-data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, or a folder for imagenet
-	@$(YARD) data $(or $(DATASET),cifar10) $(call option,SOURCE,--source)
+data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, or a folder for imagenet; your own: SOURCE=folder|archive|URL NAME= SHA256=
+	@$(YARD) data $(or $(DATASET),$(if $(NAME),,cifar10)) $(call option,NAME,--name) \
+		$(call option,SOURCE,--source) $(call option,SHA256,--sha256)
 
 ##@ Training
 

@@ -40,10 +40,15 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--nodes", type=int, metavar="N", help="size of a local cluster")
 
     command = _add(commands, "data", "put a data set on the nodes", operates=True)
-    command.add_argument("dataset", metavar="DATASET")
+    command.add_argument("dataset", nargs="?", metavar="DATASET", help="one of training_datasets")
     command.add_argument(
-        "--source", metavar="PATH", help="take it from this archive here, or folder for imagenet"
+        "--source",
+        metavar="PATH|URL",
+        help="take it from this archive here, or folder for imagenet; of data of your own, the "
+        "folder, the archive or another file, or its HTTP address",
     )
+    command.add_argument("--name", help="the name of data of your own, in place of DATASET")
+    command.add_argument("--sha256", metavar="DIGITS", help="of the archive or file, to be checked")
 
     command = _add(commands, "verify", "a verdict on the cluster", operates=True)
     command.add_argument(
@@ -191,7 +196,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, metavar="N")
     parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
     parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
-    parser.add_argument("--dataset", help="one of training_datasets")
+    parser.add_argument("--dataset", help="one of training_datasets, or with --code of `yard data`")
     parser.add_argument("--precision", help="number format of the forward and backward pass")
     parser.add_argument("--engine", help="what exchanges the gradients")
     parser.add_argument("--transport", help="how the ranks talk to each other")

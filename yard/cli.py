@@ -158,7 +158,9 @@ def _names(text: str) -> list[str]:
 COMMANDS: Mapping[str, Command] = {
     "attach": lambda context, options: attach(context, find_training(context.project, options.run)),
     "bench": _bench,
-    "data": lambda context, options: cluster.data(context, options.dataset, options.source),
+    "data": lambda context, options: cluster.data(
+        context, options.dataset, options.source, options.name, options.sha256
+    ),
     "exec": lambda context, options: execute(
         context, options.shell_command, _names(options.on), options.seconds
     ),

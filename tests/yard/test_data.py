@@ -1,9 +1,20 @@
 """`yard data`: what is handed to the playbook, and what is refused before it runs."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from yard_command import Yard
+from yard_command import REPOSITORY, Yard
+
+from yard.core.errors import RequestError
+from yard.core.project import Project
+from yard.operations.setup import raise_refusal
+from yard.plays.contract import HAVE_OWN_DATA
+from yard.plays.events import Outcome, TaskFailure
+from yard.plays.inventory import Inventory, read_inventory
+from yard.request.own_code import ProjectRequest, resolve_project
+from yard.request.own_data import as_datasets, check_own_data, note_own_data, read_own_data
 
 
 @pytest.mark.parametrize("source", ["not-there.tar.gz", "https://example.com/cifar10.tar.gz"])
@@ -20,3 +31,127 @@ def test_a_source_is_found_from_where_the_command_was_given(ready: Yard) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     written = {path.read_text() for path in ready.root.glob("**/cifar10") if path.is_file()}
     assert written == {f"from {Path(ready.root) / 'archive.tar.gz'}\n"}
+
+
+@pytest.fixture
+def faces(ready: Yard) -> Path:
+    """Data of a user's own, in a checkout that is set up."""
+    folder = ready.root / "faces"
+    folder.mkdir()
+    (folder / "a.bin").write_text("a")
+    return folder
+
+
+def on_nodes(yard: Yard, name: str) -> set[str]:
+    return {path.read_text() for path in yard.root.glob(f"nodes/*/{name}")}
+
+
+def own(yard: Yard) -> dict[str, Any]:
+    """What is remembered of data of the users' own."""
+    document: dict[str, Any] = json.loads(
+        (yard.root / ".trainyard/local/data.json").read_text(encoding="utf-8")
+    )
+    return document
+
+
+def test_data_of_ones_own_is_put_there_and_remembered(ready: Yard, faces: Path) -> None:
+    done = ready("data", "--name", "faces", "--source", "faces")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert on_nodes(ready, "faces") == {f"from {faces}\n"}
+    assert own(ready)["faces"]["source"] == str(faces)
+    assert (ready.root / ".trainyard/local/data.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--name", "cifar10", "--source", "faces"], "choose another name"),
+        (["--name", "Faces", "--source", "faces"], "NAME=Faces: must begin with"),
+        (["--name", "../x", "--source", "faces"], "NAME=../x: must begin with"),
+        (["--name", "x" * 41, "--source", "faces"], "no more than 40"),
+        (["--name", ".x", "--source", "faces"], "NAME=.x: must begin with"),
+        (["--name", "faces"], "SOURCE= is missing"),
+        (["--name", "faces", "--source", "nowhere"], "SOURCE=nowhere: there is no such"),
+        (["--name", "faces", "--source", "faces", "--sha256", "12"], "SHA256=12: must be 64"),
+        (["cifar10", "--name", "faces", "--source", "faces"], "takes DATASET=, or SOURCE="),
+        (["cifar10", "--sha256", "0" * 64], "goes with NAME="),
+        ([], "takes DATASET=, or SOURCE="),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_touched(
+    ready: Yard, faces: Path, arguments: list[str], said: str
+) -> None:
+    before = sorted(ready.root.rglob("*"))
+    done = ready("data", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert sorted(ready.root.rglob("*")) == before
+
+
+@pytest.fixture
+def project(ready: Yard) -> Path:
+    """A user's program."""
+    folder = ready.root / "mine"
+    folder.mkdir()
+    (folder / "train.py").write_text("")
+    return folder
+
+
+def asked(yard: Yard, folder: Path, dataset: str | None) -> Any:
+    checkout = Project(yard.root)
+    inventory = read_inventory(checkout, yard.root / "inventory/local")
+    return resolve_project(ProjectRequest(str(folder), dataset=dataset), inventory, checkout)
+
+
+def test_a_program_can_ask_for_it_and_the_trainer_cannot(
+    ready: Yard, faces: Path, project: Path
+) -> None:
+    with pytest.raises(RequestError, match="make data SOURCE=folder-or-URL NAME=name"):
+        asked(ready, project, "faces")
+    assert ready("data", "--name", "faces", "--source", "faces").returncode == 0
+    job = asked(ready, project, "faces")
+    assert job.extravars()["training_run_dataset"] == "faces"
+    assert job.extravars()["training_run_own_data"] is True
+    (project / "trainyard.yml").write_text("data: faces\n")
+    assert asked(ready, project, None).dataset == "faces"
+    assert "training_run_own_data" not in asked(ready, project, "cifar10").extravars()
+    with pytest.raises(RequestError, match=r"faces +from .*/faces, 20"):
+        asked(ready, project, "no-faces")
+    done = ready("train", "--model", "vit", "--dataset", "faces")
+    assert done.returncode == 2
+    assert "dataset 'faces'" in done.stderr
+
+
+def test_new_nodes_of_a_local_cluster_get_it_again(ready: Yard, faces: Path) -> None:
+    assert ready("data", "--name", "faces", "--source", "faces").returncode == 0
+    assert ready("setup").returncode == 0  # after which nobody knows what its nodes have
+    for path in ready.root.glob("nodes/*/faces"):
+        path.unlink()
+    assert "faces" in own(ready)
+    (ready.root / "mine").mkdir()
+    (ready.root / "mine/train.py").write_text("")
+    done = ready("train", "--code", "mine", "--dataset", "faces", "--nodes", "2")
+    assert "Putting faces on the nodes, from" in done.stdout, done.stdout + done.stderr
+    assert on_nodes(ready, "faces") == {f"from {faces}\n"}
+
+
+def test_what_was_fetched_is_shown_without_its_key(tmp_path: Path, lab: Inventory) -> None:
+    checkout = Project(tmp_path)
+    data = check_own_data("faces", "https://data.example.com/faces.tar?key=secret", None, lab)
+    note_own_data(checkout, lab, data)
+    remembered = read_own_data(checkout, lab)
+    assert remembered == {"faces": data}
+    assert remembered["faces"].extravars()["dataset_source"] == data.source
+    assert remembered["faces"].command == (
+        "make data SOURCE=https://data.example.com/faces.tar NAME=faces"
+    )
+    assert "secret" not in as_datasets(remembered)["faces"].description
+
+
+def test_data_that_cannot_be_had_is_a_request_that_makes_no_sense() -> None:
+    task_file = "/checkout/roles/dataset/tasks/own.yml"
+    failure = TaskFailure("localhost", "Have it", "dataset", task_file, "it is\nempty", False)
+    with pytest.raises(RequestError) as caught:
+        raise_refusal(Outcome("failed", (failure,), {}))
+    assert caught.value.problems == ("it is", "empty")
+    assert (REPOSITORY / "roles" / Path(*HAVE_OWN_DATA)).is_file()

@@ -5,8 +5,9 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
-from yard.operations.setup import put_dataset, run_operation, run_setup
+from yard.operations.setup import put_dataset, put_own_data, run_operation, run_setup
 from yard.plays.inventory import read_inventory
+from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
 from yard.runs.setup_record import forget_setup
 
@@ -24,17 +25,30 @@ def setup(context: Context, nodes: int | None) -> Exit:
     return Exit.DONE
 
 
-def data(context: Context, dataset: str, source: str | None) -> Exit:
-    """Put a data set on the nodes.
+def data(
+    context: Context, dataset: str | None, source: str | None, name: str | None, sha256: str | None
+) -> Exit:
+    """Put a data set on the nodes: a known one, or one of the user's own.
 
     Args:
-        source: path of its archive, or of the folder with its archives; None fetches it.
+        dataset: the known one.
+        source: path of its archive, or of the folder with its archives; None fetches it. Of the
+            user's own, a path or an HTTP address.
+        name, sha256: of the user's own.
 
     Raises:
-        RequestError: it is unknown, or there is no such path on this machine.
+        RequestError: it is unknown or cannot be had; no node has been touched.
         ClusterError, Interrupted: see `put_dataset`.
     """
     inventory = read_inventory(context.project, context.inventory)
+    if (dataset is None) == (name is None):
+        raise RequestError(["data: takes DATASET=, or SOURCE= and NAME= for data of your own"])
+    if name is not None:
+        put_own_data(context, inventory, check_own_data(name, source, sha256, inventory))
+        return Exit.DONE
+    if sha256 is not None:
+        raise RequestError(["SHA256=: goes with NAME=; the checksums of known data sets are known"])
+    assert dataset is not None
     check_dataset(dataset, inventory)
     path = Path(source).expanduser().absolute() if source else None
     if path is not None and not path.exists():

@@ -3,12 +3,13 @@
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, UnreachableError
-from yard.operations.setup import deliver_image, put_dataset, run_setup
+from yard.core.errors import ClusterError, RequestError, UnreachableError
+from yard.operations.setup import deliver_image, put_dataset, put_own_data, run_setup
 from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
 from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory
 from yard.request.job import Job
+from yard.request.own_data import OwnData, read_own_data
 from yard.runs.setup_record import find_staleness, read_record
 
 
@@ -44,7 +45,12 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
         inventory = run_setup(context, inventory, job.min_nodes)
     record = read_record(project, inventory)
     if ours and job.dataset is not None and (record is None or job.dataset not in record.datasets):
-        put_dataset(context, inventory, job.dataset)
+        own = read_own_data(project, inventory).get(job.dataset)
+        if own is None:
+            put_dataset(context, inventory, job.dataset)
+        else:
+            console.print(f"Putting {escape(own.name)} on the nodes, from {escape(own.shown)}")
+            _put_again(context, inventory, own)
     return inventory
 
 
@@ -52,6 +58,22 @@ def lacks_image_alone(outcome: Outcome) -> bool:
     """Whether a launch failed because nodes do not hold the image, and for nothing else."""
     codes = {problem.code for failure in outcome.failures for problem in failure.problems}
     return codes == {IMAGE_MISSING}
+
+
+def _put_again(context: Context, inventory: Inventory, own: OwnData) -> None:
+    """Put data of the user's own on nodes that are new.
+
+    Raises:
+        ClusterError: it is not where it was, or see `put_own_data`.
+        Interrupted: the user stopped it.
+    """
+    try:
+        put_own_data(context, inventory, own, kept=True)
+    except RequestError as error:
+        raise ClusterError(
+            f"the nodes do not have {own.name}, and it cannot be had again:\n{error}\n"
+            f"once it can, run: {own.command}"
+        ) from error
 
 
 def setup_would_help(inventory: Inventory, outcome: Outcome) -> bool:

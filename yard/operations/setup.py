@@ -9,11 +9,12 @@ from rich.markup import escape
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
-from yard.plays.contract import INVENTORY_CHECK, SAY
+from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
 from yard.plays.events import Event, Outcome
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.play import dated_log, play
+from yard.request.own_data import OwnData, note_own_data
 from yard.runs.setup_record import (
     SetupRecord,
     forget_setup,
@@ -90,13 +91,29 @@ def put_dataset(
     note_dataset(context.project, inventory, dataset)
 
 
+def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bool = False) -> None:
+    """Run playbooks/data.yml for data of a user's own, and remember it.
+
+    Args:
+        kept: take what was fetched from its address before.
+
+    Raises:
+        RequestError: it cannot be had, or cannot be sent as it is; no node has been touched.
+        ClusterError: a task failed; it has been shown.
+        Interrupted: the user stopped it. Running it again goes on.
+    """
+    run_operation(context, "data", data.extravars(kept))
+    note_own_data(context.project, inventory, data)
+    note_dataset(context.project, inventory, data.name)
+
+
 def run_operation(context: Context, playbook: str, extravars: Mapping[str, Any]) -> Outcome:
     """Run a playbook that is not a training, one phase a play; its output goes to a log file.
 
     What its debug tasks say is shown at the end.
 
     Raises:
-        RequestError: the inventory has mistakes; no machine was contacted.
+        RequestError: the inventory has mistakes, or data cannot be had; no machine was contacted.
         UnreachableError: a node does not answer; it has been shown.
         ClusterError: a task failed; host, task and message have been shown.
         Interrupted: the user stopped it.
@@ -130,13 +147,14 @@ def run_operation(context: Context, playbook: str, extravars: Mapping[str, Any])
 
 
 def raise_refusal(outcome: Outcome) -> None:
-    """Say it where a playbook refused the inventory.
+    """Say it where a playbook refused the inventory, or the data that a user brings.
 
     Raises:
-        RequestError: the inventory has mistakes; no machine was contacted.
+        RequestError: the inventory has mistakes, or the data cannot be had; no machine was
+            contacted.
     """
     for failure in outcome.failures:
-        if failure.role == INVENTORY_CHECK:
+        if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
             raise RequestError(failure.message.splitlines())
 
 

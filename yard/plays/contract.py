@@ -17,6 +17,8 @@ READ_STATUS = "training_node_status"
 SAY = "debug"
 # The role that refuses an inventory, before any machine is contacted.
 INVENTORY_CHECK = "inventory_check"
+# The tasks that have a user's own data on the control node, before any node is asked for anything.
+HAVE_OWN_DATA = ("dataset", "tasks", "own.yml")
 # The one task of playbooks/exec.yml.
 RUN_COMMAND = "command"
 
@@ -47,6 +49,7 @@ MENDED_BY_SETUP = frozenset(
         "no_gpu",
         "no_directory",
         "dataset_missing",
+        "own_data_missing",
     }
 )
 

@@ -10,7 +10,10 @@ from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory
 from yard.request.job import Job, Request
+from yard.request.own_data import as_datasets, read_own_data
 from yard.request.values import Values, unknown
+
+HOW_TO_PUT = "    make data SOURCE=folder-or-URL NAME=name puts data of your own on the nodes"
 
 # What is asked of the trainer alone: the option as it is typed with make, and as with yard.
 OF_THE_TRAINER = {
@@ -64,11 +67,13 @@ class ProjectRun(Job):
     Attributes:
         grace_seconds: from SIGTERM to SIGKILL; None leaves it to the launch role's default.
         retries: how often it is started again when it fails, which its ranks are told.
+        own_data: whether the data set is of the user's own, and none of the trainer's.
     """
 
     code: OwnCode
     grace_seconds: int | None = None
     retries: int = 0
+    own_data: bool = False
 
     @property
     def label(self) -> str:
@@ -101,6 +106,8 @@ class ProjectRun(Job):
         variables = super().extravars()
         # Said even where there is none: the role's default, or the site's, is for the trainer.
         variables["training_run_dataset"] = self.dataset or ""
+        if self.own_data:
+            variables["training_run_own_data"] = True
         variables["training_run_program"] = list(self.code.program)
         variables["training_run_program_per"] = self.code.per
         variables["training_run_retries"] = self.retries
@@ -175,8 +182,10 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     if grace is not None and grace < 0:
         problems.append(f"grace {grace}: must be 0 or more")
     dataset = request.dataset or settings.data
-    if dataset is not None and dataset not in inventory.datasets:
-        problems.append(unknown("dataset", dataset, inventory.datasets))
+    own = read_own_data(checkout, inventory)
+    known = {**inventory.datasets, **as_datasets(own)}
+    if dataset is not None and dataset not in known:
+        problems.append(f"{unknown('dataset', dataset, known)}\n{HOW_TO_PUT}")
     transport = values.choice("transport", request.transport)
     if problems or code is None:
         raise RequestError(problems)
@@ -191,4 +200,5 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         code=code,
         grace_seconds=grace,
         retries=request.retries,
+        own_data=dataset in own and dataset not in inventory.datasets,
     )

@@ -30,6 +30,11 @@ options:
     description: The data set that the run needs, a directory below O(data). Empty looks for none.
     type: str
     default: ""
+  own_data:
+    description: >-
+      Whether that is data of a user's own, of which any directory with something in it will do.
+    type: bool
+    default: false
   address:
     description: The node's address on the training network.
     type: str
@@ -147,6 +152,7 @@ from ansible.module_utils.training_node_checks import (
     stray_checks,
     strays,
     trouble_at,
+    trouble_in,
     writable,
 )
 from ansible.module_utils.training_node_docker import EngineError, containers, get, inspect
@@ -163,6 +169,7 @@ class Needs:
     directory: str
     data: str
     dataset: str
+    own_data: bool
     address: str
     port: int
     free_gigabytes: float
@@ -280,8 +287,11 @@ def path_problems(needs: Needs) -> list[Problem]:
     if not needs.dataset:
         return problems
     path = os.path.join(needs.data, needs.dataset)
-    trouble = trouble_at(os.path.join(path, "dataset.json"))
-    if is_missing(trouble):
+    # Data is put in place as a whole; what comes from elsewhere has at least something in it.
+    trouble = trouble_in(path) if needs.own_data else trouble_at(os.path.join(path, "dataset.json"))
+    if is_missing(trouble) and needs.own_data:
+        problems.append(problem("own_data_missing", path=path, dataset=needs.dataset))
+    elif is_missing(trouble):
         problems.append(problem("dataset_missing", path=path, dataset=needs.dataset))
     elif trouble:
         problems.append(problem("dataset_unreadable", path=path, message=trouble))
@@ -307,6 +317,7 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             "data": {"type": "path", "required": True},
             "dataset": {"type": "str", "default": ""},
+            "own_data": {"type": "bool", "default": False},
             "address": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
             "free_gigabytes": {"type": "float", "required": True},

@@ -125,6 +125,17 @@ def trouble_at(path: str) -> str:
     return within(PATH_SECONDS, look)
 
 
+def trouble_in(path: str) -> str:
+    """Return why a directory cannot be looked into, as `trouble_at`; an empty one is as none."""
+
+    def look() -> None:
+        with os.scandir(path) as entries:
+            if next(entries, None) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    return within(PATH_SECONDS, look)
+
+
 def is_missing(trouble: str) -> bool:
     """Tell whether what `trouble_at` returned is that there is no such path."""
     return trouble in (os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR))

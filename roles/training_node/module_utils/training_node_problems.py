@@ -43,6 +43,10 @@ PROBLEMS = {
     ),
     "no_directory": Wording("there is no {path}", "run make setup"),
     "dataset_missing": Wording("there is no data set in {path}", "run make data DATASET={dataset}"),
+    "own_data_missing": Wording(
+        "there is no data in {path}",
+        "run make data SOURCE=<folder, archive or URL of it> NAME={dataset}",
+    ),
     "dataset_unreadable": Wording(
         "the data set in {path} cannot be read: {message}",
         "see whether its share is mounted and the server of it answers",

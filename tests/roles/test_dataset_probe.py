@@ -1,0 +1,61 @@
+"""Whether a node has the data that a run asks for: the trainer's own, or a user's."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_node/library"))
+probe = importlib.import_module("training_node_probe")
+
+
+def problems(data: Path, own: bool) -> list[dict[str, Any]]:
+    """What the node says of data set `faces`."""
+    needs = probe.Needs(
+        image="image",
+        directory=str(data),
+        data=str(data),
+        dataset="faces",
+        own_data=own,
+        address="127.0.0.1",
+        port=2222,
+        free_gigabytes=0,
+        uid=0,
+        gid=0,
+        memory_gigabytes=0,
+        open_files=0,
+        transport="",
+        needs_gpu=False,
+        has_gpus=False,
+    )
+    return [problem.asdict() for problem in probe.path_problems(needs)]
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "code"),
+    [
+        ([], False, "dataset_missing"),
+        ([], True, "own_data_missing"),
+        (["faces/"], True, "own_data_missing"),
+        (["faces/a.bin"], False, "dataset_missing"),
+        (["faces/a.bin"], True, None),
+        (["faces/dataset.json"], False, None),
+        # What is on its way does not count.
+        ([".transfer/faces/files/a.bin"], True, "own_data_missing"),
+    ],
+)
+def test_says_what_is_missing(
+    files: list[str], own: bool, code: str | None, tmp_path: Path
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    assert [entry["code"] for entry in problems(tmp_path, own)] == ([code] if code else [])
+
+
+def test_says_how_the_users_data_comes_there(tmp_path: Path) -> None:
+    text = problems(tmp_path, own=True)[0]["text"]
+    assert "make data SOURCE=<folder, archive or URL of it> NAME=faces" in text
