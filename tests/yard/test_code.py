@@ -516,7 +516,7 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     request = replace(request, dataset="cifar10", launch="node", grace=3, stall=5, retries=2)
     job = resolve_project(request, lab, checkout)
     run.mkdir(parents=True)
-    manifest = new_manifest(checkout, lab, request, job, run.name, 0.0, keep_code(run, job))
+    manifest = new_manifest(checkout, lab, request, job, run.name, 0.0, keep_code(run, job, None))
     write(folder, "x.py", "two")
     again = request_of(run, manifest)
     assert isinstance(again, ProjectRequest)
@@ -525,7 +525,7 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     assert repeated.extravars() == job.extravars()
     assert repeated.to_json() == job.to_json()
     (tmp_path / "second").mkdir()
-    second = keep_code(tmp_path / "second", repeated)
+    second = keep_code(tmp_path / "second", repeated, None)
     assert manifest.project is not None
     assert second == {**manifest.project, "folder": second["folder"], "left_out": []}
     shutil.rmtree(run / "code")
@@ -542,7 +542,7 @@ def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
     (earlier / "manifest.json").touch()
     (folder / "gone.py").unlink()
     run = create_run(runs, job)
-    assert "gone.py changed" in problems_of(lambda: keep_code(run, job))
+    assert "gone.py changed" in problems_of(lambda: keep_code(run, job, None))
     assert not run.exists()
     assert (runs / "latest").resolve() == earlier
 
