@@ -13,9 +13,9 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from yard_command import Yard, wait_for
 
 
-def write_events(run: Path) -> None:
+def write_events(run: Path, place: str = "tensorboard") -> None:
     """Write two steps of a loss, as the trainer does."""
-    writer = EventFileWriter(str(run / "tensorboard"))
+    writer = EventFileWriter(str(run / place))
     for step, loss in ((1, 2.4), (2, 2.1)):
         value = Summary.Value(tag="loss/train", simple_value=loss)
         writer.add_event(Event(step=step, wall_time=step, summary=Summary(value=[value])))
@@ -47,6 +47,11 @@ def test_it_serves_each_run_once_and_this_machine_alone(fresh: Yard) -> None:
         wait_for(lambda: listed() == ["20261120T112000Z_a"], "the run to be served")
         write_events(runs / "20261120T113000Z_b")
         wait_for(lambda: len(listed()) == 2, "a run that was collected meanwhile")
+        (runs / "20261120T114000Z_c/outputs").mkdir(parents=True)
+        write_events(runs / "20261120T114000Z_c", "workdir/lightning_logs/version_0")
+        own = "20261120T114000Z_c_workdir/lightning_logs/version_0"
+        wait_for(lambda: own in listed(), "what a project wrote")
+        assert len(listed()) == 3
         listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
         addresses = re.findall(rf"\d+: ([0-9A-F]+):{port:04X} \S+ 0A ", listening)
         assert addresses == ["0100007F"]

@@ -6,10 +6,15 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
+from yard.runs.folder import OUTPUTS
+from yard.runs.gathering import EVENTS
 
 # Nobody else is served: TensorBoard asks nobody who they are.
 HOST = "127.0.0.1"
 PORT = 6006
+# Where the trainer writes its events, and where a project may have.
+TRAINERS = "tensorboard"
+PLACES = (TRAINERS, *OUTPUTS)
 # How often runs are looked for that have been collected meanwhile, in seconds.
 LOOK_EVERY = 5.0
 
@@ -22,7 +27,8 @@ def tensorboard(context: Context, port: int = PORT) -> Exit:
     """
     runs = context.project.runs
     if not event_folders(runs):
-        raise RequestError(["no run has TensorBoard events yet: runs/<run>/tensorboard/"])
+        places = ", ".join(f"runs/<run>/{name}/" for name in PLACES)
+        raise RequestError([f"no run has TensorBoard events yet: {places}"])
     view = context.project.root / ".trainyard" / "tensorboard"
     link_events(runs, view)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(view)]
@@ -41,11 +47,16 @@ def tensorboard(context: Context, port: int = PORT) -> Exit:
 
 
 def event_folders(runs: Path) -> dict[str, Path]:
-    """The folders with events, by run; `runs/latest` would show a run twice."""
+    """The folders with events, by run; `runs/latest` would show a run twice.
+
+    Those of a project's own files are named after the folder too.
+    """
     return {
-        path.parent.name: path
-        for path in sorted(runs.glob("*/tensorboard"))
-        if path.is_dir() and not path.parent.is_symlink()
+        run.name if name == TRAINERS else f"{run.name}_{name}": run / name
+        for run in sorted(runs.glob("*"))
+        if run.is_dir() and not run.is_symlink()
+        for name in PLACES
+        if next((run / name).rglob(EVENTS), None) is not None
     }
 
 
