@@ -148,6 +148,8 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
         ("x @ file:///srv/x.whl", "the project's own files"),
         ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
         ("-c limits.txt", "limits.txt: does not travel"),
+        ("git+https://code/x", "requirements.txt:1: git+https://code/x: what comes from a repo"),
+        ("x @ git+ssh://code/x", "requirements.txt:1: x @ git+ssh://code/x: what comes from"),
     ],
 )
 def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -160,6 +162,7 @@ def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Pat
         ('[project]\ndynamic = ["dependencies"]', "are dynamic"),
         ("[project\n", "pyproject.toml:"),
         ("[project]\ndependencies = 3", "must be a list"),
+        ('[project]\ndependencies = ["x @ git+https://code/x"]', "what comes from a repository"),
     ],
 )
 def test_a_pyproject_that_does_not_tell(text: str, said: str, tmp_path: Path) -> None:
@@ -238,13 +241,17 @@ global.timeout='60'
 """
     arguments, variables = pip_settings(config)
     assert arguments == [
-        *("--default-index", "https://mine/simple"),
-        *("--index", "https://b/simple", "--index", "https://c/simple"),
         *("--allow-insecure-host", "b"),
         *("--find-links", "/srv/wheels"),
         *("--index-strategy", "unsafe-best-match"),
     ]
-    assert variables == {"SSL_CERT_FILE": "/etc/ca.pem", "ALL_PROXY": "http://proxy:3128"}
+    # Nothing that may hold a password is among the arguments.
+    assert variables == {
+        "UV_DEFAULT_INDEX": "https://mine/simple",
+        "UV_INDEX": "https://b/simple https://c/simple",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "ALL_PROXY": "http://proxy:3128",
+    }
 
 
 def test_the_same_text_is_settled_once(tmp_path: Path) -> None:

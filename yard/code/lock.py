@@ -24,8 +24,6 @@ _MARK = "+image"
 
 # pip's settings that say where packages come from and of which kind, and how uv is told of them.
 _PLACES = {
-    "index-url": "--default-index",
-    "extra-index-url": "--index",
     "find-links": "--find-links",
     "constraint": "--constraint",
     "trusted-host": "--allow-insecure-host",
@@ -33,7 +31,14 @@ _PLACES = {
     "no-binary": "--no-binary",
 }
 _SWITCHES = {"no-index": "--no-index", "pre": "--prerelease=allow"}
-_VARIABLES = {"cert": "SSL_CERT_FILE", "client-cert": "SSL_CLIENT_CERT", "proxy": "ALL_PROXY"}
+# The address of an index may hold a password: arguments are for all to see, the environment is not.
+_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "proxy": "ALL_PROXY",
+}
 
 
 def read_held(path: Path) -> dict[str, str]:
@@ -125,7 +130,7 @@ def pip_settings(config: str) -> tuple[list[str], dict[str, str]]:
         elif name in _SWITCHES and value.lower() in ("1", "true", "yes", "on"):
             arguments.append(_SWITCHES[name])
         elif name in _VARIABLES:
-            variables[_VARIABLES[name]] = value
+            variables[_VARIABLES[name]] = " ".join(value.split())
     # pip takes the newest of all places; uv would take the first place that has the package.
     return [*arguments, "--index-strategy", "unsafe-best-match"], variables
 

@@ -11,10 +11,16 @@ from yard.core.errors import RequestError
 
 # Asked for in place of a file, where there is one that shall not count.
 NONE = "none"
+FROM_REPOSITORY = (
+    "what comes from a repository has no hash; build a wheel of it into a folder that pip's "
+    "setting find-links names, and ask for its version"
+)
 REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 
-# A line that brings in another file, and one that names a folder or the project itself.
+# A line that brings in another file, one that names a repository, and one that names a folder or
+# the project itself.
 _NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]+(\S+)")
+_REPOSITORY = re.compile(r"(?:[^#@]*@\s*)?(?:git|hg|svn|bzr)\+")
 _LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
 
 
@@ -87,6 +93,11 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
     packages = project.get("dependencies", [])
     if not isinstance(packages, list) or not all(isinstance(entry, str) for entry in packages):
         raise RequestError([f"{path}: project.dependencies must be a list of words"])
+    problems = [
+        f"{path}: {entry}: {FROM_REPOSITORY}" for entry in packages if _REPOSITORY.match(entry)
+    ]
+    if problems:
+        raise RequestError(problems)
     if not packages and asked:
         raise RequestError([f"requirements {path}: it has no project.dependencies"])
     if not packages:
@@ -111,6 +122,8 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
                 problems.append(f"{path}:{number}: {name}: does not travel with the project")
             elif name not in texts:
                 _read(files, name, texts, problems)
+        elif _REPOSITORY.match(entry):
+            problems.append(f"{path}:{number}: {entry}: {FROM_REPOSITORY}")
         elif _LOCAL.match(entry):
             problems.append(
                 f"{path}:{number}: {entry}: the project's own files travel as they are, and are "

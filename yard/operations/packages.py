@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from yard.code.fetch import fetch_wheels
 from yard.code.lock import lock, read_held, request_key
 from yard.code.requirements import Requirements
 from yard.core.context import Context
-from yard.core.errors import UnreachableError
+from yard.core.errors import Interrupted, UnreachableError, YardError
 from yard.core.files import write_text
 from yard.core.words import plural, size
 from yard.operations.setup import run_operation
@@ -85,13 +86,13 @@ def have_packages(
     # The lock says what it was made for: that of a repeated run may be for another image.
     head = "".join(f"# with {name} {version}\n" for name, version in held.items())
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
-    if earlier is not None and (text := earlier.read_text(encoding="utf-8")).startswith(head):
-        return _have(context, store, requirements.path, text)
+    if earlier is not None:
+        text = earlier.read_text(encoding="utf-8")
+        if text.startswith(head):
+            return _have(context, store, requirements.path, text)
+        context.console.print("The image is another one now: the packages are settled anew.")
     if not settled.exists():
-        with make_progress(context.console) as progress:
-            progress.phase("Settling the packages")
-            text = lock(requirements, held)
-        write_text(settled, head + text)
+        write_text(settled, head + _settle(context, requirements, held))
     return _have(context, store, requirements.path, settled.read_text(encoding="utf-8"))
 
 
@@ -128,6 +129,17 @@ def announce_packages(console: Console, packages: Packages) -> None:
 
 def _shown(packages: Packages) -> str:
     return f"{plural(packages.count, 'package')}, {size(packages.bytes)}"
+
+
+def _settle(context: Context, requirements: Requirements, held: Mapping[str, str]) -> str:
+    try:
+        with make_progress(context.console) as progress:
+            progress.phase("Settling the packages")
+            return lock(requirements, held)
+    except YardError as error:
+        if context.interrupts.requested:  # Ctrl-C goes to uv too
+            raise Interrupted("interrupted while packages were settled") from error
+        raise
 
 
 def _have(context: Context, store: Path, path: str, text: str) -> Packages | None:
