@@ -148,6 +148,7 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
         ("x @ file:///srv/x.whl", "the project's own files"),
         ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
         ("-c limits.txt", "limits.txt: does not travel"),
+        ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
         ("git+https://code/x", "requirements.txt:1: git+https://code/x: what comes from a repo"),
         ("x @ git+ssh://code/x", "requirements.txt:1: x @ git+ssh://code/x: what comes from"),
     ],

@@ -182,7 +182,7 @@ def _refusal(
 
 
 def _sentences(said: str) -> Sequence[str]:
-    """What uv said, without its marks and the names of scratch files."""
+    """What uv said, without its marks and warnings."""
     lines = [
         re.sub(r"^(?:error|cause|hint):", "", line.strip()).strip()
         for line in said.splitlines()

@@ -19,7 +19,7 @@ REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 
 # A line that brings in another file, one that names a repository, and one that names a folder or
 # the project itself.
-_NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]+(\S+)")
+_NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]*(\S+)")
 _REPOSITORY = re.compile(r"(?:[^#@]*@\s*)?(?:git|hg|svn|bzr)\+")
 _LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
 

@@ -153,7 +153,7 @@ def _have(context: Context, store: Path, path: str, text: str) -> Packages | Non
             _fetch(context, scratch, text)
             _rename(scratch, folder)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)  # it has its place now, or is of no use
     wheels = list((folder / "wheels").glob("*.whl"))
     return Packages(path, folder, len(wheels), sum(wheel.stat().st_size for wheel in wheels))
 
