@@ -67,14 +67,22 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,PROCS_PER_NODE,--procs-per-node) \
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
-	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall)
+	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall) \
+	$(call option,CHECKPOINT_SECONDS,--checkpoint-seconds)
 
-.PHONY: train rerun scaling runs status logs attach stop report tensorboard bench
+.PHONY: train rerun scaling runs status top logs attach stop report tensorboard bench
 # What starts a program of one's own reaches it as it was typed, quotation marks and dollar signs too.
 unexport ENTRY SCRIPT_ARGS
+# Who is told of the end; from the environment, because the address of a hook is a secret.
+unexport NOTIFY
+ifdef NOTIFY
+train: export TRAINYARD_NOTIFY = $(value NOTIFY)
+rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
+attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
+endif
 train: export TRAINYARD_ENTRY = $(value ENTRY)
 train: export TRAINYARD_SCRIPT_ARGS = $(value SCRIPT_ARGS)
-train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= RESUME= RETRIES= STALL= NAME= ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
@@ -90,8 +98,11 @@ scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficie
 runs: $(READY) ## the table of runs, also as runs/index.html
 	@$(YARD) runs
 
-status: $(READY) ## what runs on which node, since when, and how far it is
-	@$(YARD) status
+status: $(READY) ## what runs on which node, how far it is, how busy the nodes are: JSON=1
+	@$(YARD) status $(if $(JSON),--json)
+
+top: $(READY) ## nodes and runs on the whole screen, every two seconds: q quits, Enter goes to ranks and logs, s stops, / filters
+	@$(YARD) top
 
 logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
 	@$(YARD) logs $(or $(RUN),latest) $(call option,RANK,--rank) $(if $(FOLLOW),--follow)
@@ -177,6 +188,10 @@ bench-setup: $(READY) ## measure set-up of 2 and 8 local nodes of its own, and w
 
 ##@ Upkeep
 
+.PHONY: clean-up
+clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it
+	@$(YARD) clean-up $(call option,DAYS,--days) $(if $(YES),--yes)
+
 .PHONY: docs
 docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml
 	@for role in roles/*/; do aar-doc --output-mode replace $$role markdown; done
@@ -191,6 +206,6 @@ lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/t
 	uv pip compile pyproject.toml $(LOCK) --python-version 3.11 --universal --output-file requirements.txt
 	uv pip compile --group dev --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
 		--output-file requirements-dev.txt
-	for list in runtime cuda nvcc installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
+	for list in runtime cuda13 cuda12 cuda12-legacy nvcc installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
 		--output-file docker/trainer/requirements/$$list.txt; done

@@ -2,11 +2,13 @@
 
 import hashlib
 import io
+import itertools
 import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,26 +17,37 @@ from trainer.atomic import replacing
 from trainer.checksum import file_checksum
 from trainer.errors import CheckpointError
 
-NAME = "epoch-{}.pt"
 LAST, BEST = "last.pt", "best.pt"
+
+# What a checkpoint is called: of the end of an epoch, or of a step within the next one.
+_NAME = re.compile(r"epoch-([0-9]{1,9})(?:-step-([0-9]{1,12}))?\.pt")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """All that is needed to use a trained model, or to go on training it.
 
+    The fields with a default are those that older checkpoints, all of ends of epochs, do not have.
+
     Attributes:
-        model: the model's `state_dict`.
+        model: the model's `state_dict`; within an epoch with the buffers of rank 0.
         optimizer: the optimizer's `state_dict`.
         scaler: the loss scaler's `state_dict`; empty where nothing is scaled.
         ema: `state_dict` of the averaged model, or None.
         rng: states of torch's random generators of every rank, by rank, then by device.
         sampler: seed and epoch that the order of images and their augmentation follow from.
-        step: steps done; the learning rate follows from it.
+        step: steps done, as the world that took the checkpoint counts them.
         epoch: epochs done.
-        accuracy: on the test set, 0 to 1.
-        best_accuracy: the highest of the run so far.
+        accuracy: on the test set, 0 to 1; -1 within an epoch, where nothing is evaluated.
+        best_accuracy: the highest of the run so far; -1 for none.
         config: the run's configuration as plain values.
+        images: training images seen by all ranks of the whole run; None in older ones.
+        epoch_images: those of the epoch under way; 0 between two epochs.
+        ranks: what each rank alone knows of the epoch under way, by rank: `loss` and
+            `loss_images`, the sum of its losses and the number of images it is of; `model` and
+            `ema`, the buffers of the two by name. Empty between two epochs.
+        data: what the parameters were made for: `train_images`, `classes` and `image_size`, the
+            edge in pixels. Empty in older ones.
     """
 
     model: dict[str, Any]
@@ -48,6 +61,16 @@ class Checkpoint:
     accuracy: float
     best_accuracy: float
     config: dict[str, Any]
+    images: int | None = None
+    epoch_images: int = 0
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    data: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its file's name: `epoch-<epochs done>.pt`, within an epoch with `-step-<steps done>`."""
+        within = f"-step-{self.step}" if self.epoch_images else ""
+        return f"epoch-{self.epoch}{within}.pt"
 
     def save(self, path: Path) -> None:
         """Write the checkpoint and its checksum, `<path>.sha256` as `sha256sum` writes it.
@@ -85,31 +108,41 @@ class Checkpoint:
 class CheckpointFolder:
     """The checkpoints of a run: the newest ones and the best.
 
-    `epoch-<n>.pt` are files; `last.pt` and `best.pt` are links to two of them.
+    `epoch-<n>.pt` and `epoch-<n>-step-<s>.pt` are files; `last.pt` and `best.pt` are links to two
+    of them.
 
     Attributes:
         path: the folder.
-        keep: how many of the newest stay; the best stays as well.
+        keep: how many of the newest of ends of epochs stay; the best stays as well.
     """
 
     path: Path
     keep: int
 
     def add(self, checkpoint: Checkpoint, is_best: bool) -> None:
-        """Save a checkpoint, point the links to it, and remove what is one too many."""
-        name = NAME.format(checkpoint.epoch)
+        """Save a checkpoint, point the links to it, and remove what is one too many.
+
+        Of those within an epoch the newest stays, until the epoch has ended.
+        """
+        name = checkpoint.name
         checkpoint.save(self.path / name)
         for link in (LAST, BEST) if is_best else (LAST,):
             _point(self.path / link, name)
         best = (self.path / BEST).resolve()
-        for old in _by_epoch(self.path)[self.keep :]:
-            if old != best:
+        files = _files(self.path)
+        ends = [file.path for file in files if file.step == 0]
+        within = [file.path for file in files if file.step > 0]
+        for old in ends[self.keep :] + within:
+            if old not in (best, self.path.resolve() / name):
                 old.unlink()
                 _sum_file(old).unlink(missing_ok=True)
 
 
 def load_newest(folder: Path, report: Callable[[str], None]) -> Checkpoint:
     """Read the newest good checkpoint of a folder.
+
+    Of several within the same epoch that is the one that has seen the most images: another number
+    of ranks counts other steps.
 
     Args:
         folder: where the checkpoints of a run lie.
@@ -118,22 +151,37 @@ def load_newest(folder: Path, report: Callable[[str], None]) -> Checkpoint:
     Raises:
         CheckpointError: there is no good one.
     """
-    paths = _by_epoch(folder)
-    for path in paths:
-        try:
-            return Checkpoint.load(path)
-        except CheckpointError as error:
-            report(f"refused: {error}")
+    files = _files(folder)
+    for _, group in itertools.groupby(files, lambda file: (file.epoch, file.step > 0)):
+        good = []
+        for file in group:
+            try:
+                good.append(Checkpoint.load(file.path))
+            except CheckpointError as error:
+                report(f"refused: {error}")
+        if good:
+            return max(good, key=lambda checkpoint: checkpoint.epoch_images)
     raise CheckpointError(
         f"no checkpoint to go on from in {folder}: "
-        + (f"all {len(paths)} are damaged" if paths else f"there is no {NAME.format('<n>')}")
+        + (f"all {len(files)} are damaged" if files else "there is no epoch-<n>.pt")
     )
 
 
-def _by_epoch(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, the newest first."""
-    paths = {int(path.stem.partition("-")[2]): path for path in folder.glob("epoch-*.pt")}
-    return [paths[epoch].resolve() for epoch in sorted(paths, reverse=True)]
+class _File(NamedTuple):
+    """A checkpoint of a folder: epochs and steps done, 0 steps at the end of an epoch."""
+
+    epoch: int
+    step: int
+    path: Path
+
+
+def _files(folder: Path) -> list[_File]:
+    """The checkpoints of a folder, the highest epoch and then the highest step first."""
+    found = []
+    for path in folder.glob("epoch-*.pt"):
+        if match := _NAME.fullmatch(path.name):
+            found.append(_File(int(match[1]), int(match[2] or 0), path.resolve()))
+    return sorted(found, reverse=True)
 
 
 def _point(link: Path, name: str) -> None:

@@ -1,57 +1,166 @@
 """Taking checkpoints of a run while it goes on."""
 
+import copy
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from torch import Tensor
 
 from trainer.checkpoint import Checkpoint, CheckpointFolder
 from trainer.config import TrainConfig
 from trainer.engines import Engine
-from trainer.learner import Learner, random_state
+from trainer.learner import Learner, local_buffers, random_state
+from trainer.meter import Meter
+from trainer.progress import Progress
 
 
 class Checkpointer:
-    """Takes a checkpoint after every epoch, and knows which was the best.
+    """Takes a checkpoint after every epoch and, by the clock, within one; knows the best.
+
+    Rank 0 copies the state in memory, and a thread writes the copy while training goes on: one at
+    a time, in the order in which they were taken. As a context it ends when the last is written.
 
     Args:
         config: the run's configuration.
-        engine: collects the state of the random generators of all ranks.
+        engine: collects what each rank alone knows.
         learner: what is saved.
+        data: what the parameters are made for, see `Checkpoint.data`.
         best_accuracy: the highest of the run so far, 0 to 1; -1 where there is none.
     """
 
     def __init__(
-        self, config: TrainConfig, engine: Engine, learner: Learner, best_accuracy: float
+        self,
+        config: TrainConfig,
+        engine: Engine,
+        learner: Learner,
+        data: dict[str, int],
+        best_accuracy: float,
     ) -> None:
-        self._config, self._engine, self._learner = config, engine, learner
+        self._config, self._engine, self._learner, self._data = config, engine, learner, data
         self._best_accuracy = best_accuracy
         self._folder = CheckpointFolder(
             Path(config.run_dir) / "checkpoints", config.keep_checkpoints
         )
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._write: Future[None] | None = None
+        self._taken_at = monotonic()
 
-    def save(self, step: int, epoch: int, accuracy: float) -> None:
-        """Take a checkpoint; every rank must call it, rank 0 writes it.
+    def __enter__(self) -> Self:
+        """Nothing to begin with."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for the write under way, after an error too: what it saves is as good as ever."""
+        if kind is None:
+            self.finish()
+        elif self._write is not None and (failure := self._write.exception()):
+            print(f"the last checkpoint was not written: {failure}", file=sys.stderr)
+        self._writer.shutdown()
+
+    def is_due(self) -> bool:
+        """Whether it is time for one within an epoch; only rank 0 knows, for others it never is.
+
+        While one is still being written it is not.
+
+        Raises:
+            OSError: the one before could not be written.
+        """
+        if self._engine.rank > 0:
+            return False
+        if self._write is not None:
+            if not self._write.done():
+                return False
+            self.finish()
+        seconds = self._config.checkpoint_seconds
+        return seconds > 0 and monotonic() - self._taken_at >= seconds
+
+    def finish(self) -> None:
+        """Wait until the checkpoints that were taken are written.
+
+        Raises:
+            OSError: one could not be.
+        """
+        if self._write is not None:
+            write, self._write = self._write, None
+            write.result()
+
+    def save(self, progress: Progress, accuracy: float) -> None:
+        """Take a checkpoint between two epochs; every rank must call it, rank 0 has it written.
 
         Args:
-            step: steps done.
-            epoch: epochs done.
+            progress: what was done.
             accuracy: on the test set, 0 to 1.
+
+        Raises:
+            OSError: the one before could not be written.
         """
-        rng = self._engine.gather(random_state())
-        if self._engine.rank > 0:
-            return
         is_best = accuracy > self._best_accuracy
         self._best_accuracy = max(accuracy, self._best_accuracy)
+        self._take(progress, {}, accuracy, is_best)
+
+    def save_within(self, progress: Progress, epoch: Meter) -> None:
+        """Take a checkpoint within an epoch; every rank must call it, rank 0 has it written.
+
+        Args:
+            progress: what was done.
+            epoch: what this rank has measured since the epoch began.
+
+        Raises:
+            OSError: the one before could not be written.
+        """
+        losses = {"loss": epoch.loss.item(), "loss_images": epoch.loss_images}
+        local = {**losses, **local_buffers(self._learner)}
+        self._take(progress, local, accuracy=-1.0, is_best=False)
+
+    def _take(
+        self, progress: Progress, local: dict[str, Any], accuracy: float, is_best: bool
+    ) -> None:
+        """Collect what each rank alone knows, copy the state and have it written."""
+        ranks = self._engine.gather({**local, "rng": random_state()})
+        if self._engine.rank > 0:
+            return
+        rng = [rank.pop("rng") for rank in ranks]
+        self.finish()
         learner = self._learner
         checkpoint = Checkpoint(
-            model=learner.network.state_dict(),
-            optimizer=learner.train_step.optimizer.state_dict(),
+            model=in_memory(learner.network.state_dict()),
+            optimizer=in_memory(learner.train_step.optimizer.state_dict()),
             scaler=learner.train_step.scaler.state_dict(),
-            ema=learner.averaged.state_dict() if learner.averaged else None,
+            ema=in_memory(learner.averaged.state_dict()) if learner.averaged else None,
             rng=rng,
-            sampler={"seed": self._config.seed, "epoch": epoch},
-            step=step,
-            epoch=epoch,
+            sampler={"seed": self._config.seed, "epoch": progress.epoch},
+            step=progress.step,
+            epoch=progress.epoch,
             accuracy=accuracy,
             best_accuracy=self._best_accuracy,
             config=self._config.to_json(),
+            images=progress.images,
+            epoch_images=progress.epoch_images,
+            ranks=ranks if local else [],
+            data=self._data,
         )
-        self._folder.add(checkpoint, is_best)
+        self._write = self._writer.submit(self._folder.add, checkpoint, is_best)
+        self._taken_at = monotonic()
+
+
+def in_memory(state: Any) -> Any:
+    """Copy nested state into the memory of the processor; training does not change the copy."""
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, dict):
+        # Of the same type, with what torch keeps in an attribute of a `state_dict`: the versions.
+        twin = copy.copy(state)
+        twin.update({key: in_memory(value) for key, value in state.items()})
+        return twin
+    if isinstance(state, list | tuple):
+        return type(state)(map(in_memory, state))
+    return state

@@ -64,7 +64,10 @@ class TrainConfig:
         image_size: edge in pixels that image files are scaled to; None for the usual 224.
         workers: threads of a rank that read image files.
         resume_dir: folder of checkpoints to go on from; None starts anew.
-        keep_checkpoints: how many of the newest checkpoints stay, beside the best.
+        keep_checkpoints: how many of the newest checkpoints of ends of epochs stay, beside the
+            best.
+        checkpoint_seconds: after how long a checkpoint is taken within an epoch; 0 takes them at
+            the ends of epochs alone.
         backend: what engine `ddp` sends gradients with.
     """
 
@@ -103,6 +106,7 @@ class TrainConfig:
     workers: int = 4
     resume_dir: str | None = None
     keep_checkpoints: int = 3
+    checkpoint_seconds: float = 600
     backend: str = "gloo"
 
     def __post_init__(self) -> None:
@@ -114,7 +118,7 @@ class TrainConfig:
             _require(value is None or value >= 1, f"{name} must be at least 1")
         _require(self.learning_rate > 0, "learning_rate must be above 0")
         _require(self.clip_norm is None or self.clip_norm > 0, "clip_norm must be above 0")
-        for name in ("weight_decay", "mixup", "cutmix"):
+        for name in ("weight_decay", "mixup", "cutmix", "checkpoint_seconds"):
             _require(getattr(self, name) >= 0, f"{name} must not be below 0")
         for name in ("warmup_fraction", "label_smoothing", "momentum", "ema"):
             _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")

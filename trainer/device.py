@@ -1,15 +1,52 @@
 """Where a rank computes."""
 
+import os
+import socket
+
 import torch
+
+from trainer.errors import GpuError
+
+# How many GPUs the run has on every node; set by role training_run, see training_run_mpirun.py.
+GIVEN = "TRAINYARD_GPUS"
 
 
 def pick_device(local_rank: int) -> torch.device:
-    """Return the GPU whose number is the rank's on its host, or the CPU where there is none."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
+    """Return the GPU whose number is the rank's on its host, or the CPU where the run has none.
+
+    Raises:
+        GpuError: the run was given GPUs, and PyTorch cannot compute on this rank's.
+    """
+    device, trouble = find_device(local_rank)
+    if trouble:
+        raise GpuError(host=socket.gethostname(), message=trouble)
     return device
+
+
+def find_device(local_rank: int) -> tuple[torch.device, str]:
+    """Return the rank's device, and why it is the CPU although the run was given GPUs.
+
+    Where PyTorch cannot compute on GPUs, `torch.cuda.is_available` says no and nothing more. The
+    reason comes from its initialisation, and from a sum on the GPU: one that the build has no
+    kernels for is found there.
+    """
+    given = int(os.environ.get(GIVEN, "0"))
+    cpu = torch.device("cpu")
+    if not given and not torch.cuda.is_available():
+        return cpu, ""
+    try:
+        torch.cuda.init()
+        count = torch.cuda.device_count()
+        if count < given:
+            return cpu, f"PyTorch sees {count} GPUs, and {given} were given to the run"
+        device = torch.device("cuda", local_rank % count)
+        torch.cuda.set_device(device)
+        torch.ones(1, device=device).sum().item()
+    except (AssertionError, RuntimeError) as error:
+        # AssertionError: a PyTorch that is built without CUDA. What follows the first line of
+        # CUDA's errors is advice for those who debug kernels.
+        return cpu, str(error).strip().partition("\n")[0]
+    return device, ""
 
 
 def wait_for(device: torch.device) -> None:

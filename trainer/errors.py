@@ -72,6 +72,20 @@ class CheckpointError(DataError):
     code = "checkpoint_unusable"
 
 
+class GpuError(TrainerError):
+    """PyTorch cannot compute on the GPUs that the run was given.
+
+    Args:
+        host: whose GPUs.
+        message: what PyTorch said.
+    """
+
+    code = "gpu_unusable"
+
+    def __init__(self, host: str, message: str) -> None:
+        TrainerError.__init__(self, host=host, message=message)
+
+
 class WorldError(TrainerError):
     """The ranks are not spread as the configuration says."""
 

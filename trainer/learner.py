@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -100,9 +101,13 @@ def build_learner(
     )
     # From here on ranks may differ: where layers drop out values, each rank drops out others.
     torch.manual_seed(config.seed + engine.rank)
-    if resumed is not None and len(resumed.rng) == engine.world_size:
-        restore_random_state(resumed.rng[engine.rank])
-    return Learner(network, averaged, train_step)
+    learner = Learner(network, averaged, train_step)
+    if resumed is not None:
+        if len(resumed.rng) == engine.world_size:
+            restore_random_state(resumed.rng[engine.rank])
+        if resumed.ranks:
+            restore_buffers(learner, resumed.ranks, engine)
+    return learner
 
 
 def compiled(model: nn.Module) -> nn.Module:
@@ -114,6 +119,45 @@ def compiled(model: nn.Module) -> nn.Module:
     if shutil.which("g++") is None:
         raise ConfigError("compile needs a C++ compiler, and this image has none")
     return torch.compile(model)
+
+
+def local_buffers(learner: Learner) -> dict[str, dict[str, Tensor]]:
+    """Buffers of the model and the averaged model by name: in an epoch, each rank has its own.
+
+    The running means of batch normalisation are averaged over the ranks where an epoch ends.
+    """
+    return {
+        kind: {name: buffer.detach().to("cpu", copy=True) for name, buffer in model.named_buffers()}
+        for kind, model in _models(learner).items()
+    }
+
+
+def restore_buffers(learner: Learner, ranks: list[dict[str, Any]], engine: Engine) -> None:
+    """Put the buffers back to what `local_buffers` saw on this rank.
+
+    Where there was another number of ranks all get the mean, as at the end of an epoch.
+
+    Args:
+        learner: whose buffers they are.
+        ranks: what `local_buffers` returned on every rank, by rank.
+        engine: tells the rank.
+    """
+    is_same_world = len(ranks) == engine.world_size
+    for kind, model in _models(learner).items():
+        for name, buffer in model.named_buffers():
+            # An averaged model may be new in the run that goes on.
+            values = [rank[kind][name] for rank in ranks if name in rank.get(kind, {})]
+            if not values:
+                continue
+            if is_same_world:
+                buffer.copy_(values[engine.rank])
+            elif buffer.is_floating_point():
+                buffer.copy_(torch.stack(values).mean(dim=0))
+
+
+def _models(learner: Learner) -> dict[str, nn.Module]:
+    models: dict[str, nn.Module] = {"model": learner.network}
+    return models | ({"ema": learner.averaged} if learner.averaged is not None else {})
 
 
 def random_state() -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """The training loop."""
 
 import math
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -9,11 +10,12 @@ from trainer.config import TrainConfig
 from trainer.data.loading import Data
 from trainer.divergence import divergence
 from trainer.engines import Engine
-from trainer.errors import NonFiniteLossError
+from trainer.errors import DivergenceError, NonFiniteLossError
 from trainer.evaluation import evaluate_learner
 from trainer.learner import Learner
 from trainer.meter import Meter, StepClock
 from trainer.metrics import MetricsWriter, Position
+from trainer.progress import Progress
 from trainer.resuming import StartingPoint
 from trainer.schedule import WarmupCosine
 
@@ -41,10 +43,12 @@ class TrainingLoop:
     ) -> None:
         self._config, self._engine, self._data = config, engine, data
         self._learner, self._metrics, self._checkpointer = learner, metrics, checkpointer
-        self._steps = config.epochs * len(data.train)
+        sampler = data.train.sampler
+        self._steps = config.epochs * sampler.batches
+        self._images_per_step = sampler.batch_per_rank * sampler.world_size
         warmup_steps = round(self._steps * config.warmup_fraction)
         self._rate = WarmupCosine(config.peak_learning_rate, self._steps, warmup_steps)
-        self._step = 0
+        self._progress = Progress()
         self._first_step = 1
         # All steps but the first, which pays for allocation and connections.
         self._steady = Meter()
@@ -56,10 +60,11 @@ class TrainingLoop:
             DivergenceError: the loss is no longer a number.
         """
         config, engine, metrics = self._config, self._engine, self._metrics
-        self._step, self._first_step = start.step, start.step + 1
-        metrics.write("start", self._position(start.epoch + 1))
-        for epoch in range(start.epoch + 1, config.epochs + 1):
-            meter = self._train_epoch(epoch)
+        self._progress, self._first_step = start.progress, start.progress.step + 1
+        metrics.write("start", self._position(start.progress.epoch + 1))
+        meter = start.meter
+        for epoch in range(start.progress.epoch + 1, config.epochs + 1):
+            self._train_epoch(epoch, meter)
             train_loss = meter.mean_loss(engine)
             test = evaluate_learner(self._learner, self._data, engine, config.precision)
             metrics.write(
@@ -68,7 +73,7 @@ class TrainingLoop:
                 loss=test.loss,
                 accuracy=test.accuracy,
                 images_per_second=meter.images_per_second(engine.world_size),
-                learning_rate=self._rate(self._step),
+                learning_rate=self._rate(self._progress.step),
                 seconds_per_step=meter.seconds_per_step(),
             )
             print(
@@ -76,56 +81,83 @@ class TrainingLoop:
                 f"test loss {test.loss:.4f}, test accuracy {test.accuracy:.4f}",
                 flush=True,
             )
-            self._checkpointer.save(self._step, epoch, test.accuracy)
+            self._progress = replace(self._progress, epoch=epoch, epoch_images=0)
+            self._checkpointer.save(self._progress, test.accuracy)
+            meter = Meter()
+        # A run whose last checkpoint is not on the disk has not ended well.
+        self._checkpointer.finish()
         metrics.write(
             "end",
             self._position(config.epochs),
             loss=train_loss,
             accuracy=test.accuracy,
             images_per_second=self._steady.images_per_second(engine.world_size),
-            learning_rate=self._rate(self._step),
+            learning_rate=self._rate(self._progress.step),
         )
 
-    def _train_epoch(self, epoch: int) -> Meter:
-        """Take all steps of an epoch and return its sums."""
+    def _train_epoch(self, epoch: int, whole_epoch: Meter) -> None:
+        """Take the steps that are left of an epoch, and count them in its sums."""
         self._learner.train_step.model.train()
-        window, whole_epoch = Meter(), Meter()
+        window = Meter()
         clock = StepClock()
-        for images, labels in self._data.train.epoch(epoch):
+        for images, labels in self._data.train.epoch(epoch, self._progress.epoch_images):
             clock.batch_loaded()
-            self._step += 1
+            self._count_step()
             loss = self._take_step(images, labels)
             time = clock.step_ended(self._learner.train_step.communication_seconds)
-            is_first = self._step == self._first_step
+            step = self._progress.step
+            is_first = step == self._first_step
             for meter in (window, whole_epoch, *([] if is_first else [self._steady])):
                 meter.add(loss, len(labels), time)
-            if is_first or self._step % self._config.log_every_steps == 0:
-                self._log_steps(window, epoch, images)
+            # The steps at which an undisturbed run writes a line. The one after a resumption
+            # comes on top of them, and must not change what the next one says of the loss.
+            if step == 1 or step % self._config.log_every_steps == 0:
+                if self._log_steps(window, epoch, images, self._checkpointer.is_due()):
+                    self._checkpointer.save_within(self._progress, whole_epoch)
                 window = Meter()
+            elif is_first:
+                self._log_steps(window, epoch, images)
+                window = window.without_times()
             clock.batch_requested()
-        return whole_epoch
+
+    def _count_step(self) -> None:
+        done, images = self._progress, self._images_per_step
+        self._progress = Progress(
+            done.step + 1, done.epoch, done.images + images, done.epoch_images + images
+        )
 
     def _take_step(self, images: Tensor, labels: Tensor) -> Tensor:
         """Take a step and return this rank's mean loss before it, a scalar."""
         try:
-            return self._learner.step(images, labels, self._rate(self._step))
+            return self._learner.step(images, labels, self._rate(self._progress.step))
         except NonFiniteLossError as error:
-            rank = self._engine.rank
-            raise divergence(error.loss, error.images, self._step, self._learner, rank) from error
+            raise self._divergence(error.loss, error.images) from error
 
-    def _log_steps(self, window: Meter, epoch: int, images: Tensor) -> None:
-        """Write the metrics of the steps since the last line; images are the newest batch."""
-        loss = window.mean_loss(self._engine)
+    def _log_steps(
+        self, window: Meter, epoch: int, images: Tensor, is_wanted: bool = False
+    ) -> bool:
+        """Write the metrics of the steps since the last line; images are the newest batch.
+
+        Returns:
+            Whether any rank wants a checkpoint. All learn it from the exchange that the loss needs.
+        """
+        loss, wishes = window.mean_loss_and_sum(self._engine, is_wanted)
         if not math.isfinite(loss):
-            raise divergence(loss, images, self._step, self._learner, self._engine.rank)
+            raise self._divergence(loss, images)
         self._metrics.write(
             "step",
             self._position(epoch),
             loss=loss,
             images_per_second=window.images_per_second(self._engine.world_size),
-            learning_rate=self._rate(self._step),
+            learning_rate=self._rate(self._progress.step),
             seconds_per_step=window.seconds_per_step(),
         )
+        return wishes > 0
+
+    def _divergence(self, loss: float, images: Tensor) -> DivergenceError:
+        step, rank = self._progress.step, self._engine.rank
+        return divergence(loss, images, step, self._learner, rank)
 
     def _position(self, epoch: int) -> Position:
-        return Position(self._step, self._steps, epoch, self._config.epochs)
+        done = self._progress
+        return Position(done.step, self._steps, epoch, self._config.epochs, done.images)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -54,14 +55,20 @@ class Meter:
     Attributes:
         loss: sum of the images' losses in nats, a scalar tensor: reading it as a number would
             make every step wait for its end, which costs an accelerator its head start.
-        images: number of images.
-        steps: number of steps.
+        loss_images: number of images that it is of.
+        images: number of images whose time counts.
+        steps: number of steps that they were in.
         seconds: time spent on them, evaluation excluded.
         data_seconds, communication_seconds: the parts of it that `StepTime` names.
+
+    Args:
+        loss: sum of the losses to begin with, of images whose time does not count.
+        loss_images: number of these images.
     """
 
-    def __init__(self) -> None:
-        self.loss = torch.zeros((), dtype=torch.float64)
+    def __init__(self, loss: float = 0.0, loss_images: int = 0) -> None:
+        self.loss = torch.tensor(loss, dtype=torch.float64)
+        self.loss_images = loss_images
         self.images = 0
         self.steps = 0
         self.seconds = 0.0
@@ -71,17 +78,27 @@ class Meter:
     def add(self, mean_loss: Tensor, images: int, time: StepTime) -> None:
         """Count a step."""
         self.loss = self.loss.to(mean_loss.device) + mean_loss * images
+        self.loss_images += images
         self.images += images
         self.steps += 1
         self.seconds += time.total
         self.data_seconds += time.data
         self.communication_seconds += time.communication
 
+    def without_times(self) -> Self:
+        """The losses alone."""
+        return type(self)(self.loss.item(), self.loss_images)
+
     def mean_loss(self, engine: Engine) -> float:
         """Mean loss over the images of all ranks; every rank must call it."""
-        images = torch.tensor(self.images, dtype=torch.float64)
-        loss, count = engine.sum(torch.stack([self.loss.cpu(), images])).tolist()
-        return float(loss / count)
+        return self.mean_loss_and_sum(engine, 0)[0]
+
+    def mean_loss_and_sum(self, engine: Engine, number: float) -> tuple[float, float]:
+        """Mean loss, and the sum of a number of every rank, for which nothing more is exchanged."""
+        others = torch.tensor([self.loss_images, number], dtype=torch.float64)
+        sums = engine.sum(torch.cat([self.loss.cpu().view(1), others]))
+        loss, count, total = sums.tolist()
+        return loss / count, total
 
     def images_per_second(self, world_size: int) -> float | None:
         """Speed of the whole world; None when nothing was counted.
@@ -91,10 +108,11 @@ class Meter:
         return self.images * world_size / self.seconds if self.seconds else None
 
     def seconds_per_step(self) -> SecondsPerStep:
-        """Means over the steps of this rank."""
+        """Means over the steps of this rank; zeros where there was none."""
         waited = self.data_seconds + self.communication_seconds
+        steps = max(self.steps, 1)
         return SecondsPerStep(
-            data_seconds=self.data_seconds / self.steps,
-            compute_seconds=(self.seconds - waited) / self.steps,
-            communication_seconds=self.communication_seconds / self.steps,
+            data_seconds=self.data_seconds / steps,
+            compute_seconds=(self.seconds - waited) / steps,
+            communication_seconds=self.communication_seconds / steps,
         )

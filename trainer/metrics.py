@@ -22,12 +22,14 @@ class Position:
         steps: steps of the whole run.
         epoch: the epoch, from 1.
         epochs: epochs of the whole run.
+        images: training images seen so far, by all ranks of the whole run together.
     """
 
     step: int
     steps: int
     epoch: int
     epochs: int
+    images: int
 
 
 @dataclass(frozen=True)

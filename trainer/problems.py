@@ -31,6 +31,9 @@ SENTENCES: Mapping[str, str] = {
     "dataset_damaged": "{message}",
     "checkpoint_unusable": "{message}",
     "disk_full": "the disk of {path} is full",
+    "gpu_unusable": (
+        "the run was given GPUs, and PyTorch cannot compute on those of {host}: {message}"
+    ),
     "gpu_out_of_memory": "{message}",
     "python_error": "{error}: {message}",
     # What a rank does while the run hangs; seconds are those since its last sign of life.

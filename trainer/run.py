@@ -42,10 +42,10 @@ def _train(config: TrainConfig, engine: Engine) -> None:
     check_ranks(ranks, config.world_size, config.hosts)
     device = pick_device(engine.local_rank)
     data = load_data(config, engine, device)
-    resumed = load_resumed(config, engine)
+    resumed = load_resumed(config, engine, data)
     classes = len(data.description.classes)
     learner = build_learner(config, classes, data.image_size, engine, device, resumed)
-    start = StartingPoint.of(resumed)
+    start = StartingPoint.of(resumed, data.train.sampler)
     scale = Scale(
         model_parameters=parameter_count(learner.network),
         train_images=data.train_images,
@@ -53,10 +53,10 @@ def _train(config: TrainConfig, engine: Engine) -> None:
         test_images=data.description.test_images,
     )
     if engine.rank == 0:
-        write_world(Path(config.run_dir) / "world.json", ranks, scale)
+        write_world(Path(config.run_dir) / "world.json", ranks, scale, start.resumed)
     print(describe(config, data, scale), flush=True)
-    checkpointer = Checkpointer(config, engine, learner, start.best_accuracy)
-    with recording(config, engine, ranks) as metrics:
+    checkpointer = Checkpointer(config, engine, learner, data.dimensions, start.best_accuracy)
+    with recording(config, engine, ranks) as metrics, checkpointer:
         TrainingLoop(config, engine, data, learner, metrics, checkpointer).run(start)
 
 
@@ -75,6 +75,6 @@ def describe(config: TrainConfig, data: Data, scale: Scale) -> str:
     """A line for the log."""
     return (
         f"{config.model}, {scale.model_parameters:,} parameters; "
-        f"{config.epochs} epochs of {len(data.train)} steps on {scale.train_images} of "
+        f"{config.epochs} epochs of {data.train.sampler.batches} steps on {scale.train_images} of "
         f"{scale.train_images_available} training images"
     )

@@ -78,13 +78,25 @@ class Scale:
     test_images: int
 
 
-def write_world(path: Path, ranks: Sequence[Rank], scale: Scale) -> None:
-    """Write `world.json`: the ranks, the versions, and the fields of `Scale`."""
+def write_world(
+    path: Path, ranks: Sequence[Rank], scale: Scale, resumed: dict[str, int] | None
+) -> None:
+    """Write `world.json`: the ranks, the versions, and the fields of `Scale`.
+
+    Args:
+        path: the file.
+        ranks: who is there.
+        scale: of model and data.
+        resumed: the world that the checkpoint is of, and how far it was: `from_world_size`,
+            `from_batch_per_rank`, and as that world counted them, `epoch`, `step` and `images`
+            done. None for a run from the beginning, which has no such key.
+    """
     document = {
         "world_size": len(ranks),
         "ranks": [asdict(rank) for rank in ranks],
         "versions": versions(),
         **asdict(scale),
+        **({"resumed": resumed} if resumed else {}),
     }
     write_json(path, document)
 

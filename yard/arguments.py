@@ -78,7 +78,9 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--transport", help="how the ranks talk to each other")
 
     _add(commands, "runs", "the table of runs")
-    _add(commands, "status", "what runs on which node", operates=True)
+    command = _add(commands, "status", "what runs on which node, and how busy it is", operates=True)
+    command.add_argument("--json", action="store_true", help="print one JSON document")
+    _add(commands, "top", "nodes and runs on the whole screen, again and again", operates=True)
     command = _add(commands, "logs", "the logs of a run, tagged by rank and host", operates=True)
     _add_run(command)
     command.add_argument("--rank", type=int, metavar="R", help="of this rank alone")
@@ -104,6 +106,12 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "local-up", "make the local cluster", operates=True)
     command.add_argument("--nodes", type=int, metavar="N", help="how many")
     _add(commands, "local-down", "remove the local cluster", operates=True)
+    text = "say what nothing needs any more, on the nodes and here, and what stays and why"
+    command = _add(commands, "clean-up", text, operates=True)
+    command.add_argument(
+        "--days", type=int, metavar="N", help="let go of runs that ended more than N days ago"
+    )
+    command.add_argument("--yes", action="store_true", help="remove what nothing needs")
     return parser
 
 
@@ -205,6 +213,12 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         type=_argument(parse_train_images, "a number, or `all`"),
         metavar="N|all",
         help="train on this many images of the training set",
+    )
+    parser.add_argument(
+        "--checkpoint-seconds",
+        type=int,
+        metavar="SECONDS",
+        help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone",
     )
     parser.add_argument(
         "--stall",

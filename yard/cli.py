@@ -11,6 +11,7 @@ from yard.arguments import build_parser
 from yard.commands import cluster
 from yard.commands.attach import attach
 from yard.commands.bench import BATCH, MODELS, bench
+from yard.commands.clean_up import clean_up
 from yard.commands.execute import execute
 from yard.commands.logs import show_logs
 from yard.commands.overviews import draw_reports, list_all_runs, list_models
@@ -19,6 +20,7 @@ from yard.commands.scaling import scaling
 from yard.commands.status import show_status
 from yard.commands.stop import stop
 from yard.commands.tensorboard import tensorboard
+from yard.commands.top import top
 from yard.commands.train import train
 from yard.commands.verify import verify
 from yard.core.console import ForeignTextConsole, without_control
@@ -27,6 +29,7 @@ from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
 from yard.core.room import full_disk_told
+from yard.operations.adoption import find_or_adopt
 from yard.request.own_code import ProjectRequest, misplaced
 from yard.request.recipe import read_recipe
 from yard.request.training import TrainRequest
@@ -129,6 +132,7 @@ def _request(context: Context, options: argparse.Namespace) -> TrainRequest:
         engine=options.engine,
         transport=options.transport,
         train_images=options.train_images,
+        checkpoint_seconds=options.checkpoint_seconds,
         options=dict(options.options),
     )
 
@@ -156,8 +160,9 @@ def _names(text: str) -> list[str]:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "attach": lambda context, options: attach(context, find_training(context.project, options.run)),
+    "attach": lambda context, options: attach(context, find_or_adopt(context, options.run)),
     "bench": _bench,
+    "clean-up": lambda context, options: clean_up(context, options.days, options.yes),
     "data": lambda context, options: cluster.data(
         context, options.dataset, options.source, options.name, options.sha256
     ),
@@ -174,9 +179,10 @@ COMMANDS: Mapping[str, Command] = {
     "runs": lambda context, options: list_all_runs(context),
     "scaling": _scaling,
     "setup": lambda context, options: cluster.setup(context, options.nodes),
-    "status": lambda context, options: show_status(context),
+    "status": lambda context, options: show_status(context, options.json),
     "stop": lambda context, options: stop(context, options.run),
     "tensorboard": lambda context, options: tensorboard(context, options.port),
+    "top": lambda context, options: top(context),
     "train": _train,
     "verify": lambda context, options: verify(context, _names(options.checks)),
 }

@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import USUAL_NODES, Cluster
-from commands import RUNS, BackgroundMake, Outcome, make
+
+# Helpers check too, and what they found must be seen where they fail.
+pytest.register_assert_rewrite("cluster", "commands", "faults.fault", "formats", "machines")
+
+from cluster import USUAL_NODES, Cluster  # noqa: E402
+from commands import RUNS, BackgroundMake, Outcome, make  # noqa: E402
 
 
 @pytest.fixture(scope="session")

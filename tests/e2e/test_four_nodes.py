@@ -1,12 +1,14 @@
 """Trainings on four nodes: on all of them, and on those that are left when one dies."""
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 
 import pytest
 from cluster import Cluster
 from commands import BackgroundRun, make
 from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
-from trainings import SHORT, SHORTEST, STALLING
+from trainings import SHORTEST, STALLING
 
 NODES = ["node1", "node2", "node3", "node4"]
 pytestmark = pytest.mark.nodes(len(NODES))
@@ -14,15 +16,15 @@ pytestmark = pytest.mark.nodes(len(NODES))
 
 @pytest.fixture
 def dead_node(cluster: Cluster) -> Iterator[str]:
-    """A node that a test may kill; it is back, and set up, when the test has ended."""
-    yield "node4"
-    docker("start", machine("node4"))
-    wait_until_ready("node4")
+    """The first node, which a test may kill; it is back, and set up, when the test has ended."""
+    yield "node1"
+    docker("start", machine("node1"))
+    wait_until_ready("node1")
     # Docker gives a machine that starts a new /etc/hosts.
     assert make("setup").status == 0
     # A run that has ended on the other nodes does not fetch what its first attempt left here.
-    in_machine("node4", "docker ps -aq --filter label=trainyard.run | xargs -r docker rm -f")
-    in_machine("node4", f"find {RUN_ROOT} -mindepth 1 -delete")
+    in_machine("node1", "docker ps -aq --filter label=trainyard.run | xargs -r docker rm -f")
+    in_machine("node1", f"find {RUN_ROOT} -mindepth 1 -delete")
 
 
 def test_a_training_on_all_of_them() -> None:
@@ -35,13 +37,37 @@ def test_a_training_on_all_of_them() -> None:
         assert log.startswith(f"rank {rank} of 4 on {host} ")
 
 
-def test_a_retry_goes_on_without_a_node_that_died(dead_node: str) -> None:
-    wish = {**STALLING, "EPOCHS": SHORT["EPOCHS"], "NODES": "2..4", "RETRIES": 1}
-    run = BackgroundRun(**wish).trains()
+def newest(names: Iterable[str]) -> int:
+    """The epoch of the newest checkpoint among files; 0 where there is none."""
+    found = [re.fullmatch(r"epoch-(\d+)\.pt", name) for name in names]
+    return max((int(match[1]) for match in found if match), default=0)
+
+
+def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died(
+    dead_node: str,
+) -> None:
+    run = BackgroundRun(**{**STALLING, "EPOCHS": 30, "NODES": "2..4", "RETRIES": 1}).trains()
+    home = run.directory / "checkpoints"
+    run.wait_for("a checkpoint at home", lambda: home.is_dir() and newest(os.listdir(home)))
+    # The next one comes home in a minute at the earliest. The copies are newer.
+    listing = f"ls {RUN_ROOT}/{run.run_id}/work/copies/checkpoints 2>/dev/null || true"
+    run.wait_for(
+        "a newer copy on node2",
+        lambda: newest(in_machine("node2", listing).split()) > newest(os.listdir(home)),
+    )
+    at_home = newest(os.listdir(home))
     docker("kill", machine(dead_node))
     outcome = run.finish(seconds=600)
     assert outcome.status == 0, outcome.output
+    assert f"Failed ({dead_node}: " in outcome.output
+    assert "It starts from its newest checkpoint; retries left: 0." in outcome.output
     summary = run.summary()
     assert (summary["status"], summary["attempts"]) == ("succeeded", 2)
-    assert summary["hosts"] == NODES[:3]
-    assert dead_node in outcome.output
+    assert summary["hosts"] == NODES[1:]
+    assert summary["epochs"] == 30
+    first_log = (run.directory / "logs/rank-0.log").read_text()
+    resumed = re.search(r"going on after epoch (\d+)", first_log)
+    assert resumed is not None, first_log
+    assert int(resumed[1]) > at_home
+    # The files of the attempt that failed are home too, but for those of the node that is gone.
+    assert (run.directory / "attempts/1/logs/rank-1.log").is_file()

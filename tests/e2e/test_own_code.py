@@ -1,6 +1,7 @@
 """Programs of users on two nodes, by make train CODE=: what they find and leave, how they end."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -201,10 +202,19 @@ while True:
 
 
 def test_a_run_whose_command_is_gone_is_followed_to_its_end(tmp_path: Path) -> None:
-    text = "import time\nprint('computing', flush=True)\ntime.sleep(15)\n"
+    text = """
+import os, time
+with open(os.environ["TRAINYARD_CHECKPOINT_DIR"] + f"/part-{os.environ['RANK']}.pt", "w") as part:
+    part.write("part")
+print("computing", flush=True)
+time.sleep(30)
+"""
     run = BackgroundRun(CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
     look = f"grep -l computing {RUN_ROOT}/{run.run_id}/work/logs/rank-0.log 2>/dev/null || true"
     run.wait_for("the ranks", lambda: in_machine(NODES[0], look))
+    parts = {"part-0.pt", "part-1.pt"}
+    home = run.directory / "checkpoints"
+    run.wait_for("both parts", lambda: home.is_dir() and parts <= set(os.listdir(home)))
     run.kill_yard()
     outcome = make("attach", RUN=run.run_id)
     assert outcome.status == 0, outcome.output

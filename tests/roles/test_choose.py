@@ -24,14 +24,38 @@ DOWN = {"unreachable": True, "msg": "Connection timed out\n"}
 BROKEN = {"failed": True, "msg": "Timed out after 60 s"}
 
 
-def choose(count: int, minimum: int, **probes: dict[str, Any]) -> Any:
-    return plugin.choose(probes, count, minimum, IMAGE)
+def choose(
+    count: int, minimum: int, failed: dict[str, int] | None = None, **probes: dict[str, Any]
+) -> Any:
+    return plugin.choose(probes, count, minimum, IMAGE, failed or {})
 
 
 def test_the_first_fit_nodes_are_chosen_in_the_order_of_the_inventory() -> None:
     choice = choose(2, 2, b=FIT, c=UNFIT, a=FIT, d=FIT)
     assert choice.nodes == ("b", "a")
     assert choice.problems == ()
+
+
+def test_a_node_that_failed_gives_its_place_to_another_one() -> None:
+    choice = choose(2, 2, {"a": 1}, a=FIT, b=FIT, c=FIT)
+    assert (choice.nodes, choice.left_out) == (("b", "c"), ("a",))
+
+
+def test_a_node_that_failed_is_taken_where_no_other_one_is_fit() -> None:
+    choice = choose(3, 1, {"a": 1}, a=FIT, b=FIT, c=UNFIT)
+    assert (choice.nodes, choice.left_out) == (("a", "b"), ())
+
+
+def test_a_node_that_failed_twice_is_out() -> None:
+    choice = choose(2, 1, {"a": 2, "gone": 2}, a=FIT, b=FIT)
+    assert (choice.nodes, choice.left_out) == (("b",), ())
+    choice = choose(2, 2, {"a": 2}, a=FIT, b=FIT)
+    assert choice.message.splitlines() == [
+        "2 nodes are wanted and 1 are fit. Nothing was started.",
+        "a: it was at fault in 2 attempts of this run",
+        "b: fit, image sha256:1",
+    ]
+    assert choice.problems[1].values == {"failures": 2}
 
 
 def test_fewer_than_wanted_are_enough_where_the_request_says_so() -> None:
@@ -88,6 +112,7 @@ def test_a_transport_without_a_profile_is_refused() -> None:
 def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -> None:
     choices = [
         *choose(2, 2, a=DOWN, b=BROKEN).problems,
+        *choose(2, 2, {"a": 2}, a=FIT, b=FIT).problems,
         *choose(2, 2, a=FIT, b={"problems": [], "image_id": ""}).problems,
         plugin.check_transport("x", ["tcp"]),
     ]

@@ -425,6 +425,29 @@ def test_a_slow_gpu_is_named_among_those_of_its_model(
     assert blame(good, containers=containers) == {"node3": {"GPU product"}}
 
 
+def test_gpus_that_compute_are_counted_beside_those_of_the_driver(
+    good: Measured, containers: Containers
+) -> None:
+    product = {"model": "A", "seconds": 0.01, "wrong": 0}
+    for host, rank in zip(HOSTS, containers["ranks"], strict=True):
+        good[host]["probe"]["gpus"] = 2
+        rank["products"] = [{"gpu": gpu, **product} for gpu in range(2)]
+    assert blame(good, containers=containers) == {}
+    del containers["ranks"][1]["products"][1]
+    # As a rank writes it whose PyTorch does not take the driver.
+    containers["ranks"][3].update(products=[], gpu_trouble="The NVIDIA driver is too old")
+    assert blame(good, containers=containers) == {
+        "node2": {"GPUs that compute"},
+        "node4": {"GPUs that compute"},
+    }
+    said = {
+        finding.who: finding.check.value
+        for finding in judge(good, containers=containers)
+        if finding.code == "gpus_not_computing" and not finding.ok
+    }
+    assert said == {"node2": 1, "node4": "0; The NVIDIA driver is too old"}
+
+
 def test_who_cannot_take_part_in_containers_is_left_out(
     good: Measured, containers: Containers
 ) -> None:

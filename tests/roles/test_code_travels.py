@@ -13,6 +13,7 @@ from typing import IO, Any
 import pytest
 from ansible.module_utils import (
     training_node_directory,
+    training_node_runs,
     training_run_code,
     training_run_collect,
     training_run_listing,
@@ -22,8 +23,6 @@ from role_files import ROLES
 sys.path.append(str(ROLES / "training_run/library"))
 take = importlib.import_module("training_run_take")
 start = importlib.import_module("training_run_start")
-sys.path.append(str(ROLES / "training_node/library"))
-status = importlib.import_module("training_node_status")
 
 RANK = 54321
 LIMITS = training_run_collect.Limits(size=10**6, files=100)
@@ -214,7 +213,7 @@ def test_what_is_kept_for_later_runs_is_no_run(project: Path, run: Any, tmp_path
     send(project, run, tmp_path)
     root = os.path.dirname(run.path)
     assert Path(root, ".code").is_dir()
-    assert status.left_runs(root) == {"r"}
+    assert training_node_runs.left_runs(root) == {"r"}
 
 
 def test_links_do_not_travel(project: Path) -> None:

@@ -29,7 +29,8 @@ def problems(data: Path, own: bool) -> list[dict[str, Any]]:
         open_files=0,
         transport="",
         needs_gpu=False,
-        has_gpus=False,
+        gpus="",
+        sys="/sys",
     )
     return [problem.asdict() for problem in probe.path_problems(needs)]
 

@@ -7,10 +7,12 @@ run's; it must be afterwards as it was.
 
 import importlib
 import os
+import shutil
 import socket
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,7 @@ from ansible.module_utils import (
     training_node_directory,
     training_node_foreign,
     training_node_lock,
+    training_node_runs,
     training_run_collect,
     training_run_records,
 )
@@ -31,8 +34,6 @@ take = importlib.import_module("training_run_take")
 start = importlib.import_module("training_run_start")
 poll = importlib.import_module("training_run_poll")
 logs = importlib.import_module("training_run_logs")
-sys.path.append(str(ROLES / "training_node/library"))
-status = importlib.import_module("training_node_status")
 
 # Any but root's: whom the ranks run as.
 RANK = 54321
@@ -167,7 +168,7 @@ def test_a_follower_reads_plain_files_alone(name: str, kind: str, run: Any, outs
         path.mkdir()
     assert poll.read_metrics(run.path) == []
     assert poll.noted_status(run.path) is None
-    assert status.newest_metric(run.path) is None
+    assert training_node_runs.newest_of(training_node_runs.metrics_of(run.path)) is None
     assert not training_node_foreign.is_there(run.path, name)
 
 
@@ -184,7 +185,10 @@ def test_of_metrics_without_end_the_end_is_read(run: Any) -> None:
         file.seek(1 << 40)
         file.write(b'\n{"event": "step", "step": 1}\n')
     assert [line["step"] for line in poll.read_metrics(run.path)] == [1]
-    assert status.newest_metric(run.path) == {"event": "step", "step": 1}
+    assert training_node_runs.newest_of(training_node_runs.metrics_of(run.path)) == {
+        "event": "step",
+        "step": 1,
+    }
 
 
 def test_what_a_run_has_goes_home(run: Any) -> None:
@@ -406,6 +410,93 @@ def test_an_attempt_that_nobody_could_bring_home_is_kept(
         f"{earlier}/nodes/node1/container.log": "said\n",
         "checkpoints/epoch-1.pt": "text\n",
     }
+
+
+def copies_of(run: Any) -> dict[str, str]:
+    """What this node has of the checkpoints of the first one."""
+    return {
+        str(path.relative_to(run.copies)): path.read_text() for path in sorted_files(run.copies)
+    }
+
+
+def sorted_files(folder: str) -> list[Path]:
+    return sorted(path for path in Path(folder).rglob("*") if path.is_file())
+
+
+def test_copies_of_checkpoints_are_kept_apart_from_what_goes_home(run: Any) -> None:
+    write(run, "copies/checkpoints/epoch-3.pt")
+    write(run, "copies/checkpoints/.epoch-4.pt.Xy12")
+    write(run, "copies/other/file")
+    write(run, "logs/rank-1.log")
+    collected = training_run_collect.collect(run, "node2", LIMITS)
+    assert home(run) == {"logs/rank-1.log": "text\n"}
+    assert copies_of(run) == {"checkpoints/epoch-3.pt": "text\n"}
+    assert str(collected.refused) == "copies/other: no directory of a run"
+    assert Path(run.copies, "checkpoints/epoch-3.pt").stat().st_uid == 0
+
+
+def test_copies_lead_nowhere_else(run: Any, outside: Path) -> None:
+    replace_by_link(Path(run.work, "copies/checkpoints/epoch-1.pt"), outside / "shadow")
+    replace_by_link(Path(run.work, "copies/checkpoints/more"), outside / "below")
+    collected = training_run_collect.collect(run, "node2", LIMITS)
+    assert collected.refused.count == 2
+    assert not os.path.exists(run.copies)
+    shutil.rmtree(Path(run.work, "copies"))
+    replace_by_link(Path(run.work, "copies"), outside)
+    assert training_run_collect.collect(run, "node2", LIMITS).refused.count
+    assert not os.path.exists(run.copies)
+
+
+def test_copies_that_nobody_brought_home_are_kept_when_the_run_starts_again(run: Any) -> None:
+    write(run, "copies/checkpoints/epoch-3.pt")
+    take.set_aside(run, "node2", LIMITS)
+    (attempt,) = os.listdir(Path(run.collect, "earlier"))
+    assert home(run) == {f"earlier/{attempt}/copies/epoch-3.pt": "text\n"}
+    assert not os.path.exists(run.copies)
+
+
+def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
+    original = write(run, "checkpoints/epoch-3.pt")
+    write(run, "checkpoints/deep/part.bin")
+    write(run, "checkpoints/.epoch-4.pt.Xy12")
+    Path(run.work, "checkpoints/last.pt").symlink_to("epoch-3.pt")
+    for _ in range(2):  # what is left of the last time goes
+        names = training_run_collect.offer_checkpoints(run, RANK + 1, LIMITS)
+        assert sorted(names) == ["deep/part.bin", "epoch-3.pt", "last.pt"]
+    offered = Path(run.live, "checkpoints/epoch-3.pt")
+    assert offered.samefile(original)
+    assert original.stat().st_uid == RANK, "the ranks keep their file"
+    for folder in (run.live, f"{run.live}/checkpoints", f"{run.live}/checkpoints/deep"):
+        assert os.stat(folder).st_uid == RANK + 1
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    training_run_collect.collect(run, "node1", LIMITS)
+    assert home(run)["checkpoints/epoch-3.pt"] == "text\n"
+
+
+def test_only_plain_files_within_the_limits_are_laid_ready(run: Any, outside: Path) -> None:
+    write(run, "checkpoints/small.pt")
+    write(run, "checkpoints/large.pt", "x" * (LIMITS.size + 1))
+    replace_by_link(Path(run.work, "checkpoints/secret.pt"), outside / "shadow")
+    replace_by_link(Path(run.work, "checkpoints/below"), outside / "below")
+    os.mkfifo(Path(run.work, "checkpoints/pipe.pt"))
+    names = training_run_collect.offer_checkpoints(run, RANK, LIMITS)
+    assert names == ["small.pt"]
+    assert [path.name for path in sorted_files(run.live)] == ["small.pt"]
+    replace_by_link(Path(run.work, "checkpoints_"), outside)
+    os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
+    os.rename(Path(run.work, "checkpoints_"), Path(run.work, "checkpoints"))
+    assert training_run_collect.offer_checkpoints(run, RANK, LIMITS) == []
+
+
+def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None:
+    assert poll.newest_checkpoint(run.path) == 0
+    for name, age in (("old.pt", 100), ("deep/new.pt", 50), ("young.pt", 0), (".scratch", 20)):
+        moment = time.time() - age
+        os.utime(write(run, f"checkpoints/{name}"), (moment, moment))
+    assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(50, abs=5)
+    os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
+    replace_by_link(Path(run.work, "checkpoints"), outside)
+    assert poll.newest_checkpoint(run.path) == 0
 
 
 def test_a_run_that_begins_finds_nothing_of_an_attempt_that_ended(run: Any) -> None:

@@ -153,7 +153,7 @@ def test_names_groups_that_plays_work_on(inventory: Path) -> None:
     status, lines = check(inventory)
     assert status == 2
     assert lines[0] == (
-        "hosts.yml:1: group trainers, which playbooks/nodes.yml works on, is missing. "
+        "hosts.yml:1: group trainers, which playbooks/trainer_image_fit.yml works on, is missing. "
         'Is trainer meant? A group may be empty: "trainers: {hosts: {}}".'
     )
 

@@ -50,6 +50,7 @@ CONTAINER = training_run_container.Container(
     user="trainer",
     data="/srv/trainyard/data",
     gpus="",
+    runtime="",
     shm_gigabytes=2,
     memory_gigabytes=0,
     processes=8192,
@@ -61,6 +62,7 @@ CONTAINER = training_run_container.Container(
     nodes=["node1", "node2", "node10"],
     addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
     port=2222,
+    copy_megabytes=100.0,
 )
 # How mpirun's own daemons watch their connections, and who starts them; in every launch.
 DAEMONS = (
@@ -196,6 +198,7 @@ def test_a_container_without_gpus() -> None:
             "TRAINYARD_GRACE_SECONDS=0",
             "TRAINYARD_ADDRESS=10.0.0.1",
             "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2222",
+            "TRAINYARD_COPY_MEGABYTES=100.0",
             "TRAINYARD_LAUNCHES=1",
             f"TRAINYARD_FULL_BYTES={training_node_facts.FULL_BYTES}",
         ],
@@ -238,6 +241,12 @@ def test_the_gpus_of_a_container(gpus: str, count: int, devices: list[str]) -> N
             "DeviceIDs": devices,
         }
     ]
+
+
+def test_the_runtime_that_gives_gpus_to_a_container() -> None:
+    asked = replace(CONTAINER, gpus="0", runtime="nvidia").host_configuration()
+    assert (asked["Runtime"], asked["DeviceRequests"][0]["DeviceIDs"]) == ("nvidia", ["0"])
+    assert "Runtime" not in replace(CONTAINER, gpus="0").host_configuration()
 
 
 def test_a_container_that_goes_on_reads_the_checkpoints(tmp_path: Path) -> None:

@@ -173,3 +173,17 @@ def test_every_variable_exists(source: Any) -> None:
     assert len(named) >= 10
     unknown = [f"{text.place}: {name}" for text, name in named if name not in known]
     assert unknown == []
+
+
+def test_no_task_registers_its_result_under_the_name_of_a_variable_of_its_role() -> None:
+    """The next task that reads the variable would get the result."""
+    for role in sorted(CHECKOUT.glob("roles/*")):
+        variables = {
+            name
+            for file in role.glob("*s/main.yml")
+            if file.parent.name in ("defaults", "vars")
+            for name in yaml.safe_load(file.read_text()) or {}
+        }
+        for file in sorted(role.glob("tasks/*.yml")):
+            registered = set(re.findall(r"^ *register: (\w+)$", file.read_text(), re.MULTILINE))
+            assert not registered & variables, file

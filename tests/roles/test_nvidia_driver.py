@@ -1,9 +1,17 @@
-"""Which driver fits which of NVIDIA's GPUs."""
+"""Which driver fits which of NVIDIA's GPUs, and what is taken from NVIDIA's own package source."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils import nvidia_driver_cards
+from ansible.module_utils.nvidia_driver_openpgp import KeyFileError, fingerprints, packets
+from role_files import ROLES
 
 H200, GTX_1080_TI, B200, K80 = 0x2335, 0x1B06, 0x2901, 0x102D
 
@@ -82,3 +90,168 @@ def test_what_fits_no_card_is_named(
 ) -> None:
     _, misfit = nvidia_driver_cards.settle_modules(gpus(tmp_path, *devices), branch, asked)
     assert said in misfit
+
+
+# A key made for this test (gpg 2.2, ed25519), and the fingerprint that gpg tells.
+KEY_PRINT = "758B6324BC8C2EE858EA6B053FFE5F17722AE533"
+KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+mDMEawT6chYJKwYBBAHaRw8BAQdAsWB0Dwq0cWzHDhJM25KU2SqOi/IdMNHL2kpT
+2uCydze0H1N0YW5kLWluIDxzdGFuZC1pbkBleGFtcGxlLmNvbT6IkAQTFggAOBYh
+BHWLYyS8jC7oWOprBT/+XxdyKuUzBQJrBPpyAhsDBQsJCAcCBhUKCQgLAgQWAgMB
+Ah4BAheAAAoJED/+XxdyKuUzZPoA/jdecbkeadF7PnaswaKaO7HB+KqSWe/4j7xz
+UsR29nsgAP9pDGaMWR9u8G6eohqL+HfrU8uiCDJYR8+4K6ltxpKKDQ==
+=kIuz
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+
+
+def test_a_fingerprint_is_what_gpg_tells() -> None:
+    assert fingerprints(KEY) == [KEY_PRINT]
+    assert fingerprints(KEY.replace("\n", "\r\n") + KEY) == [KEY_PRINT, KEY_PRINT]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<html>Not found</html>", "no OpenPGP key"),
+        (KEY.replace("mDME", "tDME"), "no public key"),  # the first packet is a user's name
+        (KEY.replace("mDMEawT6", "mDMFawT6"), "not of version 4"),
+    ],
+)
+def test_what_is_no_key_is_refused(text: str, said: str) -> None:
+    with pytest.raises(KeyFileError, match=said):
+        fingerprints(text)
+
+
+def test_packets_of_both_formats_are_read() -> None:
+    old = bytes([0x99, 0, 2]) + b"ab"
+    new = bytes([0xC6, 2]) + b"cd"
+    long = bytes([0xC6, 0xC0, 8]) + bytes(200)
+    longest = bytes([0xC6, 0xFF, 0, 0, 1, 0]) + bytes(256)
+    read = list(packets(old + new + long + longest))
+    assert read == [(6, b"ab"), (6, b"cd"), (6, bytes(200)), (6, bytes(256))]
+
+
+def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks: Any) -> str:
+    """What Ansible says of tasks of the role on a machine of these facts."""
+    playbook = root / "play.yml"
+    machine = {"ansible.builtin.set_fact": {**facts, "cacheable": True}}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [machine, *tasks]}
+    playbook.write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible-playbook")), str(playbook)),
+            *("--inventory", "localhost,", "--connection", "local"),
+            *("--extra-vars", json.dumps(variables)),
+        ],
+        env=os.environ
+        | {"ANSIBLE_ROLES_PATH": str(ROLES), "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def debian(version: str, architecture: str = "x86_64") -> dict[str, str]:
+    return {
+        "distribution": "Debian",
+        "distribution_major_version": version,
+        "architecture": architecture,
+    }
+
+
+CHECK = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "check"}}
+# Ends the check before it asks apt.
+PASSED = {"nvidia_driver_found": {"misfit": "passed until here"}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "branch", "said"),
+    [
+        (debian("12"), 580, "passed until here"),
+        (debian("13"), 590, "passed until here"),
+        (debian("13"), 580, "for Debian 13 is taken from branch 590 on, and 580 is wanted"),
+        (debian("12"), 550, "for Debian 12 is taken from branch 580 on, and 550 is wanted"),
+        (debian("12"), 0, "has several branches: name one in nvidia_driver_branch"),
+        (debian("12", "aarch64"), 580, "and this is Debian 12 on aarch64"),
+        (
+            {**debian("24"), "distribution": "Ubuntu"},
+            590,
+            "is taken here for Debian 12 and Debian 13 on x86_64",
+        ),
+    ],
+)
+def test_what_nvidias_source_does_not_have_is_refused(
+    tmp_path: Path, facts: dict[str, str], branch: int, said: str
+) -> None:
+    asked = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": branch}
+    assert said in played(tmp_path, facts, PASSED | asked, CHECK)
+
+
+def test_the_distributions_branch_needs_no_source_of_nvidia(tmp_path: Path) -> None:
+    assert "passed until here" in played(tmp_path, debian("13"), PASSED, CHECK)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> dict[str, Any]:
+    """Where the stand-in for NVIDIA's source is, and where what comes of it goes."""
+    return {
+        "nvidia_driver_source": "nvidia",
+        "nvidia_driver_branch": 580,
+        "nvidia_driver_repository": f"file://{tmp_path}/nowhere",
+        "nvidia_driver_repository_key": f"file://{tmp_path}/published.asc",
+        "nvidia_driver_vendor_keyring": str(tmp_path / "keyrings/key.asc"),
+        "nvidia_driver_vendor_source": str(tmp_path / "vendor.sources"),
+    }
+
+
+def test_another_key_than_the_pinned_one_is_refused(tmp_path: Path, source: dict[str, Any]) -> None:
+    """The key is one of a stand-in, and the pinned one NVIDIA's."""
+    (tmp_path / "published.asc").write_text(KEY)
+    take = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "vendor"}}
+    said = played(tmp_path, debian("12"), source, take)
+    assert "EB693B3035CD5710E231E123A4B469963BF863CC is expected" in said
+    assert f"it holds {KEY_PRINT}" in said
+    assert not (tmp_path / "keyrings/key.asc").exists()
+    assert not (tmp_path / "vendor.sources").exists()
+
+
+def test_the_source_is_named_with_the_pinned_key(tmp_path: Path, source: dict[str, Any]) -> None:
+    (tmp_path / "published.asc").write_text(KEY)
+    take = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "vendor"}}
+    asked = source | {"nvidia_driver_repository_fingerprint": KEY_PRINT}
+    said = played(tmp_path, debian("12"), asked, take)
+    assert "cannot use NVIDIA's package source" in said, "the stand-in has no packages"
+    assert (tmp_path / "vendor.sources").read_text().splitlines()[1:] == [
+        "Types: deb",
+        f"URIs: file://{tmp_path}/nowhere",
+        "Suites: /",
+        f"Signed-By: {tmp_path}/keyrings/key.asc",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "release", "packages"),
+    [
+        ("nvidia", "12", "nvidia-driver-cuda nvidia-modprobe nvidia-persistenced {module}"),
+        ("distribution", "13", "nvidia-smi libcuda1 nvidia-modprobe nvidia-persistenced {module}"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["open", "proprietary"])
+def test_packages_are_those_of_the_source(
+    tmp_path: Path, source: str, release: str, packages: str, kind: str
+) -> None:
+    role = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text())
+    variables = {"nvidia_driver_source": source, "nvidia_driver_branch": 550}
+    variables |= {"nvidia_driver_found": {"modules": kind}}
+    show = {
+        "ansible.builtin.debug": {"msg": "{{ nvidia_driver_driver_packages | join(' ') }}"},
+        "vars": role,
+    }
+    module = "nvidia-kernel-open-dkms" if kind == "open" else "nvidia-kernel-dkms"
+    if source == "distribution" and kind == "open":
+        module = "nvidia-open-kernel-dkms"
+    assert packages.format(module=module) in played(tmp_path, debian(release), variables, show)

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_directory
+from ansible.module_utils import training_node_directory, training_node_runs
 from role_files import ROLES
 
 sys.path.append(str(ROLES / "training_run/library"))
 start = importlib.import_module("training_run_start")
 end = importlib.import_module("training_run_end")
 poll = importlib.import_module("training_run_poll")
-sys.path.append(str(ROLES / "training_node/library"))
-status = importlib.import_module("training_node_status")
 
 GIGABYTE = 10**9
 
@@ -41,6 +39,7 @@ def options() -> dict[str, Any]:
             "stall_seconds": 50,
             "silence_seconds": 600,
             "grace_seconds": 30,
+            "copy_megabytes": 100,
             "job_seconds": 0,
             "dataset": "cifar10",
             "batch_per_rank": 64,
@@ -186,9 +185,11 @@ def test_lines_that_no_trainer_wrote_are_passed_over(tmp_path: Path) -> None:
     file.write_bytes(b"\n".join([b"7", b"[1]", b"{}", b"\xff", b"{", step, deep, b""]))
     assert [line["step"] for line in poll.read_metrics(str(tmp_path))] == [1]
     # make status looks at the last line alone.
-    assert status.newest_metric(str(tmp_path)) is None
+    assert training_node_runs.newest_of(training_node_runs.metrics_of(str(tmp_path))) is None
     file.write_bytes(b"{\n" + step + b"\n")
-    assert status.newest_metric(str(tmp_path)) == json.loads(step)
+    assert training_node_runs.newest_of(training_node_runs.metrics_of(str(tmp_path))) == json.loads(
+        step
+    )
 
 
 def test_of_another_program_a_follower_gets_the_newest_of_each_key(tmp_path: Path) -> None:
@@ -236,3 +237,8 @@ def test_a_follower_gets_the_silences(tmp_path: Path) -> None:
 def test_a_status_is_a_number(tmp_path: Path, text: str, noted: int | None) -> None:
     metrics_of(tmp_path).with_name("exit_status").write_text(text)
     assert poll.noted_status(str(tmp_path)) is noted
+
+
+def test_the_runtime_of_nvidia_gives_the_gpus_where_the_engine_has_it() -> None:
+    assert start.gpu_runtime({"Runtimes": {"runc": {}, "nvidia": {}}}) == "nvidia"
+    assert start.gpu_runtime({"Runtimes": {"runc": {}}}) == ""

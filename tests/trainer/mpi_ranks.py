@@ -23,10 +23,10 @@ MPIRUN_ARGUMENTS = (
 )
 
 
-def mpirun(*command: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run a command on both ranks and return its output and status."""
+def mpirun(*command: str | Path, ranks: int = 2) -> "subprocess.CompletedProcess[str]":
+    """Run a command on that many ranks and return its output and status."""
     return subprocess.run(
-        ["mpirun", *MPIRUN_ARGUMENTS, *map(str, command)],
+        ["mpirun", "-n", str(ranks), *MPIRUN_ARGUMENTS[2:], *map(str, command)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT,

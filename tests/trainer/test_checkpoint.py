@@ -27,7 +27,7 @@ def advance(step: TrainStep, steps: int) -> None:
         step(torch.randn(4, 3, 8, 8, generator=generator), torch.tensor([0, 1, 2, 0]), 0.01)
 
 
-def checkpoint(step: TrainStep, steps: int, epoch: int = 1) -> Checkpoint:
+def checkpoint(step: TrainStep, steps: int, epoch: int = 1, epoch_images: int = 0) -> Checkpoint:
     return Checkpoint(
         model=step.model.state_dict(),
         optimizer=step.optimizer.state_dict(),
@@ -40,6 +40,7 @@ def checkpoint(step: TrainStep, steps: int, epoch: int = 1) -> Checkpoint:
         accuracy=0.5,
         best_accuracy=0.5,
         config={"model": "vit", "hosts": ["node1"], "train_images": None},
+        epoch_images=epoch_images,
     )
 
 
@@ -87,6 +88,55 @@ def test_newest_and_best_stay(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.sha256"))) == 3
     assert Checkpoint.load(tmp_path / "last.pt").epoch == 5
     assert Checkpoint.load(tmp_path / "best.pt").epoch == 2
+
+
+def test_of_those_within_an_epoch_the_newest_stays_until_the_epoch_ends(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, keep=1)
+    step = trained(1)
+
+    def add(steps: int, epoch: int, epoch_images: int = 0) -> list[str]:
+        folder.add(checkpoint(step, steps, epoch, epoch_images), is_best=epoch_images == 0)
+        names = sorted(path.name for path in tmp_path.glob("epoch-*.pt"))
+        assert sorted(f"{name}.sha256" for name in names) == sorted(
+            path.name for path in tmp_path.glob("*.sha256")
+        )
+        assert load_newest(tmp_path, pytest.fail).step == steps
+        assert Checkpoint.load(tmp_path / "last.pt").step == steps
+        return names
+
+    assert add(90, 0, 90) == ["epoch-0-step-90.pt"]
+    assert add(100, 1) == ["epoch-1.pt"]
+    assert add(105, 1, 5) == ["epoch-1-step-105.pt", "epoch-1.pt"]
+    # Of a world with more ranks, which counts fewer steps.
+    assert add(95, 1, 30) == ["epoch-1-step-95.pt", "epoch-1.pt"]
+    assert Checkpoint.load(tmp_path / "best.pt").step == 100
+    assert add(200, 2) == ["epoch-2.pt"]
+
+
+def test_of_several_worlds_the_most_images_are_the_newest(tmp_path: Path) -> None:
+    """Attempts with one rank, then with two, whose files came home to one folder."""
+    for steps, images in ((70, 560), (40, 640), (65, 520)):
+        one = checkpoint(trained(1), steps, 3, images)
+        one.save(tmp_path / one.name)
+    assert load_newest(tmp_path, pytest.fail).step == 40
+    (tmp_path / "epoch-3-step-40.pt").write_bytes(b"")
+    told: list[str] = []
+    assert load_newest(tmp_path, told.append).step == 70
+    assert len(told) == 1
+
+
+def test_damaged_checkpoint_within_an_epoch_is_refused_too(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, keep=3)
+    folder.add(checkpoint(trained(1), 9, 9), is_best=False)
+    folder.add(checkpoint(trained(1), 10, 9, 4), is_best=False)
+    (tmp_path / "epoch-9-step-10.pt").write_bytes(b"")
+    # Neither is one of the run's.
+    (tmp_path / "epoch-9-step-x.pt").touch()
+    (tmp_path / "epoch-best.pt").touch()
+    told: list[str] = []
+    assert load_newest(tmp_path, told.append).step == 9
+    assert len(told) == 1
+    assert "epoch-9-step-10.pt: its sha256 is" in told[0]
 
 
 def test_damaged_checkpoint_is_refused_and_the_one_before_taken(tmp_path: Path) -> None:

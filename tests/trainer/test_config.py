@@ -13,6 +13,7 @@ from trainer.errors import ConfigError
 DECIDED_BY_THE_LAUNCH = {
     *("model", "dataset", "data_dir", "run_dir", "engine", "precision", "epochs"),
     *("batch_per_rank", "learning_rate", "train_images", "world_size", "hosts", "resume_dir"),
+    "checkpoint_seconds",
 }
 
 
@@ -75,6 +76,7 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
         ("buckets", 0),
         ("reference_batch", 0),
         ("keep_checkpoints", 0),
+        ("checkpoint_seconds", -1),
         ("resume_dir", 7),
         ("backend", "ucc"),
         ("world_size", 0),

@@ -20,6 +20,7 @@ from trainer.errors import (
     DataError,
     DatasetMissingError,
     DivergenceError,
+    GpuError,
     ShareGoneError,
     WorldError,
 )
@@ -63,6 +64,11 @@ CASES = [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         "gpu_out_of_memory",
         {"message": "CUDA out of memory. Tried to allocate 2 GiB"},
+    ),
+    (
+        GpuError(host="gpu01", message="Found no NVIDIA driver on your system."),
+        "gpu_unusable",
+        {"host": "gpu01", "message": "Found no NVIDIA driver on your system."},
     ),
     (KeyError("fc"), "python_error", {"error": "KeyError", "message": "'fc'"}),
     # A connection, not a file.

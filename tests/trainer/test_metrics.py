@@ -6,7 +6,7 @@ from pathlib import Path
 from trainer.metrics import MetricsWriter, Position
 
 KEYS = [
-    *("event", "time", "step", "steps", "epoch", "epochs"),
+    *("event", "time", "step", "steps", "epoch", "epochs", "images"),
     *("loss", "accuracy", "images_per_second", "lr"),
 ]
 
@@ -15,10 +15,10 @@ def test_lines_have_always_the_same_keys_and_are_there_at_once(tmp_path: Path) -
     path = tmp_path / "metrics.jsonl"
     before = time.time()
     with closing(MetricsWriter(path)) as metrics:
-        metrics.write("start", Position(0, 20, 1, 2))
+        metrics.write("start", Position(0, 20, 1, 2, 0))
         metrics.write(
             "step",
-            Position(5, 20, 1, 2),
+            Position(5, 20, 1, 2, 640),
             loss=2.25,
             images_per_second=120.0,
             learning_rate=0.001,
@@ -29,14 +29,14 @@ def test_lines_have_always_the_same_keys_and_are_there_at_once(tmp_path: Path) -
     numbers: dict[str, float | None]
     numbers = {"loss": None, "accuracy": None, "images_per_second": None, "lr": None}
     place = {"steps": 20, "epoch": 1, "epochs": 2}
-    assert start == {"event": "start", "step": 0, **place, **numbers}
+    assert start == {"event": "start", "step": 0, "images": 0, **place, **numbers}
     numbers |= {"loss": 2.25, "images_per_second": 120.0, "lr": 0.001}
-    assert step == {"event": "step", "step": 5, **place, **numbers}
+    assert step == {"event": "step", "step": 5, "images": 640, **place, **numbers}
 
 
 def test_lines_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     for step in (1, 2):
         with closing(MetricsWriter(path)) as metrics:
-            metrics.write("step", Position(step, 2, 1, 1), loss=1.0)
+            metrics.write("step", Position(step, 2, 1, 1, step), loss=1.0)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]

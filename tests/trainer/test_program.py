@@ -200,13 +200,14 @@ def test_what_a_rank_takes_is_sampled_and_the_sampler_is_no_rank(tmp_path: Path)
         assert set(first_processes()) == {0, 1}
         assert process.wait(60) == 0
     samples = (tmp_path / f"nodes/{os.uname().nodename}/utilisation.jsonl").read_text()
-    first = json.loads(samples.splitlines()[0])
-    assert set(first["rss_bytes"]) == {"0", "1"}
+    taken = [json.loads(line) for line in samples.splitlines()]
+    # The first may be older than one of the ranks.
+    assert {"0", "1"} in [set(sample["rss_bytes"]) for sample in taken]
     # There is no other node.
-    assert first["connected"] is None
-    assert not [
-        each for each in psutil.process_iter() if "trainer.launch.sampler" in each.cmdline()
-    ]
+    assert {sample["connected"] for sample in taken} == {None}
+    # A process that ends meanwhile has no command line.
+    lines = [each.info["cmdline"] or [] for each in psutil.process_iter(["cmdline"])]
+    assert not [line for line in lines if "trainer.launch.sampler" in line]
 
 
 @pytest.mark.parametrize("name", ["logs/rank-0.log", "metrics.jsonl"])

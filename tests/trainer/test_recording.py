@@ -33,7 +33,7 @@ def test_checksum_is_crc32c() -> None:
 
 
 def test_events_hold_the_scalars(tmp_path: Path) -> None:
-    position = Position(300, 400, 1, 1)
+    position = Position(300, 400, 1, 1, 19200)
     with closing(EventWriter(tmp_path)) as write:
         write(MetricsLine("start", 12.5, position, loss=0.5))
         write(MetricsLine("step", 12.5, position, loss=0.5))

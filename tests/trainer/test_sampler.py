@@ -39,6 +39,46 @@ def test_order_follows_from_seed_and_epoch_alone() -> None:
     assert shards(100, 5, 2, epoch=3, seed=1) != shards(100, 5, 2, epoch=3, seed=2)
 
 
+def dealt(seen: int, batch: int, world_size: int) -> list[int]:
+    """What all ranks together get of the rest of an epoch of 1003 images, step by step."""
+    ranks = [
+        ShardedSampler(1003, batch, rank, world_size, 1).epoch(1, seen)
+        for rank in range(world_size)
+    ]
+    return [image for step in zip(*ranks, strict=True) for part in step for image in part.tolist()]
+
+
+def test_rest_of_an_epoch_goes_on_where_it_was() -> None:
+    whole = [list(ShardedSampler(1003, 10, rank, 4, 1).epoch(1)) for rank in range(4)]
+    for steps in (0, 1, 12, 25):
+        for rank in range(4):
+            sampler = ShardedSampler(1003, 10, rank, 4, 1)
+            assert sampler.batches_after(steps * 40) == 25 - steps
+            rest = list(sampler.epoch(1, steps * 40))
+            assert list(map(torch.Tensor.tolist, rest)) == [
+                batch.tolist() for batch in whole[rank][steps:]
+            ]
+
+
+@pytest.mark.parametrize(("batch", "world_size"), [(10, 1), (10, 3), (7, 4), (100, 8)])
+def test_another_world_is_dealt_the_images_that_are_left(batch: int, world_size: int) -> None:
+    seen = {image for step in range(12) for image in dealt(0, 10, 4)[40 * step : 40 * (step + 1)]}
+    rest = dealt(480, batch, world_size)
+    assert len(rest) == (1003 - 480) // (batch * world_size) * batch * world_size
+    assert len(set(rest)) == len(rest)
+    assert not seen & set(rest)
+
+
+def test_random_numbers_follow_from_the_place_in_the_epoch() -> None:
+    def numbers(rank: int, epoch: int, seen: int = 0) -> list[float]:
+        sampler = ShardedSampler(1003, 10, rank, 4, 1)
+        return [float(torch.rand((), generator=g)) for g in sampler.generators(epoch, seen)]
+
+    assert numbers(0, 1)[5:] == numbers(0, 1, 200)
+    together = [*numbers(0, 1), *numbers(1, 1), *numbers(0, 2)]
+    assert len(set(together)) == len(together) == 75
+
+
 def test_batch_larger_than_the_shard_is_refused() -> None:
     assert ShardedSampler(128, 64, 0, 2, 1).batches == 1
     with pytest.raises(ConfigError, match="needs 128 images for a step, there are 127"):

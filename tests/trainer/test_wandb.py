@@ -91,7 +91,7 @@ def test_out_of_reach_it_is_kept(
     monkeypatch.setattr(weights_and_biases, "PATIENCE", 2.0)
     listen = start_wandb(tmp_path, {"model": "vit"})
     assert listen is not None
-    position = Position(1, 1, 1, 1)
+    position = Position(1, 1, 1, 1, 64)
     listen(MetricsLine("step", 1.5, position, loss=0.5))
     listen(MetricsLine("end", 2.5, position, loss=0.25))
     told = capsys.readouterr()

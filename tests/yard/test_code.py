@@ -21,10 +21,11 @@ from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
 from yard.code.syntax import syntax_errors
 from yard.commands.rerun import request_of
-from yard.commands.train import going_on, keep_code
+from yard.commands.train import keep_code
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.core.words import size
+from yard.operations.retries import going_on
 from yard.plays.inventory import Inventory, Model
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve
@@ -548,7 +549,10 @@ def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
 
 
 def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> None:
-    request = TrainRequest("vit", train_images="all", options={"seed": 2}, name="first", epochs=9)
+    asked = {"seed": 2}
+    request = TrainRequest(
+        "vit", train_images="all", options=asked, name="first", epochs=9, checkpoint_seconds=30
+    )
     training = resolve(request, lab)
     manifest = new_manifest(Project(tmp_path), lab, request, training, "run", 0.0, None)
     again = request_of(tmp_path, manifest)
@@ -583,9 +587,16 @@ def test_a_project_that_makes_no_sense_touches_nothing(fresh: Yard) -> None:
     assert done.returncode == Exit.BAD_REQUEST
     for problem in ("train.py:1: invalid syntax", "x = = 1", "nodes 9", "dataset 'mnist'"):
         assert problem in done.stderr
-    done = fresh("train", "--code", "mine", "--epochs", "2", "--lr", "0.1", "--set", "seed=1")
+    trainers = ("--epochs", "2", "--lr", "0.1", "--set", "seed=1", "--checkpoint-seconds", "0")
+    done = fresh("train", "--code", "mine", *trainers)
     assert done.returncode == Exit.BAD_REQUEST
-    for option in ("EPOCHS= (--epochs)", "LR= (--lr)", "--set", "SCRIPT_ARGS="):
+    for option in (
+        "EPOCHS= (--epochs)",
+        "LR= (--lr)",
+        "--set",
+        "SCRIPT_ARGS=",
+        "CHECKPOINT_SECONDS=",
+    ):
         assert option in done.stderr
     done = fresh("train", "--model", "vit", "--entry", "x.py", "--grace", "3")
     assert done.returncode == Exit.BAD_REQUEST

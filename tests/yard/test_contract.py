@@ -42,12 +42,21 @@ def uses(path: Path, module: str) -> bool:
         (contract.POLL_RUN, "training_run/tasks/follow.yml"),
         (contract.READ_LOGS, "training_run/tasks/logs.yml"),
         (contract.READ_STATUS, "training_node/tasks/status.yml"),
+        (contract.OFFER_CHECKPOINTS, "training_run/tasks/checkpoints.yml"),
+        (contract.END_RUN, "training_run/tasks/stop.yml"),
+        (contract.READ_RECORD, "training_run/tasks/record.yml"),
+        (contract.CLEAN_UP, "training_node/tasks/clean_up.yml"),
+        (contract.WATCH_NODE, "training_node/tasks/watch.yml"),
     ],
 )
 def test_the_role_calls_the_module_and_has_it(module: str, tasks: str) -> None:
     assert uses(ROLES / tasks, module)
     role = ROLES / tasks.partition("/")[0]
     assert list(role.glob(f"library/{module}.py")) or list(role.glob(f"action_plugins/{module}.py"))
+
+
+def test_what_a_node_finds_is_read_by_a_shell_alone() -> None:
+    assert uses(ROLES / "training_node/tasks/watch.yml", contract.READ_WATCH)
 
 
 def test_exec_has_the_one_command() -> None:

@@ -211,6 +211,7 @@ FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("container_killed", {}, NODE, "node2 was killed"),
     ("engine_gone", {"message": "no answer"}, NODE, "engine on node2 is gone"),
     ("gpu_out_of_memory", {"message": "CUDA out of memory"}, RANK, "GPU"),
+    ("gpu_unusable", {"host": "node2", "message": "too old"}, RANK, "on those of node2: too old"),
     ("wrong_configuration", {"message": "unknown key: sed"}, RANK, "unknown key: sed"),
     ("wrong_world", {"message": "running are 2 (2 on node1)"}, RANK, "running are 2 (2 on node1)"),
     ("loss_not_a_number", {"message": "became nan at step 20"}, RANK, "became nan at step 20"),

@@ -317,17 +317,18 @@ def test_fetching_can_be_stopped(index: Path, tmp_path: Path) -> None:
         )
 
 
-def test_each_image_says_what_it_holds() -> None:
-    """Of the image for GPUs, no build here checks it."""
+@pytest.mark.parametrize("target", ["cuda13", "cuda12", "cuda12-legacy"])
+def test_each_image_says_what_it_holds(target: str) -> None:
+    """Of the images for GPUs, no build here checks it."""
     runtime = read_held(LISTS / "held-runtime.txt")
-    cuda = read_held(LISTS / "held-cuda.txt")
+    cuda = read_held(LISTS / f"held-{target}.txt")
     assert runtime.keys() == cuda.keys() == {"horovod", "mpi4py", "numpy", "torch", "torchvision"}
     assert runtime["torch"].endswith("+debian")
-    locked = (LISTS / "cuda.txt").read_text() + (LISTS / "horovod.txt").read_text()
+    locked = (LISTS / f"{target}.txt").read_text() + (LISTS / "horovod.txt").read_text()
     for name in cuda.keys() - {"mpi4py"}:
         version = cuda[name].removesuffix("+image")
         assert re.search(rf"^{name}=={re.escape(version)} ", locked, re.M), name
-    # Both images have Debian's.
+    # All images have Debian's.
     assert cuda["mpi4py"] == runtime["mpi4py"]
 
 
@@ -338,7 +339,7 @@ def test_the_image_is_that_of_the_inventory() -> None:
 
     nodes = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": {}}}}
     assert target(nodes) == "runtime"
-    assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}}) == "cuda"
+    assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}}) == "cuda12"
     said = {"a": {"trainer_image_target": "runtime"}}
     assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}, "_meta": {"hostvars": said}}) == (
         "runtime"

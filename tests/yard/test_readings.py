@@ -131,7 +131,8 @@ def test_a_run_s_follower_keeps_what_polls_bring(recorded: Callable[[str], Path]
         for number, answer in enumerate(answers):
             event = Event("runner_on_ok", 100.0 + number, action=POLL_RUN, result=answer)
             follower._take(event, progress, 90.0)
-    assert screen.getvalue().splitlines()[:2] == ["Starting ranks ...", "Running ..."]
+    begin = ["Starting ranks ...", "Report: report.html", "Running ..."]
+    assert screen.getvalue().splitlines()[:3] == begin
     assert [reading.to_line() for reading in read_readings(run / METRICS)] == [
         '{"loss": 3.0}\n',
         '{"step": 1, "steps": 9, "loss": 2.0}\n',

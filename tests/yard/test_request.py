@@ -64,6 +64,24 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     assert per_node({**document, "gpu_nodes": {}}) == 1
 
 
+def test_a_run_has_as_many_ranks_as_it_is_given_gpus() -> None:
+    def given(**variables: Any) -> int:
+        told = {
+            "trainers": {"hosts": ["a", "b"]},
+            "gpu_nodes": {"hosts": ["a", "b"]},
+            "_meta": {"hostvars": {host: dict(variables) for host in ("a", "b")}},
+        }
+        return parse_inventory(told, Path("site")).gpus_per_node
+
+    assert given(cluster_check_gpu_count=8) == 8
+    assert given(cluster_check_gpu_count=8, training_node_gpus="all") == 8
+    assert given(cluster_check_gpu_count=8, training_node_gpus="0,1, 2,3") == 4
+    assert given(training_node_gpus="5") == 1
+    assert given(cluster_check_gpu_count=8, training_node_gpus="") == 0
+    # What Ansible has yet to work out says nothing.
+    assert given(cluster_check_gpu_count=8, training_node_gpus="{{ ours }}") == 8
+
+
 def test_all_images_is_told_from_nothing_said(lab: Inventory) -> None:
     training = resolve(TrainRequest("vit", train_images="all"), lab)
     assert training.train_images is None
@@ -75,6 +93,15 @@ def test_unsaid_engine_is_left_to_the_role(lab: Inventory) -> None:
     assert "training_run_engine" not in resolve(TrainRequest("vit"), lab).extravars()
     said = resolve(TrainRequest("vit", engine="horovod"), lab).extravars()
     assert said["training_run_engine"] == "horovod"
+
+
+def test_distance_of_checkpoints_is_told_only_if_asked_for(lab: Inventory) -> None:
+    name = "training_run_checkpoint_seconds"
+    assert name not in resolve(TrainRequest("vit"), lab).extravars()
+    for seconds in (0, 30):
+        training = resolve(TrainRequest("vit", checkpoint_seconds=seconds), lab)
+        assert training.extravars()[name] == seconds
+        assert training.to_json()["checkpoint_seconds"] == seconds
 
 
 def test_nodes_may_be_a_range(lab: Inventory) -> None:
@@ -128,6 +155,8 @@ def test_local_cluster_can_grow_to_its_limit(local: Inventory) -> None:
         ({"train_images": 0}, "train images 0: must be above 0"),
         ({"train_images": 50001}, "train images 50,001: cifar10 has 50,000"),
         ({"nodes": 2, "batch": 6000}, "one step of 2 ranks takes 12,000 images, more than the"),
+        ({"checkpoint_seconds": -1}, "checkpoint seconds -1: must be 0 or more"),
+        ({"options": {"checkpoint_seconds": 5}}, "--set checkpoint_seconds: not a free option"),
         ({"precision": "fp64"}, "precision 'fp64': choose from fp32, bf16"),
         ({"engine": "pigeon"}, "engine 'pigeon': choose from horovod"),
         ({"transport": "mail"}, "transport 'mail': choose from tcp, ucx"),

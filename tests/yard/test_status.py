@@ -1,29 +1,70 @@
-"""What `make status` says of a run, whichever line of its metrics is the newest."""
+"""What `make status` says of nodes and runs, whichever line of its metrics is the newest."""
 
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from yard_command import DATA
+from rich.console import Console
+from yard_command import DATA, RUN_ID, Yard, made
 
-from yard.commands.status import progress_of
+from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.metrics import Metric, read_metrics
+from yard.screen.cluster_tables import show_cluster
+from yard.screen.training_view import progress_of
 
 RECORDED = read_metrics(DATA / "runs/succeeded/metrics.jsonl")
+STEPS = [metric for metric in RECORDED if metric.event == "step"]
+GPU = {
+    **{"index": 0, "name": "H100", "utilisation_percent": 87},
+    **{"memory_used_bytes": 30 * 10**9, "memory_bytes": 80 * 10**9},
+}
+LOAD = {
+    **{"cpu_percent": 61.5, "cores": 8, "memory_used_bytes": 4 * 10**9, "memory_bytes": 16 * 10**9},
+    **{"disk_free_bytes": 71 * 10**9, "disk_bytes": 270 * 10**9, "gpus": [GPU]},
+}
+NOW = 1_795_174_000.0
+
+
+def entry(run: str = RUN_ID, **changes: Any) -> dict[str, Any]:
+    """A run as a node tells of it."""
+    return {
+        **{"run": run, "state": "running", "metric": None, "earlier": None, "nodes": ["node1"]},
+        **{"owner": None, "since": None, "home": None},
+        **changes,
+    }
+
+
+def decoded(metric: Metric) -> Any:
+    return json.loads(metric.to_line())
+
+
+def cluster(tmp_path: Path, unfinished: tuple[str, ...] = (), **runs: Any) -> ClusterState:
+    """What nodes come to that have these runs; None stands for one that does not answer."""
+    answers = Answers(tmp_path)
+    for host, entries in runs.items():
+        answer = None if entries is None else {"runs": entries, "load": LOAD, "time": NOW}
+        answers.take(host, answer)
+    return answers.state(NOW, unfinished)
+
+
+def shown(state: ClusterState) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    show_cluster(console, state)
+    return console.export_text()
 
 
 @pytest.mark.parametrize("metric", RECORDED, ids=lambda metric: f"{metric.event} {metric.step}")
 def test_every_line_tells_step_and_epoch(metric: Metric) -> None:
     position = f"step {metric.step}/{metric.steps} · epoch {metric.epoch}/{metric.epochs}"
-    assert progress_of(json.loads(metric.to_line())).startswith(position)
+    assert progress_of(known_line(decoded(metric))).startswith(position)
 
 
 def test_an_evaluation_tells_its_accuracy() -> None:
     evaluated = next(metric for metric in RECORDED if metric.event == "epoch")
     assert evaluated.accuracy is not None
-    assert f"test accuracy {100 * evaluated.accuracy:.1f} %" in progress_of(
-        json.loads(evaluated.to_line())
-    )
+    assert f"test accuracy {100 * evaluated.accuracy:.1f} %" in progress_of(evaluated)
 
 
 @pytest.mark.parametrize(
@@ -37,4 +78,124 @@ def test_an_evaluation_tells_its_accuracy() -> None:
     ],
 )
 def test_another_program_s_line_tells_what_is_in_it(line: Any, text: str) -> None:
-    assert progress_of(line) == text
+    assert progress_of(known_line(line)) == text
+
+
+def test_progress_is_that_of_the_run_and_stands_once(tmp_path: Path) -> None:
+    """Only the first node has metrics; the second one runs all the same."""
+    lines = {"metric": decoded(STEPS[11]), "earlier": decoded(RECORDED[0])}
+    state = cluster(tmp_path, node1=[entry(**lines)], node2=[entry()], node3=[], node4=None)
+    assert [(node.host, node.state) for node in state.nodes] == [
+        ("node1", "busy"),
+        ("node2", "busy"),
+        ("node3", "free"),
+        ("node4", "unreachable"),
+    ]
+    assert [node.runs[0].state for node in state.nodes[:2]] == ["running", "running"]
+    (run,) = state.runs
+    assert (run.state, run.hosts) == ("running", ("node1", "node2"))
+    text = shown(state)
+    assert text.count(f"step {STEPS[11].step}/390") == 1
+    for words in ("62 %", "4.0 GB of 16 GB", "87 %", "71 GB"):
+        assert text.count(words) == 3, words  # the fourth node is silent
+
+
+def test_the_time_left_follows_from_the_pace_of_this_attempt(tmp_path: Path) -> None:
+    """It went on from step 200, of which its pace knows nothing, and the newest line is 3 s old."""
+    start = {**decoded(RECORDED[0]), "step": 200, "time": NOW - 103}
+    newest = {**decoded(STEPS[11]), "step": 250, "time": NOW - 3}
+    (run,) = cluster(tmp_path, node1=[entry(metric=newest, earlier=start)]).runs
+    assert run.seconds_left == pytest.approx(2.0 * 140 - 3)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "metric"),
+    [
+        (None, {"step": 9, "steps": 10, "time": NOW}),
+        ({"step": 9, "steps": 10, "time": NOW}, {"step": 9, "steps": 10, "time": NOW + 1}),
+        ({"step": 9, "steps": 10, "time": NOW}, {"step": 3, "steps": 10, "time": NOW + 1}),
+        ({"step": 1, "steps": 10, "time": NOW}, {"step": 3, "time": NOW + 1}),
+        ({"step": 1, "steps": 10, "time": NOW}, {"step": 3, "steps": 10, "time": NOW}),
+        ({"step": 1, "steps": 10}, {"step": 3, "steps": 10, "time": NOW + 1}),
+        ({"loss": 1.0}, {"word": "only"}),
+    ],
+)
+def test_no_time_left_is_made_up(earlier: Any, metric: Any, tmp_path: Path) -> None:
+    (run,) = cluster(tmp_path, node1=[entry(metric=metric, earlier=earlier)]).runs
+    assert run.seconds_left is None
+
+
+def test_runs_that_only_nodes_or_only_this_checkout_know(tmp_path: Path) -> None:
+    (tmp_path / RUN_ID).mkdir()
+    others = entry("20260101T000000Z_vit", home="/home/ada/runs/20260101T000000Z_vit")
+    state = cluster(
+        tmp_path,
+        (RUN_ID, "20270101T000000Z_vit"),
+        node1=[entry(home=str(tmp_path / RUN_ID)), others],
+        # What keeps runs off a node is no run.
+        node2=[entry("setup", home="")],
+    )
+    assert {run.run: run.known for run in state.runs} == {
+        RUN_ID: True,
+        others["run"]: False,
+        "setup": True,
+    }
+    assert state.lost == ("20270101T000000Z_vit",)
+    text = shown(state)
+    assert "20260101T000000Z_vit: of another checkout" in text
+    assert "make attach RUN=20270101T000000Z_vit ends it" in text
+    assert "setup: of another" not in text
+
+
+def test_a_loss_that_is_no_number_has_no_place_in_json(tmp_path: Path) -> None:
+    line = {**decoded(STEPS[11]), "loss": float("nan")}
+    state = cluster(tmp_path, node1=[entry(metric=line)])
+    text = json.dumps(state.to_json(), allow_nan=False)
+    assert sorted(json.loads(text)["runs"][0]["values"]) == ["accuracy", "images_per_second", "lr"]
+
+
+def test_a_gpu_that_does_not_tell_is_no_idle_one(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    silent = {**LOAD, "cpu_percent": None, "gpus": [{**GPU, "utilisation_percent": None}]}
+    answers.take("node1", {"runs": [], "load": silent, "time": NOW})
+    lines = shown(answers.state(NOW, ())).splitlines()
+    assert lines[1].split() == [
+        "node1",
+        "free",
+        "-",
+        "4.0",
+        "GB",
+        "of",
+        "16",
+        "GB",
+        "-",
+        "71",
+        "GB",
+    ]
+
+
+def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
+    newest, earlier = ({"step": n, "steps": 10, "time": NOW + n, "loss": 0.5} for n in (4, 2))
+    newest["odd"] = float("nan")
+    said = {"runs": [entry(metric=newest, earlier=earlier)], "time": NOW + 5}
+    (ready.root / "nodes/node1/status.json").write_text(json.dumps(said))
+    (ready.root / "nodes/node2/unplugged").touch()
+    table = ready("status")
+    assert table.returncode == 0, table.stdout + table.stderr
+    assert "step 4/10 · loss 0.500" in table.stdout
+    assert f"{RUN_ID}: of another checkout" in table.stdout
+    told = ready("status", "--json")
+    document = json.loads(told.stdout, parse_constant=pytest.fail)
+    assert [node["state"] for node in document["nodes"]] == ["busy", "unreachable"]
+    assert document["nodes"][0]["load"]["cpu_percent"] == 61.5
+    (run,) = document["runs"]
+    assert (run["run"], run["known"], run["hosts"]) == (RUN_ID, False, ["node1"])
+    assert (run["step"], run["steps"], run["values"]) == (4, 10, {"loss": 0.5})
+    assert run["seconds_left"] == 5.0
+    assert document["lost"] == []
+
+
+def test_make_status_json_asks_for_the_document() -> None:
+    """`JSON=1` is the flag; without it there is none."""
+    assert made("status", "JSON=1").endswith(" status --json")
+    assert made("status").endswith(" status")

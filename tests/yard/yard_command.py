@@ -50,6 +50,17 @@ class Yard:
         )
 
 
+def made(*arguments: str) -> str:
+    """The command that a target of the Makefile comes to."""
+    return subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
 def wait_for(happened: Callable[[], object], what: str, seconds: float = 60) -> None:
     """Wait for something that another process does."""
     deadline = time.monotonic() + seconds

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from trainer.data.augment import Mixing, Normalise
-from trainer.data.sampler import ShardedSampler, augmentation_seed, balanced_subset
+from trainer.data.sampler import ShardedSampler, balanced_subset, random_seed
 from trainer.data.share import cannot_read
 from trainer.errors import DataError
 
@@ -91,7 +91,7 @@ class FileSet:
 
 @dataclass(frozen=True)
 class FolderTrainingBatches:
-    """One rank's batches of random cuts, the same for the same seed, epoch and rank.
+    """One rank's batches of random cuts, the same for the same seed, place in the epoch and rank.
 
     Threads do the reading: JPEG decoding and scaling happen outside Python's lock, and a process
     that has joined MPI must not be forked.
@@ -114,19 +114,16 @@ class FolderTrainingBatches:
     mixing: Mixing | None
     device: torch.device
 
-    def __len__(self) -> int:
-        return self.sampler.batches
-
-    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (float32, batch x channels x height x width) and labels."""
-        seed = augmentation_seed(self.sampler, epoch)
-        generator = torch.Generator().manual_seed(seed)
 
         def load(path: Path, number: int) -> np.ndarray:
-            return random_cut(_open(path), self.image_size, Random(seed + number))
+            random = Random(random_seed(self.sampler.seed, epoch, number))
+            return random_cut(_open(path), self.image_size, random)
 
-        batches = self.sampler.epoch(epoch)
-        for images, labels in _stream(self.data, batches, load, self.workers):
+        batches = _stream(self.data, self.sampler.epoch(epoch, seen), load, self.workers)
+        generators = self.sampler.generators(epoch, seen)
+        for (images, labels), generator in zip(batches, generators, strict=True):
             floats = self.normalise(images.to(self.device, non_blocking=True))
             batch = floats, labels.to(self.device)
             yield self.mixing(*batch, generator) if self.mixing else batch

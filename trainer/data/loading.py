@@ -24,12 +24,18 @@ FILE_IMAGE_SIZE = 224
 class Epochs(Protocol):
     """Training batches of one rank, anew for every epoch."""
 
-    def __len__(self) -> int:
-        """Steps in an epoch, the same on every rank."""
+    @property
+    def sampler(self) -> ShardedSampler:
+        """What deals the images out."""
         ...
 
-    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images and labels of an epoch, counted from 1, on the device."""
+    def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield images and labels of an epoch on the device.
+
+        Args:
+            epoch: the epoch, from 1.
+            seen: images of it that all ranks together have seen; they are left out.
+        """
         ...
 
 
@@ -50,6 +56,15 @@ class Data:
     description: store.Description
     image_size: int
     train_images: int
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """What a model and a place in an epoch are for; of no use with other data."""
+        return {
+            "train_images": self.train_images,
+            "classes": len(self.description.classes),
+            "image_size": self.image_size,
+        }
 
 
 def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data:

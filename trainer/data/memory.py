@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainer.data import store
 from trainer.data.augment import Mixing, Normalise, crop_and_flip
-from trainer.data.sampler import ShardedSampler, augmentation_seed, balanced_subset
+from trainer.data.sampler import ShardedSampler, balanced_subset
 
 CROP_PADDING = 4
 EVALUATION_BATCH = 500
@@ -66,7 +66,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class TrainingBatches:
-    """One rank's augmented batches, the same for the same seed, epoch and rank.
+    """One rank's augmented batches, the same for the same seed, place in the epoch and rank.
 
     Attributes:
         data: the training images of the whole world.
@@ -82,13 +82,10 @@ class TrainingBatches:
     mixing: Mixing | None = None
     crops: bool = True
 
-    def __len__(self) -> int:
-        return self.sampler.batches
-
-    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (float32, batch x channels x height x width) and labels, on the device."""
-        generator = torch.Generator().manual_seed(augmentation_seed(self.sampler, epoch))
-        for indices in self.sampler.epoch(epoch):
+        batches = self.sampler.epoch(epoch, seen), self.sampler.generators(epoch, seen)
+        for indices, generator in zip(*batches, strict=True):
             on_device = indices.to(self.data.images.device)
             images, labels = self.data.images[on_device], self.data.labels[on_device]
             if self.crops:

@@ -1,5 +1,6 @@
 """Which image goes to which rank, in which order."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from trainer.errors import ConfigError
 
-# More than a run has epochs or ranks, so that seeds made of several numbers do not meet.
+# More than a run has epochs, so that the seeds of two runs do not meet.
 SEED_PRIME = 1_000_003
 
 
@@ -46,9 +47,11 @@ def balanced_subset(labels: Tensor, count: int, seed: int) -> Tensor:
 class ShardedSampler:
     """Batches of indices for one rank: disjoint from those of the others, and as many.
 
-    An epoch shuffles all images, the same on every rank, and deals them out in turn. What does
-    not fill a batch on every rank is left out of this epoch; the next one shuffles anew. Equal
-    counts matter: a rank with a batch more would wait forever for gradients of the others.
+    An epoch shuffles all images, the same for every rank and every number of ranks, and deals them
+    out in turn. So the images that a world has seen are always the first ones of the order, and
+    another world can be dealt the rest. What does not fill a batch on every rank is left out of
+    this epoch; the next one shuffles anew. Equal counts matter: a rank with a batch more would
+    wait forever for gradients of the others.
 
     Attributes:
         images: number of images of the whole world.
@@ -78,22 +81,42 @@ class ShardedSampler:
     @property
     def batches(self) -> int:
         """Steps in an epoch."""
-        return self.images // (self.batch_per_rank * self.world_size)
+        return self.batches_after(0)
 
-    def epoch(self, epoch: int) -> Iterator[Tensor]:
-        """Yield the batches of an epoch, counted from 1, as vectors of indices."""
-        generator = torch.Generator().manual_seed(_epoch_seed(self.seed, epoch))
-        order = torch.randperm(self.images, generator=generator)
-        mine = order[: self.batches * self.batch_per_rank * self.world_size]
-        yield from mine[self.rank :: self.world_size].split(self.batch_per_rank)
+    def batches_after(self, seen: int) -> int:
+        """Steps that are left of an epoch of which all ranks together have seen so many images."""
+        return (self.images - seen) // (self.batch_per_rank * self.world_size)
+
+    def epoch(self, epoch: int, seen: int = 0) -> Iterator[Tensor]:
+        """Yield the batches of an epoch as vectors of indices.
+
+        Args:
+            epoch: the epoch, from 1.
+            seen: images of it that all ranks together have seen; they are left out.
+        """
+        # Epochs of neighbouring seeds have no order in common.
+        generator = torch.Generator().manual_seed(self.seed * SEED_PRIME + epoch)
+        rest = torch.randperm(self.images, generator=generator)[seen:]
+        dealt = rest[: self.batches_after(seen) * self.batch_per_rank * self.world_size]
+        yield from dealt[self.rank :: self.world_size].reshape(-1, self.batch_per_rank)
+
+    def generators(self, epoch: int, seen: int = 0) -> Iterator[torch.Generator]:
+        """Yield for each of those batches the source of its random numbers.
+
+        It follows from the place in the epoch alone: nothing need be kept or done again to go on
+        with a run in the middle.
+        """
+        for number in range(self.batches_after(seen)):
+            place = seen + number * self.batch_per_rank * self.world_size
+            seed = random_seed(self.seed, epoch, place, self.rank)
+            yield torch.Generator().manual_seed(seed)
 
 
-def augmentation_seed(sampler: ShardedSampler, epoch: int) -> int:
-    """Another one for every epoch and rank; nothing of it need be kept to go on with a run."""
-    seed = _epoch_seed(sampler.seed, epoch) * SEED_PRIME + sampler.rank + 1
-    return seed % 2**63
+def random_seed(*numbers: int) -> int:
+    """Make a seed of several numbers; neighbouring numbers give unrelated seeds.
 
-
-def _epoch_seed(seed: int, epoch: int) -> int:
-    """Another one for every epoch; epochs of neighbouring seeds have none in common."""
-    return seed * SEED_PRIME + epoch
+    Returns:
+        A number of 32 bits: torch's generator for CPUs uses no more of its seed.
+    """
+    text = "/".join(map(str, numbers))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())

@@ -40,6 +40,8 @@ class LaunchSettings:
         is_project: whether the ranks are those of a project, of whose steps nothing is known.
         grace: seconds for them to end when they are asked to.
         address: of this node, where the ranks of a project meet.
+        copy_megabytes: how much of the checkpoints is sent to another node in a second at the most,
+            in 10^6 bytes; 0 for no copies.
     """
 
     run_dir: Path
@@ -48,6 +50,7 @@ class LaunchSettings:
     is_project: bool = False
     grace: float = 0.0
     address: str = "127.0.0.1"
+    copy_megabytes: float = 0.0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "LaunchSettings":
@@ -62,6 +65,7 @@ class LaunchSettings:
             TRAINYARD_SILENCE_SECONDS  see `Limits.silence`
             TRAINYARD_GRACE_SECONDS  see `grace`
             TRAINYARD_ADDRESS        see `address`
+            TRAINYARD_COPY_MEGABYTES  see `copy_megabytes`
             TRAINYARD_CONFIG_DIR     the configuration, with program.json where it is a project
 
         A limit that is unset is 0: whoever starts the container decides what is too long and what
@@ -80,6 +84,7 @@ class LaunchSettings:
             is_project=program_file(environment).exists(),
             grace=float(environment.get("TRAINYARD_GRACE_SECONDS", "0")),
             address=environment.get("TRAINYARD_ADDRESS", cls.address),
+            copy_megabytes=float(environment.get("TRAINYARD_COPY_MEGABYTES", "0")),
         )
 
 

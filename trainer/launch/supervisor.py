@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import BinaryIO
 
+from trainer.launch.copies import CheckpointCopies
 from trainer.launch.failures import LaunchFailures
 from trainer.launch.mpirun import Mpirun
 from trainer.launch.peers import await_peers
@@ -70,8 +71,13 @@ class Supervisor:
             time.monotonic(),
             self._settings.is_project,
         )
+        settings = self._settings
+        copies = CheckpointCopies(
+            settings.run_dir, list(settings.peers), settings.copy_megabytes, log, failures.say
+        )
         self._mpirun = Mpirun(arguments, log)
         while (status := self._mpirun.wait(TICK)) is None:
+            copies.look(time.monotonic())
             problem = watch.problem(time.monotonic())
             if problem is not None and self._signal is None:
                 failures.add(problem)
@@ -86,6 +92,7 @@ class Supervisor:
                 watch.disregard_changes()
             if time.monotonic() > self._asked_at + self._settings.grace:
                 self._mpirun.end()
+        copies.close()
         if self._settings.is_project and self._signal is not None:
             # The program may have ended well when it was asked to; the run has not.
             return 128 + self._signal

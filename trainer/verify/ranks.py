@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer.atomic import write_json
-from trainer.device import pick_device
+from trainer.device import find_device
 from trainer.verify.bandwidth import Bandwidth, measure_bandwidth
 from trainer.verify.products import Product, measure_products, own_gpus
 from trainer.verify.sums import SumCheck, check_sums
@@ -23,12 +23,15 @@ class RankResult:
         rank: its number in the world.
         host: its host's name.
         world_size: number of ranks.
+        gpu_trouble: why it computes on the CPU although GPUs were given; empty where none were,
+            or where they compute.
         sums, products, bandwidth: as the modules beside this one return them.
     """
 
     rank: int
     host: str
     world_size: int
+    gpu_trouble: str = ""
     sums: list[SumCheck] | None = None
     products: list[Product] | None = None
     bandwidth: list[Bandwidth] | None = None
@@ -48,8 +51,8 @@ def verify(directory: Path) -> None:
 
     hvd.init()
     rank, world_size = hvd.rank(), hvd.size()
-    device = pick_device(hvd.local_rank())
-    result = RankResult(rank, socket.gethostname(), world_size)
+    device, trouble = find_device(hvd.local_rank())
+    result = RankResult(rank, socket.gethostname(), world_size, gpu_trouble=trouble)
     path = directory / f"rank-{rank}.json"
 
     def total(values: Tensor, name: str) -> Tensor:
@@ -67,7 +70,8 @@ def verify(directory: Path) -> None:
     write_json(path, result.to_json())
     result.sums = check_sums(total, rank, world_size, device)
     write_json(path, result.to_json())
-    result.products = measure_products(own_gpus(hvd.local_rank(), hvd.local_size()))
+    gpus = [] if trouble else own_gpus(hvd.local_rank(), hvd.local_size())
+    result.products = measure_products(gpus)
     write_json(path, result.to_json())
     result.bandwidth = measure_bandwidth(total_in_place, slowest, world_size, device)
     write_json(path, result.to_json())

@@ -47,6 +47,7 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
             precision=configuration.get("precision"),
             engine=configuration.get("engine"),
             train_images=ALL_IMAGES if images is None else images,
+            checkpoint_seconds=configuration.get("checkpoint_seconds"),
             options=configuration["options"],
             **_common(configuration, typed),
         )

@@ -1,7 +1,6 @@
 """`make train`: check, make ready, launch, follow, collect, sum up."""
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from yard.operations.packages import (
     packages_variables,
 )
 from yard.operations.readiness import lacks_image_alone, make_ready, setup_would_help
+from yard.operations.retries import going_on, try_again
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory, read_inventory
@@ -35,14 +35,7 @@ from yard.request.training import Training, TrainRequest
 from yard.runs.folder import create_run, followed, remove_run
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
-from yard.runs.record import read_run
-from yard.runs.retry import (
-    RESUME_FROM,
-    check_resumable,
-    put_attempt_aside,
-    resume_variables,
-    worth_another,
-)
+from yard.runs.retry import check_resumable, resume_variables
 from yard.runs.setup_record import forget_packages
 
 
@@ -94,7 +87,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
         if not too_late and _mended(context, inventory, job, packages, outcome):
             follower.run()
-        _try_again(context, run, job, variables, request.retries)
+        try_again(context, run, job, variables, request.retries)
         return finish(context, run)
 
 
@@ -164,40 +157,6 @@ def keep_code(run: Path, job: ProjectRun, packages: Packages | None) -> dict[str
     if packages is not None:
         (run / LOCK).write_text(packages.lock, encoding="utf-8")
     return {**job.record(snapshot), "packages": packages.record() if packages else None}
-
-
-def going_on(job: Job, variables: Mapping[str, Any], resumed: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of a launch that goes on from what `resumed` names, if it names anything."""
-    together = {**variables, **resumed}
-    if isinstance(job, ProjectRun) and RESUME_FROM in together:
-        program = [*job.code.program, *job.code.settings.resume_args]
-        together["training_run_program"] = program
-    return together
-
-
-def _try_again(
-    context: Context, run: Path, job: Job, variables: dict[str, Any], retries: int
-) -> None:
-    """Launch a failed run again, as often as was asked and may help."""
-    for restarts, left in enumerate(reversed(range(retries)), start=1):
-        failure = worth_another(read_run(run))
-        if failure is None or context.interrupts.requested:
-            return
-        place = put_attempt_aside(run)
-        resumed = resume_variables(run, same_run=True)
-        goes_on = RESUME_FROM in resumed
-        files = "the files it left" if isinstance(job, ProjectRun) else "its newest checkpoint"
-        whence = f"from {files}" if goes_on else "anew"
-        context.console.print(
-            f"[yellow]Failed[/] ({escape(failure.host or 'not known where')}: "
-            f"{escape(failure.cause)}) It starts {whence}; retries left: {left}. "
-            f"Its logs are in {escape(context.project.shown(place))}",
-            soft_wrap=True,
-        )
-        again = going_on(job, variables, resumed)
-        if isinstance(job, ProjectRun):
-            again["training_run_restarts"] = restarts
-        RunFollower(context, run, read_run(run).manifest, "train", again).run()
 
 
 def announce(console: Console, inventory: Inventory, job: Job) -> None:

@@ -27,6 +27,11 @@ class Interrupts:
         """Whether the user has asked to stop."""
         return self.count > 0
 
+    def request(self) -> None:
+        """Ask to stop, as a signal does."""
+        self.count += 1
+        self.announce(self.count)
+
     def __enter__(self) -> "Interrupts":
         for number in (signal.SIGINT, signal.SIGTERM):
             self._previous[number] = signal.signal(number, self._received)
@@ -42,8 +47,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        self.announce(self.count)
+        self.request()
 
 
 @contextmanager

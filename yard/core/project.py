@@ -39,6 +39,11 @@ class Project:
         """The folder for what is remembered about one inventory."""
         return self.root / ".trainyard" / inventory_name(inventory)
 
+    @property
+    def image_fits(self) -> Path:
+        """The folder of the images that set-up chose for nodes with GPUs, a file a set of them."""
+        return self.root / ".trainyard" / "image" / "fits"
+
     def shown(self, path: Path) -> str:
         """A path as shown to people: relative to where they stand, when it lies below."""
         path = path.absolute()

@@ -8,6 +8,7 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.errors import Exit
+from yard.operations.notification import notify
 from yard.operations.stop import stop_ranks
 from yard.runs.gathering import gather_readings
 from yard.runs.manifest import read_manifest, write_manifest
@@ -24,6 +25,7 @@ def finish(context: Context, run: Path) -> Exit:
         stop_ranks(context, run)
     summary = conclude(run)
     show_result(context.console, context.project, run, summary)
+    notify(context.console, run, summary)
     if not interrupted:
         return Exit(summary.exit_status)
     if summary.exit_status != Exit.INTERRUPTED:

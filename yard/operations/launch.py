@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.context import Context
+from yard.operations.checkpoints import CheckpointCarrier
 from yard.operations.lines import Lines, lines_of
-from yard.plays.contract import CHECK, CHOOSE_NODES, POLL_RUN, launch_variables, phase_of
+from yard.operations.live_report import LiveReport
+from yard.plays.contract import (
+    CHECK,
+    CHOOSE_NODES,
+    END_RUN,
+    POLL_RUN,
+    launch_variables,
+    phase_of,
+)
 from yard.plays.events import Event, Outcome
 from yard.plays.play import play
 from yard.runs.gathering import METRICS
@@ -33,30 +42,29 @@ class RunFollower:
     variables: Mapping[str, Any]
     phase: str = CHECK
     _lines: Lines[Any] = field(init=False)
+    _carrier: CheckpointCarrier = field(init=False)
+    _report: LiveReport = field(init=False)
+    # The checkpoints that came home with the end of the run; None where its first node did not end.
+    _kept: list[str] | None = None
     _polled_at: float | None = None
     _silences: set[Silence] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._lines = lines_of(self.directory, self.manifest)
+        inventory = Path(self.manifest.inventory_path)
+        self._carrier = CheckpointCarrier(self.context, self.directory, inventory)
+        self._report = LiveReport(self.directory)
 
     def run(self) -> Outcome:
         """Launch and follow to the end, or until the user stops it; updates the manifest."""
         self.phase = CHECK
         began_at = time.time()
-        with make_progress(self.context.console) as progress:
-            progress.view = self._lines.view
-            self.context.interrupts.announce = lambda count: progress.note("Stopping ...")
-            progress.phase(PHASE_TEXTS[CHECK])
-            outcome = play(
-                self.context,
-                self.playbook,
-                {**self.variables, **launch_variables(self.directory.name, str(self.directory))},
-                lambda event: self._take(event, progress, began_at),
-                log=self.directory / "ansible.log",
-                inventory=Path(self.manifest.inventory_path),
-            )
-            if outcome.cancelled:
-                progress.fail()
+        try:
+            outcome = self._play(began_at)
+        finally:
+            self._carrier.end()
+        if self._kept is not None and outcome.ok:
+            self._carrier.forget(self._kept)
         if outcome.failures:
             # After a failure the playbook goes on to collect: where it failed is what counts.
             first = outcome.failures[0]
@@ -65,6 +73,29 @@ class RunFollower:
             playbook=outcome.status, phase=self.phase, failures=outcome.failures
         )
         write_manifest(self.directory, self.manifest)
+        return outcome
+
+    def _play(self, began_at: float) -> Outcome:
+        with make_progress(self.context.console) as progress:
+            progress.view = self._lines.view
+            self.context.interrupts.announce = lambda count: progress.note("Stopping ...")
+            progress.phase(PHASE_TEXTS[CHECK])
+            outcome = play(
+                self.context,
+                self.playbook,
+                {
+                    **self.variables,
+                    **launch_variables(
+                        self.directory.name, str(self.directory), self.manifest.home
+                    ),
+                    "training_run_manifest": self.manifest.to_json(),
+                },
+                lambda event: self._take(event, progress, began_at),
+                log=self.directory / "ansible.log",
+                inventory=Path(self.manifest.inventory_path),
+            )
+            if outcome.cancelled:
+                progress.fail()
         return outcome
 
     def _take(self, event: Event, progress: Progress, began_at: float) -> None:
@@ -80,12 +111,17 @@ class RunFollower:
             progress.task(progress.view.waits_for if polls else event.task)
         if event.module == CHOOSE_NODES and event.kind == "runner_on_ok":
             self._note_nodes(event, progress)
+        if event.module == END_RUN and event.result.get("launched"):
+            self._kept = list(map(str, event.result["checkpoints"]))
         if polls and "metrics" in event.result:
             self._follow(event, progress, began_at)
             if event.result.get("exit_status"):
                 progress.fail()
 
     def _note_nodes(self, event: Event, progress: Progress) -> None:
+        left_out = event.result.get("left_out", [])
+        if left_out:
+            progress.note(f"left out, at fault in an attempt before: {', '.join(left_out)}")
         nodes = event.result.get("nodes", [])
         if nodes and tuple(nodes) != self.manifest.hosts:
             self.manifest = replace(self.manifest, hosts=tuple(nodes))
@@ -95,6 +131,11 @@ class RunFollower:
     def _follow(self, event: Event, progress: Progress, began_at: float) -> None:
         """Take in one poll. What is new goes to the run directory, in case its node dies."""
         received_at = event.received_at
+        # Rank 0 of the trainer writes them for all; of a project every rank may.
+        hosts = [event.host] if self.manifest.project is None else self.manifest.hosts
+        trouble = self._carrier.look(float(event.result.get("checkpoints", 0)), hosts)
+        if trouble:
+            progress.note(f"warning: the checkpoints could not be brought home: {trouble}")
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)
@@ -116,3 +157,6 @@ class RunFollower:
                 self._silences.add(silence)
                 progress.note(f"warning: {silence.text}")
         self._polled_at = received_at
+        report = self._report.draw_if_due()
+        if report is not None:
+            progress.note(f"Report: {self.context.project.shown(report)}")

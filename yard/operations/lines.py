@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from yard.runs.gathering import METRICS
 from yard.runs.manifest import Manifest
-from yard.runs.metrics import Metric, known_metrics, read_metrics
+from yard.runs.metrics import Metric, known_metrics, read_every_line
 from yard.runs.readings import Reading, known_readings, read_readings
 from yard.screen.training_view import ProgramView, TrainingView, View
 
@@ -33,7 +33,7 @@ class TrainerLines(Lines[Metric]):
 
     def __init__(self, path: Path) -> None:
         self.view = TrainingView()
-        self._seen = {metric.key for metric in read_metrics(path)}
+        self._seen = {metric.key for metric in read_every_line(path)}
 
     def take(self, answer: Mapping[str, Any], received_at: float) -> list[Metric]:
         """See `Lines`."""

@@ -23,15 +23,18 @@ def stop_ranks(context: Context, run: Path, wanted: bool = True) -> Outcome:
     if wanted:
         # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
         (run / STOP_MARK).touch()
-    return stop_on_nodes(context, run, Path(manifest.inventory_path))
+    return stop_on_nodes(context, run, Path(manifest.inventory_path), manifest.home)
 
 
-def stop_on_nodes(context: Context, directory: Path, inventory: Path) -> Outcome:
+def stop_on_nodes(
+    context: Context, directory: Path, inventory: Path, home: str | None = None
+) -> Outcome:
     """Run playbooks/stop.yml to its end, whatever is pressed meanwhile.
 
     Args:
         directory: where everything goes that was left; its name is the id of what runs.
         inventory: with the nodes it runs on.
+        home: where it was begun, if that was elsewhere.
     """
     console = context.console
     with make_progress(console) as progress:
@@ -42,7 +45,7 @@ def stop_on_nodes(context: Context, directory: Path, inventory: Path) -> Outcome
         outcome = play(
             context,
             "stop",
-            stop_variables(directory.name, str(directory)),
+            stop_variables(directory.name, str(directory), home),
             lambda event: progress.task(event.task) if event.task else None,
             log=directory / "ansible.log",
             inventory=inventory,

@@ -293,7 +293,8 @@ def _lines_or_range(
 
 def _span(metrics: Sequence[Metric]) -> tuple[float, float] | None:
     """The first and the last step that were done."""
-    return (metrics[0].step, max(metric.step for metric in metrics)) if metrics else None
+    steps = [metric.step for attempt in attempts_of(metrics) for metric in attempt]
+    return (steps[0], max(steps)) if steps else None
 
 
 def _points(metrics: Iterable[Metric], value: Value) -> tuple[Point, ...]:

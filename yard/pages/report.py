@@ -2,8 +2,10 @@
 
 import shlex
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,18 @@ from yard.pages.timeline import Timeline, program_timeline, timeline_of
 from yard.runs.folder import REPORT_ERROR
 from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest
-from yard.runs.metrics import read_every_line
+from yard.runs.metrics import Metric, attempts_of, read_every_line
+from yard.runs.pace import seconds_left_by
+from yard.runs.readings import Reading
 from yard.runs.record import RunRecord, read_run, read_spells, result_folders
-from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary, read_summary
+from yard.runs.summary import (
+    FILES_BEYOND_LIMITS,
+    RUNNING,
+    LeftBehind,
+    Summary,
+    read_summary,
+    summarise_so_far,
+)
 from yard.runs.utilisation import read_utilisation
 
 # What is worth a link beside the ranks' own logs, and what it is.
@@ -51,10 +62,50 @@ def write_report(run: Path) -> Path:
         raise RequestError(
             [f"{run.name}: no summary yet; `yard stop {run.name}` ends and collects it"]
         )
-    path = run / "report.html"
+    return _write(run, read_run(run), summary)
+
+
+def write_live_report(run: Path, now: float, seconds: float) -> Path:
+    """Draw the report of a run that goes on, from what has come home; returns the path written.
+
+    Args:
+        now: Unix seconds.
+        seconds: after which the page shows itself anew.
+
+    Raises:
+        RequestError: it is no run.
+    """
     record = read_run(run)
+    attempts: Sequence[Sequence[Metric | Reading]] = attempts_of(read_every_line(run / METRICS))
+    lines = record.readings if record.is_project else attempts[-1] if attempts else ()
+    live = Live(now, seconds, seconds_left_by(lines, now))
+    return _write(run, record, summarise_so_far(record, now), live)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What only the page of a run that goes on has.
+
+    Attributes:
+        drawn_at: Unix seconds.
+        seconds: after which it is drawn anew.
+        seconds_left: until the last step of the run; None where that is not known.
+    """
+
+    drawn_at: float
+    seconds: float
+    seconds_left: float | None
+
+    @property
+    def drawn(self) -> str:
+        """The moment for people."""
+        return f"{datetime.fromtimestamp(self.drawn_at, UTC):%H:%M:%S} UTC"
+
+
+def _write(run: Path, record: RunRecord, summary: Summary, live: Live | None = None) -> Path:
+    path = run / "report.html"
     curves = _program_curves if record.is_project else _training_curves
-    page = report_page(summary, record, curves(run, record), file_links(run, record))
+    page = report_page(summary, record, curves(run, record), file_links(run, record), live)
     write_text(path, page)
     return path
 
@@ -65,9 +116,16 @@ def draw_report(run: Path) -> None:
     The run is over and its files are kept: nothing that goes wrong here may take that back. The
     reason stays beside them in a file.
     """
-    try:
+    with errors_kept(run):
         write_report(run)
         write_index(run.parent)
+
+
+@contextmanager
+def errors_kept(run: Path) -> Iterator[None]:
+    """Let nothing that goes wrong with a report end more than that; the file says what it was."""
+    try:
+        yield
     except Exception:  # whatever it is, it is not worth a run
         (run / REPORT_ERROR).write_text(traceback.format_exc(), encoding="utf-8")
     else:
@@ -91,18 +149,23 @@ class Curves:
 
 
 def report_page(
-    summary: Summary, record: RunRecord, curves: Curves, links: Mapping[str, str]
+    summary: Summary,
+    record: RunRecord,
+    curves: Curves,
+    links: Mapping[str, str],
+    live: Live | None = None,
 ) -> str:
-    """The report as HTML."""
+    """The report as HTML; `live` of a run that goes on."""
     manifest = record.manifest
     return render(
         "report.html.j2",
+        live=live,
         title=headline(summary),
         summary=summary,
         odd=[*summary.warnings, *map(left_behind_text, summary.left_behind)],
-        numbers=key_numbers(summary),
+        numbers=[*key_numbers(summary), *_time_left(live)],
         timeline=curves.timeline,
-        absence=curves.absence,
+        absence=curves.absence if live is None else "",
         curves_note=curves.note,
         charts={title: drawings(charts) for title, charts in curves.charts.items()},
         tables={
@@ -219,13 +282,21 @@ def key_numbers(summary: Summary) -> list[Number]:
             Number("Images/s", f"{summary.images_per_second:,.1f}", "all ranks together")
         )
     if summary.seconds_total is not None:
-        numbers.append(Number("Time", duration(summary.seconds_total), "from command to report"))
+        until = "from the command on" if summary.status == RUNNING else "from command to report"
+        numbers.append(Number("Time", duration(summary.seconds_total), until))
+    if summary.effective_training_time_ratio is not None:
+        ratio = percent(summary.effective_training_time_ratio)
+        numbers.append(Number("Useful time", ratio, "in steps that count, of all since the start"))
     if summary.seconds_to_first_step is not None:
         first = duration(summary.seconds_to_first_step)
         numbers.append(Number("First step after", first, "from the command on"))
     if summary.world_size is not None:
         hosts = ", ".join(summary.hosts)
-        numbers.append(Number("World", f"{summary.world_size} ranks", f"on {hosts}"))
+        before = summary.resumed
+        went_on = ""
+        if before and before.world_size != summary.world_size:
+            went_on = f", after {before.images:,} images on {before.world_size}"
+        numbers.append(Number("World", f"{summary.world_size} ranks", f"on {hosts}{went_on}"))
     if summary.train_images is not None:
         of_all = f"of {summary.train_images_available:,}" if summary.train_images_available else ""
         numbers.append(Number("Training images", f"{summary.train_images:,}", of_all))
@@ -235,6 +306,12 @@ def key_numbers(summary: Summary) -> list[Number]:
     elif summary.steps:
         numbers.append(Number("Steps", f"{summary.steps:,}", "the highest that was reported"))
     return numbers
+
+
+def _time_left(live: Live | None) -> list[Number]:
+    if live is None or live.seconds_left is None:
+        return []
+    return [Number("Time left", duration(live.seconds_left), "at the pace so far")]
 
 
 def _program(manifest: Manifest) -> dict[str, Any]:

@@ -13,6 +13,12 @@ CHOOSE_NODES = "training_run_choose"
 POLL_RUN = "training_run_poll"
 READ_LOGS = "training_run_logs"
 READ_STATUS = "training_node_status"
+OFFER_CHECKPOINTS = "training_run_checkpoints"
+END_RUN = "training_run_end"
+READ_RECORD = "training_run_record"
+CLEAN_UP = "training_node_clean_up"
+# Of playbooks/top.yml: what has a node look at itself, and what reads what it finds.
+WATCH_NODE, READ_WATCH = "training_node_watch", "raw"
 # Whose message is for people: that a reboot is due, that there was nothing to do.
 SAY = "debug"
 # The role that refuses an inventory, before any machine is contacted.
@@ -46,7 +52,11 @@ MENDED_BY_SETUP = frozenset(
         UNREACHABLE,
         "no_engine",
         IMAGE_MISSING,
-        "no_gpu",
+        "gpu_driver_missing",
+        "gpu_driver_old",
+        "gpu_not_built_for",
+        "gpu_runtime_missing",
+        "image_without_cuda",
         "no_directory",
         "dataset_missing",
         "own_data_missing",
@@ -60,14 +70,19 @@ def phase_of(role: str, task_file: str) -> str | None:
     return stem if role == LAUNCH_ROLE and stem in LAUNCH_PHASES else None
 
 
-def stop_variables(run_id: str, directory: str) -> dict[str, Any]:
-    """The variables of playbooks/stop.yml: which run ends, and where its files go."""
-    return {"training_run_id": run_id, "training_run_collect_dir": directory}
+def stop_variables(run_id: str, directory: str, home: str | None = None) -> dict[str, Any]:
+    """The variables of playbooks/stop.yml: which run ends, and where its files go.
+
+    Args:
+        home: where the run was begun, if that was elsewhere.
+    """
+    variables = {"training_run_id": run_id, "training_run_collect_dir": directory}
+    return variables if home is None else {**variables, "training_run_home": home}
 
 
-def launch_variables(run_id: str, directory: str) -> dict[str, Any]:
+def launch_variables(run_id: str, directory: str, home: str | None = None) -> dict[str, Any]:
     """The variables of every launch: which run it is, where it comes home to, who started it."""
-    return {**stop_variables(run_id, directory), **owner_variables()}
+    return {**stop_variables(run_id, directory, home), **owner_variables()}
 
 
 def owner_variables() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What an inventory offers: nodes, models and data sets."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
+from yard.core.files import read_object
 from yard.core.project import Project, inventory_name
 from yard.plays.inventory_cache import recall, remember
 
 # Ansible's words where it has no password for a file of its Vault, or a wrong one.
 VAULT_LOCKED = "no vault secrets"
+# The image for GPUs until set-up has chosen one, as in group_vars/all/images.yml.
+UNCHOSEN_IMAGE = "cuda12"
 VAULT_REMEDY = (
     "    export ANSIBLE_VAULT_PASSWORD_FILE=<file with the password>, as in docs/roles.md#secrets"
 )
@@ -57,7 +61,8 @@ class Inventory:
         container_hosts: machines on which the nodes are containers that set-up makes.
         max_nodes: how many nodes set-up can make; None where nodes are given.
         cluster_size: how many it makes unasked; None where nodes are given.
-        image_target: which image the nodes get: `runtime`, or `cuda` where some have GPUs.
+        image_target: which image the nodes get: `runtime`, or where some have GPUs the one that
+            set-up chose for them.
         gpus_per_node: how many GPUs every node has at the least, where the inventory tells; else 0.
     """
 
@@ -118,7 +123,7 @@ def _parse(project: Project, document: Mapping[str, Any], path: Path) -> Invento
         RequestError: a variable is not what it must be.
     """
     try:
-        return parse_inventory(document, path)
+        return parse_inventory(document, path, project.image_fits)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         mistakes = _mistakes(project, path)
         if not mistakes:
@@ -138,8 +143,14 @@ def _mistakes(project: Project, path: Path) -> list[str]:
     return answer.stdout.splitlines()
 
 
-def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
-    """Build an inventory from the output of `ansible-inventory --list`."""
+def parse_inventory(
+    document: Mapping[str, Any], path: Path, image_fits: Path | None = None
+) -> Inventory:
+    """Build an inventory from the output of `ansible-inventory --list`.
+
+    Args:
+        image_fits: the folder of what set-up chose for nodes with GPUs, where there is one.
+    """
     hostvars: Mapping[str, Mapping[str, Any]] = document.get("_meta", {}).get("hostvars", {})
     trainers = tuple(dict.fromkeys(_hosts(document, "trainers")))
     container_hosts = tuple(dict.fromkeys(_hosts(document, "container_hosts")))
@@ -177,27 +188,40 @@ def parse_inventory(document: Mapping[str, Any], path: Path) -> Inventory:
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),
         gpus_per_node=_gpus_per_node(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
-        image_target=_image_target(document, variables),
+        image_target=_image_target(document, variables, image_fits),
     )
 
 
-def _image_target(document: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+def _image_target(
+    document: Mapping[str, Any], variables: Mapping[str, Any], image_fits: Path | None
+) -> str:
     """What the site says, or else what group_vars/all/images.yml makes of the groups."""
     said = str(variables.get("trainer_image_target", "{{"))
     if "{{" not in said:
         return said
-    return "cuda" if any(_hosts(document, "gpu_nodes")) else "runtime"
+    with_gpus = sorted(set(_hosts(document, "gpu_nodes")))
+    if not with_gpus:
+        return "runtime"
+    key = hashlib.sha256(" ".join(with_gpus).encode()).hexdigest()
+    chosen = read_object(image_fits / f"{key}.json") if image_fits else {}
+    return str(chosen.get("target", UNCHOSEN_IMAGE))
 
 
 def _gpus_per_node(
     trainers: Sequence[str], with_gpus: Collection[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> int:
-    """Number of GPUs that every node has; 0 where one has none, or is not told of."""
-    counts = (
-        hostvars.get(host, {}).get("cluster_check_gpu_count", 0) if host in with_gpus else 0
-        for host in trainers
-    )
-    return min((count if isinstance(count, int) else 0 for count in counts), default=0)
+    """Number of GPUs that a run gets of every node; 0 where one has none, or is not told of."""
+    counts = (_gpus(hostvars.get(host, {})) if host in with_gpus else 0 for host in trainers)
+    return min(counts, default=0)
+
+
+def _gpus(variables: Mapping[str, Any]) -> int:
+    """Number of GPUs that a run gets of a host: those that are named, or else all."""
+    named = str(variables.get("training_node_gpus", "all"))
+    if named != "all" and "{{" not in named:
+        return len({name.strip() for name in named.split(",") if name.strip()})
+    count = variables.get("cluster_check_gpu_count", 0)
+    return count if isinstance(count, int) else 0
 
 
 def _models(variables: Mapping[str, Any]) -> dict[str, Model]:

@@ -20,6 +20,7 @@ def play(
     inventory: Path | None = None,
     stop_mark: Path | None = None,
     to_its_end: bool = False,
+    unwanted: Callable[[], bool] = lambda: False,
     limit: Sequence[str] = (),
 ) -> Outcome:
     """Run `playbooks/<playbook>.yml` (for `setup`, `site.yml`) until it ends or the user stops it.
@@ -29,12 +30,15 @@ def play(
         inventory: None means the one the command was given.
         stop_mark: a file; once it is there, `make stop` wants the end.
         to_its_end: nothing that is pressed ends it.
+        unwanted: asked several times a second; once true, the playbook is ended.
         limit: hosts to run on; none means all.
     """
 
     def cancelled() -> bool:
         if to_its_end:
             return False
+        if unwanted():
+            return True
         return context.interrupts.requested or (stop_mark is not None and stop_mark.exists())
 
     return run_playbook(

@@ -23,6 +23,7 @@ OF_THE_TRAINER = {
     "precision": "PRECISION= (--precision)",
     "engine": "ENGINE= (--engine)",
     "train_images": "TRAIN_IMAGES= (--train-images)",
+    "checkpoint_seconds": "CHECKPOINT_SECONDS= (--checkpoint-seconds)",
     "options": "--set",
 }
 # What is asked of a project alone.
@@ -96,6 +97,7 @@ class ProjectRun(Job):
             "train_images_available": None,
             "engine": None,
             "precision": None,
+            "checkpoint_seconds": None,
             "transport": self.transport,
             "stall_seconds": self.stall_seconds,
             "options": {},

@@ -92,6 +92,7 @@ class _Resolver(Values):
         engine = self.choice("engine", request.engine)
         precision = self.choice("precision", request.precision)
         transport = self.choice("transport", request.transport)
+        self.check_checkpoint_seconds()
         self.check_options()
         if None in (nodes, procs_per_node, epochs, batch, rate):
             return None
@@ -111,6 +112,7 @@ class _Resolver(Values):
             options={**self.defaults.get("options", {}), **request.options},
             min_nodes=min_nodes,
             stall_seconds=request.stall,
+            checkpoint_seconds=request.checkpoint_seconds,
         )
 
     def missing(self, label: str) -> None:
@@ -146,6 +148,15 @@ class _Resolver(Values):
             self.problems.append(
                 f"batch {batch}: one step of {ranks} ranks takes {ranks * batch:,} "
                 f"images, more than the {usable:,} to train on"
+            )
+
+    def check_checkpoint_seconds(self) -> None:
+        """Check the distance of checkpoints within an epoch."""
+        seconds = self.request.checkpoint_seconds
+        if seconds is not None and seconds < 0:
+            self.problems.append(
+                f"checkpoint seconds {seconds}: must be 0 or more; 0 takes them at the ends of "
+                "epochs alone"
             )
 
     def check_options(self) -> None:

@@ -12,6 +12,7 @@ ALL_IMAGES = "all"
 # What has a flag of its own, or is decided by the launch, is no free option.
 NAMED = {
     "batch_per_rank",
+    "checkpoint_seconds",
     "data_dir",
     "dataset",
     "engine",
@@ -29,7 +30,11 @@ NAMED = {
 
 @dataclass(frozen=True)
 class TrainRequest(Request):
-    """What the user typed; None where nothing was said."""
+    """What the user typed; None where nothing was said.
+
+    Attributes:
+        checkpoint_seconds: after how long a checkpoint is taken within an epoch; 0: never.
+    """
 
     model: str
     recipe: Recipe | None = None
@@ -39,6 +44,7 @@ class TrainRequest(Request):
     precision: str | None = None
     engine: str | None = None
     train_images: int | str | None = None
+    checkpoint_seconds: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -49,7 +55,7 @@ class Training(Job):
     Attributes:
         train_images: size of the subset; None for the whole training set.
         train_images_available: size of the training set, where the inventory tells.
-        engine, precision: None leaves them to the launch role's default.
+        engine, precision, checkpoint_seconds: None leaves them to the launch role's default.
         learning_rate: of the whole job, not of a rank.
     """
 
@@ -62,6 +68,7 @@ class Training(Job):
     engine: str | None
     precision: str | None
     options: Mapping[str, Any]
+    checkpoint_seconds: int | None = None
 
     @property
     def label(self) -> str:
@@ -90,7 +97,7 @@ class Training(Job):
             "training_run_train_images": self.train_images,
             "training_run_options": dict(self.options),
         }
-        for name in ("engine", "precision"):
+        for name in ("engine", "precision", "checkpoint_seconds"):
             if getattr(self, name) is not None:
                 variables[f"training_run_{name}"] = getattr(self, name)
         return variables

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from yard.core.errors import RequestError
 from yard.core.room import full_disk_told
 from yard.request.job import Job
 
+# See `run_id_of`.
+RUN_ID = re.compile(r"\d{8}T\d{6}Z_[\w.-]+")
 # A file in the run directory: the user has asked for the end. A file and no entry of the manifest,
 # because the process that follows the run may write that while another one stops it.
 STOP_MARK = "stop_requested"
@@ -48,6 +51,21 @@ def create_run(runs: Path, job: Job) -> Path:
             time.sleep(0.2)
             continue
         break
+    _point_latest_at(run)
+    return run
+
+
+def adopt_run(runs: Path, run_id: str) -> Path:
+    """Make the directory of a run that was begun elsewhere, and point `latest` at it.
+
+    Raises:
+        RequestError: the id is none.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise RequestError([f"run {run_id!r}: is no id of a run"])
+    runs.mkdir(exist_ok=True)
+    run = runs / run_id
+    run.mkdir(exist_ok=True)
     _point_latest_at(run)
     return run
 

@@ -55,6 +55,7 @@ class Manifest:
         project: the user's own program and its files; None where the trainer ran.
         versions: of what ran on the control node, and under `trainer` of what ran in the image.
         image: name and digest of the trainer image, once containers have reported it.
+        home: the run's directory on the control node where it was begun; None where it is this one.
     """
 
     run_id: str
@@ -70,6 +71,7 @@ class Manifest:
     versions: Mapping[str, Any] = field(default_factory=dict)
     image: Mapping[str, str] | None = None
     launch: Launch = Launch()
+    home: str | None = None
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Manifest":

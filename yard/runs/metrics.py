@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 EVENTS = ("start", "step", "epoch", "end")
 COUNTS = ("step", "steps", "epoch", "epochs")
-# Keys that older runs, and lines other than `step` and `epoch`, do not have.
-OPTIONAL = ("data_seconds", "compute_seconds", "communication_seconds")
+SECONDS = ("data_seconds", "compute_seconds", "communication_seconds")
+# Keys that older runs do not have, and of the seconds lines other than `step` and `epoch`.
+OPTIONAL = (*SECONDS, "images")
 # Where a value may be missing, as of the loss before the first step.
-MEASURED = ("loss", "accuracy", "images_per_second", "lr", *OPTIONAL)
+MEASURED = ("loss", "accuracy", "images_per_second", "lr", *SECONDS)
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Metric:
 
     Attributes:
         time: Unix seconds of the node's clock.
-        step, steps: steps done, and steps of the whole run.
+        step, steps: steps done, and steps of the whole run, as the ranks of the attempt count them.
         epoch, epochs: the same in epochs, from 1.
         loss, accuracy: of the training images for `step`, of the test set for `epoch`;
             `end` has the training loss of the last epoch and the accuracy on the test set.
@@ -30,6 +31,7 @@ class Metric:
         data_seconds, compute_seconds, communication_seconds: what a step of the window took on
             rank 0, on average: waiting for images, computing, blocked in the exchange of
             gradients. None where it was not measured.
+        images: training images seen by all ranks of the whole run; None of an older run.
     """
 
     event: str
@@ -45,6 +47,7 @@ class Metric:
     data_seconds: float | None = None
     compute_seconds: float | None = None
     communication_seconds: float | None = None
+    images: int | None = None
 
     @classmethod
     def from_json(cls, line: Any) -> "Metric | None":
@@ -58,6 +61,7 @@ class Metric:
             or values["event"] not in EVENTS
             or not _is_number(values["time"])
             or not all(type(values[name]) is int for name in COUNTS)
+            or not (values["images"] is None or type(values["images"]) is int)
             or not all(values[name] is None or _is_number(values[name]) for name in MEASURED)
         ):
             return None
@@ -113,13 +117,37 @@ def of_event(metrics: Iterable[Metric], event: str) -> list[Metric]:
 
 
 def attempts_of(metrics: Iterable[Metric]) -> list[list[Metric]]:
-    """The lines by attempt: each begins with its `start`; a run without retries has one."""
+    """The lines by attempt: each begins with its `start`; a run without retries has one.
+
+    Attempts with another number of ranks, or another batch, count other steps. All steps here are
+    those of the last attempt, so that those of one run have one axis.
+    """
     attempts: list[list[Metric]] = []
     for metric in metrics:
         if metric.event == "start" or not attempts:
             attempts.append([])
         attempts[-1].append(metric)
+    for number in reversed(range(len(attempts) - 1)):
+        attempts[number] = _in_steps_of(attempts[number + 1][0], attempts[number])
     return attempts
+
+
+def _in_steps_of(start: Metric, attempt: Sequence[Metric]) -> list[Metric]:
+    """The lines of an attempt with steps as the one that begins with `start` counts them."""
+    lines = []
+    for metric in attempt:
+        # Compared by epoch: the number of epochs may differ too.
+        ours, theirs = start.steps * metric.epochs, metric.steps * start.epochs
+        if ours == theirs or theirs == 0:
+            lines.append(metric)
+            continue
+        step = round(metric.step * ours / theirs)
+        if metric.images is not None and start.images is not None:
+            # What was kept, and what was done again, does not depend on rounding.
+            is_kept = metric.images <= start.images
+            step = min(step, start.step) if is_kept else max(step, start.step + 1)
+        lines.append(replace(metric, step=step, steps=round(metric.epochs * start.steps / start.epochs)))
+    return lines
 
 
 def resumed_at(attempt: Sequence[Metric]) -> int:

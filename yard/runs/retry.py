@@ -42,6 +42,12 @@ def worth_another(record: RunRecord) -> Diagnosis | None:
     return None if failure.signature in hopeless else failure
 
 
+def fault_of(failure: Diagnosis) -> str | None:
+    """What is at fault, see `signatures.yml`; None where it is the program, or nobody knows."""
+    faults = {signature.name: signature.fault for signature in load_signatures()}
+    return None if failure.signature is None else faults[failure.signature]
+
+
 def put_attempt_aside(run: Path) -> Path:
     """Move what belongs to the attempt that failed to `attempts/<n>`, and return that."""
     place = run / ATTEMPTS / str(count_attempts(run))

@@ -11,6 +11,8 @@ import yaml
 
 # What may be searched for foreign words, see `signatures.yml`.
 WHERE = ("rank", "program", "mpirun", "container", "ansible")
+# What is at fault, where it is not the program.
+NODE, NETWORK, GANG = "node", "network", "gang"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Signature:
     cause: str
     remedy: str
     again: bool = True
+    fault: str | None = None
     where: str | None = None
     pattern: re.Pattern[str] | None = None
     program_remedy: str | None = None

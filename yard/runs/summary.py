@@ -1,7 +1,7 @@
 """`summary.json`: a run in one object."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,13 @@ from yard.runs.metrics import Metric, of_event
 from yard.plays.contract import NOTHING_STARTED
 from yard.runs.readings import last_values
 from yard.runs.record import RunRecord
+from yard.runs.useful_time import effective_training_time_ratio
+from yard.runs.world import Resumed
 
 # Codes of findings about what did not come home; see `LeftBehind`.
 FILES_REFUSED, FILES_BEYOND_LIMITS = "files_refused", "files_beyond_limits"
+# What the report calls a run that is not over; the file never has it.
+RUNNING = "running"
 LEFT_NOTHING = (
     "the program ended well and left nothing: no file in $TRAINYARD_OUTPUT_DIR, "
     "$TRAINYARD_CHECKPOINT_DIR or its working directory, no metrics, and not a word in a log. "
@@ -82,6 +86,9 @@ class Summary:
         readings: the last value of each number that a program of the user's own reported.
         warnings: what is odd about a run, a sentence each: silences of its ranks, and what makes a
             good end doubtful.
+        effective_training_time_ratio: 0 to 1, see `yard.runs.useful_time`; None of a program of the
+            user's own.
+        resumed: what the ranks of the last attempt went on from; None where they began anew.
     """
 
     run_id: str
@@ -116,6 +123,8 @@ class Summary:
     attempts: int = 1
     readings: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    effective_training_time_ratio: float | None = None
+    resumed: Resumed | None = None
 
     @property
     def subject(self) -> str:
@@ -137,8 +146,15 @@ class Summary:
         diagnosis = None if reason is None else Diagnosis.from_json(reason)
         lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts", "warnings")}
         left_behind = tuple(LeftBehind(**each) for each in document.get("left_behind", ()))
+        resumed = document.get("resumed")
         return cls(
-            **{**document, **lists, "left_behind": left_behind, "diagnosis": diagnosis}
+            **{
+                **document,
+                **lists,
+                "left_behind": left_behind,
+                "diagnosis": diagnosis,
+                "resumed": None if resumed is None else Resumed(**resumed),
+            }
         )
 
 
@@ -155,14 +171,38 @@ def write_summary(run: Path, summary: Summary) -> None:
 
 def summarise(record: RunRecord) -> Summary:
     """Make the summary of a run that is over, from what was collected of it."""
+    exit_status = run_exit_status(record)
+    status = {Exit.DONE: "succeeded", Exit.INTERRUPTED: "stopped"}.get(exit_status, "failed")
+    summary = _summary(record, status, exit_status, record.manifest.launch.finished_at)
+    return replace(
+        summary,
+        diagnosis=diagnose(record) if status == "failed" else None,
+        missing_hosts=() if exit_status == Exit.UNFIT else record.missing_hosts,
+        left_behind=files_left_behind(record),
+        warnings=(*summary.warnings, *(_warnings(record) if status == "succeeded" else ())),
+    )
+
+
+def summarise_so_far(record: RunRecord, now: float) -> Summary:
+    """Say how a run goes that is not over; never written to a file.
+
+    Args:
+        now: Unix seconds.
+    """
+    return replace(_summary(record, RUNNING, Exit.DONE, now), finished_at=None)
+
+
+def _summary(
+    record: RunRecord, status: str, exit_status: Exit, finished_at: float | None
+) -> Summary:
+    """What both have, for a run until `finished_at` (Unix seconds)."""
     launch = record.manifest.launch
     configuration = {**record.manifest.configuration, **record.config}
     ends = of_event(record.metrics, "end")
     epochs = of_event(record.metrics, "epoch")
     losses = [metric.loss for metric in of_event(record.metrics, "step") if metric.loss is not None]
     accuracies = [m.accuracy for m in (*epochs, *ends) if m.accuracy is not None]
-    exit_status = run_exit_status(record)
-    status = {Exit.DONE: "succeeded", Exit.INTERRUPTED: "stopped"}.get(exit_status, "failed")
+    seconds_total = _since(record.manifest.started_at, finished_at)
     return Summary(
         run_id=record.run_id,
         name=record.manifest.name,
@@ -188,19 +228,16 @@ def summarise(record: RunRecord) -> Summary:
         images_per_second=_throughput(ends, epochs, record.metrics),
         final_loss=ends[-1].loss if ends else (losses[-1] if losses else None),
         test_accuracy=accuracies[-1] if accuracies else None,
-        seconds_total=_since(record.manifest.started_at, launch.finished_at),
+        seconds_total=seconds_total,
         seconds_to_first_step=_since(record.manifest.started_at, first_step_time(record)),
         started_at=iso(record.manifest.started_at),
-        finished_at=iso(launch.finished_at),
-        diagnosis=diagnose(record) if status == "failed" else None,
-        missing_hosts=() if exit_status == Exit.UNFIT else record.missing_hosts,
-        left_behind=files_left_behind(record),
+        finished_at=iso(finished_at),
+        diagnosis=None,
         attempts=record.attempts,
         readings=last_values(record.readings),
-        warnings=(
-            *(silence.text for silence in record.silences),
-            *(_warnings(record) if status == "succeeded" else ()),
-        ),
+        warnings=tuple(silence.text for silence in record.silences),
+        effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
+        resumed=record.world.resumed,
     )
 
 

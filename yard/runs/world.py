@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from yard.core.files import read_object
+
+# More than any count of a run.
+MOST = 2**63
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,31 @@ class PlacedRank:
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """The checkpoint that a run went on from.
+
+    Attributes:
+        world_size, batch_per_rank: of the world that took it.
+        epoch, step, images: what was done by then, as that world counted it.
+    """
+
+    world_size: int
+    batch_per_rank: int
+    epoch: int
+    step: int
+    images: int
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Resumed | None":
+        """Build one from what `world.json` says; None where it says nothing, or anything else."""
+        if not isinstance(document, Mapping):
+            return None
+        names = ("from_world_size", "from_batch_per_rank", "epoch", "step", "images")
+        counts = [count for name in names if _is_count(count := document.get(name))]
+        return cls(*counts) if len(counts) == len(names) else None
+
+
+@dataclass(frozen=True)
 class World:
     """The ranks of a run, and what they had in common; empty when no world was formed.
 
@@ -25,6 +53,7 @@ class World:
         versions: of what runs in the image, by package.
         train_images, train_images_available, test_images: images trained on, in the training set
             and in the test set.
+        resumed: what the ranks went on from; None where they began anew.
     """
 
     world_size: int | None = None
@@ -33,6 +62,7 @@ class World:
     train_images: int | None = None
     train_images_available: int | None = None
     test_images: int | None = None
+    resumed: Resumed | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -57,9 +87,14 @@ def read_world(path: Path) -> World:
             train_images=_count(document.get("train_images")),
             train_images_available=_count(document.get("train_images_available")),
             test_images=_count(document.get("test_images")),
+            resumed=Resumed.from_json(document.get("resumed")),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return World()
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < MOST
 
 
 def _count(value: Any) -> int | None:

@@ -84,6 +84,8 @@ def _numbers(summary: Summary) -> list[tuple[str, str]]:
         rows.append(("images/s", f"{summary.images_per_second:,.1f}"))
     if summary.seconds_to_first_step is not None:
         rows.append(("first step", f"after {duration(summary.seconds_to_first_step)}"))
+    if summary.effective_training_time_ratio is not None:
+        rows.append(("useful time", f"{percent(summary.effective_training_time_ratio)} in steps"))
     if summary.world_size is not None:
         rows.append(("world", f"{summary.world_size} ranks on {', '.join(summary.hosts)}"))
     return rows

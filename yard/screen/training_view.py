@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from yard.core.words import clock, percent, short_number
 from yard.runs.metrics import Metric
+from yard.runs.pace import seconds_left
 from yard.runs.readings import Reading, last_values
 
 Line = TypeVar("Line")
@@ -92,11 +93,11 @@ class TrainingView(View[Metric]):
 
     def time_left(self, now: float) -> float | None:
         """Seconds until the last step; None until two steps have been seen."""
-        if self.start is None or self.newest is None or self.newest.step < 2:
+        if self.start is None or self.newest is None or self.newest.step < self.start.step + 2:
             return None
-        seconds_per_step = (self.newest.time - self.start.time) / self.newest.step
-        left = seconds_per_step * (self.newest.steps - self.newest.step)
-        return max(0.0, left - (now - self.received_at))
+        begun, done = (self.start.step, self.start.time), (self.newest.step, self.newest.time)
+        # The times are of the node's clock.
+        return seconds_left(begun, done, self.newest.steps, done[1] + now - self.received_at)
 
     def position(self, now: float) -> str:
         """See `View`."""
@@ -173,11 +174,8 @@ class ProgramView(View[Reading]):
         """Seconds until the last step, by the steps seen; None until there were two."""
         if self.extent is None or self._first is None or self._last is None:
             return None
-        (first, began_at), (last, came_at) = self._first, self._last
-        if last <= first or came_at <= began_at:
-            return None
-        left = (came_at - began_at) / (last - first) * max(0.0, self.extent[1] - last)
-        return max(0.0, left - (now - self._received_at))
+        node_now = self._last[1] + now - self._received_at
+        return seconds_left(self._first, self._last, self.extent[1], node_now)
 
     def position(self, now: float) -> str:
         """See `View`; without steps how long it has run."""
@@ -203,6 +201,13 @@ def epoch_line(metric: Metric) -> str:
     if metric.images_per_second is not None:
         parts.append(f"{metric.images_per_second:,.0f} images/s")
     return " · ".join(parts)
+
+
+def progress_of(line: Metric | Reading | None) -> str:
+    """How far a run is, by one line of its metrics; "" where there is none."""
+    if line is None:
+        return ""
+    return training_position(line) if isinstance(line, Metric) else program_position(line)
 
 
 def training_position(metric: Metric) -> str:

@@ -57,6 +57,7 @@ def judge_containers(
         *mpi,
         *(_sums(host, containers, spoiler) for host in members),
         *_allreduce(cluster, members, containers.ranks, network),
+        *_computing(cluster, members, containers.ranks),
         *_products(cluster, containers.ranks),
     ]
 
@@ -114,6 +115,22 @@ def _allreduce(
     limit = cluster.thresholds.allreduce_gigabits
     check = at_least("Horovod bandwidth", round(peak, 2), limit, "Gbit/s")
     return [about_node(host, check, "low_allreduce", because) for host in members]
+
+
+def _computing(cluster: Cluster, members: Sequence[str], ranks: Sequence[Rank]) -> list[Finding]:
+    """Whether as many GPUs computed a product as the node's driver has for runs."""
+    findings = []
+    for host in members:
+        given = cluster.answer(host, "probe").get("gpus", 0)
+        own = [rank for rank in ranks if rank["host"] == host and "products" in rank]
+        if not given or not own:
+            continue  # or no rank came so far, which the sums tell
+        computing = sum(len(rank["products"]) for rank in own)
+        trouble = next(filter(None, (rank.get("gpu_trouble", "") for rank in own)), "")
+        value = f"{computing}; {one_line(trouble)}" if trouble else computing
+        check = equal("GPUs that compute", value, given)
+        findings.append(about_node(host, check, "gpus_not_computing"))
+    return findings
 
 
 def _products(cluster: Cluster, ranks: Sequence[Rank]) -> list[Finding]:

@@ -30,6 +30,10 @@ REMEDIES = {
     "gpu_hot": "look at the fans and at the air in front of this machine",
     "gpu_ecc_errors": "reset the card when it is idle; if they come back, have it replaced",
     "gpu_xid_errors": "look the numbers up in NVIDIA's list of Xid errors; dmesg has the lines",
+    "gpus_not_computing": (
+        "nvidia-smi there shows them, and PyTorch in the container cannot compute on them: does "
+        "the image fit the driver? make setup; logs/rank-*.log beside the verdict tell more"
+    ),
     "gpu_wrong_product": "this card computes wrong: have it replaced",
     "gpu_slow": "look at its clocks, power limit and bus: nvidia-smi -q -d PERFORMANCE,CLOCK,POWER",
     # a login from a to b

@@ -44,6 +44,35 @@ GENERATIONS = (
     Generation(0x2900, "Blackwell or newer", 570, 9999, ("open",)),
 )
 
+# Compute capabilities by device id: each begins where it stands and ends at the next; empty where
+# none is known. Which chip an id is of is from the PCI ID database (Debian 13's package pci.ids);
+# the capability of a chip is from NVIDIA's list of GPUs (developer.nvidia.com/cuda-gpus).
+CAPABILITIES = (
+    (0x0000, ""),  # Kepler and older: no driver that is known here
+    (0x1340, "5.0"),  # GM107, GM108
+    (0x13C0, "5.2"),  # GM20x
+    (0x15F0, "6.0"),  # GP100
+    (0x1740, "5.0"),  # GM107, GM108
+    (0x17C0, "5.2"),  # GM200
+    (0x1B00, "6.1"),  # GP10x
+    (0x1D80, "7.0"),  # GV100
+    (0x1E00, "7.5"),  # TU10x, TU117
+    (0x2080, "8.0"),  # GA100
+    (0x2180, "7.5"),  # TU116
+    (0x2200, "8.6"),  # GA102
+    (0x2300, "9.0"),  # GH100
+    (0x2400, "8.6"),  # GA103 to GA107
+    (0x2600, "8.9"),  # AD10x
+    (0x2900, "10.0"),  # GB100, GB102
+    (0x2A00, ""),
+    (0x2B80, "12.0"),  # GB202 to GB207
+    (0x2E00, "12.1"),  # GB20B
+    (0x2F00, "12.0"),  # GB205
+    (0x3000, ""),
+    (0x3180, "10.3"),  # GB110
+    (0x3200, ""),
+)
+
 
 @dataclass(frozen=True)
 class Card:
@@ -76,6 +105,11 @@ def find_cards(sys: str) -> list[Card]:
 def generation_of(device: int) -> Generation:
     """The generation of a device id."""
     return [generation for generation in GENERATIONS if generation.first <= device][-1]
+
+
+def capability_of(device: int) -> str:
+    """The compute capability of a device id; empty where it is not known."""
+    return [capability for first, capability in CAPABILITIES if first <= device][-1]
 
 
 def settle_modules(cards: Sequence[Card], branch: int, requested: str) -> tuple[str, str]:

@@ -72,10 +72,16 @@ options:
     description: Whether the transport needs a GPU.
     type: bool
     default: false
-  has_gpus:
-    description: Whether the inventory gives the node's GPUs to the run.
-    type: bool
-    default: false
+  gpus:
+    description: >-
+      NVIDIA GPUs that the inventory gives to the run: V(all), or their numbers or UUIDs with commas
+      between. Empty gives none.
+    type: str
+    default: ""
+  sys:
+    description: Where the kernel tells about devices.
+    type: path
+    default: /sys
 """
 
 EXAMPLES = r"""
@@ -128,9 +134,15 @@ cores:
   returned: always
   type: int
 gpus:
-  description: NVIDIA GPUs of this node that a run can have.
+  description: How many NVIDIA GPUs of this node a run can have.
   returned: always
   type: int
+gpu_devices:
+  description: >-
+    Those GPUs, each with index, uuid, model, slot, driver, memory_bytes and capability.
+  returned: always
+  type: list
+  elements: dict
 bf16:
   description: Whether the processor multiplies bfloat16 numbers itself.
   returned: always
@@ -156,6 +168,7 @@ from ansible.module_utils.training_node_checks import (
     writable,
 )
 from ansible.module_utils.training_node_docker import EngineError, containers, get, inspect
+from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
 from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
 from ansible.module_utils.training_node_lock import holder, holder_values
 from ansible.module_utils.training_node_problems import Problem, failed_check, problem
@@ -179,7 +192,8 @@ class Needs:
     open_files: int
     transport: str
     needs_gpu: bool
-    has_gpus: bool
+    gpus: str
+    sys: str
 
 
 @dataclass
@@ -188,12 +202,14 @@ class EngineAnswer:
 
     Attributes:
         image_id: identity of the image; empty where it is not there.
+        labels: of the image; None where it is not there.
         run: the run that holds the node; empty where none does.
         strays: what trains and belongs to no run; None where no engine answered.
         problems: why the node is not fit.
     """
 
     image_id: str = ""
+    labels: dict[str, str] | None = None
     run: str = ""
     strays: list[Problem] | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -205,6 +221,8 @@ def ask_engine(needs: Needs) -> EngineAnswer:
     try:
         answer.strays = ask_strays(needs.uid)
         ask_image(needs, answer)
+        if needs.gpus:
+            answer.problems += runtime_problems(get("/info"))
         ask_holder(needs.directory, answer)
     except EngineError as error:
         answer.problems.append(problem("no_engine", message=str(error)))
@@ -226,7 +244,8 @@ def ask_image(needs: Needs, answer: EngineAnswer) -> None:
         answer.problems.append(problem("image_missing", image=needs.image))
         return
     answer.image_id = image["Id"]
-    transports = (image["Config"]["Labels"] or {}).get("trainyard.transports", "").split()
+    answer.labels = image["Config"]["Labels"] or {}
+    transports = answer.labels.get("trainyard.transports", "").split()
     if needs.transport and needs.transport not in transports:
         answer.problems.append(
             problem(
@@ -262,21 +281,13 @@ def check_node(needs: Needs) -> list[Check]:
     return checks
 
 
-def count_gpus() -> int:
-    """Return the number of GPUs that NVIDIA's kernel driver has found."""
-    try:
-        return len(os.listdir("/proc/driver/nvidia/gpus"))
-    except FileNotFoundError:
-        return 0
-
-
-def gpu_problems(needs: Needs, gpus: int) -> list[Problem]:
+def look_for_gpus(needs: Needs, engine: EngineAnswer) -> GpuFit:
     """Compare the GPUs that a run can have with those that it needs."""
-    if needs.has_gpus and not gpus:
-        return [problem("no_gpu")]
-    if needs.needs_gpu and not gpus:
-        return [problem("gpu_not_given", transport=needs.transport)]
-    return []
+    if needs.gpus:
+        fit: GpuFit = look_at_gpus(needs.gpus, needs.image, engine.labels, needs.sys)
+        return fit
+    lacking = [problem("gpu_not_given", transport=needs.transport)] if needs.needs_gpu else []
+    return GpuFit(problems=lacking)
 
 
 def path_problems(needs: Needs) -> list[Problem]:
@@ -327,17 +338,18 @@ def main() -> None:
             "open_files": {"type": "int", "required": True},
             "transport": {"type": "str", "default": ""},
             "needs_gpu": {"type": "bool", "default": False},
-            "has_gpus": {"type": "bool", "default": False},
+            "gpus": {"type": "str", "default": ""},
+            "sys": {"type": "path", "default": "/sys"},
         },
         supports_check_mode=True,
     )
     needs = Needs(**module.params)
     checks = check_node(needs)
     engine = ask_engine(needs)
-    gpus = count_gpus() if needs.has_gpus else 0
+    gpus = look_for_gpus(needs, engine)
     problems = [
         *engine.problems,
-        *gpu_problems(needs, gpus),
+        *gpus.problems,
         *path_problems(needs),
         # While a run holds the node, its own sshd holds the port: one cause is named once.
         *([] if engine.run else port_problems(needs.address, needs.port)),
@@ -355,7 +367,8 @@ def main() -> None:
         run=engine.run,
         address=needs.address,
         cores=len(os.sched_getaffinity(0)),
-        gpus=gpus,
+        gpus=len(gpus.gpus),
+        gpu_devices=[gpu.asdict() for gpu in gpus.gpus],
         bf16=multiplies_bf16(),
     )
 

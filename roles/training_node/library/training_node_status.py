@@ -1,16 +1,16 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: which runs a node has, since when, and how far they are."""
+"""Ansible module: which runs a node has, how far they are, and how busy the node is."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: training_node_status
-short_description: Tells what runs on a node
+short_description: Tells what runs on a node, and how busy it is
 description:
-  - Lists every run that holds the node, has a container on it, or has left a directory there.
-    Changes nothing.
+  - Lists every run that holds the node, has a container on it, or has left a directory there, and
+    looks how busy the machine is. Changes nothing.
 author: Trainyard
 options:
   root:
@@ -33,41 +33,37 @@ EXAMPLES = r"""
 RETURN = r"""
 runs:
   description: >-
-    One entry a run: C(run), C(state) (C(starting), C(running), C(ended): it waits to be collected),
-    C(owner) and C(since) where they are known, the newest line of its metrics (C(metric)), and its
-    C(nodes): where they are not known, this one.
+    One entry a run: C(run), C(state) (C(starting), C(running) once a rank of this node has begun,
+    C(ended): it waits to be collected), C(owner), C(since) and C(home) where they are known, the
+    newest line of its metrics (C(metric)) and one that lies before it (C(earlier)), which only the
+    first node has, and its C(nodes): where they are not known, this one.
   returned: always
   type: list
   elements: dict
+load:
+  description: >-
+    How busy the machine is: C(cpu_percent) of all C(cores), C(memory_used_bytes) of
+    C(memory_bytes), C(disk_free_bytes) of C(disk_bytes) where the runs are, and C(gpus), each with
+    C(index), C(name), C(utilisation_percent), C(memory_used_bytes) and C(memory_bytes). Null where
+    it cannot be told.
+  returned: always
+  type: dict
+time:
+  description: Unix seconds of this node's clock.
+  returned: always
+  type: float
 """
 
-import json
 import os
-from contextlib import suppress
-from typing import Any
+import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_docker import EngineError, containers
-from ansible.module_utils.training_node_foreign import read_lines
-from ansible.module_utils.training_node_lock import is_live, read
+from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
+from ansible.module_utils.training_node_runs import runs_of
 
-# More than two lines of metrics have.
-LINE_BYTES = 64 << 10
-
-
-def newest_metric(directory: str) -> dict[str, Any] | None:
-    """Return the last whole line of a run's metrics, None where a rank wrote something else."""
-    lines = read_lines(directory, "metrics.jsonl", size=LINE_BYTES)
-    with suppress(IndexError, ValueError, RecursionError):
-        newest = json.loads(lines[-1])
-        return newest if isinstance(newest, dict) else None
-    return None
-
-
-def left_runs(root: str) -> set[str]:
-    """Return the runs that have a directory; what else is kept there has a hidden name."""
-    with os.scandir(root) as entries:
-        return {entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."}
+# Between two looks at the processor, in seconds: its times are counted in hundredths.
+LOOK_SECONDS = 0.25
 
 
 def main() -> None:
@@ -81,32 +77,14 @@ def main() -> None:
     root, host = module.params["root"], module.params["host"]
     if not os.path.isdir(root):
         module.fail_json(msg=f"there is no {root}: run make setup")
+    before, looked_at = ProcessorLook(), time.monotonic()
+    gpus = Gpus()
     try:
-        states = {
-            container["Labels"]["trainyard.run"]: container["State"]
-            for container in containers("trainyard.run")
-        }
-        lock = read(root)
-        live = lock is not None and is_live(lock)
+        runs = runs_of(root, host)
     except EngineError as error:
         module.fail_json(msg=f"{error}: run make setup")
-    left = left_runs(root)
-    held = {lock["run"]} if lock is not None and live else set()
-    runs = []
-    for run in sorted(left | states.keys() | held):
-        whose = lock if lock is not None and lock["run"] == run else {}
-        metric = newest_metric(os.path.join(root, run))
-        alive = states.get(run) == "running" or run in held
-        runs.append(
-            {
-                "run": run,
-                "state": "ended" if not alive else "running" if metric else "starting",
-                "metric": metric,
-                "nodes": whose.get("nodes", [host]),
-                **{name: whose.get(name) for name in ("owner", "since")},
-            }
-        )
-    module.exit_json(changed=False, runs=runs)
+    time.sleep(max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
+    module.exit_json(changed=False, runs=runs, load=load(root, before, gpus), time=time.time())
 
 
 if __name__ == "__main__":

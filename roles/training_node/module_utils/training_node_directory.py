@@ -2,6 +2,7 @@
 """The directory of a run on a node: what root keeps of it, and what ranks may write, apart.
 
     <root>/<run>/          root's; others may pass through it, and not see what is in it
+        run.json           the lock of the run and its manifest, for whoever goes on with it
         config/            what the container is given: mounted read-only as CONFIG
             ssh/           keys and settings of ssh and sshd
         code/              the code of the run, as it was when the run was launched
@@ -10,6 +11,10 @@
         work/              what the ranks write: mounted as WORK
             project/       the ranks' copy of the project, their working directory
         resume/            checkpoints to go on from: mounted read-only as RESUME
+        live/              further names of the checkpoints, while they are brought home from a run
+                           that goes on
+        copies/            when the run is over: copies of the first node's checkpoints, on the node
+                           that has them
         collect/           what goes home: root's own records, and, when the run is over, what its
                            ranks left
             earlier/       what an attempt left that nobody could bring home
@@ -48,6 +53,7 @@ class RunDirectory:
         if not run_id or "/" in run_id or run_id.startswith("."):
             raise ValueError(f"{run_id!r} is no run's id")
         self.path = os.path.join(root, run_id)
+        self.record = os.path.join(self.path, "run.json")
         self.config = os.path.join(self.path, "config")
         self.ssh = os.path.join(self.config, "ssh")
         self.code = os.path.join(self.path, "code")
@@ -56,6 +62,8 @@ class RunDirectory:
         self.work = os.path.join(self.path, "work")
         self.workdir = os.path.join(self.work, "project")
         self.resume = os.path.join(self.path, "resume")
+        self.live = os.path.join(self.path, "live")
+        self.copies = os.path.join(self.path, "copies")
         self.collect = os.path.join(self.path, "collect")
         # Removed before anything is recorded of a run, so that a full disk still holds the records.
         self.reserve = os.path.join(self.path, "reserve")

@@ -33,9 +33,51 @@ PROBLEMS = {
     "held_by_container": Wording("it is held by run {run}", WAIT),
     # The lock went to somebody else between the look at the node and the start.
     "taken": Wording("it was taken by run {run} of {owner} since {since}", WAIT),
-    "no_gpu": Wording(
-        "it is to have NVIDIA GPUs, and their driver shows none",
-        "run make setup for role nvidia_driver, or take this host out of group gpu_nodes",
+    "gpu_absent": Wording(
+        "it is to have NVIDIA GPUs, and none answers on its bus",
+        "see whether the card is seated (lspci -d 10de:), or take this host out of group gpu_nodes",
+    ),
+    "gpu_driver_missing": Wording(
+        "it has NVIDIA GPUs ({cards}), and no driver answers for them: {message}",
+        "run make setup, whose role nvidia_driver installs one and says where a reboot is needed",
+    ),
+    "gpu_driver_mismatch": Wording(
+        "the NVIDIA driver in its kernel is of another release than its libraries",
+        "reboot it; role nvidia_driver does it in make setup with nvidia_driver_reboot set",
+    ),
+    "gpu_silent": Wording(
+        "its NVIDIA GPUs cannot be asked: {message}",
+        "dmesg | grep -i -e nvrm -e xid on this node tells more",
+    ),
+    "gpu_not_there": Wording(
+        "training_node_gpus gives GPU {gpu} to runs, and it has GPU {present}",
+        "put training_node_gpus of this host right, or see whether a card fell off the bus: "
+        "dmesg | grep -i xid",
+    ),
+    "gpu_driver_old": Wording(
+        "its NVIDIA driver {driver} is too old for the image {image}, whose CUDA {cuda} needs "
+        "{needed} or newer",
+        "run make setup, which chooses the image by the drivers, or install a newer driver: "
+        "nvidia_driver_branch",
+    ),
+    "gpu_not_built_for": Wording(
+        "its GPU {gpu}, {model}, has compute capability {capability}, and the image {image} is "
+        "built for {capabilities}",
+        "run make setup, which chooses the image by the GPUs, or leave this one out: "
+        "training_node_gpus",
+    ),
+    "gpu_busy": Wording(
+        "its GPU {gpu} is in use by {program} (pid {pid})",
+        "wait for its end, or kill {pid} on this node, if nobody needs it",
+    ),
+    "gpu_runtime_missing": Wording(
+        "its Docker engine cannot give GPUs to containers: it knows no runtime of NVIDIA's",
+        "run make setup for role nvidia_container_toolkit",
+    ),
+    "image_without_cuda": Wording(
+        "it is to compute on NVIDIA GPUs, and the image {image} is for processors alone",
+        "run make setup, which chooses the image by the GPUs, where trainer_image_target does not, "
+        "or empty training_node_gpus",
     ),
     "gpu_not_given": Wording(
         "transport {transport} needs NVIDIA GPUs, and the inventory gives it none",

@@ -2,13 +2,15 @@
 """Ansible action: chooses the nodes of a run, from what the look at each node came to.
 
 Runs on the control node and connects to none. Returns C(nodes), the first fit ones in the order of
-the play; fails where a run cannot start, with a C(msg) for people and C(problems) for programs: a
-list of host (null where it is the whole gang's), code, values and text.
+the play, and C(left_out), fit ones that others were taken before because they failed before. Fails
+where a run cannot start, with a C(msg) for people and C(problems) for programs: a list of host
+(null where it is the whole gang's), code, values and text.
 
 Arguments:
     probes: by host in the order of the play, what training_node_probe returned there.
     node_count: how many nodes the run gets at the most.
     node_minimum: with how many nodes it is done at the least.
+    failed: how often each node was at fault in attempts of this run before, by name.
     image: the image that all of them must hold, with its tag.
     transport: name of the transport.
     transports: names of those that there are.
@@ -26,10 +28,15 @@ from ansible.plugins.action import ActionBase
 SENTENCES = {
     "unknown_transport": "Transport {transport} is not known; there are {transports}.",
     "too_few_nodes": "{minimum} nodes are wanted and {fit} are fit. Nothing was started.",
+    "failed_twice": "it was at fault in {failures} attempts of this run",
     "images_differ": "The nodes hold different images under the name {image}. Nothing was started.",
     "unreachable": "unreachable: {message}",
     "no_answer": "{message}",
 }
+
+
+# After so many failures in one run a node has no part in it any more.
+MOST_FAILURES = 2
 
 
 @dataclass(frozen=True)
@@ -51,11 +58,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Choice:
-    """The nodes that a run gets, and what keeps it from starting there, if anything."""
+    """The nodes that a run gets, and what keeps it from starting there, if anything.
+
+    Attributes:
+        nodes: in the order of the play.
+        problems: empty where it can start.
+        message: the same for people.
+        left_out: fit nodes that others were taken before, because they failed before.
+    """
 
     nodes: tuple[str, ...]
     problems: tuple[Problem, ...]
     message: str
+    left_out: tuple[str, ...] = ()
 
 
 def problem(host: str | None, code: str, **values: Any) -> Problem:
@@ -74,22 +89,32 @@ def node_problems(host: str, probe: Mapping[str, Any]) -> list[Problem]:
 
 
 def choose(
-    probes: Mapping[str, Mapping[str, Any]], node_count: int, node_minimum: int, image: str
+    probes: Mapping[str, Mapping[str, Any]],
+    node_count: int,
+    node_minimum: int,
+    image: str,
+    failed: Mapping[str, int],
 ) -> Choice:
-    """Choose the first fit nodes.
+    """Choose the first fit nodes; those that failed before come last, and after two failures never.
 
     They keep the order of the inventory, and the hostfile has it too: started from node2 over
     node2, node4, node3, node1, mpirun of Open MPI 5.0.7 hung before the first rank 6 times in 20;
     in ascending order, never in 40.
     """
     unfit = {host: node_problems(host, probe) for host, probe in probes.items()}
-    nodes = tuple(host for host, problems in unfit.items() if not problems)[:node_count]
+    for host, failures in failed.items():
+        if host in unfit and failures >= MOST_FAILURES:
+            unfit[host].append(problem(host, "failed_twice", failures=failures))
+    fit = [host for host, problems in unfit.items() if not problems]
+    chosen = sorted(fit, key=lambda host: failed.get(host, 0) > 0)[:node_count]
+    nodes = tuple(host for host in fit if host in chosen)
     if len(nodes) < node_minimum:
         gang = problem(None, "too_few_nodes", minimum=node_minimum, fit=len(nodes))
     elif len({probes[host]["image_id"] for host in nodes}) > 1:
         gang = problem(None, "images_differ", image=image)
     else:
-        return Choice(nodes, (), "")
+        left_out = tuple(host for host in fit if host not in chosen and failed.get(host, 0))
+        return Choice(nodes, (), "", left_out)
     lines = [gang.text]
     for host, problems in unfit.items():
         texts = "; ".join(entry.text for entry in problems)
@@ -121,6 +146,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 "probes": {"type": "dict", "required": True},
                 "node_count": {"type": "int", "required": True},
                 "node_minimum": {"type": "int", "required": True},
+                "failed": {"type": "dict", "default": {}},
                 "image": {"type": "str", "required": True},
                 "transport": {"type": "str", "required": True},
                 "transports": {"type": "list", "elements": "str", "required": True},
@@ -135,8 +161,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 arguments["node_count"],
                 arguments["node_minimum"],
                 arguments["image"],
+                {host: int(count) for host, count in arguments["failed"].items()},
             )
         result["nodes"] = list(choice.nodes)
+        result["left_out"] = list(choice.left_out)
         if choice.problems:
             result["failed"] = True
             result["msg"] = choice.message

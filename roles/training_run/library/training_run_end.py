@@ -71,6 +71,19 @@ left:
   description: Whether a directory of this run is there to be brought home.
   returned: always
   type: bool
+launched:
+  description: Whether this is the node that started the ranks, whose checkpoints are the newest.
+  returned: always
+  type: bool
+checkpoints:
+  description: The checkpoints of that node that go home, by their paths below the directory.
+  returned: always
+  type: list
+  elements: str
+copies:
+  description: Whether this node has copies of the checkpoints of that one, in C(copies).
+  returned: always
+  type: bool
 kept:
   description: >-
     Why the directory has to stay on the node when the files are home, or empty: some exceed a
@@ -102,7 +115,13 @@ from ansible.module_utils.training_node_docker import (
 from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
 from ansible.module_utils.training_node_foreign import is_there
 from ansible.module_utils.training_node_lock import guarded, read, release, same, write
-from ansible.module_utils.training_run_collect import Collected, Limits, collect, give
+from ansible.module_utils.training_run_collect import (
+    CHECKPOINTS,
+    Collected,
+    Limits,
+    collect,
+    give,
+)
 from ansible.module_utils.training_run_container import GRACE
 from ansible.module_utils.training_run_records import (
     json_record,
@@ -176,6 +195,15 @@ def ran_out_of_memory(container: str) -> bool:
     return details is not None and bool(details["State"]["OOMKilled"])
 
 
+def files_below(folder: str) -> list[str]:
+    """Return the paths of all files of a folder, from there; none where there is no folder."""
+    return sorted(
+        os.path.relpath(os.path.join(above, name), folder)
+        for above, _, names in os.walk(folder)
+        for name in names
+    )
+
+
 def left_behind(collected: Collected) -> list[dict[str, Any]]:
     """Return what there is to say of files that do not go home."""
     findings = []
@@ -208,7 +236,16 @@ def main() -> None:
     with guarded(root):
         lock = read(root)
         if lock is not None and lock["run"] == options["run_id"] and not same(lock, mine):
-            module.exit_json(changed=False, removed=[], left=False, kept="", trouble="")
+            module.exit_json(
+                changed=False,
+                removed=[],
+                left=False,
+                launched=False,
+                checkpoints=[],
+                copies=False,
+                kept="",
+                trouble="",
+            )
         own = lock if lock is not None and same(lock, mine) else None
         findings = machine_findings(root, own)
         # A full disk: this is the room for what is written now.
@@ -250,13 +287,17 @@ def main() -> None:
             trouble = trouble or kept
         with suppress(OSError):
             write_record(directory, host, "findings.json", json_record(findings))
-        give(directory.collect, options["carrier"])
+        for path in (directory.collect, directory.copies):
+            give(path, options["carrier"])
     if not trouble:
         release(root, mine)
     module.exit_json(
         changed=bool(removed or keys),
         removed=removed,
         left=directory.exists(),
+        launched=directory.launches(),
+        checkpoints=files_below(os.path.join(directory.collect, CHECKPOINTS)),
+        copies=os.path.isdir(directory.copies),
         kept=kept,
         trouble=trouble,
     )

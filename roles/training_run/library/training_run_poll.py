@@ -57,6 +57,12 @@ began:
   description: Whether the program of rank 0 has begun, with or without metrics.
   returned: always
   type: bool
+checkpoints:
+  description: >-
+    When the newest of the run's checkpoints was written, Unix seconds; 0 while there are none. One
+    that is younger than some seconds may not be whole, and does not count yet.
+  returned: always
+  type: float
 silences:
   description: >-
     Silences of a project's ranks so far: C(time) at which each was noticed, and the C(seconds) that
@@ -72,6 +78,7 @@ elapsed:
 
 import json
 import os
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -79,7 +86,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError, is_running
-from ansible.module_utils.training_node_foreign import is_there, read_lines, read_rank_file
+from ansible.module_utils.training_node_foreign import (
+    is_there,
+    open_directory,
+    read_lines,
+    read_rank_file,
+)
 from ansible.module_utils.training_node_lock import container_of
 
 # Of the metrics the end is enough: a follower has had the rest.
@@ -106,6 +118,10 @@ MOST_KEYS = 64
 KEY_CHARACTERS = 64
 # Looks at a file are cheap, questions to the engine are not; in seconds.
 LOOK, ASK = 0.2, 2.0
+# Seconds without a change after which a checkpoint counts as whole; and of how many files is looked
+# at that.
+SETTLED = 3.0
+MOST_CHECKPOINTS = 10_000
 # Share of a run's age that a follower waits for the next look.
 PACE = 1 / 30
 
@@ -183,6 +199,30 @@ def read_silences(directory: str) -> list[dict[str, float]]:
     return silences[-MOST_SILENCES:]
 
 
+def newest_checkpoint(directory: str) -> float:
+    """Return when the newest whole file among the checkpoints was written, Unix seconds, or 0."""
+    try:
+        top = open_directory(directory, "work", "checkpoints")
+    except OSError:
+        return 0.0
+    newest, looked_at, limit = 0.0, 0, time.time() - SETTLED
+    try:
+        for _, _, names, folder in os.fwalk(dir_fd=top):
+            for name in names:
+                looked_at += 1
+                if looked_at > MOST_CHECKPOINTS:
+                    return newest
+                if name.startswith("."):
+                    continue  # so is called what is being written
+                with suppress(OSError):
+                    about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(about.st_mode) and about.st_mtime <= limit:
+                        newest = max(newest, about.st_mtime)
+    finally:
+        os.close(top)
+    return newest
+
+
 def noted_status(directory: str) -> int | None:
     """Return the status that the launcher noted, None while it runs, or where it is no number."""
     try:
@@ -248,6 +288,7 @@ def main() -> None:
         exit_status=status,
         metrics=metrics,
         began=is_there(directory, "logs", "rank-0.log"),
+        checkpoints=newest_checkpoint(directory),
         silences=read_silences(directory),
         elapsed=age(directory),
     )

@@ -164,6 +164,12 @@ options:
         description: How long a project's ranks may take to end when they are asked to.
         type: int
         default: 30
+      copy_megabytes:
+        description: >-
+          How much of the checkpoints is copied to another node in a second at the most, in 10^6
+          bytes; 0 for no copies.
+        type: float
+        default: 0
       bench:
         description: What C(bench) measures, with C(models), C(rounds) and C(seconds).
         type: dict
@@ -254,6 +260,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -263,7 +270,7 @@ from ansible.module_utils.training_node_directory import (
     ENVIRONMENT,
     RunDirectory,
 )
-from ansible.module_utils.training_node_docker import EngineError, is_running, logs, run
+from ansible.module_utils.training_node_docker import EngineError, get, is_running, logs, run
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
 from ansible.module_utils.training_run_code import copy_project
@@ -276,6 +283,8 @@ from ansible.module_utils.training_run_room import NoRoomError, error_of, room_f
 # Of what the container is given, what goes home.
 RECORDS = ("config.json", "hostfile", ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
+# As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
+NVIDIA = "nvidia"
 
 
 def lines_of(secrets: dict[str, Any]) -> str:
@@ -308,11 +317,29 @@ def may_start(root: str, run: dict[str, Any]) -> bool:
     return lock is not None and same(lock, run) and not lock.get("ending", False)
 
 
+def gpu_runtime(engine: Mapping[str, Any]) -> str:
+    """Return the runtime of a container with GPUs; empty for the engine's usual one.
+
+    The engine's own way to give GPUs calls a hook that NVIDIA's toolkit refuses in all but its
+    oldest mode, and that wants libnvidia-container. NVIDIA's runtime works in every mode. An engine
+    that does without it has a CDI specification.
+
+    Args:
+        engine: what it tells about itself.
+    """
+    return NVIDIA if NVIDIA in engine["Runtimes"] else ""
+
+
 def container_for(options: dict[str, Any], directory: RunDirectory) -> Container:
-    """Return the container that the module's options describe."""
-    launch = options["launch"]
+    """Return the container that the module's options describe.
+
+    Raises:
+        EngineError: the engine does not tell which runtimes it has.
+    """
+    launch, gpus = options["launch"], options["container"]["gpus"]
     return Container(
         **options["container"],
+        runtime=gpu_runtime(get("/info")) if gpus else "",
         run_id=options["run_id"],
         directory=directory,
         uid=options["uid"],
@@ -323,6 +350,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         stall_seconds=launch["stall_seconds"],
         silence_seconds=launch["silence_seconds"] if launch["project"] else 0,
         grace_seconds=launch["grace_seconds"] if launch["project"] else 0,
+        copy_megabytes=launch["copy_megabytes"],
         nodes=launch["nodes"],
         addresses=launch["addresses"],
         port=options["port"],
@@ -505,6 +533,7 @@ LAUNCH_OPTIONS = {
     "project": {"type": "bool", "default": False},
     "program_per": {"type": "str", "choices": ["rank", "node"], "default": "rank"},
     "grace_seconds": {"type": "int", "default": 30},
+    "copy_megabytes": {"type": "float", "default": 0},
     "bench": {"type": "dict", "required": True},
     "bf16": {"type": "bool", "required": True},
     "profile": {"type": "dict", "default": {}},

@@ -48,6 +48,12 @@ options:
     description: Group id that owns it.
     type: int
     required: true
+  manifest:
+    description: >-
+      What the control node knows of the run; kept with the lock, for whoever goes on with the run
+      from another one.
+    type: dict
+    default: {}
   code:
     description:
       - The code of the run. In a task, its folders on the control node, C(trainer) and
@@ -105,6 +111,7 @@ problems:
   elements: dict
 """
 
+import json
 import os
 import time
 from typing import Any
@@ -184,7 +191,14 @@ def set_aside(directory: RunDirectory, host: str, limits: Limits) -> None:
     for left in os.listdir(directory.collect):
         if left != "earlier":
             os.rename(os.path.join(directory.collect, left), os.path.join(earlier, name, left))
-    for path in (directory.config, directory.code, directory.work, directory.resume):
+    # Where the first node has died since, they are all that there is of its checkpoints.
+    copies = os.path.join(directory.copies, "checkpoints")
+    if os.path.isdir(copies):
+        os.rename(copies, os.path.join(earlier, name, "copies"))
+    for path in (
+        *(directory.config, directory.code, directory.work, directory.resume),
+        directory.copies,
+    ):
         remove_tree(path)
 
 
@@ -211,6 +225,13 @@ def make_directories(directory: RunDirectory, uid: int, gid: int) -> None:
     os.chown(directory.work, uid, gid, follow_symlinks=False)
     with open(directory.reserve, "wb") as file:
         file.write(bytes(RESERVE_BYTES))
+
+
+def keep_run(directory: RunDirectory, record: dict[str, Any]) -> None:
+    """Write down what is known of a run; ranks and other users cannot read it."""
+    descriptor = os.open(directory.record, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(record, file)
 
 
 def make_keys(module: AnsibleModule, directory: RunDirectory, uid: int, gid: int) -> dict[str, str]:
@@ -246,6 +267,7 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "uid": {"type": "int", "required": True},
             "gid": {"type": "int", "required": True},
+            "manifest": {"type": "dict", "default": {}},
             "code": {"type": "dict", "required": True},
             "gigabytes": {"type": "float", "default": 100.0},
             "files": {"type": "int", "default": 10000},
@@ -286,6 +308,7 @@ def main() -> None:
         with room_for("the run's directory", options["root"], lambda: RESERVE_BYTES, lambda: None):
             set_aside(directory, options["host"], limits)
             make_directories(directory, options["uid"], options["gid"])
+            keep_run(directory, {**lock, "manifest": options["manifest"]})
             keys = make_keys(module, directory, options["uid"], options["gid"])
         missing = CodeStore(options["root"]).missing(options["code"].values())
         if not missing:

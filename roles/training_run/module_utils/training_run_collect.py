@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_node_foreign import FILE, open_directory
+from ansible.module_utils.training_run_records import remove_tree
 
 # Below the ranks' directory; "**" is everything there, at any depth up to DEPTH.
 ALLOWED = tuple(
@@ -37,8 +38,13 @@ ALLOWED = tuple(
         "wandb/**",
         "outputs/**",
         "project/**",
+        "copies/checkpoints/**",
     )
 )
+# Where the first node copies its checkpoints to (trainer/launch/copies.py). They are kept apart
+# from what this node's own ranks left: they go home only where the first node does not answer.
+COPIES = "copies"
+CHECKPOINTS = "checkpoints"
 # What a project writes, and what it goes home as: its outputs, and what is new or changed in its
 # copy of the project. From nodes other than the first it goes to the folder of the node: the
 # programs of two nodes may well write files of one name.
@@ -121,7 +127,7 @@ class _Entry:
 
 
 def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
-    """Move what the ranks left, and what may go home, into `collect`.
+    """Move what the ranks left, and what may go home, into `collect`, and copies into `copies`.
 
     Args:
         host: name of this node.
@@ -144,11 +150,61 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     for number, entry in enumerate(sorted(entries, key=lambda each: each.size)):
         if number >= limits.files or collected.size + entry.size > limits.size:
             collected.beyond.add(f"{entry.path}: {entry.size:,} bytes")
-        elif _move(directory, entry, _place(directory, host, entry.parts)):
+        elif _move(directory, entry, os.path.join(*_place(directory, host, entry.parts))):
             collected.size += entry.size
         else:
             collected.refused.add(f"{entry.path}: it changed while it was collected")
     return collected
+
+
+def offer_checkpoints(directory: RunDirectory, carrier: int, limits: Limits) -> list[str]:
+    """Link the checkpoints that are there into `live`, for a user to read, and return their names.
+
+    The ranks go on writing; a file of theirs that is changed in its place changes here too.
+
+    Raises:
+        OSError: what is left of the last time cannot be removed, or the disk is full.
+    """
+    remove_tree(directory.live)
+    os.makedirs(directory.live, mode=0o700)
+    names = []
+    collected = Collected()
+    try:
+        found = sorted(
+            _entries(directory.work, (CHECKPOINTS,), collected), key=lambda each: each.size
+        )
+    except OSError:
+        found = []  # something else is in the place of the directory
+    for entry in found[: limits.files]:
+        collected.size += entry.size
+        if collected.size <= limits.size and _link(directory, entry):
+            names.append("/".join(entry.parts[1:]))
+    for folder, _, _ in os.walk(directory.live):
+        os.chown(folder, carrier, -1)
+    return names
+
+
+def _link(directory: RunDirectory, entry: _Entry) -> bool:
+    """Give an entry a further name in `live`; return whether it was still what it had been."""
+    target = os.path.join(directory.live, *entry.parts)
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    if entry.target is not None:
+        os.symlink(entry.target, target)
+        return True
+    try:
+        source = open_directory(directory.work, *entry.parts[:-1])
+    except OSError:
+        return False
+    try:
+        os.link(entry.parts[-1], target, src_dir_fd=source, follow_symlinks=False)
+    except OSError:
+        return False
+    finally:
+        os.close(source)
+    if stat.S_ISREG(os.lstat(target).st_mode):
+        return True
+    _remove(target)
+    return False
 
 
 def _entries(work: str, parts: tuple[str, ...], collected: Collected) -> Iterator[_Entry]:
@@ -250,16 +306,17 @@ def _is_of_snapshot(directory: RunDirectory, entry: _Entry) -> bool:
 
 
 def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return where a file goes below `collect`."""
+    """Return where a file goes: the names of its path."""
+    if parts[0] == COPIES:
+        return (directory.copies, *parts[1:])
     if parts[0] not in PROJECTS:
-        return parts
+        return (directory.collect, *parts)
     place = (PROJECTS[parts[0]], *parts[1:])
-    return place if directory.launches() else ("nodes", host, *place)
+    return (directory.collect, *(() if directory.launches() else ("nodes", host)), *place)
 
 
-def _move(directory: RunDirectory, entry: _Entry, place: tuple[str, ...]) -> bool:
-    """Move one entry; return whether it was still what it had been."""
-    target = os.path.join(directory.collect, *place)
+def _move(directory: RunDirectory, entry: _Entry, target: str) -> bool:
+    """Move one entry to a path; return whether it was still what it had been."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if entry.target is not None:
         with suppress(FileNotFoundError):

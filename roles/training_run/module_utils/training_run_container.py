@@ -37,6 +37,7 @@ class Container:
         user: account that the ranks run as.
         data: directory on the node that holds the data sets.
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
+        runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         shm_gigabytes: size of /dev/shm, in 2^30 bytes.
         memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none.
         processes: limit of its processes and threads.
@@ -49,6 +50,8 @@ class Container:
         nodes: all nodes of the run, the launcher first.
         addresses: of each on the training network.
         port: of the containers' sshd.
+        copy_megabytes: how much of the checkpoints is copied to another node in a second at the
+            most, in 10^6 bytes; 0 for no copies.
     """
 
     run_id: str
@@ -60,6 +63,7 @@ class Container:
     user: str
     data: str
     gpus: str
+    runtime: str
     shm_gigabytes: int
     memory_gigabytes: float
     processes: int
@@ -71,6 +75,7 @@ class Container:
     nodes: Sequence[str]
     addresses: Mapping[str, str]
     port: int
+    copy_megabytes: float
 
     def configuration(self) -> dict[str, Any]:
         """The body of ContainerCreate."""
@@ -94,6 +99,7 @@ class Container:
             GRACE: self.grace_seconds,
             "TRAINYARD_ADDRESS": self.addresses[self.hostname],
             "TRAINYARD_PEERS": " ".join(peers),
+            "TRAINYARD_COPY_MEGABYTES": self.copy_megabytes if trains else 0,
             "TRAINYARD_LAUNCHES": 2 if self.command == "verify" else 1,
             "TRAINYARD_FULL_BYTES": FULL_BYTES,
         }
@@ -132,6 +138,8 @@ class Container:
         }
         if self.gpus:
             configuration["DeviceRequests"] = [self.gpu_request()]
+        if self.runtime:
+            configuration["Runtime"] = self.runtime
         return configuration
 
     def resumed(self) -> list[str]:

@@ -128,6 +128,9 @@ class Launch:
     def environment(self) -> dict[str, Any]:
         """Environment of every rank, by name."""
         merged: dict[str, Any] = {"OMP_NUM_THREADS": self.threads_per_rank}
+        if self.gpus:
+            # With it a rank of the trainer never computes on a processor instead.
+            merged["TRAINYARD_GPUS"] = self.gpus
         if self.network:
             merged["TRAINYARD_NETWORK"] = self.network
         if self.command in ("train", "verify") and self.stall_seconds:

@@ -1,5 +1,6 @@
 """Two launches that want the same nodes."""
 
+import json
 import re
 
 from commands import BackgroundRun, make
@@ -15,8 +16,14 @@ def test_second_launch_is_refused_and_locks_do_not_outlive_a_run(ledger: Ledger)
     assert refused.status == 3
     assert re.search(rf"held by run {run.run_id} of \S+@\S+ since", refused.output)
     status = make("status").output
-    assert status.count(run.run_id) == 2
-    assert re.search(r"step \d+/\d+ · epoch \d+/5000", status)
+    # A line for each of its nodes, and one for the run with what it has done.
+    assert len(re.findall(rf"node[12] +running .* {run.run_id}", status)) == 2
+    assert len(re.findall(r"step \d+/\d+ · epoch \d+/5000", status)) == 1
+    document = json.loads(make("status", JSON=1).output)
+    assert [entry["run"] for entry in document["runs"]] == [run.run_id]
+    assert document["runs"][0]["seconds_left"] > 0
+    # It fills a terminal, which there is none of here.
+    assert make("top").status == 2
     log = make("logs", RUN=run.run_id, RANK=1).output
     assert re.search(r"\[1 node2\] rank 1 of 2 on node2", log)
     assert "[0 node1]" not in log

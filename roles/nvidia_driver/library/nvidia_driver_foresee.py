@@ -1,0 +1,80 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: the driver that is loaded, and the compute capabilities of a machine's GPUs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: nvidia_driver_foresee
+short_description: Tells which driver is loaded, and which compute capabilities the GPUs have
+description:
+  - What the driver tells counts. Of GPUs that it does not tell about, or where none is loaded, the
+    compute capability is that of their device id on the PCI bus. Changes nothing.
+author: Trainyard
+options:
+  sys:
+    description: Where the kernel tells about devices and modules.
+    type: path
+    default: /sys
+"""
+
+EXAMPLES = r"""
+- name: Look for GPUs
+  nvidia_driver_foresee:
+"""
+
+RETURN = r"""
+loaded:
+  description: Version of the driver that is loaded; empty where none is.
+  returned: always
+  type: str
+gpus:
+  description: GPUs, each with C(label), and C(capability), which is empty where it is not known.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.nvidia_driver_cards import capability_of, find_cards
+from ansible.module_utils.training_node_gpus import Gpu, read_gpus
+
+
+def merge(answered: list[Gpu], sys: str) -> list[dict[str, str]]:
+    """The GPUs that the driver told about, and those on the bus that it did not."""
+    # A slot is 00000000:3B:00.0 to the driver, and 0000:3b:00.0 to the kernel.
+    by_slot = {gpu.slot.lower()[-12:]: gpu for gpu in answered}
+    devices = {card.slot: card.device for card in find_cards(sys)}
+    gpus = []
+    for slot in sorted({*by_slot, *devices}):
+        gpu = by_slot.get(slot)
+        device = devices.get(slot, "")
+        capability = gpu.capability if gpu is not None else ""
+        if not capability and device:
+            capability = capability_of(int(device, 16))
+        name = gpu.model if gpu is not None else f"device {device}"
+        gpus.append({"label": f"{name} in slot {slot}", "capability": capability})
+    return gpus
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"sys": {"type": "path", "default": "/sys"}}, supports_check_mode=True
+    )
+    answered, _ = read_gpus()
+    if answered:
+        loaded = answered[0].driver
+    else:
+        try:
+            with open(os.path.join(module.params["sys"], "module/nvidia/version")) as file:
+                loaded = file.read().strip()
+        except FileNotFoundError:
+            loaded = ""
+    module.exit_json(changed=False, loaded=loaded, gpus=merge(answered, module.params["sys"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+# Copyright Trainyard. Apache-2.0
+"""Whether the NVIDIA GPUs of this machine can do what a run wants of them, and if not, why."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible.module_utils.training_node_gpus import (
+    Gpu,
+    chosen_gpus,
+    read_gpu_users,
+    read_gpus,
+    runs_on,
+)
+from ansible.module_utils.training_node_problems import Problem, problem
+
+# What an image for GPUs says of itself: the CUDA in it, the oldest branch of the driver that takes
+# that, and the compute capabilities that it is built for (docker/trainer/Dockerfile.cuda).
+CUDA, DRIVER, CAPABILITIES = "trainyard.cuda", "trainyard.driver", "trainyard.capabilities"
+# Vendor and class of NVIDIA's GPUs in /sys: VGA or 3D controller. Which driver fits a card is a
+# matter of role nvidia_driver, whose modules are not at hand where a run is launched.
+NVIDIA, DISPLAYS = "0x10de", ("0x0300", "0x0302")
+# What NVML and nvidia-smi say where the kernel has another release of the driver than the programs.
+MISMATCH = re.compile("driver/library version mismatch", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class GpuFit:
+    """What a run can have of the machine's GPUs.
+
+    Attributes:
+        gpus: those that the inventory gives it.
+        problems: why it cannot compute on them; empty where it can.
+    """
+
+    gpus: list[Gpu] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def look_at_gpus(names: str, image: str, labels: Mapping[str, str] | None, sys: str) -> GpuFit:
+    """Look at the GPUs that the inventory gives to a run.
+
+    Args:
+        names: which, see `chosen_gpus`.
+        image: the run's image, with its tag.
+        labels: of the image; None where the machine does not hold it, which is said elsewhere.
+        sys: where the kernel tells about devices.
+    """
+    there, trouble = read_gpus()
+    if trouble:
+        return GpuFit(problems=[why_silent(trouble, count_cards(sys))])
+    chosen, missing = chosen_gpus(there, names)
+    if not there:
+        return GpuFit(problems=[problem("gpu_absent")])
+    problems = [
+        problem("gpu_not_there", gpu=name, present=", ".join(str(gpu.index) for gpu in there))
+        for name in missing
+    ]
+    if labels is not None:
+        problems += image_problems(chosen, image, labels)
+    return GpuFit(chosen, [*problems, *user_problems(chosen)])
+
+
+def count_cards(sys: str) -> int:
+    """Number of NVIDIA's GPUs on the bus, with a driver or without.
+
+    Args:
+        sys: /sys on a real machine.
+    """
+    return sum(
+        _first_line(os.path.join(device, "vendor")) == NVIDIA
+        and _first_line(os.path.join(device, "class")).startswith(DISPLAYS)
+        for device in glob.glob(f"{glob.escape(sys)}/bus/pci/devices/*")
+    )
+
+
+def why_silent(trouble: str, cards: int) -> Problem:
+    """The reason why GPUs cannot be asked.
+
+    Args:
+        trouble: what nvidia-smi said, or why it could not be run.
+        cards: number of NVIDIA's GPUs on the bus.
+    """
+    message = " ".join(trouble.split())
+    if MISMATCH.search(trouble):
+        return problem("gpu_driver_mismatch")
+    if not cards:
+        return problem("gpu_absent")
+    # As nvidia-smi says it where there is no module in the kernel, NVML_ERROR_DRIVER_NOT_LOADED.
+    if "there is no nvidia-smi" in trouble or "communicate with the NVIDIA driver" in trouble:
+        return problem("gpu_driver_missing", cards=cards, message=message)
+    return problem("gpu_silent", message=message)
+
+
+def image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -> list[Problem]:
+    """Whether the driver takes the image's CUDA, and the GPUs run what is in it."""
+    if CUDA not in labels:
+        return [problem("image_without_cuda", image=image)]
+    cuda, needed = labels[CUDA], int(labels[DRIVER])
+    old = [gpu for gpu in gpus if gpu.branch < needed]
+    if old:
+        # All GPUs of a machine have one driver.
+        values: dict[str, Any] = {"driver": old[0].driver, "needed": needed}
+        return [problem("gpu_driver_old", image=image, cuda=cuda, **values)]
+    built_for = labels[CAPABILITIES].split()
+    return [
+        problem(
+            "gpu_not_built_for",
+            gpu=gpu.index,
+            model=gpu.model,
+            capability=gpu.capability,
+            image=image,
+            capabilities=", ".join(built_for),
+        )
+        for gpu in gpus
+        if gpu.capability and not runs_on(built_for, gpu.capability)
+    ]
+
+
+def user_problems(gpus: list[Gpu]) -> list[Problem]:
+    """What computes on these GPUs already."""
+    index_of = {gpu.uuid: gpu.index for gpu in gpus}
+    return [
+        problem("gpu_busy", gpu=index_of[user.gpu], pid=user.pid, program=user.program)
+        for user in read_gpu_users()
+        if user.gpu in index_of
+    ]
+
+
+def runtime_problems(engine: Mapping[str, Any]) -> list[Problem]:
+    """Whether the engine can give GPUs to containers, as it tells about itself."""
+    devices = [device.get("ID", "") for device in engine.get("DiscoveredDevices") or []]
+    if "nvidia" in engine["Runtimes"] or any(name.startswith("nvidia.com/") for name in devices):
+        return []
+    return [problem("gpu_runtime_missing")]
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.readline().strip()

@@ -1,0 +1,152 @@
+# Copyright Trainyard. Apache-2.0
+"""The NVIDIA GPUs of this machine, as nvidia-smi tells of them."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SMI = "nvidia-smi"
+SMI_SECONDS = 20
+# What is asked of every GPU. Drivers before 510 know no compute_cap.
+CAPABILITY = "compute_cap"
+FIELDS = ("index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", CAPABILITY)
+USER_FIELDS = ("gpu_uuid", "pid", "process_name")
+NO_CAPABILITY = f'"{CAPABILITY}" is not a valid field'
+# Lets programs of several users share a GPU, and computes nothing itself.
+SHARING_SERVERS = ("nvidia-cuda-mps-server",)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU.
+
+    Attributes:
+        index: its number on the machine.
+        uuid: its identity, which stays when cards are added: `GPU-…`.
+        model: its name.
+        slot: its place on the bus: `00000000:3B:00.0`.
+        driver: release of the driver: `550.163.01`.
+        memory_bytes: its memory; 0 where it does not tell.
+        capability: compute capability: `8.0`; empty where the driver does not tell.
+    """
+
+    index: int
+    uuid: str
+    model: str
+    slot: str
+    driver: str
+    memory_bytes: int
+    capability: str
+
+    @property
+    def branch(self) -> int:
+        """Branch of the driver, the first part of its release."""
+        return int(self.driver.partition(".")[0])
+
+    def asdict(self) -> dict[str, Any]:
+        """As it travels."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class GpuUser:
+    """A process that computes on a GPU: the GPU's UUID, its pid, its program."""
+
+    gpu: str
+    pid: int
+    program: str
+
+
+def read_gpus() -> tuple[list[Gpu], str]:
+    """Ask for all GPUs of this machine.
+
+    Returns:
+        The GPUs by number, and why they could not be asked (empty where they could).
+    """
+    status, said = _query("gpu", FIELDS)
+    if status != 0 and NO_CAPABILITY in said:
+        status, said = _query("gpu", FIELDS[:-1])
+    if status != 0:
+        return [], said or f"{SMI} ended with status {status}"
+    return parse_gpus(said), ""
+
+
+def parse_gpus(said: str) -> list[Gpu]:
+    """Read the lines of nvidia-smi; what a GPU does not tell is printed as `[N/A]`."""
+    gpus = []
+    for row in csv.reader(said.splitlines(), skipinitialspace=True):
+        index, uuid, model, slot, driver, memory, capability = [*row, ""][: len(FIELDS)]
+        gpus.append(
+            Gpu(
+                index=int(index),
+                uuid=uuid,
+                model=model,
+                slot=slot,
+                driver=driver,
+                memory_bytes=2**20 * int(memory) if memory.isdecimal() else 0,
+                capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
+            )
+        )
+    return gpus
+
+
+def read_gpu_users() -> list[GpuUser]:
+    """Ask who computes on the GPUs; nobody where they cannot be asked."""
+    status, said = _query("compute-apps", USER_FIELDS)
+    if status != 0:
+        return []
+    rows = csv.reader(said.splitlines(), skipinitialspace=True)
+    users = [GpuUser(row[0], int(row[1]), row[2]) for row in rows if len(row) == len(USER_FIELDS)]
+    return [user for user in users if not user.program.endswith(SHARING_SERVERS)]
+
+
+def chosen_gpus(gpus: list[Gpu], names: str) -> tuple[list[Gpu], list[str]]:
+    """Choose GPUs by name.
+
+    Args:
+        gpus: all of the machine.
+        names: `all`, or numbers and UUIDs with commas between; empty for none.
+
+    Returns:
+        The GPUs, each once and in the order in which they are named, and the names that none has.
+    """
+    if names == "all":
+        return gpus, []
+    by_name = {name: gpu for gpu in gpus for name in (str(gpu.index), gpu.uuid)}
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    chosen = dict.fromkeys(by_name[name] for name in asked if name in by_name)
+    return list(chosen), [name for name in asked if name not in by_name]
+
+
+def runs_on(built_for: list[str], capability: str) -> bool:
+    """Whether programs built for some compute capabilities run on a GPU of another.
+
+    Those for X.y run on X.z where z is not smaller (CUDA C++ Programming Guide, binary
+    compatibility).
+    """
+    major, minor = _numbers(capability)
+    return any(
+        other_major == major and other_minor <= minor
+        for other_major, other_minor in map(_numbers, built_for)
+    )
+
+
+def _numbers(capability: str) -> tuple[int, int]:
+    major, _, minor = capability.partition(".")
+    return int(major), int(minor)
+
+
+def _query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+    """Exit status and output of nvidia-smi; status 127 where there is none."""
+    command = [SMI, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS)
+    except FileNotFoundError:
+        return 127, f"there is no {SMI}"
+    except subprocess.TimeoutExpired:
+        return 124, f"{SMI} gave no answer within {SMI_SECONDS} s"
+    return answer.returncode, (answer.stdout + answer.stderr).strip()

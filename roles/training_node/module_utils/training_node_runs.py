@@ -1,0 +1,97 @@
+# Copyright Trainyard. Apache-2.0
+"""Which runs a node has, since when, and how far they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible.module_utils.training_node_docker import containers
+from ansible.module_utils.training_node_foreign import logs_of, read_lines
+from ansible.module_utils.training_node_lock import is_live, read
+
+# Of the end of a run's metrics: many lines of the trainer.
+METRICS_BYTES = 64 << 10
+
+
+def runs_of(root: str, host: str) -> list[dict[str, Any]]:
+    """Return every run that holds this node, has a container on it, or has left a directory here.
+
+    Args:
+        root: directory of all runs.
+        host: name of this node.
+
+    Raises:
+        EngineError: no engine answers.
+    """
+    states = {
+        container["Labels"]["trainyard.run"]: container["State"]
+        for container in containers("trainyard.run")
+    }
+    lock = read(root)
+    held = {lock["run"]} if lock is not None and is_live(lock) else set()
+    runs = []
+    for run in sorted(left_runs(root) | states.keys() | held):
+        whose = lock if lock is not None and lock["run"] == run else {}
+        directory = os.path.join(root, run)
+        lines = metrics_of(directory)
+        alive = states.get(run) == "running" or run in held
+        begun = bool(lines) or has_begun(directory)
+        runs.append(
+            {
+                "run": run,
+                "state": "ended" if not alive else "running" if begun else "starting",
+                "metric": newest_of(lines),
+                "earlier": earlier_of(lines),
+                "nodes": whose.get("nodes", [host]),
+                **{name: whose.get(name) for name in ("owner", "since", "home")},
+            }
+        )
+    return runs
+
+
+def has_begun(directory: str) -> bool:
+    """Tell whether a rank of this node has begun: each opens its log before all else."""
+    return any(map(is_rank_log, logs_of(directory)))
+
+
+def is_rank_log(name: str) -> bool:
+    """Tell whether a file among the logs is called as that of a rank."""
+    return fnmatchcase(name, "rank-*.log")
+
+
+def metrics_of(directory: str) -> list[str]:
+    """Return the lines at the end of a run's metrics; only its first node has any."""
+    lines: list[str] = read_lines(directory, "metrics.jsonl", size=METRICS_BYTES)
+    return lines
+
+
+def newest_of(lines: list[str]) -> dict[str, Any] | None:
+    """Return the last line, None where a rank wrote something else."""
+    return _decoded(lines[-1]) if lines else None
+
+
+def earlier_of(lines: list[str]) -> dict[str, Any] | None:
+    """Return a line that tells, compared with the newest, how fast the run is.
+
+    That is the beginning of its newest attempt, or the first line with a step that is read here.
+    """
+    steps = [line for text in lines if (line := _decoded(text)) is not None and "step" in line]
+    begun = (line for line in reversed(steps) if line.get("event") == "start")
+    return next(begun, steps[0] if steps else None)
+
+
+def left_runs(root: str) -> set[str]:
+    """Return the runs that have a directory; what else is kept there has a hidden name."""
+    with os.scandir(root) as entries:
+        return {entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."}
+
+
+def _decoded(text: str) -> dict[str, Any] | None:
+    with suppress(ValueError, RecursionError):
+        line = json.loads(text)
+        return line if isinstance(line, dict) else None
+    return None

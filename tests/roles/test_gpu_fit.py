@@ -1,0 +1,204 @@
+"""Which GPUs a run can have, and why it cannot compute on them.
+
+What nvidia-smi says is replayed: the lines of a healthy driver are those of `tests/roles/data/gpus`
+(NVIDIA's mock of its library), the refusals are quoted from public threads, named beside each.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import training_node_gpu_fit as fit
+from ansible.module_utils import training_node_gpus as gpus
+
+UUID = "GPU-00000074-0000-0000-0000-00000000000"
+CUDA12 = {
+    "trainyard.cuda": "12.8",
+    "trainyard.driver": "525",
+    "trainyard.capabilities": "7.5 8.0 8.6 9.0",
+}
+CUDA13 = {**CUDA12, "trainyard.cuda": "13.0", "trainyard.driver": "580"}
+
+
+def lines(driver: str, count: int = 1, capability: str = "7.5", model: str = "Tesla T4") -> str:
+    """What nvidia-smi says of GPUs that are alike."""
+    return "".join(
+        f"{index}, {UUID}{index}, {model}, 00000000:{index + 1:02X}:00.0, {driver}, 15360"
+        f", {capability}\n"
+        for index in range(count)
+    )
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have nvidia-smi say this of GPUs and of those who compute on them."""
+
+    def replay(status: int, said: str, users: str = "") -> None:
+        def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+            if what == "compute-apps":
+                return status, users
+            if status == 0 or gpus.CAPABILITY in fields or "not a valid field" not in said:
+                return status, said
+            return 0, ", ".join(lines("470.82.01").split(", ")[:-1])
+
+        monkeypatch.setattr(gpus, "_query", query)
+
+    return replay
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Path:
+    """A bus with one of NVIDIA's GPUs on it."""
+    device = tmp_path / "bus/pci/devices/0000:3b:00.0"
+    device.mkdir(parents=True)
+    for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x1eb8")):
+        (device / name).write_text(text)
+    return tmp_path
+
+
+def found(names: str, labels: dict[str, str] | None, sys: Path) -> tuple[list[int], list[Any]]:
+    """Numbers of the GPUs that a run can have, and the problems."""
+    told = fit.look_at_gpus(names, "trainer:1", labels, str(sys))
+    return [gpu.index for gpu in told.gpus], told.problems
+
+
+def codes(labels: dict[str, str] | None, sys: Path, names: str = "all") -> list[str]:
+    return [problem.code for problem in found(names, labels, sys)[1]]
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "missing"),
+    [
+        ("all", [0, 1, 2, 3], []),
+        ("", [], []),
+        ("2, 0", [2, 0], []),
+        (f"{UUID}1,1,1", [1], []),
+        ("0,4", [0], ["4"]),
+        (f"{UUID}9", [], [f"{UUID}9"]),
+    ],
+)
+def test_gpus_are_chosen_by_number_and_uuid(
+    names: str, chosen: list[int], missing: list[str]
+) -> None:
+    there = gpus.parse_gpus(lines("550.163.01", 4))
+    ours, lacking = gpus.chosen_gpus(there, names)
+    assert ([gpu.index for gpu in ours], lacking) == (chosen, missing)
+
+
+def test_what_a_gpu_does_not_tell_is_left_out() -> None:
+    (gpu,) = gpus.parse_gpus("0, GPU-1, Quadro K600, 00000000:01:00.0, 470.82.01, [N/A], [N/A]\n")
+    assert (gpu.memory_bytes, gpu.capability, gpu.branch) == (0, "", 470)
+
+
+def test_a_driver_that_knows_no_capability_is_read(answer: Any) -> None:
+    # NVIDIA/TensorRT-LLM#735; canonical/inference-snaps#89 has the words.
+    answer(2, 'Field "compute_cap" is not a valid field to query.')
+    (gpu,), trouble = gpus.read_gpus()
+    assert (gpu.driver, gpu.capability, trouble) == ("470.82.01", "", "")
+
+
+@pytest.mark.parametrize("driver", ["535.183.01", "550.163.01", "580.65.06"])
+@pytest.mark.parametrize(
+    ("labels", "cuda", "needed"), [(CUDA12, "12.8", 525), (CUDA13, "13.0", 580)]
+)
+def test_a_driver_that_is_too_old_for_the_image_is_named(
+    driver: str, labels: dict[str, str], cuda: str, needed: int, answer: Any, bus: Path
+) -> None:
+    answer(0, lines(driver, 4))
+    chosen, problems = found("all", labels, bus)
+    assert chosen == [0, 1, 2, 3]
+    if int(driver[:3]) >= needed:
+        assert problems == []
+        return
+    # Once, not once a GPU, and with both releases.
+    (problem,) = problems
+    assert problem.code == "gpu_driver_old"
+    assert all(word in problem.text for word in (driver, cuda, str(needed), "trainer:1"))
+
+
+@pytest.mark.parametrize(
+    ("capability", "fits"),
+    [
+        *(("7.5", True), ("8.0", True), ("8.6", True), ("8.7", True), ("8.9", True), ("9.0", True)),
+        # Older than what it is built for, in the same generation and before it, and newer.
+        *(("7.0", False), ("6.1", False), ("10.0", False), ("12.0", False)),
+    ],
+)
+def test_a_gpu_that_the_image_is_not_built_for_is_named(
+    capability: str, fits: bool, answer: Any, bus: Path
+) -> None:
+    answer(0, lines("580.65.06", 2, capability, "NVIDIA X"))
+    problems = found("1", CUDA12, bus)[1]
+    assert [problem.code for problem in problems] == [] if fits else ["gpu_not_built_for"]
+    if not fits:
+        assert "its GPU 1, NVIDIA X, has compute capability " + capability in problems[0].text
+
+
+def test_an_image_for_processors_is_refused(answer: Any, bus: Path) -> None:
+    answer(0, lines("580.65.06"))
+    assert codes({"trainyard.transports": "tcp ucx"}, bus) == ["image_without_cuda"]
+    # Where it is not there at all, that is said once.
+    assert codes(None, bus) == []
+
+
+def test_gpus_that_are_not_there_are_named(answer: Any, bus: Path) -> None:
+    answer(0, lines("580.65.06", 2))
+    chosen, (problem,) = found("0,5", CUDA13, bus)
+    assert (chosen, problem.code) == ([0], "gpu_not_there")
+    assert "gives GPU 5 to runs, and it has GPU 0, 1" in problem.text
+
+
+def test_who_computes_on_a_gpu_is_named(answer: Any, bus: Path) -> None:
+    users = f"{UUID}0, 71, /usr/bin/python3\n{UUID}1, 72, nvidia-cuda-mps-server\n"
+    answer(0, lines("580.65.06", 2), users)
+    (problem,) = found("all", CUDA13, bus)[1]
+    assert problem.text.startswith("its GPU 0 is in use by /usr/bin/python3 (pid 71)")
+    assert codes(CUDA13, bus, names="1") == []
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "code"),
+    [
+        (127, "there is no nvidia-smi", "gpu_driver_missing"),
+        (
+            # NVIDIA/nvidia-docker#988
+            9,
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make "
+            "sure that the latest NVIDIA driver is installed and running.",
+            "gpu_driver_missing",
+        ),
+        (
+            # pop-os/nvidia-graphics-drivers-470#18
+            18,
+            "Failed to initialize NVML: Driver/library version mismatch",
+            "gpu_driver_mismatch",
+        ),
+        # NVIDIA/nvidia-docker#1730
+        (255, "Failed to initialize NVML: Unknown Error", "gpu_silent"),
+        (6, "No devices were found", "gpu_silent"),
+        (124, "nvidia-smi gave no answer within 20 s", "gpu_silent"),
+    ],
+)
+def test_why_they_cannot_be_asked(
+    status: int, said: str, code: str, answer: Any, bus: Path, tmp_path: Path
+) -> None:
+    answer(status, said)
+    chosen, (problem,) = found("all", CUDA13, bus)
+    assert (chosen, problem.code) == ([], code)
+    # Without a card on the bus, its programs do not matter; a reboot helps all the same.
+    bare = codes(CUDA13, tmp_path / "none")
+    assert bare == ["gpu_driver_mismatch" if code == "gpu_driver_mismatch" else "gpu_absent"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "problems"),
+    [
+        ({"Runtimes": {"runc": {}, "nvidia": {}}}, []),
+        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, []),
+        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": None}, ["gpu_runtime_missing"]),
+    ],
+)
+def test_an_engine_without_the_toolkit_is_named(
+    engine: dict[str, Any], problems: list[str]
+) -> None:
+    assert [problem.code for problem in fit.runtime_problems(engine)] == problems

@@ -1,0 +1,122 @@
+"""The process that looks at a node while somebody reads what it finds."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import training_node_keeper, training_node_runs
+from ansible.module_utils.training_node_docker import EngineError
+
+RUN = "20261120T112000Z_vit"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node with a run of two ranks, of which the second has said much."""
+    container = {"Labels": {"trainyard.run": RUN}, "State": "running"}
+    monkeypatch.setattr(training_node_runs, "containers", lambda label: [container])
+    logs = tmp_path / RUN / "work/logs"
+    logs.mkdir(parents=True)
+    (logs / "rank-0.log").write_text("rank 0 of 2 on node1 (pid 7)\n")
+    (logs / "rank-1.log").write_text("".join(f"line {number}\n" for number in range(5000)))
+    (logs / "mpirun.log").write_text("launched\n")
+    return tmp_path
+
+
+@pytest.fixture
+def begin(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """Starts the process, which ends half a second after nobody reads any more; gives its id."""
+    monkeypatch.setattr(training_node_keeper, "UNREAD_SECONDS", 0.5)
+    begun: list[int] = []
+
+    def start() -> int:
+        real = os.fork
+
+        def fork() -> int:
+            begun.append(real())
+            return begun[-1]
+
+        monkeypatch.setattr(os, "fork", fork)
+        assert training_node_keeper.Keeper(str(root), "node1", 0.1).start()
+        monkeypatch.setattr(os, "fork", real)
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+def found(root: Path) -> Any:
+    return json.loads((root / ".watch/state.json").read_text())
+
+
+def wait_until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_there_is_something_to_read_at_once_and_then_anew(
+    root: Path, begin: Callable[[], int]
+) -> None:
+    begin()
+    first = found(root)
+    assert [(run["run"], run["state"]) for run in first["runs"]] == [(RUN, "running")]
+    assert first["load"]["memory_bytes"] > 0
+    assert sorted(first["logs"][RUN]) == ["rank-0.log", "rank-1.log"]
+    lines = first["logs"][RUN]["rank-1.log"].splitlines()
+    # Whole lines from the end.
+    assert lines == [f"line {number}" for number in range(5000 - len(lines), 5000)]
+    assert 200 < len(lines) < 400
+    assert (root / ".watch").stat().st_mode & 0o777 == 0o700
+    wait_until(lambda: found(root)["time"] > first["time"])
+
+
+def test_one_process_serves_all_who_read(root: Path, begin: Callable[[], int]) -> None:
+    begin()
+    assert not training_node_keeper.Keeper(str(root), "node1", 0.1).start()
+
+
+def test_it_lives_as_long_as_somebody_reads_and_leaves_nothing(
+    root: Path, begin: Callable[[], int]
+) -> None:
+    process = begin()
+    began = time.monotonic()
+    while time.monotonic() - began < 1.2:
+        (root / ".watch/asked").touch()
+        time.sleep(0.1)
+    assert (root / ".watch/state.json").exists()
+    # It has let go of the module's session, and of the files on which its caller waits.
+    assert os.getsid(process) == process
+    assert {os.readlink(f"/proc/{process}/fd/{number}") for number in range(3)} == {"/dev/null"}
+    others = [os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir()]
+    assert [name for name in others if "pipe:" in name or "socket:" in name] == []
+    wait_until(lambda: not (root / ".watch").exists())
+
+
+def test_a_clock_that_is_set_back_does_not_keep_it_alive(
+    root: Path, begin: Callable[[], int]
+) -> None:
+    begin()
+    later = time.time() + 3600
+    os.utime(root / ".watch/asked", (later, later))
+    wait_until(lambda: not (root / ".watch").exists())
+
+
+def test_without_an_engine_the_load_is_told(
+    root: Path, begin: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(label: str) -> list[Any]:
+        raise EngineError("no answer")
+
+    monkeypatch.setattr(training_node_runs, "containers", silent)
+    begin()
+    assert found(root)["runs"] == []
+    assert found(root)["load"]["memory_bytes"] > 0

@@ -1,0 +1,157 @@
+"""How a failed run is started again: on which nodes, after which wait, and how often."""
+
+import io
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from yard_command import DATA
+
+from yard.core.context import Context
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.operations import retries
+from yard.plays.inventory import Inventory
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
+from yard.runs.diagnosis import Diagnosis
+from yard.runs.record import RunRecord
+from yard.runs.retry import fault_of, worth_another
+from yard.runs.signatures import GANG, NETWORK, NODE, load_signatures
+
+FAILED = DATA / "runs/killed"
+
+
+@pytest.fixture
+def launched(
+    recorded: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, list[Mapping[str, Any]]]:
+    """A failed run each of whose launches fails as the one before; and what they were given."""
+    run = recorded("killed")
+    given: list[Mapping[str, Any]] = []
+
+    class Follower:
+        def __init__(
+            self, context: Context, run: Path, manifest: object, name: str, variables: Any
+        ) -> None:
+            given.append(variables)
+
+        def run(self) -> None:
+            shutil.copytree(FAILED, run, dirs_exist_ok=True)
+
+    monkeypatch.setattr(retries, "RunFollower", Follower)
+    return run, given
+
+
+def try_again(run: Path, local: Inventory, times: int) -> str:
+    """Let a failed run be started again; return what is said."""
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    context = Context(Project(run.parents[1]), run, console, Interrupts())
+    job = resolve(TrainRequest(model="vit", nodes=2), local)
+    retries.try_again(context, run, job, job.extravars(), times)
+    return said.getvalue()
+
+
+def the_cause(monkeypatch: pytest.MonkeyPatch, signature: str) -> None:
+    """Have every failure be of that kind."""
+
+    def found(record: RunRecord) -> Diagnosis | None:
+        failure = worth_another(record)
+        return failure and replace(failure, signature=signature)
+
+    monkeypatch.setattr(retries, "worth_another", found)
+
+
+def test_the_launch_is_told_how_often_each_node_was_at_fault(
+    launched: tuple[Path, list[Mapping[str, Any]]], local: Inventory
+) -> None:
+    run, given = launched
+    said = try_again(run, local, 3)
+    assert [variables["training_run_failed"] for variables in given] == [
+        {"node2": 1},
+        {"node2": 2},
+        {"node2": 3},
+    ]
+    assert all(variables["training_run_node_count"] == 2 for variables in given)
+    assert said.count("Failed (node2: ") == 3
+    assert "retries left: 0" in said
+    assert sorted(path.name for path in (run / "attempts").iterdir()) == ["1", "2", "3"]
+
+
+def test_no_node_is_at_fault_where_the_program_is(
+    launched: tuple[Path, list[Mapping[str, Any]]],
+    local: Inventory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    the_cause(monkeypatch, "python_error")
+    run, given = launched
+    try_again(run, local, 1)
+    assert [variables["training_run_failed"] for variables in given] == [{}]
+
+
+def test_where_the_network_was_at_fault_the_waits_double(
+    launched: tuple[Path, list[Mapping[str, Any]]],
+    local: Inventory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    the_cause(monkeypatch, "peer_unreachable")
+    waits: list[float] = []
+
+    def wait(interrupts: Interrupts, seconds: float) -> bool:
+        waits.append(seconds)
+        return len(waits) < 3  # then the user has had enough
+
+    monkeypatch.setattr(retries, "wait_unless_interrupted", wait)
+    run, given = launched
+    said = try_again(run, local, 5)
+    assert waits == [5.0, 10.0, 20.0]
+    assert [variables["training_run_failed"] for variables in given] == [
+        {"node2": 1},
+        {"node2": 2},
+    ]
+    assert "The network was at fault; it starts in 20 s." in said
+
+
+def test_where_too_few_nodes_are_fit_the_next_attempt_waits_for_one_to_be_back(
+    launched: tuple[Path, list[Mapping[str, Any]]],
+    local: Inventory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    the_cause(monkeypatch, "gang_incomplete")
+    waits: list[float] = []
+
+    def wait(interrupts: Interrupts, seconds: float) -> bool:
+        waits.append(seconds)
+        return True
+
+    monkeypatch.setattr(retries, "wait_unless_interrupted", wait)
+    run, given = launched
+    said = try_again(run, local, 2)
+    assert waits == [5.0, 10.0]
+    assert [variables["training_run_failed"] for variables in given] == [{}, {}]
+    assert "Too few nodes are fit, and one may be back in a while; it starts in 10 s." in said
+
+
+def test_a_wait_ends_at_once_when_the_user_wants_to_stop() -> None:
+    interrupts = Interrupts()
+    assert retries.wait_unless_interrupted(interrupts, 0.0)
+    interrupts.count = 1
+    assert not retries.wait_unless_interrupted(interrupts, 3600.0)
+
+
+def test_what_is_at_fault_is_one_of_those_that_are_known() -> None:
+    faults = {signature.name: signature.fault for signature in load_signatures()}
+    assert set(faults.values()) == {NODE, NETWORK, GANG, None}
+    assert (faults["host_unreachable"], faults["peer_silent"]) == (NODE, NETWORK)
+
+
+def test_a_failure_that_nobody_knows_is_no_nodes_fault(record: Callable[[str], RunRecord]) -> None:
+    failure = worth_another(record("killed"))
+    assert failure is not None
+    assert fault_of(failure) == NODE
+    assert fault_of(replace(failure, signature=None)) is None

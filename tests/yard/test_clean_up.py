@@ -1,0 +1,93 @@
+"""Which runs and files of this checkout nothing needs any more, and why others stay."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from yard_command import DATA, Yard
+
+from yard.commands import clean_up
+from yard.runs.folder import followed
+from yard.runs.record import read_run
+from yard.runs.summary import summarise, write_summary
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Make:
+    """Makes a run that ended so many days ago."""
+
+    def make(run_id: str, days: float, **changes: object) -> Path:
+        run = tmp_path / "runs" / run_id
+        shutil.copytree(DATA / "runs/succeeded", run)
+        summary = replace(summarise(read_run(run)), **{"name": None, **changes})  # type: ignore[arg-type]
+        write_summary(run, summary)
+        moment = time.time() - days * clean_up.DAY
+        os.utime(run / "summary.json", (moment, moment))
+        return run
+
+    return make
+
+
+def why(run: Path, days: int | None) -> str:
+    return clean_up._why_a_run_stays(run, days, time.time())
+
+
+def test_runs_past_the_limit_go(ended: Make) -> None:
+    assert why(ended("old", 31), 30) == ""
+    assert why(ended("young", 29), 30) == "younger than the limit"
+
+
+def test_all_runs_stay_without_a_limit(ended: Make) -> None:
+    assert why(ended("old", 4000), None) == "runs stay unless DAYS= gives a limit"
+
+
+def test_what_somebody_may_miss_stays(ended: Make) -> None:
+    assert why(ended("named", 31, name="paper"), 30) == "it was given the name paper"
+    parts = ended("parts", 31, missing_hosts=("node2",))
+    assert why(parts, 30) == "a part of it is still on node2: make attach RUN=parts"
+    unfinished = ended("unfinished", 31)
+    (unfinished / "summary.json").unlink()
+    assert why(unfinished, 30) == "it has no result: make attach RUN=unfinished"
+    run = ended("followed", 31)
+    with followed(run):
+        assert why(run, 30) == "a command follows it"
+
+
+def test_a_limit_below_a_day_is_refused(ready: Yard) -> None:
+    done = ready("clean-up", "--days", "0")
+    assert done.returncode == 2
+    assert "DAYS: must be at least 1" in done.stdout + done.stderr
+
+
+def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
+    run = ready.root / "runs/20260101T000000Z_vit_cifar10_b64_e2_n2_p1"
+    shutil.copytree(DATA / "runs/succeeded", run)
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "name": None}))
+    write_summary(run, replace(summarise(read_run(run)), name=None))
+    log = ready.root / ".trainyard/local/log/old.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("old\n")
+    long_ago = time.time() - 60 * clean_up.DAY
+    for path in (run / "summary.json", log):
+        os.utime(path, (long_ago, long_ago))
+    said = ready("clean-up", "--days", "30")
+    assert said.returncode == 0, said.stdout + said.stderr
+    needless, _, stays = said.stdout.partition("Stays")
+    for name in (run.name, "old.log", "trainyard/trainer:old"):
+        assert name in needless
+    assert "trainyard/trainer:now" in stays
+    assert "what is trained with now" in stays
+    assert run.is_dir()
+    assert log.is_file()
+    assert ready("clean-up", "--days", "30", "--yes").returncode == 0
+    assert not run.exists()
+    assert not log.exists()
+    assert (ready.root / "removed").read_text() == "True\n"

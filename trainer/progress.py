@@ -1,0 +1,20 @@
+"""How far a run is, whatever number of ranks has brought it there."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What was done of a run.
+
+    Attributes:
+        step: steps done, counted as if all had been taken by the present world.
+        epoch: epochs done.
+        images: training images seen by all ranks of the whole run.
+        epoch_images: those of the epoch under way; 0 between two epochs.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    images: int = 0
+    epoch_images: int = 0

@@ -1,0 +1,189 @@
+"""`make clean-up`: what nothing needs any more, here and on the nodes; removed when told."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from yard.core.context import Context
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.core.words import plural, size
+from yard.pages.index import write_index
+from yard.plays.contract import CLEAN_UP
+from yard.plays.events import Event
+from yard.plays.play import fresh_log, play
+from yard.runs.folder import is_followed, list_runs, remove_run
+from yard.runs.summary import read_summary
+from yard.screen.failures import show_failures
+
+HERE = "control node"
+# Where yard.operations.packages keeps what projects require.
+PACKAGES = ".trainyard/packages"
+DAY = 86400.0
+# Days after which logs of commands, and packages that no run was launched with, are let go.
+OLD_DAYS = 30
+# Why something stays, by the code of it.
+REASONS = {
+    "current": "what is trained with now",
+    "in_use": "a container has it",
+    "not_home": "files of a run that are not home: make attach RUN={name}",
+    "young": "younger than the limit",
+    "no_limit": "runs stay unless DAYS= gives a limit",
+    "followed": "a command follows it",
+    "unfinished": "it has no result: make attach RUN={name}",
+    "elsewhere": "a part of it is still on {hosts}: make attach RUN={name}",
+    "named": "it was given the name {label}",
+}
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something that takes room.
+
+    Attributes:
+        place: a node, or `HERE`.
+        kind: image, run, log or packages.
+        bytes: None where that was not measured.
+        kept: why it stays; empty where nothing needs it.
+        path: what is removed, of a thing that lies here.
+    """
+
+    place: str
+    kind: str
+    name: str
+    bytes: int | None
+    kept: str
+    path: Path | None = None
+
+
+def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
+    """Show what nothing needs any more and what stays, and why; remove the former if told.
+
+    Args:
+        days: runs that ended longer ago are let go; None keeps all.
+        remove: else nothing is touched.
+
+    Raises:
+        RequestError: the limit makes no sense.
+        ClusterError: the nodes could not be asked.
+        Interrupted: the user stopped.
+    """
+    if days is not None and days < 1:
+        raise RequestError(["DAYS: must be at least 1"])
+    things = [*_things_here(context, days), *_things_on_nodes(context, remove)]
+    unneeded = [thing for thing in things if not thing.kept]
+    _show(context.console, "Removed" if remove else "Nothing needs", unneeded, "")
+    _show(context.console, "Stays", [thing for thing in things if thing.kept], "why")
+    if remove:
+        for thing in unneeded:
+            _remove(thing)
+        write_index(context.project.runs)
+    if unneeded and not remove:
+        context.console.print("Nothing was removed. YES=1 removes what nothing needs.")
+    elif not unneeded:
+        context.console.print("There is nothing to remove.")
+    return Exit.DONE
+
+
+def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
+    """What this checkout has: its runs, its logs, and the packages of projects."""
+    now = time.time()
+    used = set()
+    for run in list_runs(context.project.runs):
+        kept = _why_a_run_stays(run, days, now)
+        lock = run / "packages.txt"
+        if kept and lock.is_file():
+            used.add(lock.read_bytes())
+        yield Thing(HERE, "run", run.name, _bytes_of(run), kept, run)
+    state = context.project.state(context.inventory)
+    for log in sorted((state / "log").glob("*.log")):
+        is_old = now - log.stat().st_mtime > OLD_DAYS * DAY
+        if is_old:
+            yield Thing(HERE, "log", log.name, log.stat().st_size, "", log)
+    for folder in sorted((context.project.root / PACKAGES).glob("*")):
+        if not (folder / "packages.txt").is_file():
+            continue
+        is_young = now - folder.stat().st_mtime <= OLD_DAYS * DAY
+        is_used = (folder / "packages.txt").read_bytes() in used
+        kept = REASONS["young"] if is_young or is_used else ""
+        yield Thing(HERE, "packages", folder.name, _bytes_of(folder), kept, folder)
+
+
+def _why_a_run_stays(run: Path, days: int | None, now: float) -> str:
+    summary = read_summary(run)
+    code, values = "", {"name": run.name, "hosts": "", "label": ""}
+    if is_followed(run):
+        code = "followed"
+    elif summary is None:
+        code = "unfinished"
+    elif summary.missing_hosts:
+        code, values["hosts"] = "elsewhere", ", ".join(summary.missing_hosts)
+    elif days is None:
+        code = "no_limit"
+    elif summary.name:
+        code, values["label"] = "named", summary.name
+    elif now - (run / "summary.json").stat().st_mtime <= days * DAY:
+        code = "young"
+    return REASONS[code].format(**values) if code else ""
+
+
+def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
+    """What the nodes have, and the engine here; removes what nothing needs if told."""
+    things: list[Thing] = []
+
+    def take(event: Event) -> None:
+        if event.module != CLEAN_UP or event.kind == "runner_on_start":
+            return
+        place = HERE if event.host == "localhost" else event.host
+        if event.kind == "runner_on_unreachable":
+            context.console.print(f"{place}: cannot be reached; nothing is known of it")
+            return
+        for found in event.result.get("found", []):
+            kept = REASONS[found["kept"]].format(name=found["name"]) if found["kept"] else ""
+            things.append(Thing(place, found["kind"], found["name"], found["bytes"], kept))
+        if event.result.get("trouble") and place != HERE:
+            context.console.print(f"{place}: {event.result['trouble']}", soft_wrap=True)
+
+    variables = {"clean_up_remove": remove}
+    outcome = play(context, "clean_up", variables, take, log=fresh_log(context, "clean_up"))
+    if outcome.cancelled:
+        raise Interrupted("interrupted; what was shown is removed in part perhaps")
+    if not outcome.ok:
+        show_failures(context.console, outcome)
+        raise ClusterError("not all nodes could be looked at")
+    return sorted(things, key=lambda thing: (thing.place, thing.kind, thing.name))
+
+
+def _remove(thing: Thing) -> None:
+    """Remove what lies here; of the nodes the playbook has."""
+    if thing.path is None:
+        return
+    if thing.kind == "run":
+        remove_run(thing.path)
+    elif thing.path.is_dir():
+        shutil.rmtree(thing.path)
+    else:
+        thing.path.unlink(missing_ok=True)
+
+
+def _show(console: Console, title: str, things: list[Thing], reason: str) -> None:
+    if not things:
+        return
+    total = sum(thing.bytes or 0 for thing in things)
+    console.print(f"\n[bold]{title}[/]: {plural(len(things), 'thing')}, {size(total)}")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("where", "what", "name", "size", reason):
+        table.add_column(name, overflow="fold")
+    for thing in things:
+        room = "" if thing.bytes is None else size(thing.bytes)
+        table.add_row(*map(Text, (thing.place, thing.kind, thing.name, room, thing.kept)))
+    console.print(table)
+
+
+def _bytes_of(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

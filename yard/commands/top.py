@@ -1,0 +1,88 @@
+"""`make top`: nodes and runs on the whole screen, looked at again and again."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.operations.watching import Watcher
+from yard.plays.play import fresh_log
+from yard.screen.keys import read_key, single_keys
+from yard.screen.top_view import TopView
+
+# How long a key is waited for before the screen is looked at, and how often it is drawn though
+# nothing has come, for what counts down; in seconds.
+LOOK, DRAW = 0.1, 2.0
+# Has what the last `make stop` from here printed.
+STOP_LOG = "top-stop"
+
+
+def top(context: Context) -> Exit:
+    """Show the nodes until the user has seen enough.
+
+    Raises:
+        RequestError: this is no terminal.
+    """
+    if not (context.console.is_terminal and sys.stdin.isatty()):
+        raise RequestError(
+            ["top: fills a terminal, and this is none; make status JSON=1 tells the same"]
+        )
+    view, terminal = TopView(), sys.stdin.fileno()
+    stops: dict[str, subprocess.Popen[bytes]] = {}
+    screen = Live(console=context.console, screen=True, auto_refresh=False)
+    with Watcher(context) as watcher, single_keys(terminal), screen:
+        drawn_at = 0.0
+        while not view.is_over and not context.interrupts.requested:
+            try:
+                key = read_key(terminal, LOOK)
+            except EOFError:
+                break
+            if key is not None:
+                view.press(key)
+            if view.stop is not None:
+                stops[view.stop] = _stop(context, view.stop)
+                view.message, view.stop = f"stopping {view.stop} ...", None
+            has_news = watcher.news.is_set() or _look_at_stops(context, view, stops)
+            if not has_news and key is None and time.monotonic() - drawn_at < DRAW:
+                continue
+            watcher.news.clear()
+            seen = watcher.seen
+            view.state, view.logs, view.trouble = seen.state, seen.logs, seen.trouble
+            _draw(screen, context.console, view)
+            drawn_at = time.monotonic()
+    return Exit.DONE
+
+
+def _draw(screen: Live, console: Console, view: TopView) -> None:
+    screen.update(view.render(console.width, console.height), refresh=True)
+
+
+def _stop(context: Context, run: str) -> "subprocess.Popen[bytes]":
+    """Begin what `make stop` does, beside the screen; it goes on if the screen is left."""
+    inventory: Path = context.inventory
+    with fresh_log(context, STOP_LOG).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "yard", "--inventory", str(inventory), "stop", run],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _look_at_stops(
+    context: Context, view: TopView, stops: "dict[str, subprocess.Popen[bytes]]"
+) -> bool:
+    """Say which runs have been stopped meanwhile; returns whether one has."""
+    over = {run: stop for run, stop in stops.items() if stop.poll() is not None}
+    log = context.project.state(context.inventory) / "log" / f"{STOP_LOG}.log"
+    for run, stop in over.items():
+        why = f"make stop failed: {context.project.shown(log)}"
+        view.message = f"stopped {run}" if stop.returncode == 0 else why
+        del stops[run]
+    return bool(over)

@@ -1,0 +1,126 @@
+"""Brings the checkpoints of a run home while it goes on: its nodes may die."""
+
+import os
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.plays.contract import OFFER_CHECKPOINTS, stop_variables
+from yard.plays.events import Event, Outcome
+from yard.plays.play import play
+
+CHECKPOINTS = "checkpoints"
+# The log of these playbooks, beside that of the launch.
+LOG = "ansible-checkpoints.log"
+# Seconds between two of them at the least; one that takes long is followed by a longer pause, so
+# that they never take more than this share of the time.
+SHORTEST_PAUSE = 60.0
+SHARE = 0.02
+
+
+@dataclass
+class CheckpointCarrier:
+    """Has the checkpoints of a run at home while it goes on.
+
+    A playbook of its own brings them, in a thread beside the one that follows the run. What the run
+    has removed meanwhile goes here too, but nothing that was here before, from an attempt before
+    perhaps.
+
+    Attributes:
+        context: of the command that follows the run.
+        run: its directory.
+        inventory: with the nodes it runs on.
+    """
+
+    context: Context
+    run: Path
+    inventory: Path
+    _brought: set[str] = field(default_factory=set)
+    _newest: float = 0.0
+    _next_at: float = 0.0
+    _thread: threading.Thread | None = None
+    _unwanted: threading.Event = field(default_factory=threading.Event)
+    _trouble: str = ""
+
+    def look(self, newest: float, hosts: Sequence[str]) -> str:
+        """Begin to bring them where there are new ones; to be called after each poll.
+
+        Args:
+            newest: when the newest one was written, Unix seconds of the node's clock; 0 for none.
+            hosts: the nodes that have some.
+
+        Returns:
+            Why the last ones could not be brought, once; "" where they could.
+        """
+        trouble, self._trouble = self._trouble, ""
+        busy = self._thread is not None and self._thread.is_alive()
+        if newest != self._newest and newest and not busy and time.monotonic() >= self._next_at:
+            self._newest = newest
+            self._thread = threading.Thread(target=self._bring, args=(hosts,), daemon=True)
+            self._thread.start()
+        return trouble
+
+    def end(self) -> None:
+        """The run is over: what is still on its way comes with the rest."""
+        self._unwanted.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def forget(self, kept: Collection[str]) -> None:
+        """Remove what was brought, and is no longer among the run's checkpoints.
+
+        Args:
+            kept: their paths below the folder.
+        """
+        folder = self.run / CHECKPOINTS
+        pointed_at = {path.resolve() for path in folder.rglob("*") if path.is_symlink()}
+        for name in self._brought - set(kept):
+            path = folder / name
+            if path.resolve() not in pointed_at:
+                path.unlink(missing_ok=True)
+                self._brought.discard(name)
+
+    def _bring(self, hosts: Sequence[str]) -> None:
+        began = time.monotonic()
+        before = self._files()
+        names: list[str] = []
+
+        def take(event: Event) -> None:
+            if event.module == OFFER_CHECKPOINTS and event.kind == "runner_on_ok":
+                names.extend(map(str, event.result.get("names", [])))
+
+        outcome: Outcome | None = None
+        try:
+            outcome = play(
+                self.context,
+                "checkpoints",
+                stop_variables(self.run.name, str(self.run)),
+                take,
+                log=self.run / LOG,
+                inventory=self.inventory,
+                unwanted=self._unwanted.is_set,
+                limit=hosts,
+            )
+        except Exception as error:  # whatever it is, the run itself goes on
+            self._trouble = f"{type(error).__name__}: {error}"
+        self._brought |= self._files() - before
+        if outcome is not None and outcome.ok:
+            self.forget(names)
+        else:
+            self._newest = 0.0
+            if outcome is not None and outcome.failures:
+                self._trouble = outcome.failures[0].message
+        took = time.monotonic() - began
+        self._next_at = time.monotonic() + max(SHORTEST_PAUSE, took / SHARE)
+
+    def _files(self) -> set[str]:
+        """What is at home, by path below the folder."""
+        folder = self.run / CHECKPOINTS
+        return {
+            os.path.relpath(os.path.join(above, name), folder)
+            for above, _, names in os.walk(folder)
+            for name in names
+        }

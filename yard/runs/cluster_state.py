@@ -1,0 +1,228 @@
+"""What the nodes say of themselves: what runs on them, how far it is, how busy they are."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yard.runs.metrics import MEASURED, Metric
+from yard.runs.pace import seconds_left_by
+from yard.runs.readings import Reading
+
+# States of a node, and of a run on it; `ended` waits to be collected.
+FREE, UNREACHABLE = "free", "unreachable"
+STARTING, RUNNING, ENDED = "starting", "running", "ended"
+
+
+@dataclass(frozen=True)
+class GpuLoad:
+    """One GPU of a node; None where the driver does not tell.
+
+    Attributes:
+        utilisation_percent: of the time in which it computed.
+        memory_used_bytes, memory_bytes: of its own memory.
+    """
+
+    index: int
+    name: str
+    utilisation_percent: float | None
+    memory_used_bytes: int | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class NodeLoad:
+    """How busy a node is; None where it does not tell.
+
+    Attributes:
+        cpu_percent: of all its cores, 0 to 100.
+        memory_used_bytes, memory_bytes: in use, and in all.
+        disk_free_bytes, disk_bytes: of the disk that holds the runs.
+    """
+
+    cpu_percent: float | None
+    cores: int | None
+    memory_used_bytes: int | None
+    memory_bytes: int | None
+    disk_free_bytes: int | None
+    disk_bytes: int | None
+    gpus: tuple[GpuLoad, ...] = ()
+
+    @classmethod
+    def from_json(cls, load: Mapping[str, Any]) -> "NodeLoad":
+        """Build one from the answer of a node's module."""
+        return cls(**{**load, "gpus": tuple(GpuLoad(**gpu) for gpu in load["gpus"])})
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """A run on a node; `state` is `starting`, `running` or `ended`."""
+
+    run: str
+    state: str
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node. One that is not free has runs, and one that cannot be reached has no load.
+
+    Attributes:
+        state: `free`, `busy` or `unreachable`.
+    """
+
+    host: str
+    state: str
+    runs: tuple[NodeRun, ...] = ()
+    load: NodeLoad | None = None
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run that is on some nodes.
+
+    Attributes:
+        state: `running` if it is that on any of its nodes, then `starting`, then `ended`.
+        known: whether this checkout has its directory, or it is no run at all but keeps runs away.
+        hosts: the nodes that it is on, as far as they answer.
+        owner: who started it, where a node knows.
+        since: when it took its nodes, Unix seconds.
+        newest: the newest line of its metrics.
+        seconds_left: until its last step, by its pace so far.
+    """
+
+    run: str
+    state: str
+    known: bool
+    hosts: tuple[str, ...]
+    owner: str | None = None
+    since: float | None = None
+    newest: Metric | Reading | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """All that one look at the nodes finds.
+
+    Attributes:
+        time: when it was complete, Unix seconds of the control node.
+        nodes: by their names.
+        runs: what is on them, the oldest first.
+        lost: runs of this checkout without a result that no node knows.
+    """
+
+    time: float
+    nodes: tuple[NodeState, ...]
+    runs: tuple[RunState, ...]
+    lost: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `make status JSON=1`."""
+        runs = []
+        for run in self.runs:
+            entry = {**asdict(run), **progress_numbers(run.newest)}
+            del entry["newest"]
+            runs.append(entry)
+        return {**asdict(self), "runs": runs}
+
+
+@dataclass
+class Answers:
+    """What the nodes have answered so far; a later answer of a node takes the place of its earlier.
+
+    Args:
+        runs: where this checkout keeps its runs.
+    """
+
+    runs: Path
+    _answers: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    def take(self, host: str, answer: Mapping[str, Any] | None) -> None:
+        """Take in the answer of a node's module; None where it cannot be reached."""
+        self._answers[host] = answer
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node has been heard of."""
+        return not self._answers
+
+    def state(self, now: float, unfinished: Iterable[str]) -> ClusterState:
+        """What the answers come to.
+
+        Args:
+            now: Unix seconds.
+            unfinished: the runs of this checkout that have no result.
+        """
+        nodes = tuple(_node_state(host, self._answers[host]) for host in sorted(self._answers))
+        entries: dict[str, dict[str, Mapping[str, Any]]] = {}
+        clocks: dict[str, float] = {}
+        for host, answer in sorted(self._answers.items()):
+            if answer is not None:
+                clocks[host] = answer["time"]
+                for entry in answer["runs"]:
+                    entries.setdefault(entry["run"], {})[host] = entry
+        runs = [self._run_state(run, by_host, clocks) for run, by_host in entries.items()]
+        runs.sort(key=lambda run: (run.since or 0.0, run.run))
+        lost = tuple(run for run in unfinished if run not in entries)
+        return ClusterState(now, nodes, tuple(runs), lost)
+
+    def _run_state(
+        self, run: str, by_host: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, float]
+    ) -> RunState:
+        """One run, by what each of its nodes says of it."""
+        states = {entry["state"] for entry in by_host.values()}
+
+        def first(name: str) -> Any:
+            return next((e[name] for e in by_host.values() if e[name] is not None), None)
+
+        # Only the first node of a run has metrics, and their times are of its clock.
+        host = next((host for host, entry in by_host.items() if entry["metric"] is not None), None)
+        newest = earlier = left = None
+        if host is not None:
+            newest = known_line(by_host[host]["metric"])
+            earlier = known_line(by_host[host]["earlier"])
+        if host is not None and newest is not None and earlier is not None:
+            left = seconds_left_by((earlier, newest), clocks[host])
+        # What a role keeps runs off a node with has no home.
+        is_run = first("home") != ""
+        return RunState(
+            run=run,
+            state=next(state for state in (RUNNING, STARTING, ENDED) if state in states),
+            known=not is_run or (self.runs / run).is_dir(),
+            hosts=tuple(by_host),
+            owner=first("owner"),
+            since=first("since"),
+            newest=newest,
+            seconds_left=left,
+        )
+
+
+def known_line(line: Any) -> Metric | Reading | None:
+    """A decoded line of metrics, of the trainer or of another program; None where it is neither."""
+    return Metric.from_json(line) or Reading.from_json(line)
+
+
+def progress_numbers(line: Metric | Reading | None) -> dict[str, Any]:
+    """Where a run is, by a line of its metrics: step, steps, epoch, epochs and `values` by name."""
+    names = ("step", "steps", "epoch", "epochs")
+    if line is None:
+        return {**dict.fromkeys(names), "values": {}}
+    place = {name: getattr(line, name) for name in names}
+    if isinstance(line, Reading):
+        return {**place, "values": dict(line.values)}
+    named = {name: getattr(line, name) for name in MEASURED}
+    return {**place, "values": {name: value for name, value in named.items() if _is_finite(value)}}
+
+
+def _is_finite(value: float | None) -> bool:
+    """Whether a value was measured: JSON has no form for a loss that is not a number."""
+    return value is not None and math.isfinite(value)
+
+
+def _node_state(host: str, answer: Mapping[str, Any] | None) -> NodeState:
+    if answer is None:
+        return NodeState(host, UNREACHABLE)
+    runs = tuple(NodeRun(entry["run"], entry["state"]) for entry in answer["runs"])
+    return NodeState(host, "busy" if runs else FREE, runs, NodeLoad.from_json(answer["load"]))
+

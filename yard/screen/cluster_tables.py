@@ -1,0 +1,115 @@
+"""Tables of what is on the nodes now: a line each for nodes and for runs."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from yard.core.words import clock, duration, size
+from yard.runs.cluster_state import ClusterState, GpuLoad, NodeLoad, NodeState, RunState
+from yard.runs.folder import RUN_ID
+from yard.screen.training_view import progress_of
+
+COLOURS = {"busy": "green", "running": "green", "starting": "cyan", "ended": "yellow"} | {
+    "unreachable": "red"
+}
+NODE_COLUMNS = ("node", "state", "cpu", "memory", "gpu", "disk left", "run")
+RUN_COLUMNS = ("run", "state", "nodes", "for", "left", "progress", "owner")
+# More names of nodes than this make a line too long.
+MOST_HOSTS = 4
+UNKNOWN = "-"
+
+
+def show_cluster(console: Console, state: ClusterState) -> None:
+    """Print both tables, and what is to be said of runs that are not as they should be."""
+    console.print(nodes_table(state.nodes))
+    if state.runs:
+        console.print()
+        console.print(runs_table(state.runs, state.time))
+    for run in state.runs:
+        if not run.known:
+            # A verification or a benchmark cannot be gone on with.
+            way = f"; make attach RUN={run.run} follows it from here"
+            console.print(
+                f"{run.run}: of another checkout, or its directory here is gone"
+                f"{way if RUN_ID.fullmatch(run.run) else ''}",
+                soft_wrap=True,
+            )
+    for name in state.lost:
+        console.print(
+            f"{name}: has no result and is on none of these nodes; make attach RUN={name} ends it",
+            soft_wrap=True,
+        )
+
+
+def nodes_table(nodes: Iterable[NodeState]) -> Table:
+    """A line for every node and run on it."""
+    table = _table(NODE_COLUMNS)
+    for node in nodes:
+        load = node_cells(node.load)
+        if not node.runs:
+            table.add_row(Text(node.host), state_text(node.state), *map(Text, load), Text())
+        for number, run in enumerate(node.runs):
+            cells = load if number == 0 else [""] * len(load)
+            table.add_row(
+                Text(node.host if number == 0 else ""),
+                state_text(run.state),
+                *map(Text, cells),
+                Text(run.run),
+            )
+    return table
+
+
+def runs_table(runs: Iterable[RunState], now: float) -> Table:
+    """A line for every run; `now` in Unix seconds."""
+    table = _table(RUN_COLUMNS)
+    for run in runs:
+        cells = run_cells(run, now)
+        table.add_row(Text(run.run), state_text(run.state), *map(Text, cells))
+    return table
+
+
+def node_cells(load: NodeLoad | None) -> list[str]:
+    """What stands in a node's line of processor, memory, GPUs and disk; of what is unknown, `-`."""
+    if load is None:
+        return [""] * 4
+    memory = UNKNOWN
+    if load.memory_used_bytes is not None and load.memory_bytes is not None:
+        memory = f"{size(load.memory_used_bytes)} of {size(load.memory_bytes)}"
+    return [
+        UNKNOWN if load.cpu_percent is None else f"{load.cpu_percent:.0f} %",
+        memory,
+        " ".join(map(_gpu_busy, load.gpus)) or UNKNOWN,
+        UNKNOWN if load.disk_free_bytes is None else size(load.disk_free_bytes),
+    ]
+
+
+def run_cells(run: RunState, now: float) -> list[str]:
+    """What stands in a run's line of nodes, age, time left, progress and owner."""
+    hosts = ", ".join(run.hosts[:MOST_HOSTS])
+    if len(run.hosts) > MOST_HOSTS:
+        hosts += f" and {len(run.hosts) - MOST_HOSTS} more"
+    return [
+        hosts,
+        "" if run.since is None else duration(max(0.0, now - run.since)),
+        "" if run.seconds_left is None or run.state != "running" else clock(run.seconds_left),
+        progress_of(run.newest),
+        run.owner or "",
+    ]
+
+
+def _gpu_busy(gpu: GpuLoad) -> str:
+    return UNKNOWN if gpu.utilisation_percent is None else f"{gpu.utilisation_percent:.0f} %"
+
+
+def state_text(state: str) -> Text:
+    """The state of a node or a run, in its colour."""
+    return Text(state, style=COLOURS.get(state, "dim"))
+
+
+def _table(columns: Iterable[str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
