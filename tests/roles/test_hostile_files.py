@@ -473,6 +473,27 @@ def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
     assert home(run)["checkpoints/epoch-3.pt"] == "text\n"
 
 
+def test_of_a_run_that_is_over_nothing_is_made_again(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(run, "checkpoints/deep/part.bin")
+    find = training_run_collect._entries
+
+    def find_while_the_run_is_brought_home(*arguments: Any) -> Any:
+        found = list(find(*arguments))
+        shutil.rmtree(run.path, ignore_errors=True)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training_run_collect, "_entries", find_while_the_run_is_brought_home)
+        with pytest.raises(FileNotFoundError):
+            training_run_collect.offer_checkpoints(run, RANK, LIMITS)
+    assert not os.path.exists(run.path)
+    with pytest.raises(FileNotFoundError):
+        training_run_collect.offer_checkpoints(run, RANK, LIMITS)
+    assert not os.path.exists(run.path)
+
+
 def test_only_plain_files_within_the_limits_are_laid_ready(run: Any, outside: Path) -> None:
     write(run, "checkpoints/small.pt")
     write(run, "checkpoints/large.pt", "x" * (LIMITS.size + 1))

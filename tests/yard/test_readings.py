@@ -17,6 +17,7 @@ from test_schemas import errors
 from yard.core.context import Context
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations.checkpoints import CheckpointCarrier
 from yard.operations.launch import RunFollower
 from yard.operations.lines import ProgramLines
 from yard.plays.contract import POLL_RUN
@@ -214,3 +215,26 @@ def test_results_are_seen_before_what_else_was_counted() -> None:
     (shown,) = within_limits([Reading(values={**counted, "lossless": 1.0, **results})])
     assert len(shown.values) == MOST_KEYS
     assert list(last_values([shown]))[:4] == ["loss", "val_loss", "train/acc", "duration_0"]
+
+
+def test_checkpoints_are_not_fetched_of_a_run_that_is_over(
+    recorded: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recorded("succeeded")
+    manifest = read_manifest(run)
+    assert manifest is not None
+    console = Console(file=io.StringIO())
+    context = Context(Project(run), run, console, Interrupts())
+    follower = RunFollower(context, run, manifest, "train", {})
+    fetched: list[float] = []
+    monkeypatch.setattr(
+        CheckpointCarrier, "look", lambda carrier, newest, hosts: fetched.append(newest) or ""
+    )
+    with PlainProgress(console) as progress:
+        progress.view = follower._lines.view
+        for newest, status in ((50.0, None), (60.0, 0)):
+            answer = {"metrics": [], "checkpoints": newest, "exit_status": status}
+            event = Event("runner_on_ok", 100.0, action=POLL_RUN, result=answer)
+            follower._take(event, progress, 90.0)
+            assert follower._carrier._unwanted.is_set() == (status is not None)
+    assert fetched == [50.0]

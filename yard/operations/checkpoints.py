@@ -63,9 +63,13 @@ class CheckpointCarrier:
             self._thread.start()
         return trouble
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """The run is over: what is still on its way comes with the rest."""
         self._unwanted.set()
+
+    def end(self) -> None:
+        """Stop, and return when nothing is under way any more."""
+        self.stop()
         if self._thread is not None:
             self._thread.join()
 

@@ -133,9 +133,13 @@ class RunFollower:
         received_at = event.received_at
         # Rank 0 of the trainer writes them for all; of a project every rank may.
         hosts = [event.host] if self.manifest.project is None else self.manifest.hosts
-        trouble = self._carrier.look(float(event.result.get("checkpoints", 0)), hosts)
-        if trouble:
-            progress.note(f"warning: the checkpoints could not be brought home: {trouble}")
+        # What ends now comes home at once, and whole.
+        if event.result.get("exit_status") is None:
+            trouble = self._carrier.look(float(event.result.get("checkpoints", 0)), hosts)
+            if trouble:
+                progress.note(f"warning: the checkpoints could not be brought home: {trouble}")
+        else:
+            self._carrier.stop()
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)

@@ -69,6 +69,8 @@ def main() -> None:
     limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
     try:
         names = offer_checkpoints(directory, options["carrier"], limits)
+    except FileNotFoundError:
+        module.fail_json(msg="The run is over: what it left comes home with its end.")
     except OSError as error:
         module.fail_json(msg=f"The checkpoints could not be laid ready: {error}")
     module.exit_json(changed=True, names=names)

@@ -160,13 +160,15 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
 def offer_checkpoints(directory: RunDirectory, carrier: int, limits: Limits) -> list[str]:
     """Link the checkpoints that are there into `live`, for a user to read, and return their names.
 
-    The ranks go on writing; a file of theirs that is changed in its place changes here too.
+    The ranks go on writing; a file of theirs that is changed in its place changes here too. A run
+    that ends meanwhile has its directory removed, and that is not made again here.
 
     Raises:
+        FileNotFoundError: the run is over.
         OSError: what is left of the last time cannot be removed, or the disk is full.
     """
     remove_tree(directory.live)
-    os.makedirs(directory.live, mode=0o700)
+    os.mkdir(directory.live, 0o700)
     names = []
     collected = Collected()
     try:
@@ -186,8 +188,12 @@ def offer_checkpoints(directory: RunDirectory, carrier: int, limits: Limits) -> 
 
 def _link(directory: RunDirectory, entry: _Entry) -> bool:
     """Give an entry a further name in `live`; return whether it was still what it had been."""
-    target = os.path.join(directory.live, *entry.parts)
-    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    target = directory.live
+    for folder in entry.parts[:-1]:
+        target = os.path.join(target, folder)
+        with suppress(FileExistsError):
+            os.mkdir(target, 0o700)
+    target = os.path.join(target, entry.parts[-1])
     if entry.target is not None:
         os.symlink(entry.target, target)
         return True
