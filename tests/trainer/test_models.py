@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,7 +8,7 @@ import yaml
 from torch.nn import functional
 
 from trainer.errors import ConfigError
-from trainer.models import MODELS, WithoutMemory, build_model, parameter_count
+from trainer.models import WithoutMemory, all_models, build_model, parameter_count
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
 from trainer.step import autocast
@@ -24,6 +26,19 @@ def test_vit_has_the_size_it_should() -> None:
     model = build_model("vit", classes=10, image_size=32)
     assert parameter_count(model) == VIT_PARAMETERS == 2_693_194
     assert model(images(3)).shape == (3, 10)
+
+
+def test_only_a_model_of_torchvision_has_it_imported() -> None:
+    """It takes a second and more, of every rank's time to the first step."""
+    script = """
+import sys, trainer.run
+from trainer.models import build_model
+build_model("vit", 10, 32)
+assert "torchvision" not in sys.modules
+build_model("resnet18", 10, 32)
+assert "torchvision" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_class_count_decides_the_logits() -> None:
@@ -141,7 +156,7 @@ def test_counts_in_the_inventory_are_true() -> None:
     """The list of `make train MODEL=list`, which knows no torch, against the models."""
     variables = yaml.safe_load(Path("/group_vars/all/models.yml").read_text())
     listed = variables["training_parameters"]
-    assert list(listed) == list(MODELS)
+    assert list(listed) == list(all_models())
     with WithoutMemory():
         for name in FAMILIES:
             assert listed[name] == parameter_count(build_model(name, 10, 32)), name

@@ -16,7 +16,7 @@ from trainer.bench.throughput import RATIOS, Throughput, measure_throughput
 from trainer.bench.workload import Workload
 from trainer.engines import DdpEngine, IndependentEngine, horovod
 from trainer.errors import ConfigError
-from trainer.models import MODELS
+from trainer.models import all_models
 from trainer.network import use_cluster_network
 from trainer.world import gather_ranks, versions
 
@@ -48,8 +48,8 @@ class Suite:
 
     def __post_init__(self) -> None:
         for model in self.models:
-            if model not in MODELS:
-                raise ConfigError(f"no model {model!r}; there are: {', '.join(MODELS)}")
+            if model not in all_models():
+                raise ConfigError(f"no model {model!r}; there are: {', '.join(all_models())}")
         if min(self.batch_per_rank, self.rounds) < 1 or self.seconds <= 0:
             raise ConfigError("batch, rounds and seconds must be above 0")
 

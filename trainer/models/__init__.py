@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from trainer.errors import ConfigError
-from trainer.models.classifiers import build_classifier, classifier_names
 from trainer.models.cnn import DeepCNN, SimpleCNN
 from trainer.models.vit import ViT, ViTSize
 
@@ -49,7 +48,9 @@ def _plain(network: Callable[[int], nn.Module], classes: int, image_size: int) -
     return network(classes)
 
 
-MODELS = {
+# To import torchvision takes every rank a second, so that it waits until one of its models is asked
+# for.
+OWN_MODELS = {
     "cnn_a": ModelSpec(
         description="simple: three convolutions, one hidden layer",
         build=partial(_plain, SimpleCNN),
@@ -63,27 +64,34 @@ MODELS = {
         build=_vit,
         step=16,
     ),
-    **{
+}
+
+
+@cache
+def all_models() -> dict[str, ModelSpec]:
+    """The models by name: our own, then torchvision's classifiers."""
+    from trainer.models.classifiers import build_classifier, classifier_names
+
+    return OWN_MODELS | {
         name: ModelSpec(description="torchvision", build=partial(build_classifier, name))
         for name in classifier_names()
-    },
-}
+    }
 
 
 def build_model(name: str, classes: int, image_size: int) -> nn.Module:
     """Make a model with fresh parameters.
 
     Args:
-        name: a key of `MODELS`.
+        name: a key of `all_models()`.
         classes: number of classes to tell apart.
         image_size: edge in pixels of its images.
 
     Raises:
         ConfigError: there is no such model, or it does not take images of this size.
     """
-    spec = MODELS.get(name)
+    spec = OWN_MODELS.get(name) or all_models().get(name)
     if spec is None:
-        raise ConfigError(f"no model {name!r}; there are: {', '.join(MODELS)}")
+        raise ConfigError(f"no model {name!r}; there are: {', '.join(all_models())}")
     if image_size < spec.smallest or image_size % spec.step:
         multiple = f", in multiples of {spec.step}" if spec.step > 1 else ""
         raise ConfigError(
@@ -139,5 +147,5 @@ def describe_models() -> list[ModelSummary]:
                 parameter_count(spec.build(REFERENCE_CLASSES, REFERENCE_SIZE)),
                 spec.description,
             )
-            for name, spec in MODELS.items()
+            for name, spec in all_models().items()
         ]
