@@ -39,12 +39,12 @@ def status_behind(returncode: int, output: str) -> int:
     return int(last_words[1])
 
 
-def make(target: str, **variables: object) -> Outcome:
-    """Run a make target to its end."""
+def make(target: str, checkout: Path = CHECKOUT, **variables: object) -> Outcome:
+    """Run a make target to its end, of this checkout or of another one."""
     command = ["make", target, *(f"{name}={value}" for name, value in variables.items())]
     done = subprocess.run(
         command,
-        cwd=CHECKOUT,
+        cwd=checkout,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
