@@ -39,8 +39,13 @@ def status_behind(returncode: int, output: str) -> int:
     return int(last_words[1])
 
 
-def make(target: str, checkout: Path = CHECKOUT, **variables: object) -> Outcome:
-    """Run a make target to its end, of this checkout or of another one."""
+def make(target: str, **variables: object) -> Outcome:
+    """Run a make target to its end."""
+    return make_in(CHECKOUT, target, **variables)
+
+
+def make_in(checkout: Path, target: str, **variables: object) -> Outcome:
+    """Run a make target of a checkout to its end."""
     command = ["make", target, *(f"{name}={value}" for name, value in variables.items())]
     done = subprocess.run(
         command,

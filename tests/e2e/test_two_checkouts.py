@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster import Cluster
-from commands import Outcome, make
+from commands import Outcome, make, make_in
 from machines import CHECKOUT, INVENTORY, NODES, docker, in_machine, machine
 from trainings import SHORTEST
 
@@ -33,7 +33,7 @@ class Second:
 
     def make(self, target: str, **variables: object) -> Outcome:
         """Run a make target there."""
-        return make(target, self.checkout, **{"INVENTORY": self.inventory, **variables})
+        return make_in(self.checkout, target, **{"INVENTORY": self.inventory, **variables})
 
     def play_nothing_but_agreement(self, **variables: object) -> subprocess.CompletedProcess[str]:
         """Run playbooks/nodes.yml with a tag that no role has: what comes before the roles runs."""
