@@ -156,7 +156,10 @@ def test_a_node_is_not_taken_away_from_others(set_up: SetUp) -> None:
 def test_one_who_is_alone_may_take_it_away(set_up: SetUp) -> None:
     set_up(ADA)
     assert set_up(ADA, state="absent")["changed"]
-    assert not Path(training_node_site.PATH).exists()
+    # Nor is there a lock, nor a directory for both.
+    assert not Path(training_node_site.PATH).parent.exists()
+    assert not set_up(ADA, state="absent")["changed"]
+    assert not Path(training_node_site.PATH).parent.exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": 1}', "\0"])

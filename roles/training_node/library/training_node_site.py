@@ -63,10 +63,8 @@ problems:
   elements: dict
 """
 
-import os
 from contextlib import nullcontext
 
-from ansible.module_utils import training_node_site
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_site import (
     Operator,
@@ -75,6 +73,7 @@ from ansible.module_utils.training_node_site import (
     alone,
     now,
     read_site,
+    remove_site,
     write_site,
 )
 
@@ -97,7 +96,7 @@ def enter(module: AnsibleModule) -> None:
 
 
 def leave(module: AnsibleModule) -> None:
-    """Remove the record, or fail where others use the node."""
+    """Remove the record and its lock, or fail where others use the node."""
     options = module.params
     before = read_site()
     others = before.others(options["operator"]) if before is not None else []
@@ -108,7 +107,7 @@ def leave(module: AnsibleModule) -> None:
             "training_node_take_over it is taken from them as well."
         )
     if before is not None and not module.check_mode:
-        os.remove(training_node_site.PATH)
+        remove_site()
     module.exit_json(changed=before is not None)
 
 
@@ -125,9 +124,11 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
+        if module.params["state"] == "absent":
+            leave(module)
         # A dry run leaves nothing there, nor a lock.
         with nullcontext() if module.check_mode else alone():
-            enter(module) if module.params["state"] == "present" else leave(module)
+            enter(module)
     except SiteError as error:
         module.fail_json(msg=f"training_node: {error}.")
 

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -118,6 +118,15 @@ def write_site(site: Site) -> None:
         file.write("\n")
     os.chmod(f"{PATH}.new", 0o644)
     os.replace(f"{PATH}.new", PATH)
+
+
+def remove_site() -> None:
+    """Remove the record, its lock, and their directory if nothing else is in it."""
+    for path in (PATH, f"{PATH}.lock"):
+        with suppress(FileNotFoundError):
+            os.remove(path)
+    with suppress(OSError):
+        os.rmdir(os.path.dirname(PATH))
 
 
 def differences(site: Site, settings: Mapping[str, Any]) -> list[Problem]:
