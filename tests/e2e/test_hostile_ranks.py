@@ -148,7 +148,6 @@ ATTACKS = {
     "outlives its end by forking": in_background(OUTLIVES, "outlives-its-run"),
     "locks the directories of its run": in_background(LOCKS),
     "fills the log of its container": "head -c 50M /dev/zero | tr '\\0' x > /proc/1/fd/1; true",
-    "swaps a directory for a link while root looks": in_background(SWAPS),
     "links a file out of the run": "ln -s /etc/hostname outside",
     "links a directory out of the run": "ln -s ../../../etc above",
     "links what root writes": "mkdir -p nodes/node1 && ln -s /etc/shadow nodes/node1/container.log",
@@ -179,6 +178,7 @@ ATTACKS = {
         'for i in range(2000): os.mkdir("d"); os.chdir("d")\''
     ),
     "leaves a file as large as no disk": "truncate --size 900G checkpoints/huge",
+    "swaps a directory for a link while root looks": in_background(SWAPS),
 }
 
 
@@ -304,7 +304,9 @@ def address_of(host: str) -> str:
 
 def files_of(run: BackgroundRun) -> set[str]:
     """What is in the directory of the run that its ranks write, but for what the trainer writes."""
-    look = f"cd {RUN_ROOT}/{run.run_id}/work && find . -mindepth 1 -printf '%P\\0'"
+    # What a rank swaps while find looks is gone for find, which says so.
+    find = "find . -mindepth 1 -printf '%P\\0' 2>/dev/null || true"
+    look = f"cd {RUN_ROOT}/{run.run_id}/work && {find}"
     found = set(in_machine("node1", look).split("\0"))
     return {
         path
