@@ -41,10 +41,15 @@ def status_behind(returncode: int, output: str) -> int:
 
 def make(target: str, **variables: object) -> Outcome:
     """Run a make target to its end."""
+    return make_in(CHECKOUT, target, **variables)
+
+
+def make_in(checkout: Path, target: str, **variables: object) -> Outcome:
+    """Run a make target of a checkout to its end."""
     command = ["make", target, *(f"{name}={value}" for name, value in variables.items())]
     done = subprocess.run(
         command,
-        cwd=CHECKOUT,
+        cwd=checkout,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

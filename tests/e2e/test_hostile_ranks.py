@@ -4,6 +4,7 @@ The attacks are made by a rank's account in the container of a real run. Before 
 file of the nodes and of the control node is listed that a rank has no business with.
 """
 
+import json
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from cluster import Cluster
 from commands import BackgroundRun, Outcome, make
-from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, in_machine
+from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, in_machine, wait_for
 from tables import merge
 from trainings import LONG, SHORTEST
 
@@ -44,6 +45,77 @@ os.killpg(0, signal.SIGTERM)
 raise SystemExit(children == 20000)
 """
 
+# Leaves its parent, is deaf to all that asks it to end, and is another process every second.
+OUTLIVES = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(1)
+"""
+# What a shell on a node finds it by
+OUTLIVER = "[o]utlives-its-run"
+# Puts a directory and a link to /etc in turn where root looks for checkpoints.
+SWAPS = """
+import os
+os.makedirs("race/directory", exist_ok=True)
+os.symlink("/etc", "race/link")
+while True:
+    for name in ("directory", "link"):
+        os.rename(f"race/{name}", "checkpoints/swapped")
+        os.rename("checkpoints/swapped", f"race/{name}")
+"""
+# Holds locks on all directories of the run that it can open.
+LOCKS = """
+import fcntl, os, time
+held = [os.open(path, os.O_RDONLY) for path in ("/run/trainyard", "checkpoints", "logs")]
+for descriptor in held:
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+time.sleep(3600)
+"""
+# Answers on the run's port in the place of its sshd, with a banner that has no end.
+ANSWERS = """
+import os, signal, socket, sys, threading, time
+address = sys.argv[1]
+for process in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if open(f"/proc/{process}/comm").read() == "sshd\\n":
+            os.kill(int(process), signal.SIGKILL)
+    except OSError:
+        pass
+def answer(connection):
+    try:
+        while True:
+            connection.sendall(b"x" * 4096)
+    except OSError:
+        pass
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+while True:
+    try:
+        listener.bind((address, 2222))
+        break
+    except OSError:
+        time.sleep(0.1)
+listener.listen()
+open("answers", "w").close()
+while True:
+    threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+def in_background(program: str, *arguments: str) -> str:
+    """The shell command that leaves a program behind, and waits for nothing."""
+    words = " ".join(map(shlex.quote, ("python3", "-c", program, *arguments)))
+    return f"setsid {words} > /dev/null 2>&1 < /dev/null & sleep 1"
+
+
+# ssh as a rank may call it, which believes every host
+SSH = "timeout 20 ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+
 # Each is done by a rank's account in the container on the first node, and ends well where the rank
 # was kept from it.
 ATTACKS = {
@@ -58,12 +130,24 @@ ATTACKS = {
     "asks the engine": "! test -e /var/run/docker.sock",
     "looks at the node's disks": "! ls /dev/sda /dev/vda 2>/dev/null",
     "makes a device": "! mknod disk b 7 0 2>/dev/null",
+    "becomes root in a namespace of its own": "! unshare --user --map-root-user true 2>/dev/null",
+    "gives a file of the image a second name": "! ln /etc/passwd passwd 2>/dev/null",
+    "gives a file of a data set a second name": (
+        "! ln /data/cifar10/dataset.json dataset.json 2>/dev/null"
+    ),
+    "logs in to a node with the run's key": f"! {SSH} -p 22 node2 true 2>/dev/null",
+    "goes through the run's sshd to a node's": (
+        f"! {SSH} -W 127.0.0.1:22 node2 < /dev/null 2>/dev/null"
+    ),
     "looks at processes of the node": "! grep -l dockerd /proc/[0-9]*/comm 2>/dev/null",
     "looks at root's records": "! ls /run/trainyard/../collect 2>/dev/null",
     "forks without end": f"python3 -c {shlex.quote(FORKS)}",
     "fills /dev/shm": "! dd if=/dev/zero of=/dev/shm/x bs=64M count=64 2>/dev/null; rm /dev/shm/x",
     "fills /tmp": "! dd if=/dev/zero of=/tmp/x bs=64M count=200 2>/dev/null; rm /tmp/x",
     "leaves a process behind": "setsid sleep 3600 > /dev/null 2>&1 < /dev/null & true",
+    "outlives its end by forking": in_background(OUTLIVES, "outlives-its-run"),
+    "locks the directories of its run": in_background(LOCKS),
+    "fills the log of its container": "head -c 50M /dev/zero | tr '\\0' x > /proc/1/fd/1; true",
     "links a file out of the run": "ln -s /etc/hostname outside",
     "links a directory out of the run": "ln -s ../../../etc above",
     "links what root writes": "mkdir -p nodes/node1 && ln -s /etc/shadow nodes/node1/container.log",
@@ -83,6 +167,9 @@ ATTACKS = {
     "breaks the metrics": "echo '[1]' >> metrics.jsonl && echo nonsense >> metrics.jsonl",
     "steers the terminal": "printf 'a line\\033]0;title\\007\\n' > logs/rank-7.log",
     "names files with line breaks": "touch \"$(printf 'logs/a\\nb.log')\" \"$(printf 'x\\033')\"",
+    "names files like options and commands": (
+        "touch -- logs/--rsync-path=x 'logs/$(touch x).log' 'checkpoints/...pt' checkpoints/-rf"
+    ),
     "leaves countless files": (
         'mkdir many && python3 -c \'for i in range(20000): open(f"many/{i}", "w").close()\''
     ),
@@ -91,8 +178,12 @@ ATTACKS = {
         'for i in range(2000): os.mkdir("d"); os.chdir("d")\''
     ),
     "leaves a file as large as no disk": "truncate --size 900G checkpoints/huge",
+    "swaps a directory for a link while root looks": in_background(SWAPS),
 }
 
+
+# Made last, and on the other node: the first one is that of the launcher.
+ANSWERED = "answers on the run's port"
 
 # The table of docs/security.md
 DOCUMENT = CHECKOUT / "docs/security.md"
@@ -162,7 +253,7 @@ class Attacked:
         made = self.made[name]
         home = {path for path in made if os.path.lexists(self.run.directory / path)} - RECORDS
         happens = f"it is in the run's own directory: {shown(made)}" if made else "it is done there"
-        if ATTACKS[name].startswith("!") and self.ends[name] == 0:
+        if ATTACKS.get(name, "").startswith("!") and self.ends[name] == 0:
             happens = "it fails"
         return [name, happens, shown(home) or "nothing"]
 
@@ -181,18 +272,41 @@ def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Attac
         there, earlier = files_of(run), there
         made[name] = there - earlier
     told = audit("node2")
+    ends[ANSWERED], made[ANSWERED] = answer_on_the_port(run, "node2"), set()
     assert make("stop", RUN=run.run_id).status == 0
     attacked = Attacked(run, run.finish(), ends, made, told, before)
-    rows = {name: attacked.cells(name) for name in ATTACKS}
+    rows = {name: attacked.cells(name) for name in (*ATTACKS, ANSWERED)}
     yield attacked
     # Not before: the document is one of the files that nothing may have changed.
     if request.config.getoption("write_table"):
         DOCUMENT.write_text(merge(DOCUMENT.read_text(), BEGIN, END, COLUMNS, rows))
 
 
+def answer_on_the_port(run: BackgroundRun, host: str) -> int:
+    """Answer on the run's port on a node, as its ranks; returns 0 as soon as one does."""
+    program = in_background(ANSWERS, address_of(host))
+    status = attack(run, program, host)
+    wait_for("an answer on the run's port", lambda: there(run, "answers", host), 20)
+    return status
+
+
+def there(run: BackgroundRun, path: str, host: str) -> bool:
+    """Whether ranks have left a file on a node."""
+    look = f"test -e {RUN_ROOT}/{run.run_id}/work/{path} && echo yes || true"
+    return in_machine(host, look) == "yes"
+
+
+def address_of(host: str) -> str:
+    """Address of a node on the training network."""
+    nodes = yaml.safe_load((CHECKOUT / INVENTORY / "nodes.yml").read_text())["trainers"]["hosts"]
+    return str(nodes[host]["ansible_host"])
+
+
 def files_of(run: BackgroundRun) -> set[str]:
     """What is in the directory of the run that its ranks write, but for what the trainer writes."""
-    look = f"cd {RUN_ROOT}/{run.run_id}/work && find . -mindepth 1 -printf '%P\\0'"
+    # What a rank swaps while find looks is gone for find, which says so.
+    find = "find . -mindepth 1 -printf '%P\\0' 2>/dev/null || true"
+    look = f"cd {RUN_ROOT}/{run.run_id}/work && {find}"
     found = set(in_machine("node1", look).split("\0"))
     return {
         path
@@ -209,19 +323,16 @@ def shown(paths: set[str]) -> str:
 
 def audit(host: str) -> str:
     """Ask ssh-audit for failures and warnings of the sshd in the container of a run."""
-    nodes = yaml.safe_load((CHECKOUT / INVENTORY / "nodes.yml").read_text())["trainers"]["hosts"]
     command = ["ssh-audit", "--level=warn", "--no-colors", "--skip-rate-test", "--port=2222"]
-    done = subprocess.run(
-        [*command, nodes[host]["ansible_host"]], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, address_of(host)], capture_output=True, text=True, check=False)
     return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
 
-def attack(run: BackgroundRun, command: str) -> int:
-    """Make an attack in the container on node1, in the run's directory; returns its status."""
+def attack(run: BackgroundRun, command: str, host: str = "node1") -> int:
+    """Make an attack in the container on a node, in the run's directory; returns its status."""
     script = shlex.quote(f"cd /run/trainyard; {command}")
     inside = f"docker exec trainyard-{run.run_id} sh -c {script}"
-    return int(in_machine("node1", f"{inside} > /dev/null 2>&1; echo $?"))
+    return int(in_machine(host, f"{inside} > /dev/null 2>&1; echo $?"))
 
 
 def test_no_attack_reaches_out_of_the_container(attacked: Attacked) -> None:
@@ -231,6 +342,19 @@ def test_no_attack_reaches_out_of_the_container(attacked: Attacked) -> None:
 
 def test_of_the_sshd_of_a_run_nothing_is_to_be_said(attacked: Attacked) -> None:
     assert attacked.audit == ""
+
+
+def test_no_rank_has_all_memory_of_its_node(attacked: Attacked) -> None:
+    manifest = json.loads((attacked.run.directory / "manifest.json").read_text())
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert set(manifest["memory_limits"]) == set(NODES)
+    # Both nodes are on this machine, which keeps a part for itself.
+    assert 0 < sum(manifest["memory_limits"].values()) < total
+
+
+def test_the_log_of_a_container_has_an_end(attacked: Attacked) -> None:
+    log = attacked.run.directory / "nodes/node1/container.log"
+    assert log.stat().st_size < 20_000_000
 
 
 def test_the_run_is_summed_up_with_what_is_not_home(attacked: Attacked) -> None:
@@ -276,8 +400,65 @@ def test_what_was_too_much_stays_until_it_is_asked_for(attacked: Attacked) -> No
 
 
 def test_the_next_run_succeeds_and_nothing_else_has_changed(attacked: Attacked) -> None:
-    assert in_machine("node1", "pgrep --full '[s]leep 3600' || true") == ""
+    for left in ("[s]leep 3600", OUTLIVER):
+        assert in_machine("node1", f"pgrep --full '{left}' || true") == ""
     assert make("train", **SHORTEST).status == 0
     after = everywhere()
     for where, entries in attacked.before.items():
         assert after[where] ^ entries == set(), where
+
+
+# What ranks of node1 write to have the fault found elsewhere: names of root, other machines, the
+# words of a full disk.
+FORGED = {
+    "failures/rank-0.json": (
+        '{"rank": 1, "host": "node1", "code": "container_killed", "values": {"host": "node1"}}'
+    ),
+    "failures/rank-1.json": (
+        '{"rank": 1, "host": "elsewhere", "code": "host_unreachable", "values": {}}'
+    ),
+    "nodes/node1/findings.json": '[{"code": "engine_gone", "values": {"message": "x"}}]',
+    "world.json": '{"world_size": 1, "ranks": [{"rank": 0, "host": "../../etc"}]}',
+    "ranks/7.json": '{"rank": 7, "host": "elsewhere", "ended_at": 1, "exit_status": 137}',
+}
+
+
+def forge(run: BackgroundRun) -> None:
+    """Write all of it, as a rank's account on node1."""
+    for path, text in FORGED.items():
+        write = f"mkdir -p {os.path.dirname(path) or '.'}; echo {shlex.quote(text)} > {path}"
+        assert attack(run, write) == 0
+
+
+def check_blamed(run: BackgroundRun, outcome: Outcome, code: str) -> None:
+    """The run has failed for this reason on node2, and is summed up."""
+    summary = run.summary()
+    assert (outcome.status, summary["status"]) == (1, "failed")
+    assert "Traceback" not in outcome.output
+    assert "elsewhere" not in outcome.output
+    diagnosis = summary["diagnosis"]
+    assert (diagnosis["signature"], diagnosis["host"]) == (code, "node2"), diagnosis
+    assert summary["hosts"] == list(NODES)
+
+
+def test_a_rank_that_forges_records_and_dies_is_found(ready_cluster: Cluster) -> None:
+    run = BackgroundRun(**LONG).trains()
+    pid = run.rank_pid(1, "node2")
+    forge(run)
+    run.in_container("node2", f"kill -KILL {pid}")
+    check_blamed(run, run.finish(), "rank_ended_by_kill")
+
+
+def test_a_rank_that_takes_all_memory_is_found_whatever_it_writes(ready_cluster: Cluster) -> None:
+    run = BackgroundRun(**LONG).trains()
+    container = f"trainyard-{run.run_id}"
+    # So that the other users of this machine keep their memory; how much it is by itself is above.
+    in_machine("node2", f"docker update --memory 1g --memory-swap 1g {container}")
+    forge(run)
+    for host, rank in (("node1", 0), ("node2", 1)):
+        words = "OSError: [Errno 28] No space left on device"
+        assert attack(run, f"echo {shlex.quote(words)} >> logs/rank-{rank}.log", host) == 0
+    attack(run, "head -c 2G /dev/zero | tail -c 2G > /dev/null", "node2")
+    attack(run, "head -c 1G /dev/zero > /dev/shm/filler", "node2")
+    check_blamed(run, run.finish(), "container_out_of_memory")
+    assert make("train", **SHORTEST).status == 0

@@ -114,6 +114,58 @@ def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -
         *choose(2, 2, a=DOWN, b=BROKEN).problems,
         *choose(2, 2, {"a": 2}, a=FIT, b=FIT).problems,
         *choose(2, 2, a=FIT, b={"problems": [], "image_id": ""}).problems,
+        *choose(1, 1, a={"problems": [], "address": "a\nb"}).problems,
         plugin.check_transport("x", ["tcp"]),
     ]
     assert {entry.text for entry in choices if entry.code == code}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("problems", "none"),
+        ("problems", [5]),
+        ("problems", [{"code": "held"}]),
+        ("problems", [{**HELD, "more": 1}]),
+        ("problems", [{**HELD, "values": "x"}]),
+        ("image_id", {"a": 1}),
+        ("image_id", "sha256:1\n"),
+        ("image_id", "../../etc"),
+        # Further lines would be settings of ssh, and names of hosts, in the containers of others.
+        ("address", "10.0.0.1\n    ProxyCommand touch /tmp/x"),
+        ("address", "10.0.0.1,0.0.0.0/0"),
+        ("address", '10.0.0.1" ssh-ed25519 A'),
+        ("address", ""),
+        ("address", ["10.0.0.1"]),
+        ("cores", "many"),
+        ("cores", -1),
+        ("cores", 10**30),
+        ("cores", True),
+        ("gpus", 1.5),
+        ("gpu_devices", {}),
+        ("hardware", "x"),
+        ("bf16", "yes"),
+    ],
+)
+def test_a_node_that_answers_something_else_is_not_fit(name: str, value: Any) -> None:
+    told = {
+        **FIT,
+        "address": "10.0.0.1",
+        "cores": 2,
+        "gpus": 0,
+        "gpu_devices": [],
+        "hardware": {},
+        "bf16": False,
+    }
+    assert choose(1, 1, a=told).nodes == ("a",)
+    choice = choose(1, 1, a={**told, name: value})
+    assert choice.nodes == ()
+    assert [(entry.code, entry.values) for entry in choice.problems[1:]] == [
+        ("strange_answer", {"name": name})
+    ]
+    assert choose(1, 1, a={**told, name: value}, b=told).nodes == ("b",)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.11", "fd00::1", "fe80::1%eth0", "node-1.example.org"])
+def test_addresses_that_there_are(address: str) -> None:
+    assert choose(1, 1, a={**FIT, "address": address}).nodes == ("a",)

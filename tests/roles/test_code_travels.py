@@ -18,11 +18,13 @@ from ansible.module_utils import (
     training_run_collect,
     training_run_listing,
 )
-from role_files import ROLES
+from role_files import ROLES, action_plugin
 
 sys.path.append(str(ROLES / "training_run/library"))
 take = importlib.import_module("training_run_take")
 start = importlib.import_module("training_run_start")
+
+plugin = action_plugin("training_run", "training_run_take")
 
 RANK = 54321
 LIMITS = training_run_collect.Limits(size=10**6, files=100)
@@ -276,3 +278,12 @@ def test_a_project_goes_on_with_the_files_it_had(project: Path, run: Any, tmp_pa
     assert Path(run.workdir, "pkg/a.py").read_text() == "edited by the program\n"
     assert Path(run.workdir, "pkg/b.py").read_text() == "b\n"
     assert Path(run.work, "metrics.jsonl").read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize("asked", [None, "b", 5, ["c"], ["b", 7], [["b"]], {"b": 1}])
+def test_a_node_gets_nothing_but_the_code_that_it_asks_for(asked: Any) -> None:
+    code = {"project": {"a.py": "a", "b.py": "b"}}
+    assert plugin.wanted(["b"], code) == ["b"]
+    assert plugin.wanted([], code) == []
+    with pytest.raises(plugin.CodeError, match="none of it"):
+        plugin.wanted(asked, code)

@@ -52,7 +52,7 @@ CONTAINER = training_run_container.Container(
     gpus="",
     runtime="",
     shm_gigabytes=2,
-    memory_gigabytes=0,
+    memory_bytes=0,
     processes=8192,
     command="train",
     start_seconds=180,
@@ -217,6 +217,7 @@ def test_a_container_without_gpus() -> None:
             "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
             "ShmSize": 2147483648,
             "Memory": 0,
+            "MemorySwap": 0,
             "ExtraHosts": ["node1:10.0.0.1", "node10:10.0.0.10", "node2:10.0.0.2"],
             "Binds": [
                 "/srv/trainyard/runs/r/work:/run/trainyard",
@@ -257,8 +258,30 @@ def test_a_container_that_goes_on_reads_the_checkpoints(tmp_path: Path) -> None:
 
 
 def test_a_container_with_a_limit_of_memory() -> None:
-    limited = replace(CONTAINER, memory_gigabytes=1.5)
-    assert limited.host_configuration()["Memory"] == 1610612736
+    limited = replace(CONTAINER, memory_bytes=1610612736).host_configuration()
+    # Both: with more for the second, the difference would be swapped.
+    assert (limited["Memory"], limited["MemorySwap"]) == (1610612736, 1610612736)
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "share", "node", "limit"),
+    [
+        # What the site says, or nothing
+        (1.5, 1, 64, 1.5),
+        (0, 1, 64, 0),
+        # Less a twentieth, a GiB at least, and half of a node that has next to nothing
+        (None, 1, 64, 60.8),
+        (None, 1, 8, 7),
+        (None, 1, 1, 0.5),
+        # Two nodes of one machine
+        (None, 0.5, 16, 7),
+    ],
+)
+def test_a_node_keeps_memory_for_itself(
+    gigabytes: float | None, share: float, node: int, limit: float
+) -> None:
+    found = training_run_container.memory_limit(gigabytes, share, node * 2**30)
+    assert found == pytest.approx(limit * 2**30, abs=1)
 
 
 @pytest.mark.parametrize(("command", "launches"), [("verify", 2), ("bench", 1)])

@@ -1,5 +1,6 @@
 """What is read of a local cluster from its engine and its nodes."""
 
+import pytest
 from ansible.module_utils import local_cluster_engine
 
 
@@ -34,3 +35,31 @@ def test_a_cluster_that_is_not_there() -> None:
     assert local_cluster_engine.containers_of("surely-no-such-cluster") == []
     assert local_cluster_engine.image_tags(["surely/no-such-image:1"]) == []
     assert local_cluster_engine.image_tags([]) == []
+
+
+@pytest.mark.parametrize(
+    ("directory", "lets_in", "of_another"),
+    [
+        ("/a/.trainyard/local", "ssh-ed25519 A", False),
+        # The key was made anew: the directory is still this one.
+        ("/a/.trainyard/local", "ssh-ed25519 OLD", False),
+        ("/b/.trainyard/local", "ssh-ed25519 B", True),
+        # It stands still, so that nobody knows whom it lets in.
+        ("/b/.trainyard/local", "", True),
+        # The checkout was moved, and its key with it.
+        ("/before/.trainyard/local", "ssh-ed25519 A\n", False),
+        # Of an earlier version, without a label
+        ("", "ssh-ed25519 A\n", False),
+        ("", "ssh-ed25519 B\n", True),
+        ("", "", False),
+    ],
+)
+def test_whose_node_it_is(directory: str, lets_in: str, of_another: bool) -> None:
+    node = {"directory": directory, "authorized_keys": lets_in}
+    told = local_cluster_engine.is_of_another(node, "/a/.trainyard/local", "ssh-ed25519 A")
+    assert told is of_another
+
+
+def test_a_checkout_without_a_key_owns_no_node_that_lets_in_nobody_yet() -> None:
+    node = {"directory": "/b/.trainyard/local", "authorized_keys": ""}
+    assert local_cluster_engine.is_of_another(node, "/a/.trainyard/local", "")

@@ -73,7 +73,12 @@ def test_a_project_is_watched_in_its_own_way(
 ) -> None:
     options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
     options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "gpus": ""}
-    options["container"] |= {"shm_gigabytes": 2, "memory_gigabytes": 0.0, "processes": 8192}
+    options["container"] |= {
+        "shm_gigabytes": 2,
+        "memory_gigabytes": 0.0,
+        "memory_share": 1.0,
+        "processes": 8192,
+    }
     options["launch"]["project"] = project
     directory = training_node_directory.RunDirectory(str(tmp_path), "r")
     environment = start.container_for(options, directory).environment()

@@ -189,3 +189,34 @@ def test_reads_a_public_key(tmp_path: Path) -> None:
     path.write_text("\n")
     with pytest.raises(ValueError, match="does not hold a public key"):
         ssh_trust_lines.read_public_key(path)
+
+
+def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
+    text = ssh_trust_lines.text_of(
+        [
+            "restrict,pty ssh-ed25519 A trainer@node1",
+            "restrict,pty ssh-ed25519 OLD trainer@control-node:ws1-1",
+            'restrict,pty,from="10.0.0.9" ssh-ed25519 B trainer@control-node:ws2-2',
+            "ssh-ed25519 C trainer@control-node",
+            "ssh-ed25519 D trainer@control-node-of-old",
+            "ssh-ed25519 E somebody@control-node:ws3-3",
+            "ssh-ed25519 F control-node:ws4-4",
+        ]
+    )
+
+    def others(own: str, *replaced: str) -> list[str]:
+        lines: list[str] = ssh_trust_lines.lines_of_control_nodes(text, "trainer", own, replaced)
+        return lines
+
+    bobs = 'restrict,pty,from="10.0.0.9" ssh-ed25519 B trainer@control-node:ws2-2'
+    earlier = "ssh-ed25519 C trainer@control-node"
+    new = "restrict,pty ssh-ed25519 NEW trainer@control-node:ws1-1"
+    # Not the keys of nodes: one that left is let in no more, whatever it was called.
+    assert others("control-node:ws1-1", new) == [bobs, earlier]
+    # A checkout that had no name before, or another one, has its key once.
+    renamed = "restrict,pty ssh-ed25519 C trainer@control-node:ws1-1"
+    assert others("control-node:ws1-1", renamed) == [bobs]
+    assert others("control-node", new) == [
+        "restrict,pty ssh-ed25519 OLD trainer@control-node:ws1-1",
+        bobs,
+    ]

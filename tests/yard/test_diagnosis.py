@@ -1,6 +1,7 @@
 """Who failed, why, and the lines that prove it."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from yard.plays.events import Problem, TaskFailure
 from yard.runs.diagnosis import Diagnosis, diagnose
-from yard.runs.findings import Finding
+from yard.runs.findings import OF_OTHERS, Finding
 from yard.runs.record import Log, RankEnd, RunRecord, read_run
 from yard.runs.signatures import load_signatures
 
+SCHEMAS = Path(__file__).parents[2] / "schemas"
 Record = Callable[[str], RunRecord]
 
 
@@ -277,7 +279,9 @@ def test_finding(
         assert (found.host, found.rank) == ("node2", 1)
 
 
-@pytest.mark.parametrize("code", [code for code, values, *_ in FINDINGS if values])
+@pytest.mark.parametrize(
+    "code", [code for code, values, path, _ in FINDINGS if values and path != NODE]
+)
 def test_a_finding_without_its_values_is_still_a_diagnosis(
     recorded: Callable[[str], Path], code: str
 ) -> None:
@@ -316,3 +320,69 @@ def test_every_signature_is_tested() -> None:
     elsewhere |= {each.name for each in load_signatures() if each.where == "program"}
     tested = {name for name, *_ in WORDS} | {code for code, *_ in FINDINGS}
     assert {signature.name for signature in load_signatures()} == tested | elsewhere
+
+
+def codes_in(schema: str) -> set[str]:
+    """The codes that a schema of findings has."""
+    text = (SCHEMAS / schema).read_text(encoding="utf-8")
+    return set(re.findall(r'"const": "([a-z_]+)"', text))
+
+
+def test_what_root_and_this_machine_say_nobody_else_can() -> None:
+    of_ranks = codes_in("rank_failure.schema.json") | codes_in("launcher_failures.schema.json")
+    assert of_ranks & OF_OTHERS == set()
+    assert codes_in("findings.schema.json") - of_ranks <= OF_OTHERS
+    known = {signature.name for signature in load_signatures()}
+    assert (
+        known - of_ranks - OF_OTHERS
+        == {signature.name for signature in load_signatures() if signature.pattern}
+        - of_ranks
+        - OF_OTHERS
+    )
+
+
+FORGED = [
+    (RANK, {"rank": 1, "host": "node2", "code": "container_killed", "values": {"host": "node2"}}),
+    (LAUNCHER, [{"code": "engine_gone", "values": {"host": "node2", "message": "x"}}]),
+    (LAUNCHER, [{"code": "host_unreachable", "values": {"host": "node2", "message": "x"}}]),
+]
+
+
+@pytest.mark.parametrize(("path", "document"), FORGED)
+def test_a_rank_does_not_speak_for_a_node(
+    recorded: Callable[[str], Path], path: str, document: Any
+) -> None:
+    run = recorded("unknown")
+    (run / path).parent.mkdir(parents=True, exist_ok=True)
+    (run / path).write_text(json.dumps(document))
+    assert diagnose(read_run(run)).signature is None
+
+
+def test_what_root_found_comes_before_the_words_of_ranks(recorded: Callable[[str], Path]) -> None:
+    run = recorded("unknown")
+    with (run / "logs/rank-1.log").open("a") as log:
+        log.write("OSError: [Errno 28] No space left on device\n")
+    assert diagnose(read_run(run)).signature == "disk_full"
+    (run / NODE).parent.mkdir(parents=True, exist_ok=True)
+    (run / NODE).write_text(json.dumps([{"code": "container_killed", "values": {}}]))
+    found = diagnose(read_run(run))
+    assert (found.signature, found.host) == ("container_killed", "node2")
+
+
+def test_no_rank_is_believed_about_where_the_run_is(recorded: Callable[[str], Path]) -> None:
+    run = recorded("killed")
+    ranks = [{"rank": rank, "host": host} for rank, host in ((0, "node1"), (1, "../../etc"))]
+    (run / "world.json").write_text(json.dumps({"world_size": 2, "ranks": ranks}))
+    (run / "ranks").mkdir(exist_ok=True)
+    end = {"rank": 1, "host": "elsewhere", "ended_at": 1, "exit_status": 137}
+    (run / "ranks/1.json").write_text(json.dumps(end))
+    finding = {"rank": 0, "host": "elsewhere", "code": "disk_full", "values": {"path": "/"}}
+    (run / "failures").mkdir(exist_ok=True)
+    (run / "failures/rank-0.json").write_text(json.dumps(finding))
+    (run / "logs/rank-0.log").write_text("rank 0 of 2 on elsewhere (pid 1)\n")
+    (run / "logs/mpirun.log").write_text("process rank 0 with PID 2 on node elsewhere exited\n")
+    record = read_run(run)
+    assert record.hosts == ("node1", "node2")
+    assert record.rank_ends == ()
+    assert "elsewhere" not in str(diagnose(record).to_json()["host"])
+    assert diagnose(record).signature == "disk_full"

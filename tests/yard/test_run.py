@@ -11,7 +11,7 @@ from yard.plays.inventory import Inventory
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
 from yard.runs.folder import create_run, find_run, list_runs, run_id_of
-from yard.runs.record import inspected_image, read_run
+from yard.runs.record import inspected_image, inspected_memory_limits, read_run
 
 
 def test_run_id_has_time_model_dataset_and_the_four_numbers(lab: Inventory) -> None:
@@ -54,6 +54,16 @@ def test_a_record_holds_what_was_collected(recorded: Callable[[str], Path]) -> N
         "name": "trainyard/trainer:1f2e3d4c5b6a",
         "digest": "sha256:5b1c6e0d7c2f4a938e6b0d1f2a3c4e5d6f708192a3b4c5d6e7f8091a2b3c4d5e",
     }
+
+
+def test_limits_of_memory_are_what_nodes_say_where_that_is_a_number(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("succeeded")
+    (run / "nodes/node1/container.json").write_text('{"HostConfig": {"Memory": 1000}}')
+    for nonsense in ('{"HostConfig": {"Memory": "all"}}', '{"HostConfig": 1}', "[]", "1", "{"):
+        (run / "nodes/node2/container.json").write_text(nonsense)
+        assert inspected_memory_limits(read_run(run)) == {"node1": 1000}
 
 
 def test_a_cut_off_metrics_line_is_left_out(recorded: Callable[[str], Path]) -> None:

@@ -144,7 +144,9 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
             context.console.print(f"{place}: cannot be reached; nothing is known of it")
             return
         for found in event.result.get("found", []):
-            kept = REASONS[found["kept"]].format(name=found["name"]) if found["kept"] else ""
+            # What a node keeps for a reason that is not known here it keeps all the same.
+            reason = REASONS.get(found["kept"], found["kept"]) if found["kept"] else ""
+            kept = reason.replace("{name}", found["name"])
             things.append(Thing(place, found["kind"], found["name"], found["bytes"], kept))
         if event.result.get("trouble") and place != HERE:
             context.console.print(f"{place}: {event.result['trouble']}", soft_wrap=True)

@@ -12,7 +12,7 @@ from yard.operations.notification import notify
 from yard.operations.stop import stop_ranks
 from yard.runs.gathering import gather_readings
 from yard.runs.manifest import read_manifest, write_manifest
-from yard.runs.record import inspected_image, read_run
+from yard.runs.record import inspected_image, inspected_memory_limits, read_run
 from yard.runs.summary import Summary, summarise, write_summary
 from yard.screen.result import show_result
 
@@ -52,6 +52,7 @@ def conclude(run: Path, finished_at: float | None = None) -> Summary:
         hosts=record.hosts,
         versions={**record.manifest.versions, "trainer": dict(record.world.versions)},
         image=inspected_image(record),
+        memory_limits=inspected_memory_limits(record),
     ).with_launch(finished_at=finished_at or time.time())
     write_manifest(run, manifest)
     summary = summarise(replace(record, manifest=manifest))

@@ -10,6 +10,7 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.interrupts import Interrupts
+from yard.plays.answers import WATCHED
 from yard.plays.contract import READ_WATCH, WATCH_NODE
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
@@ -107,8 +108,8 @@ class Watcher:
 def _decoded(text: Any) -> dict[str, Any] | None:
     """What a node has found, of its own words; None where it said something else."""
     with suppress(TypeError, ValueError, RecursionError):
-        found = json.loads(text)
-        return found if isinstance(found, dict) else None
+        found: dict[str, Any] = json.loads(text)
+        return found if WATCHED(found) else None
     return None
 
 

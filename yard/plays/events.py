@@ -2,11 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from yard.plays.answers import is_answer
 
 # How many of Ansible's last lines stand for a failure that no task reported.
 TAIL_LINES = 10
+# What a node may say in a message, in characters; the whole is in the log.
+MESSAGE_LENGTH = 4000
+# Events with what a module answered that did not fail.
+ANSWERS = ("runner_on_ok", "runner_retry")
 
 
 @dataclass(frozen=True)
@@ -110,10 +116,13 @@ class Outcome:
 
 
 def parse_event(raw: Mapping[str, Any]) -> Event:
-    """Build an event from ansible-runner's, with the time at which it was received."""
+    """Build an event from ansible-runner's, with the time at which it was received.
+
+    A node that answers something else than its module does is as one that cannot be reached.
+    """
     data = raw.get("event_data") or {}
     result = data.get("res")
-    return Event(
+    event = Event(
         kind=raw["event"],
         received_at=raw["received_at"],
         play=data.get("play") or data.get("name") or "",
@@ -125,6 +134,10 @@ def parse_event(raw: Mapping[str, Any]) -> Event:
         result=result if isinstance(result, dict) else {},
         ignored=bool(data.get("ignore_errors")),
     )
+    if event.kind in ANSWERS and not is_answer(event.module, event.result):
+        message = f"{event.host} answered something that is no answer of {event.module}"
+        return replace(event, kind="runner_on_unreachable", result={"msg": message})
+    return event
 
 
 def parse_failure(event: Event) -> TaskFailure:
@@ -136,11 +149,26 @@ def parse_failure(event: Event) -> TaskFailure:
         task_file=event.task_file,
         message=failure_message(event.result),
         unreachable=event.kind == "runner_on_unreachable",
-        problems=tuple(
-            Problem(str(entry["code"]), str(entry["text"]), entry.get("host"))
-            for entry in event.result.get("problems", ())
-        ),
+        problems=parse_problems(event.result.get("problems")),
     )
+
+
+def parse_problems(entries: Any) -> tuple[Problem, ...]:
+    """What a module says is wrong, without what is no problem."""
+    return tuple(
+        Problem(
+            str(entry["code"]),
+            shortened(str(entry["text"])),
+            None if entry.get("host") is None else str(entry["host"]),
+        )
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, Mapping) and "code" in entry and "text" in entry
+    )
+
+
+def shortened(text: str) -> str:
+    """A text, or the beginning of one that is far too long."""
+    return text if len(text) <= MESSAGE_LENGTH else f"{text[:MESSAGE_LENGTH]} …"
 
 
 class FailureRecord:
@@ -187,18 +215,19 @@ class FailureRecord:
 
 def failure_message(result: Mapping[str, Any]) -> str:
     """What a failed module has to say, in one text: its message, else what its command wrote."""
+    results = result.get("results")
     items = [
         failure_message(item)
-        for item in result.get("results", [])
+        for item in (results if isinstance(results, list) else [])
         if isinstance(item, dict) and (item.get("failed") or item.get("unreachable"))
     ]
     if items:
         return "\n".join(items)
-    message = str(result.get("msg") or "").strip()
+    message = shortened(str(result.get("msg") or "").strip())
     parts = [message]
     for stream in ("stderr", "module_stderr", "stdout", "module_stdout"):
         text = str(result.get(stream) or "").strip()
         if text and text not in message:
-            parts.append("\n".join(text.splitlines()[-TAIL_LINES:]))
+            parts.append(shortened("\n".join(text.splitlines()[-TAIL_LINES:])))
             break
     return "\n".join(part for part in parts if part) or "the task failed without a message"

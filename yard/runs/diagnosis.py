@@ -11,7 +11,7 @@ from yard.plays.contract import UNREACHABLE
 from yard.plays.events import TaskFailure
 from yard.runs.crashes import Crash
 from yard.runs.findings import Finding
-from yard.runs.record import Log, RunRecord
+from yard.runs.record import Log, RunRecord, known
 from yard.runs.signatures import Signature, load_signatures
 
 PROOF_LINES = 3
@@ -193,7 +193,8 @@ def _of_words(
 ) -> Diagnosis:
     groups = {name: " ".join(text.split()) for name, text in match.groupdict("").items()}
     rank = int(groups["rank"]) if "rank" in groups else log.rank
-    host = groups.get("host") or log.host or (record.host_of(rank) if rank is not None else None)
+    named = known(groups.get("host"), record.manifest.hosts)
+    host = named or log.host or (record.host_of(rank) if rank is not None else None)
     if "survivor" in groups:
         survivors = {int(other["survivor"]) for other in match.re.finditer(log.text)}
         rank, host = _without(record, survivors)

@@ -4,6 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# Codes that only root on a node gives (role training_run), or this machine: the word of a rank, or
+# of the launcher in its container, is none of these. schemas/ has what each of them gives.
+OF_OTHERS = frozenset(
+    {
+        "container_killed",
+        "container_out_of_memory",
+        "engine_gone",
+        "files_beyond_limits",
+        "files_refused",
+        "gang_incomplete",
+        "host_unreachable",
+        "node_out_of_memory",
+        "program_error",
+        "rank_ended_by_kill",
+    }
+)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -45,3 +62,11 @@ def parse_finding(
         host=str(values["host"]) if "host" in values else host,
         rank=named_rank if isinstance(named_rank, int) else rank,
     )
+
+
+def parse_finding_of_ranks(
+    document: Any, path: str, host: str | None = None, rank: int | None = None
+) -> Finding | None:
+    """Build a finding from what a rank or the launcher wrote; None where it is none of theirs."""
+    finding = parse_finding(document, path, host, rank)
+    return None if finding is None or finding.code in OF_OTHERS else finding

@@ -55,6 +55,8 @@ class Manifest:
         project: the user's own program and its files; None where the trainer ran.
         versions: of what ran on the control node, and under `trainer` of what ran in the image.
         image: name and digest of the trainer image, once containers have reported it.
+        memory_limits: limit of the memory of each host's container, in bytes, 0 for none, once they
+            have been reported.
         home: the run's directory on the control node where it was begun; None where it is this one.
     """
 
@@ -70,6 +72,7 @@ class Manifest:
     project: Mapping[str, Any] | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
     image: Mapping[str, str] | None = None
+    memory_limits: Mapping[str, int] = field(default_factory=dict)
     launch: Launch = Launch()
     home: str | None = None
 

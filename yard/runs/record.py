@@ -3,16 +3,16 @@
 import json
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_object
 from yard.runs.crashes import Crash, read_crashes
-from yard.runs.findings import Finding, parse_finding
+from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import OUTPUTS, ATTEMPTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
 from yard.runs.manifest import Manifest, read_manifest
@@ -142,6 +142,10 @@ def read_run(run: Path) -> RunRecord:
         raise RequestError([f"{run.name}: no manifest.json, so this is no run"])
     logs = run / "logs"
     rank_logs = [_read_rank_log(run, path, rank) for rank, path in rank_log_files(run).items()]
+    # Where a run is, this machine has chosen. No rank is believed about other machines.
+    hosts = manifest.hosts
+    rank_logs = [replace(log, host=known(log.host, hosts)) for log in rank_logs]
+    world = read_world(run / "world.json")
     is_project = manifest.project is not None
     crashed = ((log.rank, log.path, log.text) for log in rank_logs if log.rank is not None)
     status = run / "exit_status"
@@ -150,7 +154,7 @@ def read_run(run: Path) -> RunRecord:
         run_id=run.name,
         manifest=manifest,
         metrics=() if is_project else read_metrics(run / METRICS),
-        world=read_world(run / "world.json"),
+        world=world if set(world.hosts) <= set(hosts) else World(),
         config={} if is_project else read_object(run / "config.json"),
         stop_requested=(run / STOP_MARK).exists(),
         launcher_exit_status=int(text) if re.fullmatch(r"-?\d+", text) else None,
@@ -158,8 +162,10 @@ def read_run(run: Path) -> RunRecord:
         mpirun_log=_read_log(run, logs / "mpirun.log") if (logs / "mpirun.log").is_file() else None,
         container_logs=_read_node_files(run, "container.log"),
         inspections=_read_node_files(run, "container.json"),
-        rank_ends=_read_rank_ends(run),
-        findings=_read_findings(run),
+        rank_ends=tuple(end for end in _read_rank_ends(run) if end.host in hosts),
+        findings=tuple(
+            replace(finding, host=known(finding.host, hosts)) for finding in _read_findings(run)
+        ),
         attempts=count_attempts(run),
         readings=all_readings(run) if is_project else (),
         crashes=read_crashes(run, crashed) if is_project else (),
@@ -167,6 +173,11 @@ def read_run(run: Path) -> RunRecord:
         silences=read_silences(run) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
     )
+
+
+def known(host: str | None, hosts: Collection[str]) -> str | None:
+    """A host that a rank named, where it is one of the run's; None for any other one."""
+    return host if host in hosts else None
 
 
 def result_folders(run: Path) -> list[Path]:
@@ -197,13 +208,34 @@ def rank_log_files(run: Path) -> dict[int, Path]:
 
 def inspected_image(record: RunRecord) -> dict[str, str] | None:
     """Name and digest of the image the containers ran, from `docker inspect`."""
-    for inspection in record.inspections:
-        with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
-            document = json.loads(inspection.text)
-            container = document[0] if isinstance(document, list) and document else document
+    for container in _inspected(record).values():
+        with suppress(AttributeError, KeyError, TypeError):
             image = str(container["Image"])
             return {"name": str(container.get("Config", {}).get("Image", "")), "digest": image}
     return None
+
+
+def inspected_memory_limits(record: RunRecord) -> dict[str, int]:
+    """Limit of the memory of each host's container, in bytes, 0 for none, from `docker inspect`."""
+    limits = {}
+    for host, container in _inspected(record).items():
+        with suppress(KeyError, TypeError):
+            limit = container["HostConfig"]["Memory"]
+            if type(limit) is int and limit >= 0:
+                limits[host] = limit
+    return limits
+
+
+def _inspected(record: RunRecord) -> dict[str, Any]:
+    """What `docker inspect` said of the container of each host, decoded, whatever a node sent."""
+    containers = {}
+    for inspection in record.inspections:
+        with suppress(RecursionError, ValueError):
+            document = json.loads(inspection.text)
+            containers[str(inspection.host)] = (
+                document[0] if isinstance(document, list) and document else document
+            )
+    return containers
 
 
 def _read_node_files(run: Path, name: str) -> tuple[Log, ...]:
@@ -232,15 +264,24 @@ def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
 
 def _read_findings(run: Path) -> tuple[Finding, ...]:
     """Findings of the ranks first, which say most, then of the launcher, then of the nodes."""
-    findings = []
-    for path in sorted((run / "failures").glob("rank-*.json")):
-        findings.append(_read_rank_failure(run, path))
-    for path in (run / "failures" / "launcher.json", *sorted(run.glob("nodes/*/findings.json"))):
-        host = path.parent.name if path.parent.parent.name == "nodes" else None
-        entries = read_json(path)
-        for entry in entries if isinstance(entries, list) else []:
-            findings.append(parse_finding(entry, str(path.relative_to(run)), host))
+    findings = [
+        _read_rank_failure(run, path) for path in sorted((run / "failures").glob("rank-*.json"))
+    ]
+    launcher = run / "failures" / "launcher.json"
+    findings += [
+        parse_finding_of_ranks(entry, str(launcher.relative_to(run)))
+        for entry in _entries(launcher)
+    ]
+    for path in sorted(run.glob("nodes/*/findings.json")):
+        name = str(path.relative_to(run))
+        findings += [parse_finding(entry, name, path.parent.name) for entry in _entries(path)]
     return tuple(finding for finding in findings if finding is not None)
+
+
+def _entries(path: Path) -> list[Any]:
+    """The entries of a list in a file; none where there is no such list."""
+    document = read_json(path)
+    return document if isinstance(document, list) else []
 
 
 def _read_rank_failure(run: Path, path: Path) -> Finding | None:
@@ -248,7 +289,7 @@ def _read_rank_failure(run: Path, path: Path) -> Finding | None:
     if not isinstance(document, dict):
         return None
     host, rank = document.get("host"), document.get("rank")
-    return parse_finding(
+    return parse_finding_of_ranks(
         document,
         str(path.relative_to(run)),
         host if isinstance(host, str) else None,

@@ -55,7 +55,8 @@ networks:
 containers:
   description: >-
     The cluster's containers, each with C(name), C(fingerprint), C(running), the C(state) of systemd
-    inside, C(authorized_keys) and C(host_key).
+    inside, C(authorized_keys), C(host_key), the C(directory) of the checkout that made it, and
+    whether that is C(of_another) one.
   returned: always
   type: list
   elements: dict
@@ -92,6 +93,7 @@ from ansible.module_utils.local_cluster_engine import (
     containers_of,
     image_tags,
     inspected,
+    is_of_another,
     networks_of,
 )
 
@@ -124,6 +126,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     name, directory = module.params["name"], Path(module.params["directory"])
+    key = public_key(directory / "id_ed25519")
     files = {
         "known_hosts": directory / "known_hosts",
         "inventory": Path(module.params["inventory"]),
@@ -133,10 +136,13 @@ def main() -> None:
         changed=False,
         images=image_tags(module.params["images"]),
         networks=networks_of(inspected("network", [name])),
-        containers=containers_of(name),
+        containers=[
+            {**container, "of_another": is_of_another(container, str(directory.resolve()), key)}
+            for container in containers_of(name)
+        ],
         capabilities=capabilities(),
         cores=len(os.sched_getaffinity(0)),
-        public_key=public_key(directory / "id_ed25519"),
+        public_key=key,
         texts={
             role: path.read_text(encoding="utf-8") for role, path in files.items() if path.is_file()
         },

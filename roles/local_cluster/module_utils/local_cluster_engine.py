@@ -11,6 +11,8 @@ from typing import Any
 
 # Nodes that are asked at the same time.
 ASKED_AT_ONCE = 8
+# The label of a node's container that names the directory with the key that opens it.
+HOME = "trainyard.directory"
 # What a node is asked: parts of the answer end with a null byte.
 QUESTIONS = (
     "systemctl is-system-running; printf '\\0'; cat /root/.ssh/authorized_keys; printf '\\0'; "
@@ -63,6 +65,7 @@ def containers_of(cluster: str) -> list[dict[str, Any]]:
         {
             "name": container["Name"].removeprefix("/"),
             "fingerprint": container["Config"]["Labels"].get("trainyard.fingerprint", ""),
+            "directory": container["Config"]["Labels"].get(HOME, ""),
             "running": container["State"]["Status"] == "running",
         }
         for container in inspected("container", listed)
@@ -76,6 +79,21 @@ def containers_of(cluster: str) -> list[dict[str, Any]]:
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return list(pool.map(ask, containers))
+
+
+def is_of_another(container: Mapping[str, Any], directory: str, public_key: str) -> bool:
+    """Tell whether a node was made by another checkout of this machine.
+
+    Args:
+        container: as `containers_of` returns it.
+        directory: where this checkout keeps its key.
+        public_key: that key; empty where there is none.
+    """
+    letting_in = str(container["authorized_keys"]).strip()
+    if letting_in and letting_in == public_key:
+        return False
+    # One that an earlier version made has no label; then the key that it lets in tells.
+    return bool(letting_in if container["directory"] == "" else container["directory"] != directory)
 
 
 def image_tags(names: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ short_description: Writes known_hosts, authorized_keys and a configuration of ss
 description:
   - Writes the lines that all nodes have in common, and those that this machine has already of nodes
     that did not answer.
+  - Keys of other control nodes stay, too; each control node replaces its own key alone.
 author: Trainyard
 extends_documentation_fragment: [files]
 options:
@@ -44,6 +45,11 @@ options:
     type: list
     elements: str
     default: []
+  control_owner:
+    description: >-
+      What stands behind the key of this control node. Keys of other control nodes stay; without it
+      none do.
+    type: str
   user:
     description: The user who logs in from node to node.
     type: str
@@ -73,7 +79,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.ssh_trust_lines import lines_of, text_of
+from ansible.module_utils.ssh_trust_lines import lines_of, lines_of_control_nodes, text_of
 
 
 def read(path: str) -> str | None:
@@ -114,6 +120,7 @@ def main() -> None:
             "configuration": {"type": "path", "required": True},
             "configuration_text": {"type": "str", "required": True},
             "silent": {"type": "list", "elements": "str", "default": []},
+            "control_owner": {"type": "str"},
             "user": {"type": "str", "required": True},
         },
         add_file_common_args=True,
@@ -131,6 +138,13 @@ def main() -> None:
     texts = {options["known_hosts"]: text_of(options["known_hosts_lines"] + kept)}
     if options["authorized_keys"]:
         keys = options["authorized_keys_lines"] + lines_to_keep(options["authorized_keys"])
+        if options["control_owner"]:
+            keys += lines_of_control_nodes(
+                read(options["authorized_keys"]) or "",
+                options["user"],
+                options["control_owner"],
+                options["authorized_keys_lines"],
+            )
         texts[options["authorized_keys"]] = text_of(keys)
     texts[options["configuration"]] = options["configuration_text"]
     changed, differences = False, []

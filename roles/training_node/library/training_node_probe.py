@@ -78,6 +78,14 @@ options:
       between. Empty gives none.
     type: str
     default: ""
+  site:
+    description: What all who use the node have alike, name to value. Empty compares nothing.
+    type: dict
+    default: {}
+  operator:
+    description: Name of the checkout and the machine from which the run is launched.
+    type: str
+    default: ""
   sys:
     description: Where the kernel tells about devices.
     type: path
@@ -151,7 +159,9 @@ bf16:
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_check import Check
@@ -172,6 +182,7 @@ from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, run
 from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
 from ansible.module_utils.training_node_lock import holder, holder_values
 from ansible.module_utils.training_node_problems import Problem, failed_check, problem
+from ansible.module_utils.training_node_site import SiteError, read_site, use_problems
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,8 @@ class Needs:
     transport: str
     needs_gpu: bool
     gpus: str
+    site: Mapping[str, Any]
+    operator: str
     sys: str
 
 
@@ -309,6 +322,15 @@ def path_problems(needs: Needs) -> list[Problem]:
     return problems
 
 
+def site_problems(needs: Needs) -> list[Problem]:
+    """Compare with what those agreed on who use this node too."""
+    try:
+        problems: list[Problem] = use_problems(read_site(), needs.site, needs.operator)
+    except SiteError as error:
+        return [problem("site_unreadable", message=str(error))]
+    return problems
+
+
 def port_problems(address: str, port: int) -> list[Problem]:
     """See whether a port can be listened on."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -339,6 +361,8 @@ def main() -> None:
             "transport": {"type": "str", "default": ""},
             "needs_gpu": {"type": "bool", "default": False},
             "gpus": {"type": "str", "default": ""},
+            "site": {"type": "dict", "default": {}},
+            "operator": {"type": "str", "default": ""},
             "sys": {"type": "path", "default": "/sys"},
         },
         supports_check_mode=True,
@@ -351,6 +375,7 @@ def main() -> None:
         *engine.problems,
         *gpus.problems,
         *path_problems(needs),
+        *site_problems(needs),
         # While a run holds the node, its own sshd holds the port: one cause is named once.
         *([] if engine.run else port_problems(needs.address, needs.port)),
         *(failed_check(check) for check in checks if not check.ok),

@@ -21,6 +21,10 @@ class Wording:
 
 
 WAIT = "wait for it, or make stop RUN={run}"
+AGREE = (
+    "give it the same value here, or ask them; to set yours all the same, which refuses theirs: "
+    "training_node_take_over: true in this inventory for one make setup"
+)
 PROBLEMS = {
     "no_engine": Wording("{message}", "run make setup"),
     "image_missing": Wording("it does not hold the image {image}", "run make setup"),
@@ -83,6 +87,16 @@ PROBLEMS = {
         "transport {transport} needs NVIDIA GPUs, and the inventory gives it none",
         "choose another TRANSPORT, or put this host into group gpu_nodes",
     ),
+    "site_differs": Wording(
+        "{setting} is {there}, as set by {operator} ({who}, {when}), and here it is {here}", AGREE
+    ),
+    "site_nodes_missing": Wording(
+        "the same site has {nodes}, as set by {operator} ({who}, {when}), and this inventory has "
+        "not",
+        "put it there, or ask them; to leave it out all the same: training_node_take_over: true in "
+        "this inventory for one make setup",
+    ),
+    "site_unreadable": Wording("{message}"),
     "no_directory": Wording("there is no {path}", "run make setup"),
     "dataset_missing": Wording("there is no data set in {path}", "run make data DATASET={dataset}"),
     "own_data_missing": Wording(

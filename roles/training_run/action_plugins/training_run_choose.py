@@ -18,7 +18,8 @@ Arguments:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,8 +33,14 @@ SENTENCES = {
     "images_differ": "The nodes hold different images under the name {image}. Nothing was started.",
     "unreachable": "unreachable: {message}",
     "no_answer": "{message}",
+    "strange_answer": "what it says of its {name} is of no form that a node has: look at it",
 }
 
+# What goes into files and commands of all nodes, or is calculated with, by name. A node may answer
+# anything, and an address with a line break would be a setting of ssh in the containers of others.
+ADDRESS = re.compile(r"[0-9A-Za-z._:%-]{1,255}")
+IMAGE = re.compile(r"[0-9A-Za-z:]{0,100}")
+MOST = 10**6
 
 # After so many failures in one run a node has no part in it any more.
 MOST_FAILURES = 2
@@ -78,6 +85,32 @@ def problem(host: str | None, code: str, **values: Any) -> Problem:
     return Problem(host, code, values, SENTENCES[code].format(**values))
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def _is_problem(entry: Any) -> bool:
+    return (
+        isinstance(entry, Mapping)
+        and entry.keys() == {"code", "values", "text"}
+        and isinstance(entry["code"], str)
+        and isinstance(entry["values"], Mapping)
+        and isinstance(entry["text"], str)
+    )
+
+
+FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "problems": lambda value: isinstance(value, list) and all(map(_is_problem, value)),
+    "image_id": lambda value: isinstance(value, str) and IMAGE.fullmatch(value) is not None,
+    "address": lambda value: isinstance(value, str) and ADDRESS.fullmatch(value) is not None,
+    "cores": _is_count,
+    "gpus": _is_count,
+    "gpu_devices": lambda value: isinstance(value, list),
+    "hardware": lambda value: isinstance(value, Mapping),
+    "bf16": lambda value: isinstance(value, bool),
+}
+
+
 def node_problems(host: str, probe: Mapping[str, Any]) -> list[Problem]:
     """Why a node is not fit; empty where it is."""
     if probe.get("unreachable", False):
@@ -85,6 +118,9 @@ def node_problems(host: str, probe: Mapping[str, Any]) -> list[Problem]:
         return [problem(host, "unreachable", message=message)]
     if "problems" not in probe:
         return [problem(host, "no_answer", message=probe.get("msg", "could not be looked at"))]
+    for name, fits in FORMS.items():
+        if name in probe and not fits(probe[name]):
+            return [problem(host, "strange_answer", name=name)]
     return [Problem(host, **entry) for entry in probe["problems"]]
 
 

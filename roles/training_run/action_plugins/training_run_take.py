@@ -28,6 +28,24 @@ from ansible.module_utils.training_run_listing import (  # noqa: E402  # found t
 Result = dict[str, Any]
 
 
+def wanted(missing: Any, code: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the contents that a node lacks.
+
+    Args:
+        missing: what it answered.
+        code: of each part, path to SHA-256.
+
+    Raises:
+        CodeError: it asks for something else than the run's code.
+    """
+    known = {digest for listing in code.values() for digest in listing.values()}
+    if not isinstance(missing, list) or not all(
+        isinstance(digest, str) and digest in known for digest in missing
+    ):
+        raise CodeError("the node asks for contents that are none of it")
+    return missing
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
     """Runs training_run_take, and training_run_code where files are missing."""
 
@@ -43,9 +61,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                 module_args={**options, "code": code},
                 task_vars=task_vars,
             )
-            if taken.get("failed") or taken.get("unreachable") or not taken["missing"]:
+            if taken.get("failed") or taken.get("unreachable"):
                 return taken
-            received = self._send(options, folders, code, taken["missing"], task_vars)
+            missing = wanted(taken.get("missing"), code)
+            if not missing:
+                return taken
+            received = self._send(options, folders, code, missing, task_vars)
         except (CodeError, OSError) as error:
             return {**result, "failed": True, "msg": f"The code of the run: {error}"}
         return received if received.get("failed") or received.get("unreachable") else taken

@@ -79,9 +79,14 @@ options:
         type: int
         required: true
       memory_gigabytes:
-        description: Limit of its memory, in 2^30 bytes; 0 for none.
+        description: >-
+          Limit of its memory, in 2^30 bytes; 0 for none. Without it what the node has, less a
+          reserve for the node itself, C(5 %) and a GiB at least.
         type: float
-        default: 0
+      memory_share:
+        description: The part of the machine's memory that is this node's.
+        type: float
+        default: 1
       processes:
         description: Limit of its processes and threads.
         type: int
@@ -272,10 +277,11 @@ from ansible.module_utils.training_node_directory import (
 )
 from ansible.module_utils.training_node_docker import EngineError, get, is_running, logs, run
 from ansible.module_utils.training_node_foreign import open_directory, open_file
+from ansible.module_utils.training_node_hardware import memory_bytes
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
 from ansible.module_utils.training_run_code import copy_project
 from ansible.module_utils.training_run_collect import PROJECTS, give
-from ansible.module_utils.training_run_container import Container
+from ansible.module_utils.training_run_container import Container, memory_limit
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
 from ansible.module_utils.training_run_records import json_record, remove_tree, write_record
 from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for, size_of
@@ -336,9 +342,12 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
     Raises:
         EngineError: the engine does not tell which runtimes it has.
     """
-    launch, gpus = options["launch"], options["container"]["gpus"]
+    launch, container = options["launch"], dict(options["container"])
+    gpus = container["gpus"]
+    gigabytes, share = container.pop("memory_gigabytes"), container.pop("memory_share")
     return Container(
-        **options["container"],
+        **container,
+        memory_bytes=memory_limit(gigabytes, share, memory_bytes()),
         runtime=gpu_runtime(get("/info")) if gpus else "",
         run_id=options["run_id"],
         directory=directory,
@@ -512,7 +521,8 @@ CONTAINER_OPTIONS = {
     "data": {"type": "path", "required": True},
     "gpus": {"type": "str", "default": ""},
     "shm_gigabytes": {"type": "int", "required": True},
-    "memory_gigabytes": {"type": "float", "default": 0.0},
+    "memory_gigabytes": {"type": "float"},
+    "memory_share": {"type": "float", "default": 1.0},
     "processes": {"type": "int", "default": 8192},
 }
 LAUNCH_OPTIONS = {

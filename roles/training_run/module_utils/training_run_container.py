@@ -18,10 +18,30 @@ from ansible.module_utils.training_node_directory import (
 from ansible.module_utils.training_node_facts import FULL_BYTES
 
 GIB = 2**30
+# What a node keeps for itself where nothing else is said: this part of its memory, and so many
+# bytes at the least, for its system, the engine and whoever logs in to see what is wrong.
+RESERVE_PART = 0.05
+RESERVE_BYTES = GIB
 # The variable of a container that says how long a project's ranks may take to end.
 GRACE = "TRAINYARD_GRACE_SECONDS"
 # Programs may build and load code there, as PyTorch's compiler does.
 SCRATCH = "rw,exec,nosuid,nodev,size=10%"
+
+
+def memory_limit(gigabytes: float | None, share: float, node_bytes: int) -> int:
+    """Return the limit of a container's memory, in bytes; 0 for none.
+
+    Args:
+        gigabytes: what the site says, in 2^30 bytes, 0 for none; None leaves the node a reserve.
+        share: the part of the machine's memory that is this node's.
+        node_bytes: the machine's memory.
+    """
+    if gigabytes is not None:
+        return int(gigabytes * GIB)
+    own = node_bytes * share
+    # A very small node keeps half.
+    reserve = min(max(own * RESERVE_PART, RESERVE_BYTES), own / 2)
+    return int(own - reserve)
 
 
 @dataclass(frozen=True)
@@ -39,7 +59,7 @@ class Container:
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
         runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         shm_gigabytes: size of /dev/shm, in 2^30 bytes.
-        memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none.
+        memory_bytes: limit of its memory; 0 for none.
         processes: limit of its processes and threads.
         command: the trainer's subcommand: train, bench or verify.
         start_seconds: how long a training may take to its first step; 0 for ever.
@@ -65,7 +85,7 @@ class Container:
     gpus: str
     runtime: str
     shm_gigabytes: int
-    memory_gigabytes: float
+    memory_bytes: int
     processes: int
     command: str
     start_seconds: int
@@ -125,7 +145,9 @@ class Container:
             # What a rank may say there without end.
             "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
             "ShmSize": self.shm_gigabytes * GIB,
-            "Memory": int(self.memory_gigabytes * GIB),
+            "Memory": self.memory_bytes,
+            # And nothing beside it: a node whose ranks swap answers nobody.
+            "MemorySwap": self.memory_bytes,
             "ExtraHosts": [f"{name}:{self.addresses[name]}" for name in sorted(self.nodes)],
             "Binds": [
                 f"{self.directory.work}:{WORK}",

@@ -24,6 +24,8 @@ def main() -> None:
         exit_status=int(status.read_text()) if finished else None,
         metrics=shown,
         began=(directory / "logs/rank-0.log").exists(),
+        checkpoints=0.0,
+        silences=[],
         elapsed=0.0,
     )
 
