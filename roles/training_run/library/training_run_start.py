@@ -70,6 +70,11 @@ options:
         description: Directory on the node that holds the data sets.
         type: path
         required: true
+      folder:
+        description: >-
+          A folder of the node that the ranks get in their place, at C(/data) and its own path.
+        type: str
+        default: ""
       gpus:
         description: NVIDIA GPUs, C(all) or their numbers or UUIDs with commas between.
         type: str
@@ -248,8 +253,10 @@ name:
   returned: always
   type: str
 problems:
-  description: Why there was no room for its files, with host, code, values and text.
-  returned: where the disk of the node is full
+  description: >-
+    Why there was no room for its files, or its data cannot be mounted, with host, code, values and
+    text.
+  returned: where the disk of the node is full, or the folder of the data is gone
   type: list
   elements: dict
 """
@@ -271,6 +278,7 @@ from ansible.module_utils.training_node_directory import (
     RunDirectory,
 )
 from ansible.module_utils.training_node_docker import EngineError, get, is_running, logs, run
+from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
 from ansible.module_utils.training_run_code import copy_project
@@ -335,15 +343,20 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
 
     Raises:
         EngineError: the engine does not tell which runtimes it has.
+        FolderError: the folder that the ranks are to read is not to be mounted.
     """
     launch, gpus = options["launch"], options["container"]["gpus"]
+    uid, gid, folder = options["uid"], options["gid"], options["container"]["folder"]
     return Container(
-        **options["container"],
+        **{
+            **options["container"],
+            "folder": find_mount(folder, uid, gid, options["root"]) if folder else "",
+        },
         runtime=gpu_runtime(get("/info")) if gpus else "",
         run_id=options["run_id"],
         directory=directory,
-        uid=options["uid"],
-        gid=options["gid"],
+        uid=uid,
+        gid=gid,
         command=launch["command"],
         # When a project's program takes its first step, and whether it has steps, nobody knows.
         start_seconds=0 if launch["project"] else launch["start_seconds"],
@@ -510,6 +523,7 @@ CONTAINER_OPTIONS = {
     "hostname": {"type": "str", "required": True},
     "user": {"type": "str", "required": True},
     "data": {"type": "path", "required": True},
+    "folder": {"type": "str", "default": ""},
     "gpus": {"type": "str", "default": ""},
     "shm_gigabytes": {"type": "int", "required": True},
     "memory_gigabytes": {"type": "float", "default": 0.0},
@@ -592,6 +606,12 @@ def main() -> None:
             time.sleep(0.1)
     except EngineError as error:
         module.fail_json(msg=str(error))
+    except FolderError as error:  # it was there when the node was looked at
+        host = options["container"]["hostname"]
+        module.fail_json(
+            msg=f"The run was not started.\n{host}: {error.problem.text}",
+            problems=[{"host": host, **error.problem.asdict()}],
+        )
     module.exit_json(changed=True, name=name)
 
 

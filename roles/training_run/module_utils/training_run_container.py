@@ -18,6 +18,8 @@ from ansible.module_utils.training_node_directory import (
 from ansible.module_utils.training_node_facts import FULL_BYTES
 
 GIB = 2**30
+# Where the data is.
+DATA = "/data"
 # The variable of a container that says how long a project's ranks may take to end.
 GRACE = "TRAINYARD_GRACE_SECONDS"
 # Programs may build and load code there, as PyTorch's compiler does.
@@ -36,6 +38,7 @@ class Container:
         hostname: name of the node.
         user: account that the ranks run as.
         data: directory on the node that holds the data sets.
+        folder: a folder of the node that the ranks get in its place; empty for none.
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
         runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         shm_gigabytes: size of /dev/shm, in 2^30 bytes.
@@ -62,6 +65,7 @@ class Container:
     hostname: str
     user: str
     data: str
+    folder: str
     gpus: str
     runtime: str
     shm_gigabytes: int
@@ -132,10 +136,20 @@ class Container:
                 f"{self.directory.config}:{CONFIG}:ro",
                 f"{self.directory.ssh}:/home/{self.user}/.ssh:ro",
                 f"{self.directory.trainer}:{TRAINER}:ro",
-                f"{self.data}:/data:ro",
+                *(() if self.folder else (f"{self.data}:{DATA}:ro",)),
                 *self.resumed(),
             ],
         }
+        if self.folder:
+            # A bind by Mounts: one by Binds makes a directory where the folder is gone.
+            configuration["Mounts"] = [
+                {
+                    "Type": "bind",
+                    "Source": self.folder,
+                    "Target": f"{DATA}{self.folder}",
+                    "ReadOnly": True,
+                }
+            ]
         if self.gpus:
             configuration["DeviceRequests"] = [self.gpu_request()]
         if self.runtime:
