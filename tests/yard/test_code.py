@@ -331,12 +331,16 @@ def test_the_settings_of_a_project(make: Make) -> None:
     folder = make(**{"go.py": "", "train.py": ""})
     text = "entry: go.py\nargs: [--rate, 1e-3, --on, yes]\nlaunch: node\ngrace: 30\nstall: 0\n"
     write(
-        folder, "trainyard.yml", text + "metrics: 'loss (?P<loss>\\S+)'\nresume_args: --resume x\n"
+        folder,
+        "trainyard.yml",
+        text
+        + "metrics: 'loss (?P<loss>\\S+)'\nresume_args: --resume x\ncheckpoints: saved/ckpt-*.pt\n",
     )
     settings = read_settings(folder)
     assert settings.args == ("--rate", "1e-3", "--on", "yes")
     assert (settings.grace, settings.stall) == (30, 0)
     assert settings.resume_args == ("--resume", "x")
+    assert settings.checkpoints == "saved/ckpt-*.pt"
     code = read_code(Project(Path("/nowhere")), str(folder))
     assert (code.program, code.per) == (("python3", "go.py", *settings.args), "node")
     typed = {"entry": "train.py", "script_args": "", "launch": "rank"}
@@ -358,6 +362,9 @@ def test_the_settings_of_a_project(make: Make) -> None:
         ("metrics: 'loss .*'\n", "metrics: needs a named group"),
         ("grace: soon\n", "grace: must be a number of seconds"),
         ("stall: -1\n", "stall: must be a number of seconds"),
+        ("checkpoints: /srv/*.pt\n", "checkpoints: must be a path in the working directory"),
+        ("checkpoints: ../*.pt\n", "checkpoints: must be a path in the working directory"),
+        ("checkpoints: a/**/*.pt\n", "checkpoints: must be a path in the working directory"),
     ],
 )
 def test_wrong_settings(make: Make, text: str, problem: str) -> None:

@@ -318,7 +318,15 @@ def test_the_trainer_s_runs_are_warned_of_nothing(recorded: Callable[[str], Path
 
 
 @pytest.mark.parametrize(
-    "file", ["", "checkpoints/deep/state.bin", "outputs/last.ckpt", "workdir/model.pth"]
+    "file",
+    [
+        "",
+        "checkpoints/deep/state.bin",
+        "outputs/last.ckpt",
+        "workdir/model.pth",
+        "nodes/node2/workdir/model.pth",
+        "nodes/node2/outputs/last.ckpt",
+    ],
 )
 def test_a_program_goes_on_from_any_file(run: Path, file: str) -> None:
     for folder in ("outputs", "workdir", "checkpoints/empty"):
@@ -326,7 +334,10 @@ def test_a_program_goes_on_from_any_file(run: Path, file: str) -> None:
     if file:
         (run / file).parent.mkdir(parents=True, exist_ok=True)
         (run / file).touch()
-    put_attempt_aside(run)
+    (run / "nodes/node2/facts.json").touch()
+    place = put_attempt_aside(run)
+    assert (place / "nodes/node2/facts.json").exists()
+    assert not file or (run / file).exists(), "the next attempt goes on from it"
     found = resume_variables(run, same_run=True)
     if file:
         assert found == {"training_run_resume_from": str(run)}

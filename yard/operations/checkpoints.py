@@ -12,7 +12,9 @@ from yard.plays.contract import OFFER_CHECKPOINTS, stop_variables
 from yard.plays.events import Event, Outcome
 from yard.plays.play import play
 
-CHECKPOINTS = "checkpoints"
+# Of a run directory: where checkpoints are at home. In its working directory, which is that of a
+# program of the user's own, they are the files that the program calls so.
+CHECKPOINTS, WORKDIR, NODES = "checkpoints", "workdir", "nodes"
 # The log of these playbooks, beside that of the launch.
 LOG = "ansible-checkpoints.log"
 # Seconds between two of them at the least; one that takes long is followed by a longer pause, so
@@ -73,12 +75,13 @@ class CheckpointCarrier:
         """Remove what was brought, and is no longer among the run's checkpoints.
 
         Args:
-            kept: their paths below the folder.
+            kept: their paths below the run directory.
         """
-        folder = self.run / CHECKPOINTS
-        pointed_at = {path.resolve() for path in folder.rglob("*") if path.is_symlink()}
+        pointed_at = {
+            path.resolve() for path in (self.run / CHECKPOINTS).rglob("*") if path.is_symlink()
+        }
         for name in self._brought - set(kept):
-            path = folder / name
+            path = self.run / name
             if path.resolve() not in pointed_at:
                 path.unlink(missing_ok=True)
                 self._brought.discard(name)
@@ -117,10 +120,15 @@ class CheckpointCarrier:
         self._next_at = time.monotonic() + max(SHORTEST_PAUSE, took / SHARE)
 
     def _files(self) -> set[str]:
-        """What is at home, by path below the folder."""
-        folder = self.run / CHECKPOINTS
+        """What is at home, by path below the run directory."""
+        folders = (CHECKPOINTS, WORKDIR, *self._workdirs_of_nodes())
         return {
-            os.path.relpath(os.path.join(above, name), folder)
-            for above, _, names in os.walk(folder)
+            os.path.relpath(os.path.join(above, name), self.run)
+            for folder in folders
+            for above, _, names in os.walk(self.run / folder)
             for name in names
         }
+
+    def _workdirs_of_nodes(self) -> list[Path]:
+        folders = (self.run / NODES).glob(f"*/{WORKDIR}")
+        return [folder for folder in folders if not folder.is_symlink()]

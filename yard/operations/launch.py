@@ -44,8 +44,10 @@ class RunFollower:
     _lines: Lines[Any] = field(init=False)
     _carrier: CheckpointCarrier = field(init=False)
     _report: LiveReport = field(init=False)
-    # The checkpoints that came home with the end of the run; None where its first node did not end.
-    _kept: list[str] | None = None
+    # The checkpoints that came home with the end of the run, from all nodes, and whether its first
+    # node has ended.
+    _kept: list[str] = field(default_factory=list)
+    _launcher_ended: bool = False
     _polled_at: float | None = None
     _silences: set[Silence] = field(default_factory=set)
 
@@ -63,7 +65,7 @@ class RunFollower:
             outcome = self._play(began_at)
         finally:
             self._carrier.end()
-        if self._kept is not None and outcome.ok:
+        if self._launcher_ended and outcome.ok:
             self._carrier.forget(self._kept)
         if outcome.failures:
             # After a failure the playbook goes on to collect: where it failed is what counts.
@@ -111,8 +113,9 @@ class RunFollower:
             progress.task(progress.view.waits_for if polls else event.task)
         if event.module == CHOOSE_NODES and event.kind == "runner_on_ok":
             self._note_nodes(event, progress)
-        if event.module == END_RUN and event.result.get("launched"):
-            self._kept = list(map(str, event.result["checkpoints"]))
+        if event.module == END_RUN and event.kind == "runner_on_ok":
+            self._kept += map(str, event.result["checkpoints"])
+            self._launcher_ended |= bool(event.result.get("launched"))
         if polls and "metrics" in event.result:
             self._follow(event, progress, began_at)
             if event.result.get("exit_status"):

@@ -117,6 +117,8 @@ class ProjectRun(Job):
         variables["training_run_program"] = list(self.code.program)
         variables["training_run_program_per"] = self.code.per
         variables["training_run_retries"] = self.retries
+        if self.code.settings.checkpoints is not None:
+            variables["training_run_checkpoint_files"] = self.code.settings.checkpoints
         if self.grace_seconds is not None:
             variables["training_run_grace_seconds"] = self.grace_seconds
         return variables
@@ -135,6 +137,7 @@ class ProjectRun(Job):
             "git": self.code.git,
             "metrics_pattern": self.code.settings.metrics,
             "resume_args": list(self.code.settings.resume_args),
+            "checkpoints": self.code.settings.checkpoints,
         }
 
 

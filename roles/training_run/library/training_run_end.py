@@ -90,7 +90,7 @@ launched:
   returned: always
   type: bool
 checkpoints:
-  description: The checkpoints of that node that go home, by their paths below the directory.
+  description: The checkpoints of this node that go home, by their paths there.
   returned: always
   type: list
   elements: str
@@ -130,9 +130,9 @@ from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom
 from ansible.module_utils.training_node_foreign import is_there
 from ansible.module_utils.training_node_lock import guarded, read, release, same, write
 from ansible.module_utils.training_run_collect import (
-    CHECKPOINTS,
     Collected,
     Limits,
+    checkpoint_files,
     collect,
     give,
 )
@@ -208,15 +208,6 @@ def ran_out_of_memory(container: str) -> bool:
     """Tell whether the kernel killed a process of a container at its own limit of memory."""
     details = inspect(container)
     return details is not None and bool(details["State"]["OOMKilled"])
-
-
-def files_below(folder: str) -> list[str]:
-    """Return the paths of all files of a folder, from there; none where there is no folder."""
-    return sorted(
-        os.path.relpath(os.path.join(above, name), folder)
-        for above, _, names in os.walk(folder)
-        for name in names
-    )
 
 
 def left_behind(collected: Collected) -> list[dict[str, Any]]:
@@ -320,7 +311,7 @@ def main() -> None:
         removed=removed,
         left=directory.exists(),
         launched=directory.launches(),
-        checkpoints=files_below(os.path.join(directory.collect, CHECKPOINTS)),
+        checkpoints=checkpoint_files(directory, host),
         copies=os.path.isdir(directory.copies),
         kept=kept,
         trouble=trouble,

@@ -261,6 +261,7 @@ problems:
   elements: dict
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -291,6 +292,8 @@ from ansible.module_utils.training_run_room import NoRoomError, error_of, room_f
 # Of what the container is given, what goes home.
 RECORDS = ("config.json", "hostfile", ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
+# In `resume`: what this very node had, beside what the first node had.
+OWN = "own"
 # As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
 NVIDIA = "nvidia"
 
@@ -433,7 +436,8 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
     """Give the ranks the checkpoints that they go on from, and what belongs to them.
 
     They were sent by whoever carries files to this node, and are plain files and their links. The
-    metrics go on. A project finds its checkpoints and its other files where it had them; they are
+    metrics go on. A project finds its checkpoints and its other files where it had them: those of
+    the first node, and over them what this node had itself, where that is not older. They are
     copied as the user that owns the copy.
 
     Raises:
@@ -460,11 +464,20 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
 def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
     give(directory.resume, uid, gid)
     carried_on = PROJECTS | {"checkpoints": "checkpoints"}
-    for place, name in carried_on.items() if os.path.isdir(directory.project) else ():
-        carried = os.path.join(directory.resume, name)
+    # What this node had itself comes over what the first node had, where it is not older.
+    for above, (place, name) in (
+        itertools.product(
+            (directory.resume, os.path.join(directory.resume, OWN)), carried_on.items()
+        )
+        if os.path.isdir(directory.project)
+        else ()
+    ):
+        carried = os.path.join(above, name)
         if os.path.isdir(carried):
+            command = ["cp", "--archive", "--no-target-directory"]
+            command += ["--update"] if above != directory.resume else []
             copied = subprocess.run(
-                ["cp", "--archive", "--no-target-directory", carried, f"{directory.work}/{place}"],
+                [*command, carried, f"{directory.work}/{place}"],
                 check=False,
                 stderr=subprocess.PIPE,
                 text=True,
