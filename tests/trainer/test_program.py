@@ -106,7 +106,7 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
 
 
 def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
-    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", ("node1", "node2"))
+    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", "", ("node1", "node2"))
     found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",
