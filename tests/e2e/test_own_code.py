@@ -257,6 +257,22 @@ def test_what_says_nothing_for_too_long_is_ended_with_the_stacks_of_its_ranks(
     assert "waits_for_ever" in log(1)
 
 
+def test_what_says_nothing_for_long_is_warned_of_and_goes_on(tmp_path: Path) -> None:
+    text = (
+        "import time\ndef waits_a_while():\n    time.sleep(14)\nwaits_a_while()\nprint('goes on')\n"
+    )
+    folder = project(tmp_path / "own", {"train.py": text, "trainyard.yml": "silence: 4\n"})
+    outcome = make("train", CODE=folder, NODES=2)
+    assert outcome.status == 0, outcome.output
+    for rank in range(2):
+        assert "in waits_a_while" in log(rank)
+        assert "goes on" in log(rank)
+    (warning, *_) = document("summary.json")["warnings"]
+    assert warning.startswith("for 4 s no rank wrote a line")
+    assert warning in outcome.output
+    assert errors(newest()) == []
+
+
 def test_a_log_of_many_megabytes_comes_home_and_is_read_from_its_end(tmp_path: Path) -> None:
     text = (
         "line = 'x' * 99\nfor _ in range(2_000_000):\n    print(line)\nraise ValueError('enough')\n"

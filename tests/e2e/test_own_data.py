@@ -75,7 +75,7 @@ def mounted() -> Iterator[str]:
         in_machine(
             node,
             f"mkdir --parents {share} && mount -t tmpfs -o mode=755,uid=2000 share {share} && "
-            f"mkdir {share}/faces && echo {node} > {share}/faces/where",
+            f"mkdir --parents {share}/faces/train && echo {node} > {share}/faces/where",
         )
     yield f"{share}/faces"
     for node in NODES:
@@ -89,7 +89,7 @@ def test_a_program_reads_a_folder_that_the_nodes_have(program: Path, mounted: st
         digest = hashlib.sha256(f"{node}\n".encode()).hexdigest()
         assert f"found /data{mounted}/where {digest}" in log(rank)
         assert "Read-only file system" in log(rank)
-    in_machine(NODES[1], f"rm {mounted}/where")
+    in_machine(NODES[1], f"rm --recursive {mounted}/train {mounted}/where")
     outcome = make("train", CODE=program, DATASET=mounted, NODES=2)
     assert outcome.status == 3
     assert f"there is no folder {mounted}, or nothing is in it" in outcome.output

@@ -32,6 +32,7 @@ class Settings:
         grace: seconds from SIGTERM to SIGKILL.
         stall: seconds without a sign of life after which a run is ended; 0: never.
         checkpoints: a pattern for files of its working directory that are checkpoints.
+        silence: seconds without a sign of life after which a run has a warning; 0: never.
     """
 
     entry: str | None = None
@@ -44,6 +45,7 @@ class Settings:
     grace: int | None = None
     stall: int | None = None
     checkpoints: str | None = None
+    silence: int | None = None
 
 
 def read_settings(folder: Path) -> Settings:
@@ -145,4 +147,5 @@ _READ: Mapping[str, Any] = {
     "checkpoints": _files,
     "grace": _seconds,
     "stall": _seconds,
+    "silence": _seconds,
 }

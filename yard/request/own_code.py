@@ -117,6 +117,8 @@ class ProjectRun(Job):
         variables["training_run_program"] = list(self.code.program)
         variables["training_run_program_per"] = self.code.per
         variables["training_run_retries"] = self.retries
+        if self.code.settings.silence is not None:
+            variables["training_run_silence_seconds"] = self.code.settings.silence
         if self.code.settings.checkpoints is not None:
             variables["training_run_checkpoint_files"] = self.code.settings.checkpoints
         if self.grace_seconds is not None:
