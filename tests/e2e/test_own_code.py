@@ -268,7 +268,7 @@ def test_what_says_nothing_for_long_is_warned_of_and_goes_on(tmp_path: Path) -> 
         assert "in waits_a_while" in log(rank)
         assert "goes on" in log(rank)
     (warning, *_) = document("summary.json")["warnings"]
-    assert warning.startswith("for 4 s no rank wrote a line")
+    assert warning.startswith("for 4.0 s no rank wrote a line")
     assert warning in outcome.output
     assert errors(newest()) == []
 

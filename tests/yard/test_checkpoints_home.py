@@ -134,6 +134,31 @@ def test_those_of_working_directories_come_and_go_too(
     ]
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_comes_with_the_end_of_the_run_stays(
+    ends: bool, carrier: CheckpointCarrier, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end brings all files home while the last checkpoints may be on their way."""
+    node.files = {"checkpoints/epoch-1.pt": "1"}
+    look(carrier, 100.0)
+    node.files = {"checkpoints/epoch-2.pt": "2"}
+
+    def slow(*arguments: Any, **options: Any) -> Outcome:
+        outcome = node.play(*arguments, **options)
+        if ends:
+            carrier.run_ends()
+        (carrier.run / "workdir").mkdir()
+        for name in ("checkpoints/epoch-3.pt", "workdir/cache.txt"):
+            (carrier.run / name).touch()
+        return outcome
+
+    monkeypatch.setattr(checkpoints, "play", slow)
+    look(carrier, 200.0)
+    # Once the end has begun, it alone knows what has been removed.
+    assert at_home(carrier) == [*(["epoch-1.pt"] if ends else []), "epoch-2.pt", "epoch-3.pt"]
+    assert (carrier.run / "workdir/cache.txt").exists()
+
+
 def test_why_they_could_not_come_is_said_once(carrier: CheckpointCarrier, node: Node) -> None:
     node.failure = "no space left"
     assert look(carrier, 100.0) == ""

@@ -65,9 +65,13 @@ class CheckpointCarrier:
             self._thread.start()
         return trouble
 
-    def end(self) -> None:
-        """The run is over: what is still on its way comes with the rest."""
+    def run_ends(self) -> None:
+        """All files come home now: what is still on its way comes with them, and stays."""
         self._unwanted.set()
+
+    def end(self) -> None:
+        """The run is over; waits until nothing is on its way any more."""
+        self.run_ends()
         if self._thread is not None:
             self._thread.join()
 
@@ -109,7 +113,10 @@ class CheckpointCarrier:
             )
         except Exception as error:  # whatever it is, the run itself goes on
             self._trouble = f"{type(error).__name__}: {error}"
-        self._brought |= self._files() - before
+        # What else is new here came with the end of the run.
+        self._brought |= (self._files() - before) & set(names)
+        if self._unwanted.is_set():
+            return
         if outcome is not None and outcome.ok:
             self.forget(names)
         else:

@@ -15,6 +15,7 @@ from yard.plays.contract import (
     CHOOSE_NODES,
     END_RUN,
     POLL_RUN,
+    STOP,
     launch_variables,
     phase_of,
 )
@@ -106,6 +107,8 @@ class RunFollower:
         if phase is not None and event.kind == "playbook_on_task_start":
             self.phase = phase
             progress.phase(PHASE_TEXTS[phase])
+            if phase == STOP:
+                self._carrier.run_ends()
         if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
             progress.fail()
         polls = event.module == POLL_RUN
