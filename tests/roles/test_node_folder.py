@@ -96,6 +96,11 @@ def test_the_mount_begins_where_nobody_but_root_can_put_another_thing(
         assert find_mount(path, ACCOUNT, ACCOUNT, ROOT) == str(folder)
 
 
+def test_a_mount_that_would_hold_a_private_place_is_refused(folder: Path) -> None:
+    """The folder itself does not, and /var/tmp above it is mounted."""
+    assert code(f"{folder}/faces", root=f"{folder}/runs") == "folder_private"
+
+
 def test_another_file_system_below_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,11 +128,11 @@ class CheckpointCarrier:
 
     def _files(self) -> set[str]:
         """What is at home, by path below the run directory."""
-        folders = (CHECKPOINTS, WORKDIR, *self._workdirs_of_nodes())
+        folders = [self.run / CHECKPOINTS, self.run / WORKDIR, *self._workdirs_of_nodes()]
         return {
             os.path.relpath(os.path.join(above, name), self.run)
             for folder in folders
-            for above, _, names in os.walk(self.run / folder)
+            for above, _, names in os.walk(folder)
             for name in names
         }
 
