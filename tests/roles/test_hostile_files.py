@@ -534,7 +534,9 @@ def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None
     assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(50, abs=5)
     name_checkpoints(run, "ckpt-*")
     assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(40, abs=5)
-    name_checkpoints(run, "")
+    for program in ('{"checkpoints": ""}', "{}"):
+        Path(run.config, "program.json").write_text(program)
+        assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(50, abs=5)
     os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
     replace_by_link(Path(run.work, "checkpoints"), outside)
     assert poll.newest_checkpoint(run.path) == 0

@@ -167,7 +167,8 @@ def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
     """
     try:
         with open(os.path.join(directory.config, "program.json"), encoding="utf-8") as file:
-            pattern = str(json.load(file)["checkpoints"])
+            # A run that an older Trainyard has launched, and this one ends, says nothing of it.
+            pattern = str(json.load(file).get("checkpoints", ""))
     except FileNotFoundError:
         return ()
     return tuple(pattern.split("/")) if pattern else ()
