@@ -125,7 +125,7 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup
+.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup bench-edits
 test: $(TESTABLE) ## all of the below, of the roles what molecule-core has
 	@for tier in lint unit molecule-core e2e; do \
 		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
@@ -185,6 +185,9 @@ e2e: $(TESTABLE) ## whole runs on the local cluster
 
 bench-setup: $(READY) ## measure set-up of 2 and 8 local nodes of its own, and what 1,000 hosts cost the control node
 	tests/speed/setup.py
+
+bench-edits: $(READY) ## measure from the command to the first step, without and after an edit, on 2 and 8 local nodes of its own
+	tests/speed/edits.py $(ARGS)
 
 ##@ Upkeep
 

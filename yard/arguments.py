@@ -204,7 +204,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, metavar="N")
     parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
     parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
-    parser.add_argument("--dataset", help="one of training_datasets, or with --code of `yard data`")
+    parser.add_argument(
+        "--dataset",
+        help="one of training_datasets; with --code also of `yard data`, or a folder of the nodes",
+    )
     parser.add_argument("--precision", help="number format of the forward and backward pass")
     parser.add_argument("--engine", help="what exchanges the gradients")
     parser.add_argument("--transport", help="how the ranks talk to each other")

@@ -34,7 +34,8 @@ os.write(1, f"sum {total.item()} on {socket.gethostname()}\\n".encode())
 dist.destroy_process_group()
 """,
 }
-# Dies on the second node when it runs for the first time, and says what it finds the second time.
+# Dies on the second node when it runs for the first time, as soon as that node has a copy of the
+# checkpoint in the first one's working directory; says what it finds the second time.
 DIES = """
 import os, pathlib, sys, time
 rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
@@ -46,8 +47,13 @@ if attempt == 0:
     if rank == 0:
         (checkpoints / "step-7.pt").write_text("7")
         pathlib.Path("cache.txt").write_text("kept")
+        pathlib.Path("ckpt-7.pt").write_text("7")
         time.sleep(600)
-    time.sleep(3)
+    pathlib.Path("own.txt").write_text("of the second node")
+    deadline = time.monotonic() + 60
+    while not pathlib.Path("../copies/workdir/ckpt-7.pt").exists():
+        assert time.monotonic() < deadline, "no copy"
+        time.sleep(0.2)
     raise RuntimeError("the second rank has had enough")
 """
 
@@ -156,14 +162,20 @@ def test_a_rank_that_fails_is_named_with_the_line_of_its_program(tmp_path: Path)
 
 
 def test_a_failed_run_goes_on_with_its_files_on_every_node(tmp_path: Path) -> None:
-    folder = project(tmp_path / "own", {"train.py": DIES})
+    folder = project(tmp_path / "own", {"train.py": DIES, "trainyard.yml": "checkpoints: ckpt-*\n"})
     outcome = make("train", CODE=folder, NODES=2, RETRIES=1)
     assert outcome.status == 0, outcome.output
     assert document("summary.json")["attempts"] == 2
-    for rank in range(2):
-        assert "attempt 1 ['step-7.pt'] ['cache.txt', 'train.py']" in log(rank)
+    failed = (newest() / "attempts/1/logs/rank-1.log").read_text()
+    assert "the second rank has had enough" in failed
+    files = ["cache.txt", "ckpt-7.pt", "train.py", "trainyard.yml"]
+    assert f"attempt 1 ['step-7.pt'] {files}" in log(0)
+    assert f"attempt 1 ['step-7.pt'] {sorted([*files, 'own.txt'])}" in log(1)
     assert (newest() / "checkpoints/step-7.pt").read_text() == "7"
     assert (newest() / "workdir/cache.txt").read_text() == "kept"
+    own = newest() / f"nodes/{NODES[1]}/workdir"
+    assert [path.name for path in own.iterdir()] == ["own.txt"]
+    assert (own / "own.txt").read_text() == "of the second node"
 
 
 def test_an_edit_is_what_runs_next_and_sends_itself_alone(tmp_path: Path) -> None:
@@ -243,6 +255,22 @@ def test_what_says_nothing_for_too_long_is_ended_with_the_stacks_of_its_ranks(
     assert outcome.status == 1
     assert "waits_for_ever" in log(0)
     assert "waits_for_ever" in log(1)
+
+
+def test_what_says_nothing_for_long_is_warned_of_and_goes_on(tmp_path: Path) -> None:
+    text = (
+        "import time\ndef waits_a_while():\n    time.sleep(14)\nwaits_a_while()\nprint('goes on')\n"
+    )
+    folder = project(tmp_path / "own", {"train.py": text, "trainyard.yml": "silence: 4\n"})
+    outcome = make("train", CODE=folder, NODES=2)
+    assert outcome.status == 0, outcome.output
+    for rank in range(2):
+        assert "in waits_a_while" in log(rank)
+        assert "goes on" in log(rank)
+    (warning, *_) = document("summary.json")["warnings"]
+    assert warning.startswith("for 4.0 s no rank wrote a line")
+    assert warning in outcome.output
+    assert errors(newest()) == []
 
 
 def test_a_log_of_many_megabytes_comes_home_and_is_read_from_its_end(tmp_path: Path) -> None:

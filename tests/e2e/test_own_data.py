@@ -67,6 +67,37 @@ def test_a_program_reads_it_on_every_node_and_cannot_change_it(faces: Path, prog
         assert "cannot write: Read-only file system" in log(rank)
 
 
+@pytest.fixture
+def mounted() -> Iterator[str]:
+    """A folder in a file system that is mounted on each node, in the place of a share."""
+    share = "/srv/e2e-share"
+    for node in NODES:
+        in_machine(
+            node,
+            f"mkdir --parents {share} && mount -t tmpfs -o mode=755,uid=2000 share {share} && "
+            f"mkdir --parents {share}/faces/train && echo {node} > {share}/faces/where",
+        )
+    yield f"{share}/faces"
+    for node in NODES:
+        in_machine(node, f"umount {share} && rmdir {share}")
+
+
+def test_a_program_reads_a_folder_that_the_nodes_have(program: Path, mounted: str) -> None:
+    outcome = make("train", CODE=program, DATASET=mounted, NODES=2)
+    assert outcome.status == 0, outcome.output
+    for rank, node in enumerate(NODES[:2]):
+        digest = hashlib.sha256(f"{node}\n".encode()).hexdigest()
+        assert f"found /data{mounted}/where {digest}" in log(rank)
+        assert "Read-only file system" in log(rank)
+    in_machine(NODES[1], f"rm --recursive {mounted}/train {mounted}/where")
+    outcome = make("train", CODE=program, DATASET=mounted, NODES=2)
+    assert outcome.status == 3
+    assert f"there is no folder {mounted}, or nothing is in it" in outcome.output
+    outcome = make("train", CODE=program, DATASET="/srv/trainyard/runs", NODES=2)
+    assert outcome.status == 3
+    assert "no rank may see /srv/trainyard/runs" in outcome.output
+
+
 def test_what_a_disk_damaged_is_mended_and_the_rest_stays(faces: Path) -> None:
     assert make("data", SOURCE=faces, NAME="e2e-faces").status == 0
     file = f"{DATA}/e2e-faces/train/a.bin"

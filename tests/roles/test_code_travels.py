@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -255,6 +256,67 @@ def test_the_files_of_two_nodes_may_have_one_name(project: Path, run: Any, tmp_p
     assert files(run.collect) == {"nodes/node2/workdir/result.json": "second\n"}
 
 
+def test_what_a_node_was_given_of_the_first_one_does_not_come_home_from_there(
+    project: Path, run: Any, tmp_path: Path
+) -> None:
+    send(project, run, tmp_path)
+    for name in ("workdir/epoch-1.pt", "workdir/log.txt", "outputs/table.csv"):
+        path = Path(run.resume, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("of the first\n")
+    reachable(tmp_path)
+    start.hand_over(run, RANK, RANK)
+    Path(run.workdir, "log.txt").write_text("more than it was\n")
+    Path(run.workdir, "own.txt").write_text("mine\n")
+    training_run_collect.collect(run, "node2", LIMITS)
+    assert files(run.collect) == {
+        "nodes/node2/workdir/log.txt": "more than it was\n",
+        "nodes/node2/workdir/own.txt": "mine\n",
+    }
+
+
+def test_the_first_node_sends_home_what_it_was_given(
+    project: Path, run: Any, tmp_path: Path
+) -> None:
+    """A run that goes on from another one would else not have it."""
+    send(project, run, tmp_path)
+    Path(run.resume, "workdir").mkdir(parents=True)
+    Path(run.resume, "workdir/epoch-1.pt").write_text("weights\n")
+    reachable(tmp_path)
+    start.hand_over(run, RANK, RANK)
+    Path(run.config, training_node_directory.ARGUMENTS).touch()
+    training_run_collect.collect(run, "node1", LIMITS)
+    assert files(run.collect) == {"workdir/epoch-1.pt": "weights\n"}
+
+
+def test_what_a_node_had_itself_comes_over_what_the_first_one_had(
+    project: Path, run: Any, tmp_path: Path
+) -> None:
+    send(project, run, tmp_path)
+    for place, text, age in (("", "first\n", 50), ("own/", "own\n", 40)):
+        for name in ("workdir/both.txt", "workdir/newer.txt", f"outputs/{text.strip()}.csv"):
+            path = Path(run.resume, place, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            moment = time.time() - age
+            os.utime(path, (moment, moment))
+    # The first node has written it since, as a checkpoint of one name for all attempts.
+    os.utime(Path(run.resume, "workdir/newer.txt"))
+    reachable(tmp_path)
+    start.hand_over(run, RANK, RANK)
+    assert Path(run.workdir, "both.txt").read_text() == "own\n"
+    assert Path(run.workdir, "newer.txt").read_text() == "first\n"
+    assert Path(run.workdir, "both.txt").stat().st_uid == RANK
+    assert files(f"{run.work}/outputs") == {"first.csv": "first\n", "own.csv": "own\n"}
+
+
+def reachable(path: Path) -> None:
+    """Let the ranks' account through to a folder of a test."""
+    for above in (path, *path.parents):
+        if above.stat().st_uid == os.geteuid():
+            above.chmod(above.stat().st_mode | 0o011)
+
+
 def test_a_project_goes_on_with_the_files_it_had(project: Path, run: Any, tmp_path: Path) -> None:
     send(project, run, tmp_path)
     for name, text in {
@@ -267,9 +329,7 @@ def test_a_project_goes_on_with_the_files_it_had(project: Path, run: Any, tmp_pa
         path = Path(run.resume, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for above in (tmp_path, *tmp_path.parents):
-        if above.stat().st_uid == os.geteuid():
-            above.chmod(above.stat().st_mode | 0o011)
+    reachable(tmp_path)
     start.hand_over(run, RANK, RANK)
     assert Path(run.work, "checkpoints/epoch-1.pt").read_text() == "weights\n"
     assert Path(run.work, "checkpoints/epoch-1.pt").stat().st_uid == RANK

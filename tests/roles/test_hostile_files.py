@@ -6,6 +6,7 @@ run's; it must be afterwards as it was.
 """
 
 import importlib
+import json
 import os
 import shutil
 import socket
@@ -461,8 +462,12 @@ def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
     write(run, "checkpoints/.epoch-4.pt.Xy12")
     Path(run.work, "checkpoints/last.pt").symlink_to("epoch-3.pt")
     for _ in range(2):  # what is left of the last time goes
-        names = training_run_collect.offer_checkpoints(run, RANK + 1, LIMITS)
-        assert sorted(names) == ["deep/part.bin", "epoch-3.pt", "last.pt"]
+        names = training_run_collect.offer_checkpoints(run, "node2", RANK + 1, LIMITS)
+        assert sorted(names) == [
+            "checkpoints/deep/part.bin",
+            "checkpoints/epoch-3.pt",
+            "checkpoints/last.pt",
+        ]
     offered = Path(run.live, "checkpoints/epoch-3.pt")
     assert offered.samefile(original)
     assert original.stat().st_uid == RANK, "the ranks keep their file"
@@ -487,10 +492,10 @@ def test_of_a_run_that_is_over_nothing_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(training_run_collect, "_entries", find_while_the_run_is_brought_home)
         with pytest.raises(FileNotFoundError):
-            training_run_collect.offer_checkpoints(run, RANK, LIMITS)
+            training_run_collect.offer_checkpoints(run, "node1", RANK, LIMITS)
     assert not os.path.exists(run.path)
     with pytest.raises(FileNotFoundError):
-        training_run_collect.offer_checkpoints(run, RANK, LIMITS)
+        training_run_collect.offer_checkpoints(run, "node1", RANK, LIMITS)
     assert not os.path.exists(run.path)
 
 
@@ -500,13 +505,42 @@ def test_only_plain_files_within_the_limits_are_laid_ready(run: Any, outside: Pa
     replace_by_link(Path(run.work, "checkpoints/secret.pt"), outside / "shadow")
     replace_by_link(Path(run.work, "checkpoints/below"), outside / "below")
     os.mkfifo(Path(run.work, "checkpoints/pipe.pt"))
-    names = training_run_collect.offer_checkpoints(run, RANK, LIMITS)
-    assert names == ["small.pt"]
+    names = training_run_collect.offer_checkpoints(run, "node2", RANK, LIMITS)
+    assert names == ["checkpoints/small.pt"]
     assert [path.name for path in sorted_files(run.live)] == ["small.pt"]
     replace_by_link(Path(run.work, "checkpoints_"), outside)
     os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
     os.rename(Path(run.work, "checkpoints_"), Path(run.work, "checkpoints"))
-    assert training_run_collect.offer_checkpoints(run, RANK, LIMITS) == []
+    assert training_run_collect.offer_checkpoints(run, "node2", RANK, LIMITS) == []
+
+
+def name_checkpoints(run: Any, pattern: str) -> None:
+    """Have the project of a run say which files of its working directory are checkpoints."""
+    program = json.dumps({"checkpoints": pattern})
+    Path(run.config, "program.json").write_text(program)
+
+
+def test_checkpoints_of_a_working_directory_are_laid_ready_too(run: Any, outside: Path) -> None:
+    name_checkpoints(run, "s*ed/ckpt-*")
+    for name in ("saved/ckpt-1.pt", "saved/ckpt-2/part.bin", "saved/log", "ckpt-3.pt", "shed"):
+        write(run, f"project/{name}")
+    write(run, "project/saved/.ckpt-4.pt")
+    replace_by_link(Path(run.work, "project/saved/ckpt-5"), outside / "shadow")
+    replace_by_link(Path(run.work, "project/saved/ckpt-6"), outside / "below")
+    # One that came with the project is none of the run's.
+    sent = Path(run.project, "saved/ckpt-0.pt")
+    sent.parent.mkdir(parents=True)
+    shutil.copy2(write(run, "project/saved/ckpt-0.pt"), sent)
+    expected = ["ckpt-1.pt", "ckpt-2/part.bin"]
+    folder = "nodes/node2/workdir/saved"
+    names = training_run_collect.offer_checkpoints(run, "node2", RANK, LIMITS)
+    assert sorted(names) == [f"{folder}/{name}" for name in expected]
+    assert Path(run.live, folder, "ckpt-1.pt").read_text() == "text\n"
+    Path(run.config, training_node_directory.ARGUMENTS).touch()
+    names = training_run_collect.offer_checkpoints(run, "node1", RANK, LIMITS)
+    assert sorted(names) == [f"workdir/saved/{name}" for name in expected]
+    training_run_collect.collect(run, "node1", LIMITS)
+    assert training_run_collect.checkpoint_files(run, "node1") == sorted(names)
 
 
 def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None:
@@ -515,6 +549,15 @@ def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None
         moment = time.time() - age
         os.utime(write(run, f"checkpoints/{name}"), (moment, moment))
     assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(50, abs=5)
+    for name, age in (("ckpt-1/part", 40), ("deep/ckpt-2/part", 30), ("other", 20)):
+        moment = time.time() - age
+        os.utime(write(run, f"project/{name}"), (moment, moment))
+    assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(50, abs=5)
+    name_checkpoints(run, "ckpt-*")
+    assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(40, abs=5)
+    for program in ('{"checkpoints": ""}', "{}"):
+        Path(run.config, "program.json").write_text(program)
+        assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(50, abs=5)
     os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
     replace_by_link(Path(run.work, "checkpoints"), outside)
     assert poll.newest_checkpoint(run.path) == 0

@@ -49,6 +49,7 @@ CONTAINER = training_run_container.Container(
     hostname="node1",
     user="trainer",
     data="/srv/trainyard/data",
+    folder="",
     gpus="",
     runtime="",
     shm_gigabytes=2,
@@ -228,6 +229,19 @@ def test_a_container_without_gpus() -> None:
             ],
         },
     }
+
+
+def test_a_container_that_reads_a_folder_of_the_node_has_no_other_data() -> None:
+    configuration = replace(CONTAINER, folder="/mnt/nas/faces").host_configuration()
+    assert configuration["Mounts"] == [
+        {
+            "Type": "bind",
+            "Source": "/mnt/nas/faces",
+            "Target": "/data/mnt/nas/faces",
+            "ReadOnly": True,
+        }
+    ]
+    assert not [bind for bind in configuration["Binds"] if ":/data" in bind]
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,9 @@ def test_a_project_is_watched_in_its_own_way(
     project: bool, expected: tuple[int, ...], options: dict[str, Any], tmp_path: Path
 ) -> None:
     options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
-    options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "gpus": ""}
+    options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "folder": ""}
     options["container"] |= {
+        "gpus": "",
         "shm_gigabytes": 2,
         "memory_gigabytes": 0.0,
         "memory_share": 1.0,

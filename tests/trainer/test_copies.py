@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,8 +69,8 @@ def begin(tmp_path: Path, peer: None, said: list[str]) -> Iterator[Callable[...,
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((tmp_path / "log").open("wb"))
 
-        def make(*peers: str, megabytes: float = 100) -> CheckpointCopies:
-            made = CheckpointCopies(tmp_path, peers or (PEER,), megabytes, log, said.append)
+        def make(*peers: str, megabytes: float = 100, **more: Any) -> CheckpointCopies:
+            made = CheckpointCopies(tmp_path, peers or (PEER,), megabytes, log, said.append, **more)
             stack.callback(made.close)
             return made
 
@@ -151,6 +152,32 @@ def test_a_file_that_is_being_written_waits(
         assert list(copied(tmp_path)) == ["whole.pt"]
     clock.looks(made)
     assert copied(tmp_path)["growing [1].pt"] == "x" * 7
+
+
+def test_of_a_working_directory_what_the_pattern_names_is_copied(
+    tmp_path: Path, begin: Callable[..., CheckpointCopies]
+) -> None:
+    pattern = ("ckpt-*", "part[01]*")
+    made, clock = begin(folder="project", target="copies/workdir", pattern=pattern), Clock()
+    there = tmp_path / "copies/workdir"
+
+    def has() -> list[str]:
+        return sorted(str(path.relative_to(there)) for path in there.rglob("*") if path.is_file())
+
+    def put(name: str) -> None:
+        write(tmp_path / "project", f"../../project/{name}")
+
+    (tmp_path / "project/checkpoints").mkdir(parents=True)
+    for name in ("train.py", "ckpt-1", "ckpt-2/part0.pt", "ckpt-2/part1/deep/[a] b*.pt"):
+        put(name)
+    for name in ("ckpt-2/other.pt", "data/ckpt-3/part0.pt", "ckpt-2/.part0.pt.new"):
+        put(name)
+    clock.looks(made)
+    assert has() == ["ckpt-2/part0.pt", "ckpt-2/part1/deep/[a] b*.pt"]
+    put("ckpt-4/part0.pt")
+    (tmp_path / "project/ckpt-2/part0.pt").unlink()
+    clock.looks(made)
+    assert has() == ["ckpt-2/part1/deep/[a] b*.pt", "ckpt-4/part0.pt"]
 
 
 def test_nothing_is_sent_twice(

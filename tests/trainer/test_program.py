@@ -21,7 +21,7 @@ from trainer.launch.settings import Limits
 from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
 
-PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, 3, "cifar10", ("node1", "node2"))
+PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, 3, "cifar10", "", ("node1", "node2"))
 MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 # torch itself says whether ranks were started as torchrun does, and brings them together.
 TORCH = """
@@ -55,6 +55,7 @@ def launched(
         "restarts": 0,
         "retries": 0,
         "dataset": "",
+        "checkpoints": "",
         "hosts": [os.uname().nodename],
     }
     (run_dir / "program.json").write_text(json.dumps(document))
@@ -105,7 +106,7 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
 
 
 def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
-    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", ("node1", "node2"))
+    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", "", ("node1", "node2"))
     found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",

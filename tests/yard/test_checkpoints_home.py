@@ -24,7 +24,7 @@ class Node:
     """What the first node has, in place of playbooks/checkpoints.yml.
 
     Attributes:
-        files: its checkpoints.
+        files: its checkpoints, by their paths at home.
         failure: why the playbook fails; "" where it does not.
         limits: the hosts that each playbook ran on.
     """
@@ -48,7 +48,7 @@ class Node:
         if self.failure:
             failed = TaskFailure("node1", "Bring them home", "", "", self.failure, False)
             return Outcome("failed", (failed,), {})
-        home = Path(variables["training_run_collect_dir"], "checkpoints")
+        home = Path(variables["training_run_collect_dir"])
         for name, text in self.files.items():
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def at_home(carrier: CheckpointCarrier) -> list[str]:
 def test_they_come_when_there_are_new_ones(carrier: CheckpointCarrier, node: Node) -> None:
     assert look(carrier, 0.0) == ""
     assert node.limits == []
-    node.files = {"epoch-1.pt": "1", "last.pt": "-> epoch-1.pt"}
+    node.files = {"checkpoints/epoch-1.pt": "1", "checkpoints/last.pt": "-> epoch-1.pt"}
     look(carrier, 100.0)
     look(carrier, 100.0)
     assert node.limits == [["node1"]]
@@ -106,15 +106,57 @@ def test_they_come_when_there_are_new_ones(carrier: CheckpointCarrier, node: Nod
 def test_what_the_run_has_removed_goes_here_too(carrier: CheckpointCarrier, node: Node) -> None:
     (carrier.run / "checkpoints").mkdir()
     (carrier.run / "checkpoints/epoch-9.pt").touch()  # of an attempt before
-    node.files = {"epoch-1.pt": "1", "best.pt": "-> epoch-1.pt"}
+    node.files = {"checkpoints/epoch-1.pt": "1", "checkpoints/best.pt": "-> epoch-1.pt"}
     look(carrier, 100.0)
-    node.files = {"epoch-2.pt": "2", "best.pt": "-> epoch-2.pt"}
+    node.files = {"checkpoints/epoch-2.pt": "2", "checkpoints/best.pt": "-> epoch-2.pt"}
     look(carrier, 200.0)
     assert at_home(carrier) == ["best.pt", "epoch-2.pt", "epoch-9.pt"]
     # It was removed while they were brought, and a link leads there still.
-    node.files = {"epoch-3.pt": "3", "best.pt": "-> epoch-2.pt"}
+    node.files = {"checkpoints/epoch-3.pt": "3", "checkpoints/best.pt": "-> epoch-2.pt"}
     look(carrier, 300.0)
     assert at_home(carrier) == ["best.pt", "epoch-2.pt", "epoch-3.pt", "epoch-9.pt"]
+
+
+def test_those_of_working_directories_come_and_go_too(
+    carrier: CheckpointCarrier, node: Node
+) -> None:
+    (carrier.run / "workdir").mkdir()
+    (carrier.run / "workdir/kept.txt").touch()  # of an attempt before
+    node.files = {"workdir/a/ckpt-1": "1", "nodes/node2/workdir/ckpt-1": "1"}
+    look(carrier, 100.0)
+    node.files = {"workdir/a/ckpt-2": "2", "nodes/node2/workdir/ckpt-1": "1"}
+    look(carrier, 200.0)
+    files = [path for path in carrier.run.rglob("*") if path.is_file() and path.suffix != ".log"]
+    assert sorted(str(path.relative_to(carrier.run)) for path in files) == [
+        "nodes/node2/workdir/ckpt-1",
+        "workdir/a/ckpt-2",
+        "workdir/kept.txt",
+    ]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_comes_with_the_end_of_the_run_stays(
+    ends: bool, carrier: CheckpointCarrier, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end brings all files home while the last checkpoints may be on their way."""
+    node.files = {"checkpoints/epoch-1.pt": "1"}
+    look(carrier, 100.0)
+    node.files = {"checkpoints/epoch-2.pt": "2"}
+
+    def slow(*arguments: Any, **options: Any) -> Outcome:
+        outcome = node.play(*arguments, **options)
+        if ends:
+            carrier.run_ends()
+        (carrier.run / "workdir").mkdir()
+        for name in ("checkpoints/epoch-3.pt", "workdir/cache.txt"):
+            (carrier.run / name).touch()
+        return outcome
+
+    monkeypatch.setattr(checkpoints, "play", slow)
+    look(carrier, 200.0)
+    # Once the end has begun, it alone knows what has been removed.
+    assert at_home(carrier) == [*(["epoch-1.pt"] if ends else []), "epoch-2.pt", "epoch-3.pt"]
+    assert (carrier.run / "workdir/cache.txt").exists()
 
 
 def test_why_they_could_not_come_is_said_once(carrier: CheckpointCarrier, node: Node) -> None:

@@ -34,6 +34,8 @@ from yard.runs.folder import create_run
 from yard.runs.manifest import new_manifest
 
 Make = Callable[..., Path]
+# Of a trainyard.yml: what has no option of its own.
+MORE = "checkpoints: ckpt-*\nsilence: 0\n"
 
 
 @pytest.fixture
@@ -331,12 +333,17 @@ def test_the_settings_of_a_project(make: Make) -> None:
     folder = make(**{"go.py": "", "train.py": ""})
     text = "entry: go.py\nargs: [--rate, 1e-3, --on, yes]\nlaunch: node\ngrace: 30\nstall: 0\n"
     write(
-        folder, "trainyard.yml", text + "metrics: 'loss (?P<loss>\\S+)'\nresume_args: --resume x\n"
+        folder,
+        "trainyard.yml",
+        text
+        + "silence: 7\nmetrics: 'loss (?P<loss>\\S+)'\nresume_args: --resume x\n"
+        + "checkpoints: saved/ckpt-*.pt\n",
     )
     settings = read_settings(folder)
     assert settings.args == ("--rate", "1e-3", "--on", "yes")
     assert (settings.grace, settings.stall) == (30, 0)
     assert settings.resume_args == ("--resume", "x")
+    assert (settings.checkpoints, settings.silence) == ("saved/ckpt-*.pt", 7)
     code = read_code(Project(Path("/nowhere")), str(folder))
     assert (code.program, code.per) == (("python3", "go.py", *settings.args), "node")
     typed = {"entry": "train.py", "script_args": "", "launch": "rank"}
@@ -358,6 +365,9 @@ def test_the_settings_of_a_project(make: Make) -> None:
         ("metrics: 'loss .*'\n", "metrics: needs a named group"),
         ("grace: soon\n", "grace: must be a number of seconds"),
         ("stall: -1\n", "stall: must be a number of seconds"),
+        ("checkpoints: /srv/*.pt\n", "checkpoints: must be a path in the working directory"),
+        ("checkpoints: ../*.pt\n", "checkpoints: must be a path in the working directory"),
+        ("checkpoints: a/**/*.pt\n", "checkpoints: must be a path in the working directory"),
     ],
 )
 def test_wrong_settings(make: Make, text: str, problem: str) -> None:
@@ -509,7 +519,7 @@ def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> N
 def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Path) -> None:
     folder = make(**{"x.py": "one", "y.py": "", ".trainyardignore": "y.py\n"})
     (folder / "link.txt").symlink_to("y.py")
-    write(folder, "trainyard.yml", "resume_args: --again\nmetrics: (?P<loss>.*)\n")
+    write(folder, "trainyard.yml", "resume_args: --again\nmetrics: (?P<loss>.*)\n" + MORE)
     checkout, run = Project(tmp_path), tmp_path / "runs/20260101T000000Z_my-project_n1_p2"
     request = ProjectRequest(
         str(folder), entry="x.py", script_args="--a 'b c'", nodes=2, min_nodes=1, procs_per_node=2
@@ -522,6 +532,8 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     again = request_of(run, manifest)
     assert isinstance(again, ProjectRequest)
     assert again.retries == 2
+    assert job.extravars()["training_run_checkpoint_files"] == "ckpt-*"
+    assert job.extravars()["training_run_silence_seconds"] == 0
     repeated = resolve_project(again, lab, checkout)
     assert repeated.extravars() == job.extravars()
     assert repeated.to_json() == job.to_json()

@@ -122,6 +122,24 @@ def test_a_program_can_ask_for_it_and_the_trainer_cannot(
     assert "dataset 'faces'" in done.stderr
 
 
+def test_a_program_can_ask_for_a_folder_of_the_nodes(ready: Yard, project: Path) -> None:
+    job = asked(ready, project, "/mnt/nas/faces/")
+    assert job.dataset == "/mnt/nas/faces"
+    variables = job.extravars()
+    assert variables["training_run_dataset"] == "/mnt/nas/faces"
+    assert variables["training_run_own_data"] is True
+    # Nobody puts it there.
+    done = ready("train", "--code", "mine", "--dataset", "/mnt/nas/faces", "--nodes", "2")
+    assert "Putting" not in done.stdout
+    assert not on_nodes(ready, "faces")
+
+
+@pytest.mark.parametrize("path", ["/", "//mnt", "/mnt/../etc", "/mnt/./x", "/mnt/a\x1b"])
+def test_a_folder_of_the_nodes_is_written_plainly(ready: Yard, project: Path, path: str) -> None:
+    with pytest.raises(RequestError, match="DATASET="):
+        asked(ready, project, path)
+
+
 def test_new_nodes_of_a_local_cluster_get_it_again(ready: Yard, faces: Path) -> None:
     assert ready("data", "--name", "faces", "--source", "faces").returncode == 0
     assert ready("setup").returncode == 0  # after which nobody knows what its nodes have

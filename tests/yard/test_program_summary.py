@@ -262,6 +262,23 @@ def test_what_a_rank_writes_in_place_of_samples_is_no_reason(run: Path, line: st
     assert summarise(read_run(run)).warnings == ()
 
 
+@pytest.mark.parametrize("status", ["0", "1"])
+def test_a_share_that_took_no_copies_is_warned_of(run: Path, status: str) -> None:
+    write_lines(run / "metrics.jsonl", LINES)
+    (run / "exit_status").write_text(status)
+    values = {"path": "/srv/share/weights", "message": "No space left on device\x1b[2J"}
+    findings = run / "nodes/node2/findings.json"
+    findings.write_text(json.dumps([{"code": "share_failed", "values": values}]))
+    assert errors("findings", json.loads(findings.read_text())) == []
+    (warning,) = conclude(run).warnings
+    assert warning.startswith(
+        "checkpoints and outputs of node2 could not all be copied to /srv/share/weights: "
+        "'No space left on device\\x1b"
+    )
+    assert "could not all be copied" in shown(run)
+    assert faults(run) == []
+
+
 SILENCE = '{"time": 1795173700.5, "seconds": 600}\n'
 
 
@@ -301,7 +318,15 @@ def test_the_trainer_s_runs_are_warned_of_nothing(recorded: Callable[[str], Path
 
 
 @pytest.mark.parametrize(
-    "file", ["", "checkpoints/deep/state.bin", "outputs/last.ckpt", "workdir/model.pth"]
+    "file",
+    [
+        "",
+        "checkpoints/deep/state.bin",
+        "outputs/last.ckpt",
+        "workdir/model.pth",
+        "nodes/node2/workdir/model.pth",
+        "nodes/node2/outputs/last.ckpt",
+    ],
 )
 def test_a_program_goes_on_from_any_file(run: Path, file: str) -> None:
     for folder in ("outputs", "workdir", "checkpoints/empty"):
@@ -309,7 +334,10 @@ def test_a_program_goes_on_from_any_file(run: Path, file: str) -> None:
     if file:
         (run / file).parent.mkdir(parents=True, exist_ok=True)
         (run / file).touch()
-    put_attempt_aside(run)
+    (run / "nodes/node2/facts.json").touch()
+    place = put_attempt_aside(run)
+    assert (place / "nodes/node2/facts.json").exists()
+    assert not file or (run / file).exists(), "the next attempt goes on from it"
     found = resume_variables(run, same_run=True)
     if file:
         assert found == {"training_run_resume_from": str(run)}

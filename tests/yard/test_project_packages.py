@@ -39,6 +39,11 @@ def build_wheel(folder, settings=None, metadata=None):
         wheel.writestr(f"{{base}}.dist-info/WHEEL", f"Wheel-Version: 1.0\\nTag: {{TAG}}\\n")
         wheel.writestr(f"{{base}}.dist-info/RECORD", "")
     return f"{{base}}-{{TAG}}.whl"
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    about = pathlib.Path(folder) / f"{{NAME}}-{{VERSION}}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(METADATA)
+    return about.name
 """
 BUILD = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
@@ -80,14 +85,24 @@ def wheel(
         archive.writestr(f"{about}/RECORD", "")
 
 
-def source(folder: Path, name: str, version: str, tag: str) -> None:
-    """A source whose build makes a wheel of that tag."""
+def source(
+    folder: Path,
+    name: str,
+    version: str,
+    tag: str,
+    requires: tuple[str, ...] = (),
+    broken: bool = False,
+) -> None:
+    """A source whose build makes a wheel of that tag, unless it is broken."""
     base = f"{name}-{version}"
     project = f"[project]\nname = {name!r}\nversion = {version!r}\n"
+    backend = BACKEND.format(name=name, version=version, tag=tag)
+    if broken:  # as where there is no compiler: it tells what it is, and cannot be built
+        backend = backend.replace("metadata=None):", "metadata=None):\n    raise OSError('gcc')", 1)
     files = {
-        "pyproject.toml": BUILD + project,
+        "pyproject.toml": BUILD.replace("[]", json.dumps(requires), 1) + project,
         "PKG-INFO": f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n",
-        "backend.py": BACKEND.format(name=name, version=version, tag=tag),
+        "backend.py": backend,
     }
     with tarfile.open(folder / f"{base}.tar.gz", "w:gz") as archive:
         for path, text in files.items():
@@ -294,11 +309,20 @@ def test_a_package_that_was_changed_since_is_refused(index: Path, tmp_path: Path
     assert "DO NOT MATCH THE HASHES" in said
 
 
-def test_a_source_that_needs_a_compiler_is_refused(index: Path, tmp_path: Path) -> None:
-    text = settled(tmp_path, "compiled")
-    said = refused(lambda: fetched(tmp_path, text))
-    assert "compiled-1.0.tar.gz: there is no wheel of it for Python 3.13" in said
-    assert "cp311-cp311-linux_x86_64" in said
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_source_for_one_python_is_built_with_the_image(
+    broken: bool, index: Path, tmp_path: Path
+) -> None:
+    """Or one that cannot be built here: it may want a compiler."""
+    source(index, "compiled", "1.0", "cp311-cp311-linux_x86_64", ("helper",), broken)
+    found = fetched(tmp_path, settled(tmp_path, "tidy", "compiled"))
+    assert found == ["helper-3.1-py3-none-any.whl", "tidy-2.0-py3-none-any.whl"]
+    assert below(tmp_path / "sources") == ["compiled-1.0.tar.gz"]
+    assert below(tmp_path / "requires") == ["helper-3.1-py3-none-any.whl"]
 
 
 def test_a_package_for_other_machines_is_refused(index: Path, tmp_path: Path) -> None:

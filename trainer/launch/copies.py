@@ -4,16 +4,18 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from trainer.launch.copy_marks import FileMarks
+from trainer.launch.copy_marks import FileMark, FileMarks
 
 # Below the run directory: what is copied, and where it goes on the other node. What takes it from
-# there is roles/training_run, when the first node does not answer.
+# there is roles/training_run, when the first node does not answer. Of the working directory of a
+# project that is what its pattern of checkpoints names.
 CHECKPOINTS, COPIES = "checkpoints", "copies/checkpoints"
+WORKDIR, WORKDIR_COPIES = "project", "copies/workdir"
 # Seconds between two looks; a folder that takes long to look at is looked at less often.
 LOOK = 2.0
 SHARE_OF_LOOKS = 50
@@ -48,6 +50,8 @@ class CheckpointCopies:
         megabytes: how much is sent in a second at the most, in 10^6 bytes; 0 sends nothing.
         log: takes what rsync says.
         say: takes a line for people.
+        folder, target: what is copied and where it goes, below the run directory.
+        pattern: which files of the folder are, see `FileMarks`; empty: all.
     """
 
     run_dir: Path
@@ -55,16 +59,19 @@ class CheckpointCopies:
     megabytes: float
     log: BinaryIO
     say: Callable[[str], None]
+    folder: str = CHECKPOINTS
+    target: str = COPIES
+    pattern: Sequence[str] = ()
     _marks: FileMarks = field(init=False)
     _process: "subprocess.Popen[bytes] | None" = None
-    _sent: object = None
-    _copied: object = None
+    _sent: Mapping[str, FileMark] = field(default_factory=dict)
+    _copied: Mapping[str, FileMark] | None = None
     _peer: int = 0
     _failures: int = 0
     _next_look: float = 0.0
 
     def __post_init__(self) -> None:
-        self._marks = FileMarks(self.run_dir / CHECKPOINTS)
+        self._marks = FileMarks(self.run_dir / self.folder, self.pattern)
 
     def look(self, now: float) -> None:
         """Begin a copy where there is something new; to be called now and then, it never waits.
@@ -104,14 +111,14 @@ class CheckpointCopies:
         self._process = None
 
     def _begin(self, peer: str, size: int) -> "subprocess.Popen[bytes]":
-        source, target = self.run_dir / CHECKPOINTS, self.run_dir / COPIES
+        source, target = self.run_dir / self.folder, self.run_dir / self.target
         room = ROOM.format(shlex.quote(str(self.run_dir)), size + RESERVE)
         command = ["nice", "--adjustment=15", "rsync"]
         command += ["--recursive", "--links", "--safe-links", "--times", "--perms"]
         command += ["--whole-file", "--mkpath", "--delete-after"]
         command += [f"--timeout={SILENCE}", "--rsh=ssh", f"--rsync-path={room}"]
         command += [f"--bwlimit={max(1, round(self.megabytes * MEGABYTE_IN_KIB))}"]
-        command += ["--exclude=.*", "--from0", "--exclude-from=-"]
+        command += ["--exclude=.*", "--from0", "--filter=merge -"]
         process = subprocess.Popen(
             [*command, f"{source}/", f"{peer}:{target}/"],
             stdin=subprocess.PIPE,
@@ -121,7 +128,10 @@ class CheckpointCopies:
         )
         assert process.stdin is not None
         try:
-            process.stdin.write(b"".join(map(_pattern, self._marks.unsettled())))
+            rules = [_rule("-", path) for path in self._marks.unsettled()]
+            if self.pattern:
+                rules += _only(self._sent)
+            process.stdin.write(b"".join(rules))
             process.stdin.close()
         except BrokenPipeError:
             pass  # it has ended, and its status tells
@@ -147,7 +157,18 @@ class CheckpointCopies:
         )
 
 
-def _pattern(path: str) -> bytes:
-    """What excludes a file of rsync's transfer: its path, where "?" stands for any character."""
+def _rule(kind: str, path: str) -> bytes:
+    """A rule of rsync for one path, where "?" stands for any character."""
     plain = "".join("?" if character in "*?[\\" else character for character in path)
-    return os.fsencode(f"/{plain}\0")
+    return os.fsencode(f"{kind} /{plain}\0")
+
+
+def _only(paths: Iterable[str]) -> list[bytes]:
+    """The rules that send these files with the folders they lie in, and hide all others.
+
+    What is hidden is removed on the other node, if it is there.
+    """
+    folders = {
+        f"{above}/": None for path in paths for above in list(PurePosixPath(path).parents)[:-1]
+    }
+    return [*(_rule("+", path) for path in (*folders, *paths)), b"H *\0"]

@@ -2,8 +2,9 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,9 +40,12 @@ class FileMarks:
     Attributes:
         folder: plain files and links in it are looked at, in folders of it too; none whose name
             begins with a dot, which is how files are called that are being written.
+        pattern: which of them are looked at, a pattern for each name of a path; what is in a folder
+            that matches all of it is looked at too. Empty: all.
     """
 
     folder: Path
+    pattern: Sequence[str] = ()
     _seen: dict[str, tuple[FileMark, float]] = field(default_factory=dict)
     _looked_at: float = 0.0
 
@@ -52,7 +56,7 @@ class FileMarks:
             now: monotonic seconds.
         """
         before, self._seen = self._seen, {}
-        for path, mark in _marks(str(self.folder)):
+        for path, mark in _marks(str(self.folder), self.pattern):
             old = before.get(path)
             self._seen[path] = old if old is not None and old[0] == mark else (mark, now)
             if len(self._seen) == MOST_FILES:
@@ -71,10 +75,17 @@ class FileMarks:
         return self._looked_at - since >= SETTLED
 
 
-def _marks(folder: str) -> Iterator[tuple[str, FileMark]]:
+def _marks(folder: str, pattern: Sequence[str]) -> Iterator[tuple[str, FileMark]]:
     for above, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        inner = () if above == folder else tuple(os.path.relpath(above, folder).split(os.sep))
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and _leads_to_match((*inner, name), pattern)
+        ]
         for name in names:
+            if len(inner) + 1 < len(pattern) or not _leads_to_match((*inner, name), pattern):
+                continue
             path = os.path.join(above, name)
             try:
                 found = os.lstat(path)
@@ -86,3 +97,8 @@ def _marks(folder: str) -> Iterator[tuple[str, FileMark]]:
                     os.path.relpath(path, folder),
                     FileMark(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, target),
                 )
+
+
+def _leads_to_match(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path matches as many names of a pattern as both have."""
+    return all(fnmatchcase(name, part) for name, part in zip(names, pattern, strict=False))

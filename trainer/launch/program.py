@@ -44,6 +44,8 @@ class Project:
         restarts: how often the run was started before.
         retries: how often it is started again at the most, from its first start on.
         dataset: name of the data set that was asked for; empty where none was.
+        checkpoints: pattern of the files of the working directory that are checkpoints, for the
+            launcher (`trainer.launch.settings`); empty where there are none.
         hosts: the nodes in the order of ranks.
     """
 
@@ -54,6 +56,7 @@ class Project:
     restarts: int
     retries: int
     dataset: str
+    checkpoints: str
     hosts: tuple[str, ...]
 
     @classmethod

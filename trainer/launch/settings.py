@@ -1,5 +1,6 @@
 """What the environment says about a launch."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,8 @@ class LaunchSettings:
         address: of this node, where the ranks of a project meet.
         copy_megabytes: how much of the checkpoints is sent to another node in a second at the most,
             in 10^6 bytes; 0 for no copies.
+        checkpoint_files: which files of its working directory a project calls checkpoints, a
+            pattern for each name of a path; empty: none.
     """
 
     run_dir: Path
@@ -51,6 +54,7 @@ class LaunchSettings:
     grace: float = 0.0
     address: str = "127.0.0.1"
     copy_megabytes: float = 0.0
+    checkpoint_files: tuple[str, ...] = ()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "LaunchSettings":
@@ -85,6 +89,7 @@ class LaunchSettings:
             grace=float(environment.get("TRAINYARD_GRACE_SECONDS", "0")),
             address=environment.get("TRAINYARD_ADDRESS", cls.address),
             copy_megabytes=float(environment.get("TRAINYARD_COPY_MEGABYTES", "0")),
+            checkpoint_files=_checkpoint_files(program_file(environment)),
         )
 
 
@@ -96,3 +101,11 @@ def run_dir(environment: Mapping[str, str]) -> Path:
 def program_file(environment: Mapping[str, str]) -> Path:
     """What the ranks of a project run; there is none where they are the trainer's."""
     return Path(environment.get("TRAINYARD_CONFIG_DIR", DEFAULT_CONFIG_DIR)) / "program.json"
+
+
+def _checkpoint_files(program: Path) -> tuple[str, ...]:
+    """The pattern in `program.json`, by the names of a path; none where that is not there."""
+    if not program.exists():
+        return ()
+    pattern = json.loads(program.read_text(encoding="utf-8"))["checkpoints"]
+    return tuple(pattern.split("/")) if pattern else ()

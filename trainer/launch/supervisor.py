@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import BinaryIO
 
-from trainer.launch.copies import CheckpointCopies
+from trainer.launch.copies import WORKDIR, WORKDIR_COPIES, CheckpointCopies
 from trainer.launch.failures import LaunchFailures
 from trainer.launch.mpirun import Mpirun
 from trainer.launch.peers import await_peers
@@ -71,13 +71,11 @@ class Supervisor:
             time.monotonic(),
             self._settings.is_project,
         )
-        settings = self._settings
-        copies = CheckpointCopies(
-            settings.run_dir, list(settings.peers), settings.copy_megabytes, log, failures.say
-        )
+        copies = self._copies(log, failures)
         self._mpirun = Mpirun(arguments, log)
         while (status := self._mpirun.wait(TICK)) is None:
-            copies.look(time.monotonic())
+            for copy in copies:
+                copy.look(time.monotonic())
             problem = watch.problem(time.monotonic())
             if problem is not None and self._signal is None:
                 failures.add(problem)
@@ -92,7 +90,8 @@ class Supervisor:
                 watch.disregard_changes()
             if time.monotonic() > self._asked_at + self._settings.grace:
                 self._mpirun.end()
-        copies.close()
+        for copy in copies:
+            copy.close()
         if self._settings.is_project and self._signal is not None:
             # The program may have ended well when it was asked to; the run has not.
             return 128 + self._signal
@@ -102,6 +101,18 @@ class Supervisor:
         values: dict[str, Scalar] = {"host": socket.gethostname(), "signal": -status, "word": word}
         failures.add(Problem("mpirun_killed", values))
         return 128 - status
+
+    def _copies(self, log: BinaryIO, failures: LaunchFailures) -> list[CheckpointCopies]:
+        """What copies the checkpoints, and those that a project has in its working directory."""
+        settings = self._settings
+        common = (settings.run_dir, list(settings.peers), settings.copy_megabytes)
+        copies = [CheckpointCopies(*common, log, failures.say)]
+        if settings.checkpoint_files:
+            pattern = settings.checkpoint_files
+            copies.append(
+                CheckpointCopies(*common, log, failures.say, WORKDIR, WORKDIR_COPIES, pattern)
+            )
+        return copies
 
     def _tell_silence(self, seconds: int, log: BinaryIO, failures: LaunchFailures) -> None:
         """Have all ranks write their stacks, and note that; the run goes on."""

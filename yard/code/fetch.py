@@ -1,59 +1,103 @@
-"""Fetches the packages of a lock as wheels that the image can install."""
+"""Fetches the packages of a lock: as wheels that the image can install, or as sources.
+
+What is pure Python is built here. The rest needs the image's Python and a compiler, and is built
+with the image (docker/trainer/Dockerfile.packages), which has no network then: so what builds it
+is fetched too.
+"""
 
 import subprocess
 import sys
+import tarfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from yard.code.lock import PYTHON
-from yard.core.errors import ClusterError, Interrupted, RequestError
+from yard.code.lock import lock
+from yard.code.requirements import PYPROJECT, Requirements
+from yard.core.errors import ClusterError, Interrupted
 
+# Beside the folder of wheels: sources, and wheels of what builds them.
+SOURCES, REQUIRES = "sources", "requires"
+# What builds a source that does not say (PEP 517).
+_USUAL = ("setuptools", "wheel")
 # Of what pip said, in the message where it fails.
 _SAID_LINES = 12
 
 
 def fetch_wheels(
     platform: Path,
-    lock: Path,
+    locked: Path,
     folder: Path,
     say: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> None:
-    """Fetch all packages of a lock by pip, each checked by its hash; of a source, make a wheel.
+    """Fetch all packages of a lock by pip, each checked by its hash; of pure sources, make wheels.
 
     Args:
         platform: the program that prints pip's arguments for the image's Python and processor.
-        folder: where the wheels go; is made.
+        folder: where the wheels go; is made. Sources that need the image's Python, and wheels of
+            what builds them, go to `SOURCES` and `REQUIRES` beside it.
         say: told what pip does.
         stopped: whether the user wants the end.
 
     Raises:
-        RequestError: a package comes as a source alone that is made for one Python.
+        RequestError: what builds a source does not fit the image's Python.
         ClusterError: pip failed; its last lines are in the message.
         Interrupted: the user stopped it.
     """
     folder.mkdir()
     arguments = subprocess.run([platform], capture_output=True, text=True, check=True).stdout
-    _pip(
-        ["download", "--no-deps", "--require-hashes", *arguments.split()],
-        ["--dest", str(folder), "--requirement", str(lock)],
-        say,
-        stopped,
-    )
+    download = ["download", "--no-deps", "--require-hashes", *arguments.split()]
+    _pip(download, ["--dest", str(folder), "--requirement", str(locked)], say, stopped)
     for source in sorted(path for path in folder.iterdir() if path.suffix != ".whl"):
         say(f"building {source.name}")
-        before = set(folder.glob("*.whl"))
+        if _build_pure(source, folder, say, stopped):
+            source.unlink()
+            continue
+        say(f"{source.name} is built with the image")
+        kept = folder.parent / SOURCES
+        kept.mkdir(exist_ok=True)
+        source = source.rename(kept / source.name)
+        if needed := _requires(source):
+            listed = kept.parent / f"{REQUIRES}.txt"
+            about = f"what builds {source.name}"
+            listed.write_text(lock(Requirements(about, kept, needed, {}), {}), encoding="utf-8")
+            requires = ["--dest", str(folder.parent / REQUIRES), "--requirement", str(listed)]
+            _pip([*download, "--only-binary", ":all:"], requires, say, stopped)
+            listed.unlink()
+
+
+def _build_pure(
+    source: Path, folder: Path, say: Callable[[str], None], stopped: Callable[[], bool]
+) -> bool:
+    """Make a wheel of a source; False where it is for one Python, or cannot be made here."""
+    before = set(folder.glob("*.whl"))
+    try:
         _pip(["wheel", "--no-deps"], ["--wheel-dir", str(folder), str(source)], say, stopped)
-        (made,) = set(folder.glob("*.whl")) - before
-        if not made.name.endswith("-none-any.whl"):
-            raise RequestError(
-                [
-                    f"{source.name}: there is no wheel of it for Python {PYTHON} of the image, and "
-                    f"one that is built here ({made.name}) would not run there; ask for a version "
-                    "that has a wheel, or put a wheel into a folder of pip's setting find-links"
-                ]
-            )
-        source.unlink()
+    except ClusterError:
+        return False  # it may want a compiler, or a newer Python
+    (made,) = set(folder.glob("*.whl")) - before
+    if made.name.endswith("-none-any.whl"):
+        return True
+    made.unlink()
+    return False
+
+
+def _requires(source: Path) -> tuple[str, ...]:
+    """What a source says that it is built with."""
+    if not tarfile.is_tarfile(source):
+        return _USUAL
+    with tarfile.open(source) as archive:
+        for entry in archive:
+            names = entry.name.split("/")
+            file = archive.extractfile(entry) if names[1:] == [PYPROJECT] else None
+            if file is not None:
+                try:
+                    document = tomllib.loads(file.read().decode())
+                except ValueError:
+                    return _USUAL  # pip says what is wrong with it
+                return tuple(document.get("build-system", {}).get("requires", _USUAL))
+    return _USUAL
 
 
 def _pip(

@@ -12,8 +12,9 @@ from yard.core.errors import RequestError
 # Asked for in place of a file, where there is one that shall not count.
 NONE = "none"
 FROM_REPOSITORY = (
-    "what comes from a repository has no hash; build a wheel of it into a folder that pip's "
-    "setting find-links names, and ask for its version"
+    "what comes from a repository has no hash, by which a rerun has the same; put the package's "
+    "folder into the project, from where it is imported, or build a wheel of it into a folder that "
+    "pip's setting find-links names, and ask for its version"
 )
 REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 

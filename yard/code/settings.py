@@ -31,6 +31,8 @@ class Settings:
         resume_args: further ones of the program where it goes on from a checkpoint.
         grace: seconds from SIGTERM to SIGKILL.
         stall: seconds without a sign of life after which a run is ended; 0: never.
+        checkpoints: a pattern for files of its working directory that are checkpoints.
+        silence: seconds without a sign of life after which a run has a warning; 0: never.
     """
 
     entry: str | None = None
@@ -42,6 +44,8 @@ class Settings:
     resume_args: tuple[str, ...] = ()
     grace: int | None = None
     stall: int | None = None
+    checkpoints: str | None = None
+    silence: int | None = None
 
 
 def read_settings(folder: Path) -> Settings:
@@ -118,6 +122,17 @@ def _pattern(value: Any) -> str:
     return str(value)
 
 
+def _files(value: Any) -> str:
+    pattern = _word(value)
+    names = pattern.split("/")
+    if not pattern.isprintable() or {"", ".", "..", "**"} & set(names):
+        raise ValueError(
+            "must be a path in the working directory, with *, ? or [...] in its names and "
+            "without ** and .., like checkpoint-*.pt"
+        )
+    return pattern
+
+
 def _seconds(value: Any) -> int:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,9}", value):
         raise ValueError("must be a number of seconds")
@@ -129,6 +144,8 @@ _READ: Mapping[str, Any] = {
     "resume_args": _arguments,
     "launch": _per,
     "metrics": _pattern,
+    "checkpoints": _files,
     "grace": _seconds,
     "stall": _seconds,
+    "silence": _seconds,
 }

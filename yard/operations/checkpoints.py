@@ -12,7 +12,9 @@ from yard.plays.contract import OFFER_CHECKPOINTS, stop_variables
 from yard.plays.events import Event, Outcome
 from yard.plays.play import play
 
-CHECKPOINTS = "checkpoints"
+# Of a run directory: where checkpoints are at home. In its working directory, which is that of a
+# program of the user's own, they are the files that the program calls so.
+CHECKPOINTS, WORKDIR, NODES = "checkpoints", "workdir", "nodes"
 # The log of these playbooks, beside that of the launch.
 LOG = "ansible-checkpoints.log"
 # Seconds between two of them at the least; one that takes long is followed by a longer pause, so
@@ -63,13 +65,13 @@ class CheckpointCarrier:
             self._thread.start()
         return trouble
 
-    def stop(self) -> None:
-        """The run is over: what is still on its way comes with the rest."""
+    def run_ends(self) -> None:
+        """All files come home now: what is still on its way comes with them, and stays."""
         self._unwanted.set()
 
     def end(self) -> None:
-        """Stop, and return when nothing is under way any more."""
-        self.stop()
+        """The run is over; waits until nothing is on its way any more."""
+        self.run_ends()
         if self._thread is not None:
             self._thread.join()
 
@@ -77,12 +79,13 @@ class CheckpointCarrier:
         """Remove what was brought, and is no longer among the run's checkpoints.
 
         Args:
-            kept: their paths below the folder.
+            kept: their paths below the run directory.
         """
-        folder = self.run / CHECKPOINTS
-        pointed_at = {path.resolve() for path in folder.rglob("*") if path.is_symlink()}
+        pointed_at = {
+            path.resolve() for path in (self.run / CHECKPOINTS).rglob("*") if path.is_symlink()
+        }
         for name in self._brought - set(kept):
-            path = folder / name
+            path = self.run / name
             if path.resolve() not in pointed_at:
                 path.unlink(missing_ok=True)
                 self._brought.discard(name)
@@ -110,7 +113,10 @@ class CheckpointCarrier:
             )
         except Exception as error:  # whatever it is, the run itself goes on
             self._trouble = f"{type(error).__name__}: {error}"
-        self._brought |= self._files() - before
+        # What else is new here came with the end of the run.
+        self._brought |= (self._files() - before) & set(names)
+        if self._unwanted.is_set():
+            return
         if outcome is not None and outcome.ok:
             self.forget(names)
         else:
@@ -121,10 +127,15 @@ class CheckpointCarrier:
         self._next_at = time.monotonic() + max(SHORTEST_PAUSE, took / SHARE)
 
     def _files(self) -> set[str]:
-        """What is at home, by path below the folder."""
-        folder = self.run / CHECKPOINTS
+        """What is at home, by path below the run directory."""
+        folders = [self.run / CHECKPOINTS, self.run / WORKDIR, *self._workdirs_of_nodes()]
         return {
-            os.path.relpath(os.path.join(above, name), folder)
+            os.path.relpath(os.path.join(above, name), self.run)
+            for folder in folders
             for above, _, names in os.walk(folder)
             for name in names
         }
+
+    def _workdirs_of_nodes(self) -> list[Path]:
+        folders = (self.run / NODES).glob(f"*/{WORKDIR}")
+        return [folder for folder in folders if not folder.is_symlink()]

@@ -15,6 +15,7 @@ from yard.plays.contract import (
     CHOOSE_NODES,
     END_RUN,
     POLL_RUN,
+    STOP,
     launch_variables,
     phase_of,
 )
@@ -44,8 +45,10 @@ class RunFollower:
     _lines: Lines[Any] = field(init=False)
     _carrier: CheckpointCarrier = field(init=False)
     _report: LiveReport = field(init=False)
-    # The checkpoints that came home with the end of the run; None where its first node did not end.
-    _kept: list[str] | None = None
+    # The checkpoints that came home with the end of the run, from all nodes, and whether its first
+    # node has ended.
+    _kept: list[str] = field(default_factory=list)
+    _launcher_ended: bool = False
     _polled_at: float | None = None
     _silences: set[Silence] = field(default_factory=set)
 
@@ -63,7 +66,7 @@ class RunFollower:
             outcome = self._play(began_at)
         finally:
             self._carrier.end()
-        if self._kept is not None and outcome.ok:
+        if self._launcher_ended and outcome.ok:
             self._carrier.forget(self._kept)
         if outcome.failures:
             # After a failure the playbook goes on to collect: where it failed is what counts.
@@ -104,6 +107,8 @@ class RunFollower:
         if phase is not None and event.kind == "playbook_on_task_start":
             self.phase = phase
             progress.phase(PHASE_TEXTS[phase])
+            if phase == STOP:
+                self._carrier.run_ends()
         if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
             progress.fail()
         polls = event.module == POLL_RUN
@@ -111,8 +116,9 @@ class RunFollower:
             progress.task(progress.view.waits_for if polls else event.task)
         if event.module == CHOOSE_NODES and event.kind == "runner_on_ok":
             self._note_nodes(event, progress)
-        if event.module == END_RUN and event.result.get("launched"):
-            self._kept = list(map(str, event.result["checkpoints"]))
+        if event.module == END_RUN and event.kind == "runner_on_ok":
+            self._kept += map(str, event.result["checkpoints"])
+            self._launcher_ended |= bool(event.result.get("launched"))
         if polls and "metrics" in event.result:
             self._follow(event, progress, began_at)
             if event.result.get("exit_status"):
@@ -138,8 +144,6 @@ class RunFollower:
             trouble = self._carrier.look(float(event.result.get("checkpoints", 0)), hosts)
             if trouble:
                 progress.note(f"warning: the checkpoints could not be brought home: {trouble}")
-        else:
-            self._carrier.stop()
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)

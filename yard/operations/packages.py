@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from yard.code.fetch import fetch_wheels
+from yard.code.fetch import SOURCES, fetch_wheels
 from yard.code.lock import lock, read_held, request_key
 from yard.code.requirements import Requirements
 from yard.core.context import Context
@@ -36,7 +36,8 @@ class Packages:
 
     Attributes:
         path: the file that says so, below the project's folder.
-        folder: has the lock, and the packages in `wheels/`; it is named after the lock.
+        folder: has the lock, and the packages in `wheels/` and, of those that are built with the
+            image, `sources/`; it is named after the lock.
         count: how many packages.
         bytes: their size.
     """
@@ -154,8 +155,8 @@ def _have(context: Context, store: Path, path: str, text: str) -> Packages | Non
             _rename(scratch, folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)  # it has its place now, or is of no use
-    wheels = list((folder / "wheels").glob("*.whl"))
-    return Packages(path, folder, len(wheels), sum(wheel.stat().st_size for wheel in wheels))
+    files = [*(folder / "wheels").glob("*.whl"), *(folder / SOURCES).glob("*")]
+    return Packages(path, folder, len(files), sum(file.stat().st_size for file in files))
 
 
 def _fetch(context: Context, scratch: Path, text: str) -> None:

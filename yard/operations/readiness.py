@@ -9,7 +9,7 @@ from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
 from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory
 from yard.request.job import Job
-from yard.request.own_data import OwnData, read_own_data
+from yard.request.own_data import OwnData, is_folder, read_own_data
 from yard.runs.setup_record import find_staleness, read_record
 
 
@@ -44,10 +44,12 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
         console.print(f"Setting up: {escape('; '.join(reasons) or 'a node is not fit')}")
         inventory = run_setup(context, inventory, job.min_nodes)
     record = read_record(project, inventory)
-    if ours and job.dataset is not None and (record is None or job.dataset not in record.datasets):
-        own = read_own_data(project, inventory).get(job.dataset)
+    # A folder that the nodes have is theirs: it is not put there.
+    dataset = None if job.dataset is None or is_folder(job.dataset) else job.dataset
+    if ours and dataset is not None and (record is None or dataset not in record.datasets):
+        own = read_own_data(project, inventory).get(dataset)
         if own is None:
-            put_dataset(context, inventory, job.dataset)
+            put_dataset(context, inventory, dataset)
         else:
             console.print(f"Putting {escape(own.name)} on the nodes, from {escape(own.shown)}")
             _put_again(context, inventory, own)

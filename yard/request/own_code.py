@@ -10,10 +10,13 @@ from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory
 from yard.request.job import Job, Request
-from yard.request.own_data import as_datasets, read_own_data
+from yard.request.own_data import as_datasets, folder_of_nodes, is_folder, read_own_data
 from yard.request.values import Values, unknown
 
-HOW_TO_PUT = "    make data SOURCE=folder-or-URL NAME=name puts data of your own on the nodes"
+HOW_TO_PUT = (
+    "    make data SOURCE=folder-or-URL NAME=name puts data of your own on the nodes\n"
+    "    DATASET=/path is a folder that they have, a mounted share perhaps"
+)
 
 # What is asked of the trainer alone: the option as it is typed with make, and as with yard.
 OF_THE_TRAINER = {
@@ -68,7 +71,8 @@ class ProjectRun(Job):
     Attributes:
         grace_seconds: from SIGTERM to SIGKILL; None leaves it to the launch role's default.
         retries: how often it is started again when it fails, which its ranks are told.
-        own_data: whether the data set is of the user's own, and none of the trainer's.
+        own_data: whether the data is of the user's own: put on the nodes by name, or a folder of
+            theirs, which `dataset` then is the path of.
     """
 
     code: OwnCode
@@ -113,6 +117,10 @@ class ProjectRun(Job):
         variables["training_run_program"] = list(self.code.program)
         variables["training_run_program_per"] = self.code.per
         variables["training_run_retries"] = self.retries
+        if self.code.settings.silence is not None:
+            variables["training_run_silence_seconds"] = self.code.settings.silence
+        if self.code.settings.checkpoints is not None:
+            variables["training_run_checkpoint_files"] = self.code.settings.checkpoints
         if self.grace_seconds is not None:
             variables["training_run_grace_seconds"] = self.grace_seconds
         return variables
@@ -131,6 +139,7 @@ class ProjectRun(Job):
             "git": self.code.git,
             "metrics_pattern": self.code.settings.metrics,
             "resume_args": list(self.code.settings.resume_args),
+            "checkpoints": self.code.settings.checkpoints,
         }
 
 
@@ -186,7 +195,12 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     dataset = request.dataset or settings.data
     own = read_own_data(checkout, inventory)
     known = {**inventory.datasets, **as_datasets(own)}
-    if dataset is not None and dataset not in known:
+    if dataset is not None and is_folder(dataset):
+        try:
+            dataset = folder_of_nodes(dataset)
+        except RequestError as error:
+            problems += error.problems
+    elif dataset is not None and dataset not in known:
         problems.append(f"{unknown('dataset', dataset, known)}\n{HOW_TO_PUT}")
     transport = values.choice("transport", request.transport)
     if problems or code is None:
@@ -202,5 +216,6 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         code=code,
         grace_seconds=grace,
         retries=request.retries,
-        own_data=dataset in own and dataset not in inventory.datasets,
+        own_data=dataset is not None
+        and (is_folder(dataset) or (dataset in own and dataset not in inventory.datasets)),
     )

@@ -4,6 +4,7 @@ What a user brings is remembered in `.trainyard/<inventory>/data.json`, apart fr
 set-up: on machines it stays through a new set-up, and new nodes of a local cluster get it again.
 """
 
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from yard.core.errors import RequestError
 from yard.core.files import OWNER, read_object, write_json
 from yard.core.project import Project
+from yard.core.words import printable
 from yard.plays.inventory import Dataset, Inventory
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -113,6 +115,32 @@ def note_own_data(project: Project, inventory: Inventory, data: OwnData) -> None
 def as_datasets(own: Mapping[str, OwnData]) -> dict[str, Dataset]:
     """The same as a list of what a request can name."""
     return {name: Dataset(name, f"from {data.shown}, {data.put}") for name, data in own.items()}
+
+
+def is_folder(dataset: str) -> bool:
+    """Whether a request names its data by the absolute path of a folder of the nodes."""
+    return dataset.startswith("/")
+
+
+def folder_of_nodes(typed: str) -> str:
+    """The folder of the nodes that a request names, without slashes at its end.
+
+    Which nodes have it, and whether it may be mounted there, the check of the nodes says.
+
+    Raises:
+        RequestError: it is not written plainly.
+    """
+    path = typed.rstrip("/") or "/"
+    if path == "/" or path.startswith("//") or posixpath.normpath(path) != path:
+        raise RequestError(
+            [
+                f"DATASET={printable(typed)}: a folder of the nodes is named by its path, without "
+                "., .. and //"
+            ]
+        )
+    if not path.isprintable():
+        raise RequestError([f"DATASET={printable(typed)}: has no name that can be printed"])
+    return path
 
 
 def shown_source(source: str) -> str:

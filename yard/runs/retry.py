@@ -27,6 +27,9 @@ OF_ONE_ATTEMPT = (
     "world.json",
 )
 
+# Of the folder of a node it is all but what a program of the user's own has left there.
+NODES = "nodes"
+
 # Folders of a run in which a program of the user's own may have left what it goes on from.
 OF_PROGRAMS = ("checkpoints", *OUTPUTS)
 # The launch role's variable: a program's run, or the checkpoints of the trainer's.
@@ -49,13 +52,30 @@ def fault_of(failure: Diagnosis) -> str | None:
 
 
 def put_attempt_aside(run: Path) -> Path:
-    """Move what belongs to the attempt that failed to `attempts/<n>`, and return that."""
+    """Move what belongs to the attempt that failed to `attempts/<n>`, and return that.
+
+    What a program left on the nodes stays where it is: it goes on from that.
+    """
     place = run / ATTEMPTS / str(count_attempts(run))
     place.mkdir(parents=True)
     for name in OF_ONE_ATTEMPT:
         if (run / name).exists():
             (run / name).rename(place / name)
+    for folder in _folders_of_nodes(place):
+        home = run / folder.relative_to(place)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(home)
     return place
+
+
+def _folders_of_nodes(run: Path) -> list[Path]:
+    """What a program left on nodes other than the first."""
+    return [
+        folder
+        for name in OUTPUTS
+        for folder in (run / NODES).glob(f"*/{name}")
+        if folder.is_dir() and not folder.is_symlink()
+    ]
 
 
 def resume_variables(run: Path, same_run: bool) -> dict[str, str]:
@@ -69,7 +89,8 @@ def resume_variables(run: Path, same_run: bool) -> dict[str, str]:
     """
     variables = {}
     if _is_project(run):
-        if any(holds_files(run / name) for name in OF_PROGRAMS):
+        folders = [*(run / name for name in OF_PROGRAMS), *_folders_of_nodes(run)]
+        if any(map(holds_files, folders)):
             variables[RESUME_FROM] = str(run)
     elif any((run / "checkpoints").glob("*.pt")):
         variables[RESUME_FROM] = str(run / "checkpoints")

@@ -19,6 +19,8 @@ from yard.runs.world import Resumed
 
 # Codes of findings about what did not come home; see `LeftBehind`.
 FILES_REFUSED, FILES_BEYOND_LIMITS = "files_refused", "files_beyond_limits"
+# The code of a finding: a share took no copies, see `training_run_share`.
+SHARE_FAILED = "share_failed"
 # What the report calls a run that is not over; the file never has it.
 RUNNING = "running"
 LEFT_NOTHING = (
@@ -235,7 +237,7 @@ def _summary(
         diagnosis=None,
         attempts=record.attempts,
         readings=last_values(record.readings),
-        warnings=tuple(silence.text for silence in record.silences),
+        warnings=(*(silence.text for silence in record.silences), *_share_warnings(record)),
         effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
         resumed=record.world.resumed,
     )
@@ -310,6 +312,22 @@ def _world_size(record: RunRecord) -> int | None:
 def _steps(record: RunRecord) -> int:
     steps = [reading.step for reading in record.readings if reading.step is not None]
     return max((*(metric.step for metric in record.metrics), *map(int, steps)), default=0)
+
+
+def _share_warnings(record: RunRecord) -> tuple[str, ...]:
+    """Whose checkpoints and outputs are not all on the share that the site names."""
+    return tuple(
+        f"checkpoints and outputs of {finding.host or '?'} could not all be copied to "
+        f"{_shown(finding.values.get('path'))}: {_shown(finding.values.get('message'))}. "
+        "They are in the run's directory here."
+        for finding in record.findings
+        if finding.code == SHARE_FAILED
+    )
+
+
+def _shown(value: Any) -> str:
+    """A text of a node, which may say anything, as it can be shown."""
+    return printable(str(value))[:MOST_WORDS]
 
 
 def _warnings(record: RunRecord) -> tuple[str, ...]:

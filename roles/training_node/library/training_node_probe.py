@@ -27,7 +27,9 @@ options:
     type: path
     required: true
   dataset:
-    description: The data set that the run needs, a directory below O(data). Empty looks for none.
+    description: >-
+      The data set that the run needs, a directory below O(data); with O(own_data) it may be the
+      absolute path of any folder of the node. Empty looks for none.
     type: str
     default: ""
   own_data:
@@ -178,6 +180,7 @@ from ansible.module_utils.training_node_checks import (
     writable,
 )
 from ansible.module_utils.training_node_docker import EngineError, containers, get, inspect
+from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
 from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
 from ansible.module_utils.training_node_lock import holder, holder_values
@@ -309,6 +312,12 @@ def path_problems(needs: Needs) -> list[Problem]:
     if not os.path.isdir(needs.directory):
         problems.append(problem("no_directory", path=needs.directory))
     if not needs.dataset:
+        return problems
+    if needs.own_data and os.path.isabs(needs.dataset):
+        try:
+            find_mount(needs.dataset, needs.uid, needs.gid, needs.directory)
+        except FolderError as error:
+            problems.append(error.problem)
         return problems
     path = os.path.join(needs.data, needs.dataset)
     # Data is put in place as a whole; what comes from elsewhere has at least something in it.

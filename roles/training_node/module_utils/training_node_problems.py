@@ -107,6 +107,31 @@ PROBLEMS = {
         "the data set in {path} cannot be read: {message}",
         "see whether its share is mounted and the server of it answers",
     ),
+    "folder_not_plain": Wording(
+        "the folder {path} is not written plainly",
+        "write its absolute path without ., .. and doubled slashes",
+    ),
+    "folder_missing": Wording(
+        "there is no folder {path}, or nothing is in it",
+        "put the data there, or see whether its share is mounted (cifs_mount_shares)",
+    ),
+    "folder_unreadable": Wording(
+        "the training user cannot read the folder {path}: {message}",
+        "give that user the right to read it; of a share, see whether its server answers",
+    ),
+    "folder_is_link": Wording(
+        "a link is on the way to {path}", "name the folder that it leads to: {target}"
+    ),
+    "folder_private": Wording(
+        "ranks cannot have {path}: {mount} would be mounted, and no rank may see {place}",
+        "name a folder that neither holds {place} nor lies in it, and that only root can replace: "
+        "all above it belong to root, and nobody else may write there",
+    ),
+    "folder_has_mounts": Wording(
+        "ranks cannot have {path}: {mount} would be mounted, and {place} in it is another file "
+        "system",
+        "name a folder below {place}, or one without further file systems in it",
+    ),
     "port_taken": Wording("cannot listen on {address} port {port}: {message}"),
     "low_disk": Wording(
         "disk {path}: {value} GB free, wanted is at least {threshold} GB free",

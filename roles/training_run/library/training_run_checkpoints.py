@@ -9,15 +9,20 @@ DOCUMENTATION = r"""
 module: training_run_checkpoints
 short_description: Lays the checkpoints of a run ready to be brought home
 description:
-  - Puts the files that are in the run's checkpoints now, plain ones within the limits, into a
-    directory of their own that O(carrier) may read. They are further names of the same files, so
+  - Puts the files that are in the run's checkpoints now, and those of its working directory that a
+    project calls checkpoints, plain ones within the limits, into a directory of their own that
+    O(carrier) may read. They are further names of the same files, so
     that nothing is copied; the ranks go on with theirs.
-  - Is for the node that starts the ranks, while the run goes on.
+  - Is for the nodes that have some, while the run goes on.
 author: Trainyard
 options:
   directory:
     description: Directory of the run.
     type: path
+    required: true
+  host:
+    description: Name of this node.
+    type: str
     required: true
   carrier:
     description: Id of the user that brings the files home.
@@ -37,12 +42,13 @@ EXAMPLES = r"""
 - name: Lay the checkpoints ready
   training_run_checkpoints:
     directory: /srv/trainyard/runs/20261120T120000Z_vit_cifar10_b64_e5_n2_p1
+    host: node1
     carrier: 1000
 """
 
 RETURN = r"""
 names:
-  description: The files that are ready, by their paths below the checkpoints.
+  description: The files that are ready, by their paths at home.
   returned: always
   type: list
   elements: str
@@ -59,6 +65,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
+            "host": {"type": "str", "required": True},
             "carrier": {"type": "int", "required": True},
             "gigabytes": {"type": "float", "default": 100.0},
             "files": {"type": "int", "default": 10000},
@@ -68,7 +75,7 @@ def main() -> None:
     directory = RunDirectory(*os.path.split(options["directory"]))
     limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
     try:
-        names = offer_checkpoints(directory, options["carrier"], limits)
+        names = offer_checkpoints(directory, options["host"], options["carrier"], limits)
     except FileNotFoundError:
         module.fail_json(msg="The run is over: what it left comes home with its end.")
     except OSError as error:

@@ -46,6 +46,20 @@ options:
     description: How many files may.
     type: int
     default: 10000
+  share:
+    description: >-
+      Folder of a mounted share, to which the run's checkpoints and outputs are copied too, below a
+      folder of the run's name; what keeps that from being done is in the findings. Empty for none.
+    type: str
+    default: ""
+  uid:
+    description: User id that writes there.
+    type: int
+    default: 0
+  gid:
+    description: Its group id.
+    type: int
+    default: 0
   patience:
     description: Seconds between the interrupt and the termination, and from there to the kill.
     type: int
@@ -76,7 +90,7 @@ launched:
   returned: always
   type: bool
 checkpoints:
-  description: The checkpoints of that node that go home, by their paths below the directory.
+  description: The checkpoints of this node that go home, by their paths there.
   returned: always
   type: list
   elements: str
@@ -116,9 +130,9 @@ from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom
 from ansible.module_utils.training_node_foreign import is_there
 from ansible.module_utils.training_node_lock import guarded, read, release, same, write
 from ansible.module_utils.training_run_collect import (
-    CHECKPOINTS,
     Collected,
     Limits,
+    checkpoint_files,
     collect,
     give,
 )
@@ -129,6 +143,7 @@ from ansible.module_utils.training_run_records import (
     remove_keys,
     write_record,
 )
+from ansible.module_utils.training_run_share import copy_to_share
 
 # Asked first, then told; the container's first process hands both on (see docker/trainer/bin).
 STEPS = ("SIGINT", "SIGTERM")
@@ -195,15 +210,6 @@ def ran_out_of_memory(container: str) -> bool:
     return details is not None and bool(details["State"]["OOMKilled"])
 
 
-def files_below(folder: str) -> list[str]:
-    """Return the paths of all files of a folder, from there; none where there is no folder."""
-    return sorted(
-        os.path.relpath(os.path.join(above, name), folder)
-        for above, _, names in os.walk(folder)
-        for name in names
-    )
-
-
 def left_behind(collected: Collected) -> list[dict[str, Any]]:
     """Return what there is to say of files that do not go home."""
     findings = []
@@ -226,6 +232,9 @@ def main() -> None:
             "carrier": {"type": "int", "default": 0},
             "gigabytes": {"type": "float", "default": 100.0},
             "files": {"type": "int", "default": 10000},
+            "share": {"type": "str", "default": ""},
+            "uid": {"type": "int", "default": 0},
+            "gid": {"type": "int", "default": 0},
             "patience": {"type": "int", "default": 10},
         },
     )
@@ -285,18 +294,24 @@ def main() -> None:
         except OSError as error:
             kept = f"what the ranks left could not be collected: {error}"
             trouble = trouble or kept
+    if not trouble:
+        # Other runs may have the node while files go to a share, which can take long.
+        release(root, mine)
+    if directory.exists():
+        if options["share"]:
+            said = copy_to_share(directory, options["share"], options["uid"], options["gid"])
+            if said:
+                findings.append(finding("share_failed", path=options["share"], message=said))
         with suppress(OSError):
             write_record(directory, host, "findings.json", json_record(findings))
         for path in (directory.collect, directory.copies):
             give(path, options["carrier"])
-    if not trouble:
-        release(root, mine)
     module.exit_json(
         changed=bool(removed or keys),
         removed=removed,
         left=directory.exists(),
         launched=directory.launches(),
-        checkpoints=files_below(os.path.join(directory.collect, CHECKPOINTS)),
+        checkpoints=checkpoint_files(directory, host),
         copies=os.path.isdir(directory.copies),
         kept=kept,
         trouble=trouble,

@@ -85,6 +85,7 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_node_docker import EngineError, is_running
 from ansible.module_utils.training_node_foreign import (
     is_there,
@@ -93,6 +94,11 @@ from ansible.module_utils.training_node_foreign import (
     read_rank_file,
 )
 from ansible.module_utils.training_node_lock import container_of
+from ansible.module_utils.training_run_collect import (
+    WORKDIR,
+    checkpoint_pattern,
+    leads_to_match,
+)
 
 # Of the metrics the end is enough: a follower has had the rest.
 METRICS_BYTES = 4 << 20
@@ -200,15 +206,29 @@ def read_silences(directory: str) -> list[dict[str, float]]:
 
 
 def newest_checkpoint(directory: str) -> float:
-    """Return when the newest whole file among the checkpoints was written, Unix seconds, or 0."""
+    """Return when the newest whole file among the checkpoints was written, Unix seconds, or 0.
+
+    Those in its working directory that a project calls checkpoints count too.
+    """
+    pattern = checkpoint_pattern(RunDirectory(*os.path.split(directory)))
+    newest = newest_file(directory, "checkpoints", ())
+    return max(newest, newest_file(directory, WORKDIR, pattern)) if pattern else newest
+
+
+def newest_file(directory: str, place: str, pattern: tuple[str, ...]) -> float:
+    """Return the same of one folder of the ranks, and of the files there that match a pattern."""
     try:
-        top = open_directory(directory, "work", "checkpoints")
+        top = open_directory(directory, "work", place)
     except OSError:
         return 0.0
     newest, looked_at, limit = 0.0, 0, time.time() - SETTLED
     try:
-        for _, _, names, folder in os.fwalk(dir_fd=top):
+        for above, folders, names, folder in os.fwalk(dir_fd=top):
+            inner = tuple(above.split("/")[1:])  # fwalk begins with "."
+            folders[:] = [name for name in folders if leads_to_match((*inner, name), pattern)]
             for name in names:
+                if len(inner) + 1 < len(pattern) or not leads_to_match((*inner, name), pattern):
+                    continue
                 looked_at += 1
                 if looked_at > MOST_CHECKPOINTS:
                     return newest

@@ -70,6 +70,11 @@ options:
         description: Directory on the node that holds the data sets.
         type: path
         required: true
+      folder:
+        description: >-
+          A folder of the node that the ranks get in their place, at C(/data) and its own path.
+        type: str
+        default: ""
       gpus:
         description: NVIDIA GPUs, C(all) or their numbers or UUIDs with commas between.
         type: str
@@ -253,12 +258,15 @@ name:
   returned: always
   type: str
 problems:
-  description: Why there was no room for its files, with host, code, values and text.
-  returned: where the disk of the node is full
+  description: >-
+    Why there was no room for its files, or its data cannot be mounted, with host, code, values and
+    text.
+  returned: where the disk of the node is full, or the folder of the data is gone
   type: list
   elements: dict
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -276,6 +284,7 @@ from ansible.module_utils.training_node_directory import (
     RunDirectory,
 )
 from ansible.module_utils.training_node_docker import EngineError, get, is_running, logs, run
+from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_hardware import memory_bytes
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
@@ -289,6 +298,8 @@ from ansible.module_utils.training_run_room import NoRoomError, error_of, room_f
 # Of what the container is given, what goes home.
 RECORDS = ("config.json", "hostfile", ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
+# In `resume`: what this very node had, beside what the first node had.
+OWN = "own"
 # As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
 NVIDIA = "nvidia"
 
@@ -341,18 +352,21 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
 
     Raises:
         EngineError: the engine does not tell which runtimes it has.
+        FolderError: the folder that the ranks are to read is not to be mounted.
     """
     launch, container = options["launch"], dict(options["container"])
-    gpus = container["gpus"]
+    uid, gid = options["uid"], options["gid"]
+    gpus, folder = container["gpus"], container.pop("folder")
     gigabytes, share = container.pop("memory_gigabytes"), container.pop("memory_share")
     return Container(
         **container,
+        folder=find_mount(folder, uid, gid, options["root"]) if folder else "",
         memory_bytes=memory_limit(gigabytes, share, memory_bytes()),
         runtime=gpu_runtime(get("/info")) if gpus else "",
         run_id=options["run_id"],
         directory=directory,
-        uid=options["uid"],
-        gid=options["gid"],
+        uid=uid,
+        gid=gid,
         command=launch["command"],
         # When a project's program takes its first step, and whether it has steps, nobody knows.
         start_seconds=0 if launch["project"] else launch["start_seconds"],
@@ -429,7 +443,8 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
     """Give the ranks the checkpoints that they go on from, and what belongs to them.
 
     They were sent by whoever carries files to this node, and are plain files and their links. The
-    metrics go on. A project finds its checkpoints and its other files where it had them; they are
+    metrics go on. A project finds its checkpoints and its other files where it had them: those of
+    the first node, and over them what this node had itself, where that is not older. They are
     copied as the user that owns the copy.
 
     Raises:
@@ -456,11 +471,20 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
 def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
     give(directory.resume, uid, gid)
     carried_on = PROJECTS | {"checkpoints": "checkpoints"}
-    for place, name in carried_on.items() if os.path.isdir(directory.project) else ():
-        carried = os.path.join(directory.resume, name)
+    # What this node had itself comes over what the first node had, where it is not older.
+    for above, (place, name) in (
+        itertools.product(
+            (directory.resume, os.path.join(directory.resume, OWN)), carried_on.items()
+        )
+        if os.path.isdir(directory.project)
+        else ()
+    ):
+        carried = os.path.join(above, name)
         if os.path.isdir(carried):
+            command = ["cp", "--archive", "--no-target-directory"]
+            command += ["--update"] if above != directory.resume else []
             copied = subprocess.run(
-                ["cp", "--archive", "--no-target-directory", carried, f"{directory.work}/{place}"],
+                [*command, carried, f"{directory.work}/{place}"],
                 check=False,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -519,6 +543,7 @@ CONTAINER_OPTIONS = {
     "hostname": {"type": "str", "required": True},
     "user": {"type": "str", "required": True},
     "data": {"type": "path", "required": True},
+    "folder": {"type": "str", "default": ""},
     "gpus": {"type": "str", "default": ""},
     "shm_gigabytes": {"type": "int", "required": True},
     "memory_gigabytes": {"type": "float"},
@@ -602,6 +627,12 @@ def main() -> None:
             time.sleep(0.1)
     except EngineError as error:
         module.fail_json(msg=str(error))
+    except FolderError as error:  # it was there when the node was looked at
+        host = options["container"]["hostname"]
+        module.fail_json(
+            msg=f"The run was not started.\n{host}: {error.problem.text}",
+            problems=[{"host": host, **error.problem.asdict()}],
+        )
     module.exit_json(changed=True, name=name)
 
 

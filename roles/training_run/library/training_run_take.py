@@ -192,9 +192,9 @@ def set_aside(directory: RunDirectory, host: str, limits: Limits) -> None:
         if left != "earlier":
             os.rename(os.path.join(directory.collect, left), os.path.join(earlier, name, left))
     # Where the first node has died since, they are all that there is of its checkpoints.
-    copies = os.path.join(directory.copies, "checkpoints")
-    if os.path.isdir(copies):
-        os.rename(copies, os.path.join(earlier, name, "copies"))
+    for copied, kept in (("checkpoints", "copies"), ("workdir", "copies-workdir")):
+        if os.path.isdir(os.path.join(directory.copies, copied)):
+            os.rename(os.path.join(directory.copies, copied), os.path.join(earlier, name, kept))
     for path in (
         *(directory.config, directory.code, directory.work, directory.resume),
         directory.copies,

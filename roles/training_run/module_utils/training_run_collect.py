@@ -7,9 +7,10 @@ moved by its name into a directory of root's, and stays there if it proves to be
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -39,6 +40,7 @@ ALLOWED = tuple(
         "outputs/**",
         "project/**",
         "copies/checkpoints/**",
+        "copies/workdir/**",
     )
 )
 # Where the first node copies its checkpoints to (trainer/launch/copies.py). They are kept apart
@@ -49,6 +51,7 @@ CHECKPOINTS = "checkpoints"
 # copy of the project. From nodes other than the first it goes to the folder of the node: the
 # programs of two nodes may well write files of one name.
 PROJECTS = {"outputs": "outputs", "project": "workdir"}
+WORKDIR = "project"
 # A folder that Python makes beside what it imports.
 BYTE_CODE = "__pycache__"
 DEPTH = 16
@@ -141,7 +144,7 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
         return collected
     entries = []
     for entry in _entries(directory.work, (), collected):
-        if _is_of_snapshot(directory, entry):
+        if _is_of_snapshot(directory, entry) or _was_given(directory, entry):
             continue
         entries.append(entry)
         # One more than may be, so that it shows.
@@ -157,11 +160,57 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     return collected
 
 
-def offer_checkpoints(directory: RunDirectory, carrier: int, limits: Limits) -> list[str]:
-    """Link the checkpoints that are there into `live`, for a user to read, and return their names.
+def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
+    """Return which files of its working directory the project of a run calls checkpoints.
+
+    A pattern for each name of a path; empty where there are none, or the trainer runs.
+    """
+    try:
+        with open(os.path.join(directory.config, "program.json"), encoding="utf-8") as file:
+            # A run that an older Trainyard has launched, and this one ends, says nothing of it.
+            pattern = str(json.load(file).get("checkpoints", ""))
+    except FileNotFoundError:
+        return ()
+    return tuple(pattern.split("/")) if pattern else ()
+
+
+def checkpoint_files(directory: RunDirectory, host: str) -> list[str]:
+    """Return the checkpoints of a node that go home, when they are collected, by their paths there.
+
+    Args:
+        host: name of this node.
+    """
+    pattern = checkpoint_pattern(directory)
+    workdir = _home(directory, host, (WORKDIR,))
+    files = [os.path.join(CHECKPOINTS, path) for path in _below(directory, CHECKPOINTS)]
+    for path in _below(directory, *workdir) if pattern else ():
+        names = tuple(path.split("/"))
+        if len(names) >= len(pattern) and leads_to_match(names, pattern):
+            files.append("/".join((*workdir, *names)))
+    return sorted(files)
+
+
+def _below(directory: RunDirectory, *names: str) -> Iterator[str]:
+    """Yield the paths of all files of a folder in `collect`, from there; none without a folder."""
+    folder = os.path.join(directory.collect, *names)
+    for above, _, files in os.walk(folder):
+        for name in files:
+            yield os.path.relpath(os.path.join(above, name), folder)
+
+
+def offer_checkpoints(
+    directory: RunDirectory, host: str, carrier: int, limits: Limits
+) -> list[str]:
+    """Link the checkpoints that are there into `live`, for a user to read.
+
+    Returns their paths at home, which are those below `live` as well.
 
     The ranks go on writing; a file of theirs that is changed in its place changes here too. A run
     that ends meanwhile has its directory removed, and that is not made again here.
+
+    Args:
+        host: name of this node.
+        carrier: id of the user.
 
     Raises:
         FileNotFoundError: the run is over.
@@ -171,29 +220,49 @@ def offer_checkpoints(directory: RunDirectory, carrier: int, limits: Limits) -> 
     os.mkdir(directory.live, 0o700)
     names = []
     collected = Collected()
-    try:
-        found = sorted(
-            _entries(directory.work, (CHECKPOINTS,), collected), key=lambda each: each.size
-        )
-    except OSError:
-        found = []  # something else is in the place of the directory
-    for entry in found[: limits.files]:
+    found: list[_Entry] = []
+    with suppress(OSError):  # something else is in the place of the directory
+        found += _entries(directory.work, (CHECKPOINTS,), collected)
+    pattern = checkpoint_pattern(directory)
+    with suppress(OSError):
+        found += _checkpoints_of_workdir(directory, pattern, collected) if pattern else ()
+    for entry in sorted(found, key=lambda each: each.size)[: limits.files]:
+        home = _home(directory, host, entry.parts)
         collected.size += entry.size
-        if collected.size <= limits.size and _link(directory, entry):
-            names.append("/".join(entry.parts[1:]))
+        if collected.size <= limits.size and _link(directory, entry, home):
+            names.append("/".join(home))
     for folder, _, _ in os.walk(directory.live):
         os.chown(folder, carrier, -1)
     return names
 
 
-def _link(directory: RunDirectory, entry: _Entry) -> bool:
-    """Give an entry a further name in `live`; return whether it was still what it had been."""
+def _checkpoints_of_workdir(
+    directory: RunDirectory, pattern: tuple[str, ...], collected: Collected
+) -> Iterator[_Entry]:
+    """Find the checkpoints in its working directory that a project has not begun with."""
+
+    def wanted(parts: tuple[str, ...]) -> bool:
+        return leads_to_match(parts[1:], pattern)
+
+    for entry in _entries(directory.work, (WORKDIR,), collected, wanted):
+        is_whole = len(entry.parts) > len(pattern) and not entry.parts[-1].startswith(".")
+        is_given = _is_of_snapshot(directory, entry) or _was_given(directory, entry)
+        if is_whole and not is_given:
+            yield entry
+
+
+def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:
+    """Give an entry a further name in `live`; return whether it was still what it had been.
+
+    Args:
+        home: its path at home.
+    """
     target = directory.live
-    for folder in entry.parts[:-1]:
+    for folder in home[:-1]:
         target = os.path.join(target, folder)
         with suppress(FileExistsError):
             os.mkdir(target, 0o700)
-    target = os.path.join(target, entry.parts[-1])
+    target = os.path.join(target, home[-1])
     if entry.target is not None:
         os.symlink(entry.target, target)
         return True
@@ -213,8 +282,21 @@ def _link(directory: RunDirectory, entry: _Entry) -> bool:
     return False
 
 
-def _entries(work: str, parts: tuple[str, ...], collected: Collected) -> Iterator[_Entry]:
-    """Find what may go home below a directory, and note what may not."""
+def _anything(parts: tuple[str, ...]) -> bool:
+    return True
+
+
+def _entries(
+    work: str,
+    parts: tuple[str, ...],
+    collected: Collected,
+    wanted: Callable[[tuple[str, ...]], bool] = _anything,
+) -> Iterator[_Entry]:
+    """Find what may go home below a directory, and note what may not.
+
+    Args:
+        wanted: tells of a path whether it is looked at; of a directory, whether anything in it is.
+    """
     try:
         descriptor = open_directory(work, *parts)
     except FileNotFoundError:
@@ -222,7 +304,10 @@ def _entries(work: str, parts: tuple[str, ...], collected: Collected) -> Iterato
     try:
         with os.scandir(descriptor) as listing:
             for found in listing:
-                yield from _entry(work, (*parts, found.name), found, descriptor, collected)
+                if wanted((*parts, found.name)):
+                    yield from _entry(
+                        work, (*parts, found.name), found, descriptor, collected, wanted
+                    )
     finally:
         os.close(descriptor)
 
@@ -233,6 +318,7 @@ def _entry(
     found: os.DirEntry[str],
     above: int,
     collected: Collected,
+    wanted: Callable[[tuple[str, ...]], bool],
 ) -> Iterator[_Entry]:
     try:
         status = found.stat(follow_symlinks=False)
@@ -251,7 +337,7 @@ def _entry(
         elif not _leads(parts):
             reason = "no directory of a run"
         else:
-            yield from _entries(work, parts, collected)
+            yield from _entries(work, parts, collected, wanted)
     elif not _allowed(parts):
         reason = "no file of a run"
     elif stat.S_ISREG(status.st_mode):
@@ -279,8 +365,8 @@ def _leads_down(target: str) -> bool:
 def _allowed(parts: tuple[str, ...]) -> bool:
     """Tell whether a file of this path may go home."""
     return any(
-        (pattern[-1] == "**" and len(parts) >= len(pattern) and _matches(parts, pattern[:-1]))
-        or (len(parts) == len(pattern) and _matches(parts, pattern))
+        (pattern[-1] == "**" and len(parts) >= len(pattern) and leads_to_match(parts, pattern[:-1]))
+        or (len(parts) == len(pattern) and leads_to_match(parts, pattern))
         for pattern in ALLOWED
     )
 
@@ -288,24 +374,43 @@ def _allowed(parts: tuple[str, ...]) -> bool:
 def _leads(parts: tuple[str, ...]) -> bool:
     """Tell whether what is below a directory of this path may go home."""
     return any(
-        (pattern[-1] == "**" and _matches(parts, pattern[:-1]))
-        or (len(parts) < len(pattern) and _matches(parts, pattern))
+        (pattern[-1] == "**" and leads_to_match(parts, pattern[:-1]))
+        or (len(parts) < len(pattern) and leads_to_match(parts, pattern))
         for pattern in ALLOWED
     )
 
 
-def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Compare as many names as both have."""
+def leads_to_match(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Tell whether a path matches as many names of a pattern as both have.
+
+    Of a folder that matches all of them, everything in it counts.
+    """
     return all(fnmatchcase(part, name) for part, name in zip(parts, pattern, strict=False))
 
 
 def _is_of_snapshot(directory: RunDirectory, entry: _Entry) -> bool:
     """Tell whether a file is one of the project, as it was sent: home has it."""
     first, *inner = entry.parts
-    if first != "project" or entry.target is not None:
+    if first != WORKDIR or entry.target is not None:
         return False
+    return _is_like(entry, os.path.join(directory.project, *inner))
+
+
+def _was_given(directory: RunDirectory, entry: _Entry) -> bool:
+    """Tell whether a node has a file of the first node's as the run began with it: home has it.
+
+    The first node's own go home all the same: of a run that goes on from another one, they are its.
+    """
+    first, *inner = entry.parts
+    if first not in PROJECTS or entry.target is not None or directory.launches():
+        return False
+    return _is_like(entry, os.path.join(directory.resume, PROJECTS[first], *inner))
+
+
+def _is_like(entry: _Entry, path: str) -> bool:
+    """Tell whether a file of root's has the size and the time of one of the ranks'."""
     try:
-        sent = os.lstat(os.path.join(directory.project, *inner))
+        sent = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return (sent.st_size, sent.st_mtime_ns) == (entry.size, entry.changed)
@@ -315,10 +420,15 @@ def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[
     """Return where a file goes: the names of its path."""
     if parts[0] == COPIES:
         return (directory.copies, *parts[1:])
+    return (directory.collect, *_home(directory, host, parts))
+
+
+def _home(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path that a file has at home."""
     if parts[0] not in PROJECTS:
-        return (directory.collect, *parts)
+        return parts
     place = (PROJECTS[parts[0]], *parts[1:])
-    return (directory.collect, *(() if directory.launches() else ("nodes", host)), *place)
+    return place if directory.launches() else ("nodes", host, *place)
 
 
 def _move(directory: RunDirectory, entry: _Entry, target: str) -> bool:

@@ -22,6 +22,8 @@ GIB = 2**30
 # bytes at the least, for its system, the engine and whoever logs in to see what is wrong.
 RESERVE_PART = 0.05
 RESERVE_BYTES = GIB
+# Where the data is.
+DATA = "/data"
 # The variable of a container that says how long a project's ranks may take to end.
 GRACE = "TRAINYARD_GRACE_SECONDS"
 # Programs may build and load code there, as PyTorch's compiler does.
@@ -56,6 +58,7 @@ class Container:
         hostname: name of the node.
         user: account that the ranks run as.
         data: directory on the node that holds the data sets.
+        folder: a folder of the node that the ranks get in its place; empty for none.
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
         runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         shm_gigabytes: size of /dev/shm, in 2^30 bytes.
@@ -82,6 +85,7 @@ class Container:
     hostname: str
     user: str
     data: str
+    folder: str
     gpus: str
     runtime: str
     shm_gigabytes: int
@@ -154,10 +158,20 @@ class Container:
                 f"{self.directory.config}:{CONFIG}:ro",
                 f"{self.directory.ssh}:/home/{self.user}/.ssh:ro",
                 f"{self.directory.trainer}:{TRAINER}:ro",
-                f"{self.data}:/data:ro",
+                *(() if self.folder else (f"{self.data}:{DATA}:ro",)),
                 *self.resumed(),
             ],
         }
+        if self.folder:
+            # A bind by Mounts: one by Binds makes a directory where the folder is gone.
+            configuration["Mounts"] = [
+                {
+                    "Type": "bind",
+                    "Source": self.folder,
+                    "Target": f"{DATA}{self.folder}",
+                    "ReadOnly": True,
+                }
+            ]
         if self.gpus:
             configuration["DeviceRequests"] = [self.gpu_request()]
         if self.runtime:
