@@ -133,9 +133,12 @@ class RunFollower:
         received_at = event.received_at
         # Rank 0 of the trainer writes them for all; of a project every rank may.
         hosts = [event.host] if self.manifest.project is None else self.manifest.hosts
-        trouble = self._carrier.look(float(event.result.get("checkpoints", 0)), hosts)
+        checkpoints, events = (
+            float(event.result.get(name, 0)) for name in ("checkpoints", "events")
+        )
+        trouble = self._carrier.look(checkpoints, events, hosts)
         if trouble:
-            progress.note(f"warning: the checkpoints could not be brought home: {trouble}")
+            progress.note(f"warning: checkpoints and events could not be brought home: {trouble}")
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)

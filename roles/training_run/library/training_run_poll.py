@@ -63,6 +63,11 @@ checkpoints:
     that is younger than some seconds may not be whole, and does not count yet.
   returned: always
   type: float
+events:
+  description: >-
+    When the newest of TensorBoard's files of events was written, likewise, however young it is.
+  returned: always
+  type: float
 silences:
   description: >-
     Silences of a project's ranks so far: C(time) at which each was noticed, and the C(seconds) that
@@ -82,6 +87,7 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -93,6 +99,7 @@ from ansible.module_utils.training_node_foreign import (
     read_rank_file,
 )
 from ansible.module_utils.training_node_lock import container_of
+from ansible.module_utils.training_run_collect import CHECKPOINTS, EVENTS, EVENTS_BELOW
 
 # Of the metrics the end is enough: a follower has had the rest.
 METRICS_BYTES = 4 << 20
@@ -118,10 +125,10 @@ MOST_KEYS = 64
 KEY_CHARACTERS = 64
 # Looks at a file are cheap, questions to the engine are not; in seconds.
 LOOK, ASK = 0.2, 2.0
-# Seconds without a change after which a checkpoint counts as whole; and of how many files is looked
-# at that.
+# Seconds without a change after which a checkpoint counts as whole; and of how many files it is
+# looked when they were written.
 SETTLED = 3.0
-MOST_CHECKPOINTS = 10_000
+MOST_FILES = 10_000
 # Share of a run's age that a follower waits for the next look.
 PACE = 1 / 30
 
@@ -201,19 +208,34 @@ def read_silences(directory: str) -> list[dict[str, float]]:
 
 def newest_checkpoint(directory: str) -> float:
     """Return when the newest whole file among the checkpoints was written, Unix seconds, or 0."""
+    return newest_file(directory, CHECKPOINTS, time.time() - SETTLED)
+
+
+def newest_events(directory: str) -> float:
+    """Return when the newest of TensorBoard's event files was written, Unix seconds, or 0."""
+    limit = time.time()
+    return max(newest_file(directory, name, limit, EVENTS) for name in EVENTS_BELOW)
+
+
+def newest_file(directory: str, name: str, limit: float, pattern: str = "*") -> float:
+    """Return when the newest file of a pattern in one of the ranks' folders was written, or 0.
+
+    Args:
+        limit: what was written later does not count, Unix seconds.
+    """
     try:
-        top = open_directory(directory, "work", "checkpoints")
+        top = open_directory(directory, "work", name)
     except OSError:
         return 0.0
-    newest, looked_at, limit = 0.0, 0, time.time() - SETTLED
+    newest, looked_at = 0.0, 0
     try:
         for _, _, names, folder in os.fwalk(dir_fd=top):
             for name in names:
                 looked_at += 1
-                if looked_at > MOST_CHECKPOINTS:
+                if looked_at > MOST_FILES:
                     return newest
-                if name.startswith("."):
-                    continue  # so is called what is being written
+                if name.startswith(".") or not fnmatchcase(name, pattern):
+                    continue  # what is being written begins with a dot
                 with suppress(OSError):
                     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if stat.S_ISREG(about.st_mode) and about.st_mtime <= limit:
@@ -289,6 +311,7 @@ def main() -> None:
         metrics=metrics,
         began=is_there(directory, "logs", "rank-0.log"),
         checkpoints=newest_checkpoint(directory),
+        events=newest_events(directory),
         silences=read_silences(directory),
         elapsed=age(directory),
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_node_foreign import FILE, open_directory
@@ -49,6 +50,11 @@ CHECKPOINTS = "checkpoints"
 # copy of the project. From nodes other than the first it goes to the folder of the node: the
 # programs of two nodes may well write files of one name.
 PROJECTS = {"outputs": "outputs", "project": "workdir"}
+# What TensorBoard reads, and the folders of the ranks in which it is looked for while a run goes on.
+EVENTS = "*tfevents*"
+EVENTS_BELOW = ("tensorboard", *PROJECTS)
+# A larger file comes home with the end of the run: others are sent anew as they grow. In bytes.
+LIVE_EVENTS_BYTES = 64 << 20
 # A folder that Python makes beside what it imports.
 BYTE_CODE = "__pycache__"
 DEPTH = 16
@@ -157,36 +163,58 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     return collected
 
 
-def offer_checkpoints(directory: RunDirectory, carrier: int, limits: Limits) -> list[str]:
-    """Link the checkpoints that are there into `live`, for a user to read, and return their names.
+def offer_live(directory: RunDirectory, carrier: int, limits: Limits) -> list[str]:
+    """Link what comes home while a run goes on into `live`, for a user to read.
 
-    The ranks go on writing; a file of theirs that is changed in its place changes here too.
+    That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
+    go on writing; a file of theirs that is changed in its place changes here too.
+
+    Returns:
+        The paths of the checkpoints, below their folder.
 
     Raises:
         OSError: what is left of the last time cannot be removed, or the disk is full.
     """
     remove_tree(directory.live)
     os.makedirs(directory.live, mode=0o700)
+    checkpoints = sorted(_found(directory, CHECKPOINTS, limits), key=lambda each: each.size)
+    events = [
+        entry
+        for name in (EVENTS_BELOW if directory.launches() else ())
+        for entry in _found(directory, name, limits)
+        if _is_events(entry)
+    ]
     names = []
-    collected = Collected()
-    try:
-        found = sorted(
-            _entries(directory.work, (CHECKPOINTS,), collected), key=lambda each: each.size
-        )
-    except OSError:
-        found = []  # something else is in the place of the directory
-    for entry in found[: limits.files]:
-        collected.size += entry.size
-        if collected.size <= limits.size and _link(directory, entry):
+    size = 0
+    for entry in [*checkpoints, *events][: limits.files]:
+        size += entry.size
+        if size <= limits.size and _link(directory, entry) and entry.parts[0] == CHECKPOINTS:
             names.append("/".join(entry.parts[1:]))
     for folder, _, _ in os.walk(directory.live):
         os.chown(folder, carrier, -1)
     return names
 
 
+def _found(directory: RunDirectory, name: str, limits: Limits) -> list[_Entry]:
+    """Find what may go home below one of the ranks' folders, one more than may be at the most."""
+    try:
+        return list(islice(_entries(directory.work, (name,), Collected()), limits.files + 1))
+    except OSError:
+        return []  # something else is in the place of the directory
+
+
+def _is_events(entry: _Entry) -> bool:
+    return (
+        fnmatchcase(entry.parts[-1], EVENTS)
+        and entry.target is None
+        and entry.size <= LIVE_EVENTS_BYTES
+    )
+
+
 def _link(directory: RunDirectory, entry: _Entry) -> bool:
     """Give an entry a further name in `live`; return whether it was still what it had been."""
-    target = os.path.join(directory.live, *entry.parts)
+    first, *below = entry.parts
+    target = os.path.join(directory.live, PROJECTS.get(first, first), *below)
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     if entry.target is not None:
         os.symlink(entry.target, target)
