@@ -50,7 +50,7 @@ CHECKPOINTS = "checkpoints"
 # copy of the project. From nodes other than the first it goes to the folder of the node: the
 # programs of two nodes may well write files of one name.
 PROJECTS = {"outputs": "outputs", "project": "workdir"}
-# What TensorBoard reads, and the folders of the ranks in which it is looked for while a run goes on.
+# What TensorBoard reads, and the folders of ranks in which it is looked for while a run goes on.
 EVENTS = "*tfevents*"
 EVENTS_BELOW = ("tensorboard", *PROJECTS)
 # A larger file comes home with the end of the run: others are sent anew as they grow. In bytes.
