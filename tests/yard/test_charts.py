@@ -263,6 +263,19 @@ def test_a_band_is_between_lowest_and_highest(tmp_path: Path) -> None:
     assert 20 < upper == lower < 100
 
 
+def test_names_of_programs_are_text(tmp_path: Path) -> None:
+    name = "</script><img src=x onerror=document.title='run'>&quot;"
+    page = page_of(tmp_path, Chart(name, name, name, (line(name),), marks=(Mark(3, name),)))
+    found = do(
+        page,
+        """
+        const labels = [...document.querySelectorAll(".legend .u-label")].map((e) => e.textContent);
+        return [labels, document.images.length, document.title];
+        """,
+    )
+    assert found == [[name, name], 0, "charts"]
+
+
 def test_one_point_is_a_chart(tmp_path: Path) -> None:
     page = page_of(tmp_path, Chart("Loss", "nats", "step", (Series("a", ((3, 2.5),)),)))
     found = do(

@@ -13,7 +13,7 @@ const number = (value, digits = 4) => value !== 0 && Math.abs(value) < 1e-3
   : value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) < 1000 ? digits : 12, maximumFractionDigits: 3 });
 // Labels of an axis have the digits that tell them apart.
 const written = (step) => {
-  const digits = step.toFixed(9).replace(/0+$/, "").split(".")[1].length;
+  const digits = step.toFixed(12).replace(/0+$/, "").split(".")[1].length;
   return (v) => digits > 6 ? v.toExponential(2) : v.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 };
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
