@@ -70,7 +70,6 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(checkpoints, "play", node.play)
     monkeypatch.setattr(checkpoints, "SHORTEST_PAUSE", 0.0)
     monkeypatch.setattr(checkpoints, "SHARE", 1e9)
-    monkeypatch.setattr(checkpoints, "SHARE_OF_EVENTS", 1e9)
     return node
 
 
@@ -160,7 +159,7 @@ def test_one_at_a_time_and_with_pauses(
     assert len(node.limits) == 1
 
 
-def test_events_come_more_rarely_and_keep_no_checkpoint_waiting(
+def test_events_come_once_a_minute_and_keep_no_checkpoint_waiting(
     carrier: CheckpointCarrier, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 5000.0

@@ -16,10 +16,10 @@ CHECKPOINTS = "checkpoints"
 # The log of these playbooks, beside that of the launch.
 LOG = "ansible-checkpoints.log"
 # Seconds between two of them at the least; one that takes long is followed by a longer pause, so
-# that they never take more than this share of the time. New events alone, of which there are some
-# all the time, wait longer than checkpoints, and do not keep these waiting.
+# that they never take more than this share of the time. New events, of which there are some all the
+# time, are counted apart, so that they keep no checkpoint waiting.
 SHORTEST_PAUSE = 60.0
-SHARE, SHARE_OF_EVENTS = 0.02, 0.01
+SHARE = 0.02
 
 
 @dataclass
@@ -123,9 +123,9 @@ class CheckpointCarrier:
             if outcome is not None and outcome.failures:
                 self._trouble = outcome.failures[0].message
         ended = time.monotonic()
+        self._next_events_at = ended + max(SHORTEST_PAUSE, (ended - began) / SHARE)
         if are_checkpoints_new:
-            self._next_at = ended + max(SHORTEST_PAUSE, (ended - began) / SHARE)
-        self._next_events_at = ended + max(SHORTEST_PAUSE, (ended - began) / SHARE_OF_EVENTS)
+            self._next_at = self._next_events_at
 
     def _files(self) -> set[str]:
         """What is at home, by path below the folder."""
