@@ -49,7 +49,9 @@ def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died
     run = BackgroundRun(**{**STALLING, "EPOCHS": 30, "NODES": "2..4", "RETRIES": 1}).trains()
     home = run.directory / "checkpoints"
     run.wait_for("a checkpoint at home", lambda: home.is_dir() and newest(os.listdir(home)))
-    # The next one comes home in a minute at the earliest. The copies are newer.
+    events = run.directory / "tensorboard"
+    run.wait_for("TensorBoard's events at home", lambda: any(events.glob("*tfevents*")))
+    # The next checkpoint comes home in a minute at the earliest. The copies are newer.
     listing = f"ls {RUN_ROOT}/{run.run_id}/work/copies/checkpoints 2>/dev/null || true"
     run.wait_for(
         "a newer copy on node2",

@@ -218,6 +218,8 @@ def test_a_run_whose_command_is_gone_is_followed_to_its_end(tmp_path: Path) -> N
 import os, time
 with open(os.environ["TRAINYARD_CHECKPOINT_DIR"] + f"/part-{os.environ['RANK']}.pt", "w") as part:
     part.write("part")
+with open("events.out.tfevents.1." + os.environ["RANK"], "w") as events:
+    events.write("events")
 print("computing", flush=True)
 time.sleep(30)
 """
@@ -227,6 +229,9 @@ time.sleep(30)
     parts = {"part-0.pt", "part-1.pt"}
     home = run.directory / "checkpoints"
     run.wait_for("both parts", lambda: home.is_dir() and parts <= set(os.listdir(home)))
+    events = run.directory / "workdir/events.out.tfevents.1.0"
+    run.wait_for("TensorBoard's events of the first node", events.exists)
+    assert not events.with_suffix(".1").exists()
     run.kill_yard()
     outcome = make("attach", RUN=run.run_id)
     assert outcome.status == 0, outcome.output

@@ -462,7 +462,7 @@ def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
     write(run, "checkpoints/.epoch-4.pt.Xy12")
     Path(run.work, "checkpoints/last.pt").symlink_to("epoch-3.pt")
     for _ in range(2):  # what is left of the last time goes
-        names = training_run_collect.offer_checkpoints(run, "node2", RANK + 1, LIMITS)
+        names = training_run_collect.offer_live(run, "node2", RANK + 1, LIMITS)
         assert sorted(names) == [
             "checkpoints/deep/part.bin",
             "checkpoints/epoch-3.pt",
@@ -492,10 +492,10 @@ def test_of_a_run_that_is_over_nothing_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(training_run_collect, "_entries", find_while_the_run_is_brought_home)
         with pytest.raises(FileNotFoundError):
-            training_run_collect.offer_checkpoints(run, "node1", RANK, LIMITS)
+            training_run_collect.offer_live(run, "node1", RANK, LIMITS)
     assert not os.path.exists(run.path)
     with pytest.raises(FileNotFoundError):
-        training_run_collect.offer_checkpoints(run, "node1", RANK, LIMITS)
+        training_run_collect.offer_live(run, "node1", RANK, LIMITS)
     assert not os.path.exists(run.path)
 
 
@@ -505,13 +505,13 @@ def test_only_plain_files_within_the_limits_are_laid_ready(run: Any, outside: Pa
     replace_by_link(Path(run.work, "checkpoints/secret.pt"), outside / "shadow")
     replace_by_link(Path(run.work, "checkpoints/below"), outside / "below")
     os.mkfifo(Path(run.work, "checkpoints/pipe.pt"))
-    names = training_run_collect.offer_checkpoints(run, "node2", RANK, LIMITS)
+    names = training_run_collect.offer_live(run, "node2", RANK, LIMITS)
     assert names == ["checkpoints/small.pt"]
     assert [path.name for path in sorted_files(run.live)] == ["small.pt"]
     replace_by_link(Path(run.work, "checkpoints_"), outside)
     os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
     os.rename(Path(run.work, "checkpoints_"), Path(run.work, "checkpoints"))
-    assert training_run_collect.offer_checkpoints(run, "node2", RANK, LIMITS) == []
+    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == []
 
 
 def name_checkpoints(run: Any, pattern: str) -> None:
@@ -533,14 +533,77 @@ def test_checkpoints_of_a_working_directory_are_laid_ready_too(run: Any, outside
     shutil.copy2(write(run, "project/saved/ckpt-0.pt"), sent)
     expected = ["ckpt-1.pt", "ckpt-2/part.bin"]
     folder = "nodes/node2/workdir/saved"
-    names = training_run_collect.offer_checkpoints(run, "node2", RANK, LIMITS)
+    names = training_run_collect.offer_live(run, "node2", RANK, LIMITS)
     assert sorted(names) == [f"{folder}/{name}" for name in expected]
     assert Path(run.live, folder, "ckpt-1.pt").read_text() == "text\n"
-    Path(run.config, training_node_directory.ARGUMENTS).touch()
-    names = training_run_collect.offer_checkpoints(run, "node1", RANK, LIMITS)
+    start_ranks_from(run)
+    names = training_run_collect.offer_live(run, "node1", RANK, LIMITS)
     assert sorted(names) == [f"workdir/saved/{name}" for name in expected]
     training_run_collect.collect(run, "node1", LIMITS)
     assert training_run_collect.checkpoint_files(run, "node1") == sorted(names)
+
+
+def start_ranks_from(run: Any) -> None:
+    """Make this node the first of the run."""
+    Path(run.config, training_node_directory.ARGUMENTS).touch()
+
+
+def events_of(run: Any) -> list[str]:
+    """The names in the directory that is brought home from a run that goes on."""
+    return [str(path.relative_to(run.live)) for path in sorted_files(run.live)]
+
+
+def test_events_of_a_run_that_goes_on_are_laid_ready(
+    run: Any, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the first node, plain files of their name alone, at the places that they come home to."""
+    name = "events.out.tfevents.1.a"
+    for place in ("tensorboard", "outputs/runs/a", "project/lightning_logs/version_0"):
+        write(run, f"{place}/{name}")
+    for other in ("tensorboard/notes", f"logs/{name}", "outputs/model.pt", "project/train.py"):
+        write(run, other)
+    write(run, "checkpoints/epoch-1.pt")
+    replace_by_link(Path(run.work, f"tensorboard/{name}.b"), outside / "shadow")
+    Path(run.work, f"tensorboard/{name}.c").symlink_to(name)
+    replace_by_link(Path(run.work, "outputs/tfevents"), outside)
+    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
+    assert events_of(run) == ["checkpoints/epoch-1.pt"], "this node does not start the ranks"
+    start_ranks_from(run)
+    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
+    assert events_of(run) == [
+        "checkpoints/epoch-1.pt",
+        f"outputs/runs/a/{name}",
+        f"tensorboard/{name}",
+        f"workdir/lightning_logs/version_0/{name}",
+    ]
+    monkeypatch.setattr(training_run_collect, "LIVE_EVENTS_BYTES", 4)
+    training_run_collect.offer_live(run, "node2", RANK, LIMITS)
+    assert events_of(run) == ["checkpoints/epoch-1.pt"], "large ones come when the run is over"
+
+
+def test_many_events_keep_no_checkpoint_from_home(run: Any) -> None:
+    start_ranks_from(run)
+    for number in range(LIMITS.files + 5):
+        write(run, f"tensorboard/events.out.tfevents.{number}")
+    write(run, "checkpoints/epoch-1.pt")
+    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
+    assert len(events_of(run)) == LIMITS.files
+
+
+def test_when_the_newest_events_were_written(run: Any, outside: Path) -> None:
+    assert poll.newest_events(run.path) == 0
+    ages = {
+        "tensorboard/events.out.tfevents.1": 100,
+        "project/a/b/x.tfevents.2": 50,
+        "project/c": 1,
+    }
+    for name, age in ages.items():
+        moment = time.time() - age
+        os.utime(write(run, name), (moment, moment))
+    assert time.time() - poll.newest_events(run.path) == pytest.approx(50, abs=5)
+    os.rename(Path(run.work, "project"), Path(run.work, "x"))
+    replace_by_link(Path(run.work, "project"), outside)
+    assert time.time() - poll.newest_events(run.path) == pytest.approx(100, abs=5)
 
 
 def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None:

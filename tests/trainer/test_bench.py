@@ -31,6 +31,17 @@ def test_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
     }
 
 
+def test_cost_of_a_checkpoint_is_told_for_one_every_30_seconds() -> None:
+    # It costs 0.6, 0.3 and 0.9 s of a turn; the median is what counts.
+    turns = [
+        Turn(number, arm, (seconds - 0.01, seconds), 100 / seconds)
+        for number, cost in enumerate((0.6, 0.3, 0.9), start=1)
+        for arm, seconds in (("horovod", 5.0), ("horovod_checkpoint", 5.0 + cost))
+    ]
+    ratio = summarise(turns).ratios["checkpoint_over_none"]
+    assert ratio == pytest.approx(30 / 30.6)
+
+
 def test_best_of_several_is_chosen_anew_in_every_round() -> None:
     turns = [
         Turn(1, "horovod", (1.0,), 100.0),

@@ -277,10 +277,12 @@ def test_benchmarks(tmp_path: Path, validate: Validate) -> None:
     ranks = {turn["arm"]: len(turn["seconds"]) for turn in training["turns"]}
     alone = {"one_rank": 1, "minimal": 1, "lockstep": 1}
     both = {"independent": 2, "synthetic": 2, "horovod": 2, "horovod_optimizer": 2}
-    both |= {"ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2, "bf16": 2}
+    both |= {"horovod_checkpoint": 2, "ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2, "bf16": 2}
     assert ranks == alone | both
     assert 0 < training["ratios"]["horovod_over_ideal"] < 2
     assert 0 < training["ratios"]["lockstep_over_ideal"] <= 1 + 1e-9
+    assert 0.5 < training["ratios"]["checkpoint_over_none"] < 1.5
+    assert not list(tmp_path.glob(".bench-*"))
     assert set(training["images_per_second"]) == set(ranks)
     # Whoever shows the result finds in it what everything is called.
     labels = result["labels"]

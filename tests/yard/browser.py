@@ -41,26 +41,84 @@ const contrasts = (shown) => [...shown.document.body.querySelectorAll("*")]
     return [ratio, e.textContent.trim().slice(0, 40)];
   }});
 const hover = (shown) => {{
-  const plot = [...shown.document.querySelectorAll(".plot")].find((p) => p.getClientRects().length);
-  if (!plot) return null;
-  const box = plot.getBoundingClientRect();
-  plot.dispatchEvent(new shown.PointerEvent(
-      "pointermove", {{ clientX: box.right - 12, clientY: box.top + 60 }}));
-  const tip = plot.closest("figure").querySelector(".tip"), around = tip.getBoundingClientRect();
-  return {{ text: tip.hidden ? "" : tip.innerText, right: around.right, left: around.left }};
+  const over = shown.document.querySelector(".u-over");
+  if (!over) return null;
+  const box = over.getBoundingClientRect();
+  over.dispatchEvent(new shown.MouseEvent(
+      "mousemove", {{ clientX: box.right - 2, clientY: box.top + 60, movementX: 1 }}));
+  return [...over.closest("figure").querySelectorAll(".legend th")].filter(
+      (th) => th.getClientRects().length).map((th) => [th.innerText, th.nextSibling.innerText]);
 }};
 onload = () => {{
   const found = [...document.querySelectorAll("iframe")].map((frame) => {{
-    const shown = frame.contentWindow, tip = hover(shown);
+    const shown = frame.contentWindow, values = hover(shown);
     const [ratio, text] = contrasts(shown).sort((a, b) => a[0] - b[0])[0];
     return {{
-      width: shown.innerWidth, scroll: shown.document.documentElement.scrollWidth, tip,
+      width: shown.innerWidth, scroll: shown.document.documentElement.scrollWidth, values,
       contrast: ratio, faintest: text, paper: luminance(behind(shown.document.body)),
     }};
   }});
   document.documentElement.dataset.probe = JSON.stringify(found);
 }};
 </script>"""
+# What a reader does with a chart, and what there is to see of it then.
+HANDS = """
+const figureOf = (title) => [...document.querySelectorAll("figure")].find(
+    (figure) => figure.querySelector("h3").textContent === title);
+const drawn = () => new Promise((done) => setTimeout(done, 50));
+// A pointer at parts of the width of a chart.
+const mouse = (figure, type, part, rest = {}) => {
+  const over = figure.querySelector(".u-over"), box = over.getBoundingClientRect();
+  const place = { clientX: box.left + part * box.width, clientY: box.top + 60 };
+  over.dispatchEvent(new MouseEvent(type, { ...place, movementX: 1, bubbles: true, ...rest }));
+};
+const finger = (figure, type, pointerId, part) => {
+  const over = figure.querySelector(".u-over"), box = over.getBoundingClientRect();
+  const clientX = box.left + part * box.width, pointerType = "touch";
+  over.dispatchEvent(new PointerEvent(type, { clientX, pointerId, pointerType, bubbles: true }));
+};
+const drag = async (figure, from, to) => {
+  mouse(figure, "mousemove", from);
+  mouse(figure, "mousedown", from);
+  mouse(figure, "mousemove", to);
+  mouse(figure, "mouseup", to);
+  await drawn();
+};
+const press = async (figure, ...keys) => {
+  const plot = figure.querySelector(".plot");
+  plot.focus();
+  for (const key of keys) {
+    plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    await drawn();
+  }
+};
+const plotOf = (figure) => plots.find((plot) => figure.contains(plot.root));
+const span = (figure) => [plotOf(figure).scales.x.min, plotOf(figure).scales.x.max];
+const values = (figure) => Object.fromEntries([...figure.querySelectorAll(".legend th")].filter(
+    (th) => th.getClientRects().length).map((th) => [th.innerText, th.nextSibling.innerText]));
+// A chart's pixels: red, green, blue and opacity, 0 to 255, one after the other.
+const pixels = (figure) => {
+  const canvas = figure.querySelector("canvas");
+  const copy = new OffscreenCanvas(canvas.width, canvas.height);
+  const pen = copy.getContext("2d", { willReadFrequently: true });
+  pen.drawImage(canvas, 0, 0);
+  return pen.getImageData(0, 0, canvas.width, canvas.height);
+};
+// How many of them have the colour of a CSS variable.
+const coloured = (figure, name) => {
+  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const rgb = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), { data } = pixels(figure);
+  let count = 0;
+  for (let i = 0; i < data.length; i += 4)
+    count += data[i + 3] > 250 && rgb.every((value, k) => Math.abs(data[i + k] - value) < 3);
+  return count;
+};
+const told = async (act) => {
+  let found;
+  try { found = await act(); } catch (error) { console.error(error); }
+  document.documentElement.dataset.probe = JSON.stringify(found ?? null);
+};
+"""
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync
     --disable-background-networking --disable-component-update --enable-logging=stderr"""
 
@@ -73,7 +131,7 @@ class Shown:
         width, scroll: of the window, and what the page takes; more means it scrolls sideways.
         contrast, faintest: the lowest contrast of all texts, and the text that has it.
         paper: luminance of the page, 0 to 1.
-        tip: text, left and right of what hovering over the end of the first chart shows.
+        values: names and values that the pointer at the end of the first chart shows.
     """
 
     width: int
@@ -81,26 +139,48 @@ class Shown:
     contrast: float
     faintest: str
     paper: float
-    tip: dict[str, Any] | None
+    values: list[list[str]] | None
 
 
 def show(pages: Sequence[tuple[Path, int]], dark: bool) -> tuple[list[Shown], list[str]]:
     """Open pages, each at a width; returns what is seen, and what the console was told."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert browser, "this test needs chromium"
     frames = [
         FRAME.format(width=width, page=html.escape(page.read_text())) for page, width in pages
     ]
+    found, console = _opened(PROBE.format(frames="\n".join(frames)), dark)
+    return [Shown(**entry) for entry in found], console
+
+
+def do(page: Path, script: str, dark: bool = False) -> Any:
+    """Open a page 1,280 pixels wide and do something there.
+
+    Args:
+        script: the body of an asynchronous function, which knows what `HANDS` names.
+
+    Returns:
+        What the function returned, through JSON.
+    """
+    ending = f"<script>{HANDS}onload = () => told(async () => {{{script}}});</script>"
+    found, console = _opened(page.read_text().replace("</body>", f"{ending}</body>"), dark)
+    assert not console, console
+    return found
+
+
+def _opened(page: str, dark: bool) -> tuple[Any, list[str]]:
+    """Open a page that leaves something in `data-probe` of its root; the console's lines too."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert browser, "this test needs chromium"
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "probe.html"
-        probe.write_text(PROBE.format(frames="\n".join(frames)))
+        probe.write_text(page)
         done = subprocess.run(
             [
                 browser,
                 *FLAGS.split(),
                 f"--user-data-dir={folder}/profile",
-                "--window-size=1400,1000",
+                "--window-size=1280,1000",
                 f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+                "--virtual-time-budget=30000",
                 "--dump-dom",
                 probe.as_uri(),
             ],
@@ -110,6 +190,6 @@ def show(pages: Sequence[tuple[Path, int]], dark: bool) -> tuple[list[Shown], li
             check=True,
         )
     found = re.search(r'data-probe="([^"]+)"', done.stdout)
-    assert found, done.stdout[-500:] + done.stderr[-2000:]
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return [Shown(**entry) for entry in json.loads(html.unescape(found[1]))], console
+    assert found, done.stdout[-500:] + done.stderr[-2000:]
+    return json.loads(html.unescape(found[1])), console

@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,9 @@ def carrier(tmp_path: Path) -> CheckpointCarrier:
     return CheckpointCarrier(context, run, tmp_path)
 
 
-def look(carrier: CheckpointCarrier, newest: float) -> str:
+def look(carrier: CheckpointCarrier, newest: float, events: float = 0.0) -> str:
     """One poll, and the end of what it has begun."""
-    said = carrier.look(newest, ["node1"])
+    said = carrier.look(newest, events, ["node1"])
     if carrier._thread is not None:
         carrier._thread.join()
     return said
@@ -189,8 +190,8 @@ def test_one_at_a_time_and_with_pauses(
         return node.play(*arguments, **options)
 
     monkeypatch.setattr(checkpoints, "play", slow)
-    carrier.look(100.0, ["node1"])
-    carrier.look(200.0, ["node1"])
+    carrier.look(100.0, 0.0, ["node1"])
+    carrier.look(200.0, 0.0, ["node1"])
     assert node.limits == []
     monkeypatch.setattr(checkpoints, "SHORTEST_PAUSE", 3600.0)
     goes_on.set()
@@ -198,6 +199,34 @@ def test_one_at_a_time_and_with_pauses(
     carrier._thread.join()
     look(carrier, 300.0)
     assert len(node.limits) == 1
+
+
+def test_events_come_once_a_minute_and_keep_no_checkpoint_waiting(
+    carrier: CheckpointCarrier, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 5000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(checkpoints, "SHORTEST_PAUSE", 60.0)
+    look(carrier, 0.0, 1.0)
+    now += 59
+    look(carrier, 0.0, 2.0)
+    assert node.limits == [], "a run of a minute needs none"
+    now += 1
+    look(carrier, 0.0, 3.0)
+    assert len(node.limits) == 1
+    now += 1
+    look(carrier, 100.0, 4.0)
+    assert len(node.limits) == 2, "a checkpoint comes at once"
+    now += 59
+    look(carrier, 200.0, 5.0)
+    assert len(node.limits) == 2
+    now += 1
+    look(carrier, 100.0, 5.0)
+    look(carrier, 100.0, 5.0)
+    assert len(node.limits) == 3, "the events are new, the checkpoints are not"
+    now += 60
+    look(carrier, 100.0, 5.0)
+    assert len(node.limits) == 3, "nothing is new"
 
 
 def test_the_end_of_the_run_ends_what_is_on_its_way(
@@ -209,6 +238,6 @@ def test_the_end_of_the_run_ends_what_is_on_its_way(
         return Outcome("cancelled", (), {})
 
     monkeypatch.setattr(checkpoints, "play", endless)
-    carrier.look(100.0, ["node1"])
+    carrier.look(100.0, 0.0, ["node1"])
     carrier.end()
-    assert carrier.look(100.0, ["node1"]) == ""
+    assert carrier.look(100.0, 0.0, ["node1"]) == ""

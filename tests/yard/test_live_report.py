@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser import FLAGS, show
-from extend import lines_of, write_lines
+from browser import FLAGS, do, show
+from extend import lines_of, sample_the_nodes, write_lines
 from yard_command import Yard, wait_for
 
 from yard.operations.live_report import LiveReport
@@ -104,7 +104,7 @@ def test_it_is_drawn_every_ten_seconds_at_most(under_way: Path, clock: Clock) ->
 def test_a_costly_drawing_is_made_less_often(
     under_way: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of 3 s: at 2 % of the time it is due again after 150 s."""
+    """One of 3 s: at 1 % of the time it is due again after 300 s."""
     drawn = []
 
     def draw(run: Path, now: float, seconds: float) -> None:
@@ -114,12 +114,12 @@ def test_a_costly_drawing_is_made_less_often(
     monkeypatch.setattr(report, "write_live_report", draw)
     live = LiveReport(under_way)
     live.draw_if_due()
-    clock.now += 146
+    clock.now += 296
     live.draw_if_due()
     assert len(drawn) == 1
     clock.now += 2
     live.draw_if_due()
-    assert drawn == [10.0, 150.0]
+    assert drawn == [10.0, 300.0]
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, OSError])
@@ -194,19 +194,43 @@ def served(*pages: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def with_script(page: str, script: str) -> str:
-    return page.replace("</main>", f"</main><script>{script}</script>")
+    return page.replace("</body>", f"<script>{script}</script></body>")
 
 
 def test_a_browser_shows_it_anew_until_the_run_has_ended(under_way: Path, tmp_path: Path) -> None:
-    """The reader stays where he was, and the last drawing is not asked for again."""
+    """The reader stays where he was, and the last drawing is not asked for again.
+
+    He zooms to the newest steps by step, and to two minutes that are over by time: the newest steps
+    are others then, the two minutes are not.
+    """
     began = read_run(under_way).manifest.started_at
-    live = write_live_report(under_way, began + 80, 2).read_text()
+    lines = lines_of(under_way)
+    sample_the_nodes(under_way)
+    write_lines(under_way / "metrics.jsonl", lines[:20])
+    before = write_live_report(under_way, began + 80, 2).read_text()
+    write_lines(under_way / "metrics.jsonl", lines)
+    after = write_live_report(under_way, began + 80, 2).read_text()
     write_summary(under_way, summarise(read_run(under_way)))
-    first = with_script(live, "onload = () => scrollTo(0, 321);")
-    second = with_script(live, "onload = () => { sessionStorage.seen = scrollY; };")
+    looks = """
+    const steps = axes.get("count step"), minutes = axes.get("clock time since the command");
+    onload = () => {
+      scrollTo(0, 321);
+      steps.zoom(100, steps.all[1]);
+      minutes.zoom(60, 180);
+      sessionStorage.steps = steps.all[1];
+    };
+    """
+    sees = """
+    onload = () => {
+      const keys = ["count step", "clock time since the command"];
+      const ranges = keys.map((key) => axes.get(key).range);
+      sessionStorage.seen = [scrollY, ...ranges.flat().map(Math.round)];
+    };
+    """
+    first, second = with_script(before, looks), with_script(after, sees)
     last = with_script(
         write_report(under_way).read_text(),
-        "document.documentElement.dataset.seen = sessionStorage.seen;",
+        "document.documentElement.dataset.seen = [sessionStorage.seen, sessionStorage.steps];",
     )
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     assert browser, "this test needs chromium"
@@ -228,7 +252,30 @@ def test_a_browser_shows_it_anew_until_the_run_has_ended(under_way: Path, tmp_pa
         )
     assert len(asked) == 3
     assert GOES_ON not in done.stdout
-    assert 'data-seen="321"' in done.stdout, done.stdout[:300]
+    assert 'data-seen="321,100,210,60,180,160"' in done.stdout, done.stdout[:300]
+
+
+def test_who_looks_at_a_value_is_not_disturbed(under_way: Path) -> None:
+    """The page is shown anew after 2 s, but not within 10 s of the last look at a value."""
+    page = write_live_report(under_way, read_run(under_way).manifest.started_at + 80, 2)
+    text = page.read_text()
+    assert text.count("location.reload()") == 1
+    page.write_text(text.replace("location.reload()", "(window.shownAnew ??= Date.now())"))
+    found = do(
+        page,
+        """
+        const began = Date.now();
+        await new Promise((done) => setTimeout(done, 1000));
+        mouse(figureOf("Loss"), "mousemove", 0.5);
+        await new Promise((done) => setTimeout(done, 8000));
+        const early = window.shownAnew;
+        await new Promise((done) => setTimeout(done, 6000));
+        return [early ?? null, window.shownAnew - began];
+        """,
+    )
+    early, shown = found
+    assert early is None
+    assert 11_000 <= shown <= 13_000
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

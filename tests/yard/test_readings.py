@@ -228,7 +228,9 @@ def test_checkpoints_are_not_fetched_of_a_run_that_is_over(
     follower = RunFollower(context, run, manifest, "train", {})
     fetched: list[float] = []
     monkeypatch.setattr(
-        CheckpointCarrier, "look", lambda carrier, newest, hosts: fetched.append(newest) or ""
+        CheckpointCarrier,
+        "look",
+        lambda carrier, newest, events, hosts: fetched.append(newest) or "",
     )
     with PlainProgress(console) as progress:
         progress.view = follower._lines.view

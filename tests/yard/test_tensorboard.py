@@ -22,6 +22,37 @@ def write_events(run: Path, place: str = "tensorboard") -> None:
     writer.close()
 
 
+def test_it_follows_a_run_that_goes_on(fresh: Yard) -> None:
+    """Its events come home as a whole new file each time, in the place of the one before."""
+    run, port = fresh.root / "runs/20261120T112000Z_a", free_port()
+    write_events(run)
+    (path,) = (run / "tensorboard").iterdir()
+    whole = path.read_bytes()
+    # The second step has been begun.
+    path.write_bytes(whole[:-10])
+    server = fresh.start("tensorboard", "--port", str(port))
+
+    def steps() -> list[int]:
+        query = f"tag=loss/train&run={run.name}"
+        address = f"http://127.0.0.1:{port}/data/plugin/scalars/scalars?{query}"
+        try:
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                return [step for _, step, _ in json.load(answer)]
+        except OSError:
+            return []
+
+    try:
+        wait_for(lambda: steps() == [1], "the first step")
+        new = path.with_name(".new")
+        new.write_bytes(whole)
+        new.replace(path)
+        wait_for(lambda: steps() == [1, 2], "the second step")
+    finally:
+        server.send_signal(signal.SIGINT)
+        output, _ = server.communicate(timeout=30)
+    assert server.returncode == 0, output
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -24,6 +24,8 @@ def test_steps_of_a_retry_count_from_where_they_stand() -> None:
 def test_it_is_a_ratio_or_nothing() -> None:
     assert effective_training_time_ratio([], 10.0) is None
     assert effective_training_time_ratio([step(1, 1.0)], None) is None
+    untimed = Metric("step", 0.0, 1, 40, 1, 4, 1.0, None, 100.0, 0.1)
+    assert effective_training_time_ratio([untimed], 10.0) is None
     assert effective_training_time_ratio([step(1, 1.0)], 0.0) is None
     assert effective_training_time_ratio([step(1, 60.0)], 10.0) == 1.0
     assert effective_training_time_ratio([step(1, 1.0, data=None)], 10.0) == pytest.approx(0.15)

@@ -16,10 +16,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainer.bench.horovod_optimizer import HorovodOptimizerEngine
-from trainer.bench.workload import Workload, fresh_model, read_batches
+from trainer.bench.workload import SEED, Workload, fresh_model, read_batches
+from trainer.checkpointing import Checkpointer
+from trainer.config import TrainConfig
 from trainer.engines import DdpEngine, Engine, HorovodEngine, tuning
+from trainer.learner import Learner
 from trainer.network import cluster_address
 from trainer.optimizer import adamw
+from trainer.progress import Progress
 from trainer.step import TrainStep
 
 # The arms of the throughput benchmark in the order in which they are shown, with their labels.
@@ -32,6 +36,7 @@ LABELS: Mapping[str, str] = {
     "synthetic": "all ranks, no communication, synthetic data",
     "bf16": "all ranks, no communication, bf16",
     "horovod": "Horovod",
+    "horovod_checkpoint": "Horovod, a checkpoint in each turn",
     "horovod_optimizer": "Horovod, its own optimizer",
     "ddp_mpi": "DDP, MPI",
     "ddp_gloo": "DDP, Gloo",
@@ -117,10 +122,73 @@ class LoopArm:
                 self._step(*batch, LEARNING_RATE)
             self._settling = 0
         batches = self._batches(number)
-        seconds = timed(lambda: self._step(*next(batches), LEARNING_RATE), steps)
+        seconds = self._timed(engine, lambda: self._step(*next(batches), LEARNING_RATE), steps)
         if engine is not None and self._leave:
             engine.close()
         return seconds
+
+    def _timed(self, engine: Engine | None, step: Callable[[], object], steps: int) -> list[float]:
+        """Take the steps of a turn, see `Arm.turn`."""
+        return timed(step, steps)
+
+
+class CheckpointArm(LoopArm):
+    """The loop with Horovod, and with a checkpoint in each turn, as a run takes it.
+
+    It is taken after the warm-up and written while the steps go on. The turn ends when it is on the
+    disk. Copies to another node are no part of it.
+
+    Args:
+        workload: what to train.
+        batches: images for one turn.
+        folder: where it is written, and removed again; None is that of temporary files.
+    """
+
+    def __init__(
+        self, workload: Workload, batches: Callable[[int], Batches], folder: Path | None
+    ) -> None:
+        super().__init__(
+            workload, batches, "together", HorovodEngine, leave=True, settling=tuning.STEPS
+        )
+        self._workload, self._folder = workload, folder
+
+    def _timed(self, engine: Engine | None, step: Callable[[], object], steps: int) -> list[float]:
+        assert engine is not None
+        for _ in range(WARM_UP_STEPS):
+            step()
+        # Nothing that begins with a dot goes home from a run.
+        with tempfile.TemporaryDirectory(prefix=".bench-", dir=self._folder) as scratch:
+            config = _configuration(self._workload, engine, scratch)
+            learner = Learner(self._step.model, None, self._step)
+            begin = perf_counter()
+            with Checkpointer(config, engine, learner, {}, best_accuracy=-1.0) as checkpointer:
+                checkpointer.save(Progress(), accuracy=0.0)
+                for _ in range(steps):
+                    step()
+            return [perf_counter() - begin]
+
+
+def _configuration(workload: Workload, engine: Engine, run_dir: str) -> TrainConfig:
+    """What a checkpoint of a workload holds as the configuration of its run."""
+    return TrainConfig(
+        model=workload.model,
+        dataset=workload.dataset.name,
+        data_dir=str(workload.dataset.parent),
+        run_dir=run_dir,
+        engine="horovod",
+        precision=workload.precision,
+        epochs=1,
+        batch_per_rank=workload.batch_per_rank,
+        learning_rate=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
+        warmup_fraction=0.0,
+        label_smoothing=0.0,
+        train_images=None,
+        seed=SEED,
+        log_every_steps=1,
+        world_size=engine.world_size,
+        hosts=tuple(dict.fromkeys(engine.gather(socket.gethostname()))),
+    )
 
 
 class MinimalArm:
@@ -185,7 +253,11 @@ def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> 
 
 
 def make_arms(
-    workload: Workload, world: Engine, ddp: Mapping[str, Engine], bf16: bool
+    workload: Workload,
+    world: Engine,
+    ddp: Mapping[str, Engine],
+    bf16: bool,
+    folder: Path | None = None,
 ) -> dict[str, Arm]:
     """All arms by name.
 
@@ -195,6 +267,7 @@ def make_arms(
       cost nothing
     * `synthetic`: the same on a batch that is ready, instead of real images with augmentation
     * `horovod`, `ddp_gloo`, `ddp_mpi`: engines, under mpirun
+    * `horovod_checkpoint`: Horovod, with a checkpoint in each turn
     * `horovod_optimizer`: Horovod as its documentation has it, for comparison
     * `ddp_torchrun`: DistributedDataParallel over Gloo as torchrun starts it
     * `bf16`: `independent` in bf16, where the processor multiplies that
@@ -204,6 +277,7 @@ def make_arms(
         world: who the ranks are.
         ddp: engines with the backends `gloo` and `mpi`.
         bf16: whether to measure bf16 too.
+        folder: where checkpoints are written; None is that of temporary files.
     """
     batches = read_batches(workload, world.rank, world.world_size)
     ready = next(batches.epoch(1))
@@ -220,6 +294,7 @@ def make_arms(
             leave=True,
             settling=tuning.STEPS,
         ),
+        "horovod_checkpoint": CheckpointArm(workload, batches.epoch, folder),
         "horovod_optimizer": LoopArm(
             workload, batches.epoch, "together", HorovodOptimizerEngine, leave=True
         ),

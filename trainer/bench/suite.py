@@ -129,7 +129,8 @@ def measure(suite: Suite, path: Path | None) -> None:
     report.keep(allreduce=[asdict(time) for time in times])
     for model in suite.models:
         workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset)
-        arms_by_name = arms.make_arms(workload, world, ddp, suite.bf16)
+        folder = None if path is None else path.parent
+        arms_by_name = arms.make_arms(workload, world, ddp, suite.bf16, folder)
 
         def round_begins(number: int, model: str = model) -> None:
             report.begins(f"training throughput of {model}, round {number} of {suite.rounds}")

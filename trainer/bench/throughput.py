@@ -9,6 +9,8 @@ from trainer.bench.arms import LABELS, WARM_UP_STEPS, Arm, Ranks
 from trainer.bench.workload import Workload
 from trainer.engines import Engine
 
+# A checkpoint so often, in seconds, is what its cost is told for.
+CHECKPOINT_EVERY = 30.0
 # Steps in a turn, so that one of `independent` takes about the requested seconds.
 FEWEST_STEPS, MOST_STEPS = 3, 200
 
@@ -23,12 +25,15 @@ class Ratio:
         below: what it is compared with; of several, with the best of the round.
         is_efficiency: whether it is what an engine reaches of the same ranks without
             communication.
+        every: the arm does something once in its turn; the ratio is what it would be if it did that
+            once in so many seconds. None for what it does all the time.
     """
 
     label: str
     above: str
     below: tuple[str, ...]
     is_efficiency: bool = False
+    every: float | None = None
 
 
 def _efficiency(arm: str) -> Ratio:
@@ -46,6 +51,12 @@ RATIOS: Mapping[str, Ratio] = {
     "horovod_over_lockstep": Ratio("Horovod / in lockstep", "horovod", ("lockstep",)),
     "horovod_over_best_ddp": Ratio(
         "Horovod / best DDP of the round", "horovod", ("ddp_gloo", "ddp_mpi", "ddp_torchrun")
+    ),
+    "checkpoint_over_none": Ratio(
+        f"Horovod, a checkpoint every {CHECKPOINT_EVERY:.0f} s / none",
+        "horovod_checkpoint",
+        ("horovod",),
+        every=CHECKPOINT_EVERY,
     ),
     "loop_over_minimal": Ratio("loop / raw loop", "one_rank", ("minimal",)),
     "real_over_synthetic": Ratio("real / synthetic data", "independent", ("synthetic",)),
@@ -195,19 +206,31 @@ def lockstep_seconds(by_rank: Sequence[Sequence[float]]) -> float:
 
 def summarise(turns: Sequence[Turn]) -> Summary:
     """Median speed of every arm, and medians of the ratios of arms in the same round."""
-    speeds: dict[int, dict[str, float]] = {}
+    rounds: dict[int, dict[str, Turn]] = {}
     for turn in turns:
-        speeds.setdefault(turn.round, {})[turn.arm] = turn.images_per_second
+        rounds.setdefault(turn.round, {})[turn.arm] = turn
     names = {turn.arm for turn in turns}
     ratios = {}
     for name, ratio in RATIOS.items():
         measured = [arm for arm in ratio.below if arm in names]
         if ratio.above in names and measured:
             ratios[name] = statistics.median(
-                speed[ratio.above] / max(speed[arm] for arm in measured)
-                for speed in speeds.values()
+                _ratio(
+                    by_arm[ratio.above],
+                    max((by_arm[arm] for arm in measured), key=lambda turn: turn.images_per_second),
+                    ratio.every,
+                )
+                for by_arm in rounds.values()
             )
     medians = {
-        name: statistics.median(speed[name] for speed in speeds.values()) for name in sorted(names)
+        name: statistics.median(by_arm[name].images_per_second for by_arm in rounds.values())
+        for name in sorted(names)
     }
     return Summary(medians, ratios)
+
+
+def _ratio(above: Turn, below: Turn, every: float | None) -> float:
+    """The speed of a turn over that of another one of as many steps; see `Ratio.every`."""
+    if every is None:
+        return above.images_per_second / below.images_per_second
+    return every / (every + max(above.seconds) - max(below.seconds))

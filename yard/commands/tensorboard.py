@@ -15,7 +15,7 @@ PORT = 6006
 # Where the trainer writes its events, and where a project may have.
 TRAINERS = "tensorboard"
 PLACES = (TRAINERS, *OUTPUTS)
-# How often runs are looked for that have been collected meanwhile, in seconds.
+# How often runs are looked for whose events have come home meanwhile, in seconds.
 LOOK_EVERY = 5.0
 
 
@@ -32,6 +32,9 @@ def tensorboard(context: Context, port: int = PORT) -> Exit:
     view = context.project.root / ".trainyard" / "tensorboard"
     link_events(runs, view)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(view)]
+    # TensorBoard's faster loader keeps files open and never sees what takes their place: the events
+    # of a run that goes on come home as whole new files.
+    command.append("--load_fast=false")
     server = subprocess.Popen([*command, "--host", HOST, "--port", str(port)])
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Brings the checkpoints of a run home while it goes on: its nodes may die."""
+"""Brings the checkpoints of a run home while it goes on, and its events for TensorBoard."""
 
 import os
 import threading
@@ -18,18 +18,19 @@ CHECKPOINTS, WORKDIR, NODES = "checkpoints", "workdir", "nodes"
 # The log of these playbooks, beside that of the launch.
 LOG = "ansible-checkpoints.log"
 # Seconds between two of them at the least; one that takes long is followed by a longer pause, so
-# that they never take more than this share of the time.
+# that they never take more than this share of the time. New events, of which there are some all the
+# time, are counted apart, so that they keep no checkpoint waiting.
 SHORTEST_PAUSE = 60.0
 SHARE = 0.02
 
 
 @dataclass
 class CheckpointCarrier:
-    """Has the checkpoints of a run at home while it goes on.
+    """Has the checkpoints of a run at home while it goes on: its nodes may die.
 
     A playbook of its own brings them, in a thread beside the one that follows the run. What the run
     has removed meanwhile goes here too, but nothing that was here before, from an attempt before
-    perhaps.
+    perhaps. TensorBoard's events come with them.
 
     Attributes:
         context: of the command that follows the run.
@@ -41,27 +42,35 @@ class CheckpointCarrier:
     run: Path
     inventory: Path
     _brought: set[str] = field(default_factory=set)
-    _newest: float = 0.0
+    _checkpoints: float = 0.0
+    _events: float = 0.0
     _next_at: float = 0.0
+    _next_events_at: float = 0.0
     _thread: threading.Thread | None = None
     _unwanted: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
 
-    def look(self, newest: float, hosts: Sequence[str]) -> str:
+    def look(self, checkpoints: float, events: float, hosts: Sequence[str]) -> str:
         """Begin to bring them where there are new ones; to be called after each poll.
 
         Args:
-            newest: when the newest one was written, Unix seconds of the node's clock; 0 for none.
+            checkpoints: when the newest one was written, Unix seconds of the node's clock; 0: none.
+            events: the same of the files of events.
             hosts: the nodes that have some.
 
         Returns:
             Why the last ones could not be brought, once; "" where they could.
         """
         trouble, self._trouble = self._trouble, ""
-        busy = self._thread is not None and self._thread.is_alive()
-        if newest != self._newest and newest and not busy and time.monotonic() >= self._next_at:
-            self._newest = newest
-            self._thread = threading.Thread(target=self._bring, args=(hosts,), daemon=True)
+        if self._thread is not None and self._thread.is_alive():
+            return trouble
+        now = time.monotonic()
+        # A run of a minute needs none.
+        self._next_events_at = self._next_events_at or now + SHORTEST_PAUSE
+        is_new = checkpoints not in (0.0, self._checkpoints) and now >= self._next_at
+        if is_new or (events not in (0.0, self._events) and now >= self._next_events_at):
+            self._checkpoints, self._events = checkpoints, events
+            self._thread = threading.Thread(target=self._bring, args=(hosts, is_new), daemon=True)
             self._thread.start()
         return trouble
 
@@ -90,7 +99,7 @@ class CheckpointCarrier:
                 path.unlink(missing_ok=True)
                 self._brought.discard(name)
 
-    def _bring(self, hosts: Sequence[str]) -> None:
+    def _bring(self, hosts: Sequence[str], are_checkpoints_new: bool) -> None:
         began = time.monotonic()
         before = self._files()
         names: list[str] = []
@@ -120,11 +129,13 @@ class CheckpointCarrier:
         if outcome is not None and outcome.ok:
             self.forget(names)
         else:
-            self._newest = 0.0
+            self._checkpoints = self._events = 0.0
             if outcome is not None and outcome.failures:
                 self._trouble = outcome.failures[0].message
-        took = time.monotonic() - began
-        self._next_at = time.monotonic() + max(SHORTEST_PAUSE, took / SHARE)
+        ended = time.monotonic()
+        self._next_events_at = ended + max(SHORTEST_PAUSE, (ended - began) / SHARE)
+        if are_checkpoints_new:
+            self._next_at = self._next_events_at
 
     def _files(self) -> set[str]:
         """What is at home, by path below the run directory."""

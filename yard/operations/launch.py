@@ -141,9 +141,14 @@ class RunFollower:
         hosts = [event.host] if self.manifest.project is None else self.manifest.hosts
         # What ends now comes home at once, and whole.
         if event.result.get("exit_status") is None:
-            trouble = self._carrier.look(float(event.result.get("checkpoints", 0)), hosts)
+            checkpoints, events = (
+                float(event.result.get(name, 0)) for name in ("checkpoints", "events")
+            )
+            trouble = self._carrier.look(checkpoints, events, hosts)
             if trouble:
-                progress.note(f"warning: the checkpoints could not be brought home: {trouble}")
+                progress.note(
+                    f"warning: checkpoints and events could not be brought home: {trouble}"
+                )
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)

@@ -7,9 +7,9 @@ from pathlib import Path
 from yard.runs.summary import read_summary
 
 # Between the beginnings of two drawings: at least so long, in seconds, and so many times what the
-# last one took. That keeps the drawing below 2 % of the time.
+# last one took. That keeps the drawing below 1 % of one core, also where the ranks need that core.
 LEAST_SECONDS = 10.0
-TIMES_THE_COST = 50
+TIMES_THE_COST = 100
 
 
 class LiveReport:

@@ -23,7 +23,7 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
     """
     steps, lost_steps = _continued(metrics, "step")
     epochs, _ = _continued(metrics, "epoch")
-    marks, span = retry_marks(metrics), _span(metrics)
+    marks = retry_marks(metrics)
 
     def line(label: str, value: Value, colour: str) -> list[Series]:
         lost = [
@@ -43,7 +43,6 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             "step",
             (*line("training", _loss, COLOURS[0]), dots(_loss)),
             marks=marks,
-            span=span,
         ),
         Chart(
             "Accuracy",
@@ -52,8 +51,6 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             (*line("training", _accuracy, COLOURS[0]), dots(_accuracy)),
             from_zero=True,
             marks=marks,
-            span=span,
-            named=True,
         ),
         Chart(
             "Throughput",
@@ -62,7 +59,6 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             tuple(line("images/s", _throughput, COLOURS[0])),
             from_zero=True,
             marks=marks,
-            span=span,
         ),
         Chart(
             "Learning rate",
@@ -71,7 +67,6 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
             tuple(line("learning rate", lambda metric: metric.lr, COLOURS[0])),
             from_zero=True,
             marks=marks,
-            span=span,
         ),
     ]
     return _with_points(charts)
@@ -108,7 +103,6 @@ def step_time_chart(metrics: Sequence[Metric]) -> list[Chart]:
             stacked=True,
             from_zero=True,
             marks=retry_marks(metrics),
-            span=_span(metrics),
             note=note,
         )
     ]
@@ -164,7 +158,6 @@ def node_charts(
                 "time since the command",
                 series,
                 axis="clock",
-                span=(0.0, 0.0),
                 from_zero=True,
                 top=top,
                 bands=bands,
@@ -224,9 +217,7 @@ def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
             from_zero=True,
         ),
     ]
-    done = max((_epoch(metric) for lines in runs.values() for metric in lines), default=0.0)
-    spans = {"count": (0.0, done), "clock": (0.0, 0.0)}
-    return _with_points(replace(chart, named=True, span=spans[chart.axis]) for chart in charts)
+    return _with_points(charts)
 
 
 def retry_marks(metrics: Sequence[Metric]) -> tuple[Mark, ...]:
@@ -289,12 +280,6 @@ def _lines_or_range(
         mean.append((x, sum(values) / len(values)))
         band.append((x, min(values), max(values)))
     return (Series("mean", tuple(mean), COLOURS[0]),), (Band(tuple(band), COLOURS[0]),)
-
-
-def _span(metrics: Sequence[Metric]) -> tuple[float, float] | None:
-    """The first and the last step that were done."""
-    steps = [metric.step for attempt in attempts_of(metrics) for metric in attempt]
-    return (steps[0], max(steps)) if steps else None
 
 
 def _points(metrics: Iterable[Metric], value: Value) -> tuple[Point, ...]:

@@ -9,7 +9,7 @@ from yard.core.errors import RequestError
 from yard.core.files import write_text
 from yard.core.words import duration, percent, short_number
 from yard.pages.charts import comparison_charts
-from yard.pages.page import drawings, local_time, render
+from yard.pages.page import local_time, render
 from yard.pages.plot import COLOURS
 from yard.pages.reading_charts import MOST_CHARTS, reading_comparison
 from yard.pages.report import readable
@@ -66,12 +66,10 @@ def comparison_page(entries: Sequence[Compared]) -> str:
         started=[local_time(entry.summary.started_at) for entry in entries],
         results=result_rows([entry.summary for entry in entries]),
         differences=difference_rows([settings_of(entry.record) for entry in entries]),
-        charts=drawings(
-            [
-                *comparison_charts({e.label: e.record.metrics for e in entries}),
-                *reading_comparison({e.label: e.record.readings for e in entries}),
-            ]
-        ),
+        charts=[
+            *comparison_charts({e.label: e.record.metrics for e in entries}),
+            *reading_comparison({e.label: e.record.readings for e in entries}),
+        ],
     )
 
 

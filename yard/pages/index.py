@@ -10,8 +10,8 @@ from yard.core.files import write_text
 from yard.core.words import short_number
 from yard.pages.charts import loss_points
 from yard.pages.page import render
-from yard.pages.plot import spark
 from yard.pages.reading_charts import curve_of
+from yard.pages.spark import spark
 from yard.runs.folder import list_runs
 from yard.runs.gathering import METRICS, all_readings
 from yard.runs.metrics import read_metrics

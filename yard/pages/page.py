@@ -1,15 +1,15 @@
 """HTML pages of one file each: they open from disk and need no network."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from yard.core.words import duration
-from yard.pages.plot import NARROW, WIDE, Chart, draw
+from yard.pages.plot import Columns
 
 
 @dataclass(frozen=True)
@@ -21,24 +21,8 @@ class Number:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A chart with its two drawings, of which the page shows the one that fits."""
-
-    chart: Chart
-    wide: Markup
-    narrow: Markup
-
-
-def drawings(charts: Iterable[Chart]) -> list[Drawing]:
-    """Draw charts for wide and for narrow screens."""
-    return [
-        Drawing(chart, Markup(draw(chart, WIDE)), Markup(draw(chart, NARROW))) for chart in charts
-    ]
-
-
 def render(template: str, **values: Any) -> str:
-    """Fill a template of `templates/` in. Everything but the drawings is escaped."""
+    """Fill a template of `templates/` in. Everything but `Markup` is escaped."""
     environment = Environment(
         loader=PackageLoader("yard.pages"),
         autoescape=True,
@@ -47,7 +31,14 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["duration"] = duration
+    environment.filters["numbers"] = Columns().chart
+    environment.globals["vendored"] = vendored
     return environment.get_template(template).render(**values)
+
+
+def vendored(name: str) -> Markup:
+    """The text of a file of `vendor/`, which needs no escaping inside a page."""
+    return Markup((resources.files("yard.pages") / "vendor" / name).read_text(encoding="utf-8"))
 
 
 def local_time(text: str | None) -> str:

@@ -54,7 +54,7 @@ def reading_comparison(runs: Mapping[str, Sequence[Reading]]) -> list[Chart]:
             if curve.points
         )
         counted = dict.fromkeys(curve.x_label for curve in curves.values() if curve.points)
-        charts.append(Chart(name, "value", " or ".join(counted), series, named=True))
+        charts.append(Chart(name, "value", " or ".join(counted), series))
     return charts
 
 

@@ -14,7 +14,7 @@ from yard.core.files import write_text
 from yard.core.words import duration, percent, plural, short_number
 from yard.pages.charts import node_charts, step_time_chart, training_charts
 from yard.pages.index import write_index
-from yard.pages.page import Number, drawings, local_time, render
+from yard.pages.page import Number, local_time, render
 from yard.pages.plot import Chart, Mark
 from yard.pages.reading_charts import MOST_CHARTS, names_left_out, reading_charts
 from yard.pages.timeline import Timeline, program_timeline, timeline_of
@@ -167,7 +167,7 @@ def report_page(
         timeline=curves.timeline,
         absence=curves.absence if live is None else "",
         curves_note=curves.note,
-        charts={title: drawings(charts) for title, charts in curves.charts.items()},
+        charts=curves.charts,
         tables={
             "Request": _rows(manifest.request),
             "Versions": _rows(_versions(manifest)),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from yard.core.words import plural
 from yard.pages.charts import comparison_charts
-from yard.pages.page import drawings, render
+from yard.pages.page import render
 from yard.runs.record import read_run
 from yard.runs.scaling import Scaling
 from yard.screen.scaling import bars
@@ -23,5 +23,5 @@ def scaling_page(runs: Path, result: Scaling) -> str:
         result=result,
         points=points,
         bars=bars(result),
-        charts=drawings(comparison_charts(metrics)),
+        charts=comparison_charts(metrics),
     )

@@ -23,7 +23,7 @@ def effective_training_time_ratio(
         seconds_total: from the start of the command until everything was collected.
 
     Returns:
-        None where there is no step, or the end is not known.
+        None where there is no step, none that was timed, or the end is not known.
     """
     steps = of_event(metrics, "step")
     if not steps or not seconds_total:
@@ -34,7 +34,7 @@ def effective_training_time_ratio(
         for before, line in pairwise(steps)
         if line.step > before.step
     )
-    return round(min(useful / seconds_total, 1.0), 4)
+    return round(min(useful / seconds_total, 1.0), 4) if useful else None
 
 
 def _seconds_per_step(line: Metric) -> float:

@@ -11,8 +11,8 @@
         work/              what the ranks write: mounted as WORK
             project/       the ranks' copy of the project, their working directory
         resume/            checkpoints to go on from: mounted read-only as RESUME
-        live/              further names of the checkpoints, while they are brought home from a run
-                           that goes on
+        live/              further names of checkpoints and of TensorBoard's events, while they are
+                           brought home from a run that goes on
         copies/            when the run is over: copies of the first node's checkpoints, on the node
                            that has them
         collect/           what goes home: root's own records, and, when the run is over, what its

@@ -1,19 +1,19 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: lays the checkpoints of a run that goes on ready to be brought home."""
+"""Ansible module: lays what comes home from a run that goes on ready to be brought there."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: training_run_checkpoints
-short_description: Lays the checkpoints of a run ready to be brought home
+short_description: Lays the checkpoints and events of a run ready to be brought home
 description:
   - Puts the files that are in the run's checkpoints now, and those of its working directory that a
     project calls checkpoints, plain ones within the limits, into a directory of their own that
-    O(carrier) may read. They are further names of the same files, so
-    that nothing is copied; the ranks go on with theirs.
-  - Is for the nodes that have some, while the run goes on.
+    O(carrier) may read; on the node that starts the ranks, the files of events that TensorBoard
+    shows too. They are further names of the same files, so that nothing is copied; the ranks go on
+    with theirs.
 author: Trainyard
 options:
   directory:
@@ -39,7 +39,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Lay the checkpoints ready
+- name: Lay checkpoints and events ready
   training_run_checkpoints:
     directory: /srv/trainyard/runs/20261120T120000Z_vit_cifar10_b64_e5_n2_p1
     host: node1
@@ -48,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 names:
-  description: The files that are ready, by their paths at home.
+  description: The checkpoints that are ready, by their paths at home.
   returned: always
   type: list
   elements: str
@@ -58,7 +58,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_run_collect import Limits, offer_checkpoints
+from ansible.module_utils.training_run_collect import Limits, offer_live
 
 
 def main() -> None:
@@ -75,11 +75,11 @@ def main() -> None:
     directory = RunDirectory(*os.path.split(options["directory"]))
     limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
     try:
-        names = offer_checkpoints(directory, options["host"], options["carrier"], limits)
+        names = offer_live(directory, options["host"], options["carrier"], limits)
     except FileNotFoundError:
         module.fail_json(msg="The run is over: what it left comes home with its end.")
     except OSError as error:
-        module.fail_json(msg=f"The checkpoints could not be laid ready: {error}")
+        module.fail_json(msg=f"Checkpoints and events could not be laid ready: {error}")
     module.exit_json(changed=True, names=names)
 
 

@@ -63,6 +63,11 @@ checkpoints:
     that is younger than some seconds may not be whole, and does not count yet.
   returned: always
   type: float
+events:
+  description: >-
+    When the newest of TensorBoard's files of events was written, likewise, however young it is.
+  returned: always
+  type: float
 silences:
   description: >-
     Silences of a project's ranks so far: C(time) at which each was noticed, and the C(seconds) that
@@ -82,6 +87,7 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -95,6 +101,9 @@ from ansible.module_utils.training_node_foreign import (
 )
 from ansible.module_utils.training_node_lock import container_of
 from ansible.module_utils.training_run_collect import (
+    CHECKPOINTS,
+    EVENTS,
+    EVENTS_BELOW,
     WORKDIR,
     checkpoint_pattern,
     leads_to_match,
@@ -124,10 +133,10 @@ MOST_KEYS = 64
 KEY_CHARACTERS = 64
 # Looks at a file are cheap, questions to the engine are not; in seconds.
 LOOK, ASK = 0.2, 2.0
-# Seconds without a change after which a checkpoint counts as whole; and of how many files is looked
-# at that.
+# Seconds without a change after which a checkpoint counts as whole; and of how many files it is
+# looked when they were written.
 SETTLED = 3.0
-MOST_CHECKPOINTS = 10_000
+MOST_FILES = 10_000
 # Share of a run's age that a follower waits for the next look.
 PACE = 1 / 30
 
@@ -210,18 +219,33 @@ def newest_checkpoint(directory: str) -> float:
 
     Those in its working directory that a project calls checkpoints count too.
     """
+    limit = time.time() - SETTLED
     pattern = checkpoint_pattern(RunDirectory(*os.path.split(directory)))
-    newest = newest_file(directory, "checkpoints", ())
-    return max(newest, newest_file(directory, WORKDIR, pattern)) if pattern else newest
+    newest = newest_file(directory, CHECKPOINTS, limit)
+    return max(newest, newest_file(directory, WORKDIR, limit, pattern)) if pattern else newest
 
 
-def newest_file(directory: str, place: str, pattern: tuple[str, ...]) -> float:
-    """Return the same of one folder of the ranks, and of the files there that match a pattern."""
+def newest_events(directory: str) -> float:
+    """Return when the newest of TensorBoard's event files was written, Unix seconds, or 0."""
+    limit = time.time()
+    return max(newest_file(directory, place, limit, called=EVENTS) for place in EVENTS_BELOW)
+
+
+def newest_file(
+    directory: str, place: str, limit: float, pattern: tuple[str, ...] = (), called: str = "*"
+) -> float:
+    """Return when the newest file of a kind in one of the ranks' folders was written, or 0.
+
+    Args:
+        limit: what was written later does not count, Unix seconds.
+        pattern: what the names of its path match, see `leads_to_match`.
+        called: what its own name matches.
+    """
     try:
         top = open_directory(directory, "work", place)
     except OSError:
         return 0.0
-    newest, looked_at, limit = 0.0, 0, time.time() - SETTLED
+    newest, looked_at = 0.0, 0
     try:
         for above, folders, names, folder in os.fwalk(dir_fd=top):
             inner = tuple(above.split("/")[1:])  # fwalk begins with "."
@@ -230,10 +254,10 @@ def newest_file(directory: str, place: str, pattern: tuple[str, ...]) -> float:
                 if len(inner) + 1 < len(pattern) or not leads_to_match((*inner, name), pattern):
                     continue
                 looked_at += 1
-                if looked_at > MOST_CHECKPOINTS:
+                if looked_at > MOST_FILES:
                     return newest
-                if name.startswith("."):
-                    continue  # so is called what is being written
+                if name.startswith(".") or not fnmatchcase(name, called):
+                    continue  # what is being written begins with a dot
                 with suppress(OSError):
                     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if stat.S_ISREG(about.st_mode) and about.st_mtime <= limit:
@@ -309,6 +333,7 @@ def main() -> None:
         metrics=metrics,
         began=is_there(directory, "logs", "rank-0.log"),
         checkpoints=newest_checkpoint(directory),
+        events=newest_events(directory),
         silences=read_silences(directory),
         elapsed=age(directory),
     )

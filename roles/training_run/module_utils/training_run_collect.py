@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_node_foreign import FILE, open_directory
@@ -52,6 +53,11 @@ CHECKPOINTS = "checkpoints"
 # programs of two nodes may well write files of one name.
 PROJECTS = {"outputs": "outputs", "project": "workdir"}
 WORKDIR = "project"
+# What TensorBoard reads, and the folders of ranks in which it is looked for while a run goes on.
+EVENTS = "*tfevents*"
+EVENTS_BELOW = ("tensorboard", *PROJECTS)
+# A larger file comes home with the end of the run: others are sent anew as they grow. In bytes.
+LIVE_EVENTS_BYTES = 64 << 20
 # A folder that Python makes beside what it imports.
 BYTE_CODE = "__pycache__"
 DEPTH = 16
@@ -198,19 +204,19 @@ def _below(directory: RunDirectory, *names: str) -> Iterator[str]:
             yield os.path.relpath(os.path.join(above, name), folder)
 
 
-def offer_checkpoints(
-    directory: RunDirectory, host: str, carrier: int, limits: Limits
-) -> list[str]:
-    """Link the checkpoints that are there into `live`, for a user to read.
+def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits) -> list[str]:
+    """Link what comes home while a run goes on into `live`, for a user to read.
 
-    Returns their paths at home, which are those below `live` as well.
-
-    The ranks go on writing; a file of theirs that is changed in its place changes here too. A run
-    that ends meanwhile has its directory removed, and that is not made again here.
+    That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
+    go on writing; a file of theirs that is changed in its place changes here too. A run that ends
+    meanwhile has its directory removed, and that is not made again here.
 
     Args:
         host: name of this node.
         carrier: id of the user.
+
+    Returns:
+        The paths of the checkpoints at home, which are those below `live` as well.
 
     Raises:
         FileNotFoundError: the run is over.
@@ -218,37 +224,60 @@ def offer_checkpoints(
     """
     remove_tree(directory.live)
     os.mkdir(directory.live, 0o700)
-    names = []
-    collected = Collected()
-    found: list[_Entry] = []
-    with suppress(OSError):  # something else is in the place of the directory
-        found += _entries(directory.work, (CHECKPOINTS,), collected)
+    checkpoints = _found(directory, CHECKPOINTS, limits)
     pattern = checkpoint_pattern(directory)
-    with suppress(OSError):
-        found += _checkpoints_of_workdir(directory, pattern, collected) if pattern else ()
-    for entry in sorted(found, key=lambda each: each.size)[: limits.files]:
+    if pattern:
+        checkpoints += _first(_checkpoints_of_workdir(directory, pattern), limits)
+    events = [
+        entry
+        for name in (EVENTS_BELOW if directory.launches() else ())
+        for entry in _found(directory, name, limits)
+        if _is_events(entry)
+    ]
+    checkpoints.sort(key=lambda each: each.size)
+    names = []
+    size = 0
+    for number, entry in enumerate([*checkpoints, *events][: limits.files]):
         home = _home(directory, host, entry.parts)
-        collected.size += entry.size
-        if collected.size <= limits.size and _link(directory, entry, home):
+        size += entry.size
+        if size <= limits.size and _link(directory, entry, home) and number < len(checkpoints):
             names.append("/".join(home))
     for folder, _, _ in os.walk(directory.live):
         os.chown(folder, carrier, -1)
     return names
 
 
-def _checkpoints_of_workdir(
-    directory: RunDirectory, pattern: tuple[str, ...], collected: Collected
-) -> Iterator[_Entry]:
+def _found(directory: RunDirectory, name: str, limits: Limits) -> list[_Entry]:
+    """Find what may go home below one of the ranks' folders, one more than may be at the most."""
+    return _first(_entries(directory.work, (name,), Collected()), limits)
+
+
+def _first(entries: Iterator[_Entry], limits: Limits) -> list[_Entry]:
+    try:
+        return list(islice(entries, limits.files + 1))
+    except OSError:
+        return []  # something else is in the place of the directory
+
+
+def _checkpoints_of_workdir(directory: RunDirectory, pattern: tuple[str, ...]) -> Iterator[_Entry]:
     """Find the checkpoints in its working directory that a project has not begun with."""
 
     def wanted(parts: tuple[str, ...]) -> bool:
         return leads_to_match(parts[1:], pattern)
 
-    for entry in _entries(directory.work, (WORKDIR,), collected, wanted):
+    for entry in _entries(directory.work, (WORKDIR,), Collected(), wanted):
         is_whole = len(entry.parts) > len(pattern) and not entry.parts[-1].startswith(".")
         is_given = _is_of_snapshot(directory, entry) or _was_given(directory, entry)
         if is_whole and not is_given:
             yield entry
+
+
+def _is_events(entry: _Entry) -> bool:
+    return (
+        fnmatchcase(entry.parts[-1], EVENTS)
+        and entry.target is None
+        and entry.size <= LIVE_EVENTS_BYTES
+    )
 
 
 def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:

@@ -7,9 +7,10 @@
       `It has not been drawn for ${Math.round(age / 60)} min: nothing follows the run. make status tells where it is.` }));
   }
   const again = () => {
-    // Whoever reads a value under the pointer, or another page, is not disturbed.
-    if (document.hidden || document.querySelector(".tip:not([hidden])")) setTimeout(again, 1000);
-    else location.reload();  // browsers keep the place to which the reader has scrolled
+    // Whoever has just looked at a value, or reads another page, is not disturbed.
+    if (document.hidden || Date.now() - moved < 10000) setTimeout(again, 1000);
+    // Browsers keep the place to which the reader has scrolled; charts.js keeps what was zoomed to.
+    else location.reload();
   };
   setTimeout(again, 1000 * seconds);
 }
