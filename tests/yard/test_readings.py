@@ -227,11 +227,12 @@ def test_checkpoints_are_not_fetched_of_a_run_that_is_over(
     context = Context(Project(run), run, console, Interrupts())
     follower = RunFollower(context, run, manifest, "train", {})
     fetched: list[float] = []
-    monkeypatch.setattr(
-        CheckpointCarrier,
-        "look",
-        lambda carrier, newest, events, hosts: fetched.append(newest) or "",
-    )
+
+    def look(carrier: object, checkpoints: float, *rest: object) -> str:
+        fetched.append(checkpoints)
+        return ""
+
+    monkeypatch.setattr(CheckpointCarrier, "look", look)
     with PlainProgress(console) as progress:
         progress.view = follower._lines.view
         for newest, status in ((50.0, None), (60.0, 0)):
