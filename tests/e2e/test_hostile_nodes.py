@@ -29,7 +29,7 @@ PYTHON = f"""#!/bin/sh
 payload=$(mktemp /run/payload.XXXXXX)
 cat > "$payload"
 for lie in {LIES}/*; do
-    if grep -q "[._]$(basename "$lie")['\"]" "$payload"; then
+    if grep -q "[._]$(basename "$lie")[^a-z_]" "$payload"; then
         rm "$payload"
         sh "$lie"
         exit 0
@@ -113,7 +113,7 @@ ALL = {
     "very much text": "head -c 32M /dev/zero | tr '\\0' x",
     "an answer in an answer": says({"msg": json.dumps(NONSENSE)}) + "; " + says(NONSENSE),
     "things of other kinds, and what Ansible would execute": says(NONSENSE),
-    "an answer without end": says([[[]]] * 3)[:-2],
+    "an answer without end": "printf %s '{\"runs\": [[['",
 }
 COMMON = ("nothing", "things of other kinds, and what Ansible would execute")
 FULL = "training_node_status"

@@ -30,6 +30,8 @@ def problems(data: Path, own: bool) -> list[dict[str, Any]]:
         transport="",
         needs_gpu=False,
         gpus="",
+        site={},
+        operator="",
         sys="/sys",
     )
     return [problem.asdict() for problem in probe.path_problems(needs)]
