@@ -277,12 +277,12 @@ def test_names_of_programs_are_text(tmp_path: Path) -> None:
 
 
 def test_one_point_is_a_chart(tmp_path: Path) -> None:
-    page = page_of(tmp_path, Chart("Loss", "nats", "step", (Series("a", ((3, 2.5),)),)))
+    page = page_of(tmp_path, Chart("Loss", "nats", "step", (Series("a", ((3, 1436.0206),)),)))
     found = do(
         page,
         'const loss = figureOf("Loss"); return [values(loss), span(loss), coloured(loss, "--c1")];',
     )
-    assert found[:2] == [{"step": "3", "a": "2.5"}, [2, 4]]
+    assert found[:2] == [{"step": "3", "a": "1,436"}, [2, 4]]
     assert found[2] > 5
 
 

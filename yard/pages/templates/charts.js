@@ -10,7 +10,7 @@ const clock = (seconds) => {
 };
 const number = (value, digits = 4) => value !== 0 && Math.abs(value) < 1e-3
   ? value.toExponential(2).replace(/\.?0+e/, "e")
-  : value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) < 1000 ? digits : 12, maximumFractionDigits: 3 });
+  : value.toLocaleString("en", Math.abs(value) < 1000 ? { maximumSignificantDigits: digits } : { maximumFractionDigits: 1 });
 // Labels of an axis have the digits that tell them apart.
 const written = (step) => {
   const digits = step.toFixed(12).replace(/0+$/, "").split(".")[1].length;
