@@ -29,6 +29,7 @@ PYTHON = f"""#!/bin/sh
 payload=$(mktemp /run/payload.XXXXXX)
 cat > "$payload"
 for lie in {LIES}/*; do
+    [ -e "$lie" ] || continue
     if grep -q "[._]$(basename "$lie")[^a-z_]" "$payload"; then
         rm "$payload"
         sh "$lie"
