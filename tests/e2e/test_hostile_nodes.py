@@ -29,6 +29,7 @@ PYTHON = f"""#!/bin/sh
 payload=$(mktemp /run/payload.XXXXXX)
 cat > "$payload"
 for lie in {LIES}/*; do
+    [ -e "$lie" ] || continue
     if grep -q "[._]$(basename "$lie")[^a-z_]" "$payload"; then
         rm "$payload"
         sh "$lie"
@@ -225,6 +226,9 @@ def test_a_command_ends_with_a_sentence_whatever_a_node_answers(
     before = watched()
     with lying(module, lie):
         outcome = make(target, **variables)
+    if module == "command":
+        # To a pipe its words go as they are.
+        outcome = Outcome(outcome.status, outcome.output.replace("\x1b", ""))
     check_ended(outcome)
     assert watched() == before
     if module != "command":

@@ -529,3 +529,11 @@ def test_of_a_log_the_end_is_read(tmp_path: Path) -> None:
     assert text.endswith("end")
     assert "begin" not in text
     assert cluster_check_results.end_of(str(tmp_path / "none")) == ""
+
+
+@pytest.mark.parametrize("checks", [5, "x", [5], [{}], [{"name": "disk", "ok": False}], {"a": 1}])
+def test_a_node_that_says_something_else_than_checks_is_named(good: Measured, checks: Any) -> None:
+    good["node2"]["node"]["checks"] = checks
+    bad = [finding.asdict() for finding in judge(good) if not finding.ok]
+    assert {entry["host"] for entry in bad} == {"node2"}
+    assert "of no form that checks have" in str(bad)

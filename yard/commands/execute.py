@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from yard.core.console import without_control
 from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
 from yard.plays.contract import RUN_COMMAND
@@ -48,7 +49,10 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
         statuses[event.host] = status
         note = "" if status == 0 else f"  [red]exit status {status}[/]"
         console.print(f"[bold]{escape(event.host)}[/]{note}", soft_wrap=True)
-        # Not through rich: the output is the command's, to the last character.
+        # Not through rich: the output is the command's, to the last character; but no node steers
+        # somebody's terminal.
+        if console.is_terminal:
+            text = without_control(text)
         console.file.write(text if not text or text.endswith("\n") else text + "\n")
         console.file.flush()
 
@@ -86,10 +90,10 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
     result: dict[str, Any] = dict(event.result)
     if event.kind == "runner_on_unreachable":
         return UNREACHABLE, f"unreachable: {str(result.get('msg', '')).strip()}\n"
-    if "rc" not in result:
+    if type(result.get("rc")) is not int:
         # The node took the connection and then fell silent, so that Ansible gave up on it.
         return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"
-    status = int(result["rc"])
+    status: int = result["rc"]
     text = str(result.get("stdout", "")) + str(result.get("stderr", ""))
     if status == TIMED_OUT:
         text = f"{text.rstrip()}\nstopped after {seconds} s\n".lstrip()

@@ -55,11 +55,17 @@ class CheckProgress:
 
 
 def has_trouble(result: Mapping[str, Any]) -> bool:
-    """Whether what a module of the checks returned holds a check that is not passed."""
-    failed = any(not check["ok"] for check in result.get("checks", []))
-    failed = failed or bool(result.get("exit_status"))
-    return failed or any(
-        answer["trouble"]
-        for about_peers in ("logins", "greetings", "matches")
-        for answer in result.get(about_peers, {}).values()
-    )
+    """Whether what a module of the checks returned holds a check that is not passed.
+
+    What is of another form than the modules' own is trouble, too: a node may answer anything.
+    """
+    try:
+        failed = any(not check["ok"] for check in result.get("checks", []))
+        failed = failed or bool(result.get("exit_status"))
+        return failed or any(
+            answer["trouble"]
+            for about_peers in ("logins", "greetings", "matches")
+            for answer in result.get(about_peers, {}).values()
+        )
+    except (AttributeError, KeyError, TypeError):
+        return True

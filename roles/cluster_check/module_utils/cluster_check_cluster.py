@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ansible.module_utils.cluster_check_attribution import Pair, culprits
 from ansible.module_utils.cluster_check_finding import Finding, about_pair
-from ansible.module_utils.training_node_check import equal
+from ansible.module_utils.training_node_check import Check, equal
 
 # The key under which a module about pairs returns its results, by part.
 RESULTS = {"ssh": "logins", "pairs": "matches"}
+NAMES_OF_CHECKS = {entry.name for entry in fields(Check)}
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Cluster:
     def answer(self, host: str, part: str) -> Mapping[str, Any]:
         """What a module returned on a host; empty where it was not run."""
         answer: Mapping[str, Any] = self.measured[host].get(part) or {}
+        if "checks" in answer and not are_checks(answer["checks"]):
+            return {"failed": True, "msg": "what it says of itself is of no form that checks have"}
         return {} if answer.get("skipped") else answer
 
     def answers(self, part: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -114,6 +117,18 @@ class Cluster:
         text = f"{down[0]} is not reachable" if down else "no result"
         spoiler = next(iter((*down, *silent)), None)
         return about_pair(pair, equal(name, f"not tested: {text}", ""), "not_tested", spoiler)
+
+
+def are_checks(entries: Any) -> bool:
+    """Tell whether a node, which may say anything, said what checks of a node are."""
+    return isinstance(entries, list) and all(
+        isinstance(entry, Mapping)
+        and entry.keys() >= NAMES_OF_CHECKS
+        and isinstance(entry["name"], str)
+        and isinstance(entry["ok"], bool)
+        and isinstance(entry["subject"], str)
+        for entry in entries
+    )
 
 
 def one_line(text: str) -> str:
