@@ -139,7 +139,10 @@ def test_who_takes_over_has_the_others_refused_until_they_agree(second: Second) 
     assert make("train", **SHORTEST).status == 0
 
 
-def test_a_second_checkout_does_not_take_the_local_cluster(second: Second) -> None:
+def test_a_second_checkout_does_not_take_the_local_cluster(
+    second: Second, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRAINYARD_LOCAL_CLUSTER_TAKE_OVER", raising=False)
     local = second.checkout / ".trainyard/inventory/local"
     local.mkdir(parents=True)
     shutil.copy(CHECKOUT / INVENTORY / "hosts.yml", local)

@@ -1,5 +1,7 @@
 """What is read of a local cluster from its engine and its nodes."""
 
+from pathlib import Path
+
 import pytest
 from ansible.module_utils import local_cluster_engine
 
@@ -40,26 +42,31 @@ def test_a_cluster_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("directory", "lets_in", "of_another"),
     [
-        ("/a/.trainyard/local", "ssh-ed25519 A", False),
+        ("here", "ssh-ed25519 A", False),
         # The key was made anew: the directory is still this one.
-        ("/a/.trainyard/local", "ssh-ed25519 OLD", False),
-        ("/b/.trainyard/local", "ssh-ed25519 B", True),
+        ("here", "ssh-ed25519 OLD", False),
+        ("there", "ssh-ed25519 B", True),
         # It stands still, so that nobody knows whom it lets in.
-        ("/b/.trainyard/local", "", True),
+        ("there", "", True),
         # The checkout was moved, and its key with it.
-        ("/before/.trainyard/local", "ssh-ed25519 A\n", False),
+        ("before", "ssh-ed25519 A\n", False),
+        # That checkout is gone, and nobody has its key any more.
+        ("gone", "ssh-ed25519 B\n", False),
         # Of an earlier version, without a label
         ("", "ssh-ed25519 A\n", False),
         ("", "ssh-ed25519 B\n", True),
         ("", "", False),
     ],
 )
-def test_whose_node_it_is(directory: str, lets_in: str, of_another: bool) -> None:
-    node = {"directory": directory, "authorized_keys": lets_in}
-    told = local_cluster_engine.is_of_another(node, "/a/.trainyard/local", "ssh-ed25519 A")
+def test_whose_node_it_is(directory: str, lets_in: str, of_another: bool, tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    label = str(tmp_path / directory) if directory else ""
+    node = {"directory": label, "authorized_keys": lets_in}
+    told = local_cluster_engine.is_of_another(node, str(tmp_path / "here"), "ssh-ed25519 A")
     assert told is of_another
 
 
-def test_a_checkout_without_a_key_owns_no_node_that_lets_in_nobody_yet() -> None:
-    node = {"directory": "/b/.trainyard/local", "authorized_keys": ""}
-    assert local_cluster_engine.is_of_another(node, "/a/.trainyard/local", "")
+def test_a_checkout_without_a_key_owns_no_node_that_lets_in_nobody_yet(tmp_path: Path) -> None:
+    node = {"directory": str(tmp_path), "authorized_keys": ""}
+    assert local_cluster_engine.is_of_another(node, str(tmp_path / "here"), "")

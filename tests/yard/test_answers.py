@@ -46,6 +46,7 @@ TRUE: dict[str, dict[str, Any]] = {
         "exit_status": None,
         "metrics": [{"step": 1}],
         "checkpoints": 0,
+        "events": 0,
         "silences": [],
     },
     contract.READ_LOGS: {"logs": {"rank-0.log": {"offset": 0, "text": "a"}}},

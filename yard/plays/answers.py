@@ -126,6 +126,7 @@ FORMS: Mapping[str, Form] = {
         exit_status=perhaps(lambda value: number(value) and type(value) is int),
         metrics=each(anything),
         checkpoints=number,
+        events=number,
         silences=each(anything),
     ),
     READ_STATUS: STATUS,

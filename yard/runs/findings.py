@@ -18,6 +18,7 @@ OF_OTHERS = frozenset(
         "node_out_of_memory",
         "program_error",
         "rank_ended_by_kill",
+        "share_failed",
     }
 )
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,7 +83,7 @@ def containers_of(cluster: str) -> list[dict[str, Any]]:
 
 
 def is_of_another(container: Mapping[str, Any], directory: str, public_key: str) -> bool:
-    """Tell whether a node was made by another checkout of this machine.
+    """Tell whether a node was made by another checkout of this machine, which is there still.
 
     Args:
         container: as `containers_of` returns it.
@@ -92,8 +93,10 @@ def is_of_another(container: Mapping[str, Any], directory: str, public_key: str)
     letting_in = str(container["authorized_keys"]).strip()
     if letting_in and letting_in == public_key:
         return False
-    # One that an earlier version made has no label; then the key that it lets in tells.
-    return bool(letting_in if container["directory"] == "" else container["directory"] != directory)
+    if not container["directory"]:
+        # One that an earlier version made; the key that it lets in tells.
+        return bool(letting_in)
+    return container["directory"] != directory and os.path.isdir(container["directory"])
 
 
 def image_tags(names: Iterable[str]) -> list[str]:

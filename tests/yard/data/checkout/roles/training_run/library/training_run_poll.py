@@ -25,6 +25,7 @@ def main() -> None:
         metrics=shown,
         began=(directory / "logs/rank-0.log").exists(),
         checkpoints=0.0,
+        events=0.0,
         silences=[],
         elapsed=0.0,
     )
