@@ -40,33 +40,34 @@ def test_a_cluster_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("directory", "lets_in", "of_another"),
+    ("directory", "lets_in", "owner"),
     [
-        ("here", "ssh-ed25519 A", False),
+        ("here", "ssh-ed25519 A", "this"),
         # The key was made anew: the directory is still this one.
-        ("here", "ssh-ed25519 OLD", False),
-        ("there", "ssh-ed25519 B", True),
+        ("here", "ssh-ed25519 OLD", "this"),
+        ("there", "ssh-ed25519 B", "another"),
         # It stands still, so that nobody knows whom it lets in.
-        ("there", "", True),
+        ("there", "", "another"),
         # The checkout was moved, and its key with it.
-        ("before", "ssh-ed25519 A\n", False),
+        ("before", "ssh-ed25519 A\n", "this"),
         # That checkout is gone, and nobody has its key any more.
-        ("gone", "ssh-ed25519 B\n", False),
+        ("before", "ssh-ed25519 B\n", "gone"),
+        ("before", "", "gone"),
         # Of an earlier version, without a label
-        ("", "ssh-ed25519 A\n", False),
-        ("", "ssh-ed25519 B\n", True),
-        ("", "", False),
+        ("", "ssh-ed25519 A\n", "this"),
+        ("", "ssh-ed25519 B\n", "another"),
+        ("", "", "this"),
     ],
 )
-def test_whose_node_it_is(directory: str, lets_in: str, of_another: bool, tmp_path: Path) -> None:
+def test_whose_node_it_is(directory: str, lets_in: str, owner: str, tmp_path: Path) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     label = str(tmp_path / directory) if directory else ""
     node = {"directory": label, "authorized_keys": lets_in}
-    told = local_cluster_engine.is_of_another(node, str(tmp_path / "here"), "ssh-ed25519 A")
-    assert told is of_another
+    told = local_cluster_engine.owner_of(node, str(tmp_path / "here"), "ssh-ed25519 A")
+    assert told == owner
 
 
 def test_a_checkout_without_a_key_owns_no_node_that_lets_in_nobody_yet(tmp_path: Path) -> None:
     node = {"directory": str(tmp_path), "authorized_keys": ""}
-    assert local_cluster_engine.is_of_another(node, str(tmp_path / "here"), "")
+    assert local_cluster_engine.owner_of(node, str(tmp_path / "here"), "") == "another"

@@ -56,7 +56,7 @@ containers:
   description: >-
     The cluster's containers, each with C(name), C(fingerprint), C(running), the C(state) of systemd
     inside, C(authorized_keys), C(host_key), the C(directory) of the checkout that made it, and
-    whether that is C(of_another) one.
+    whose it is now, the C(owner): C(this) checkout, C(another) one, or one that is C(gone).
   returned: always
   type: list
   elements: dict
@@ -93,8 +93,8 @@ from ansible.module_utils.local_cluster_engine import (
     containers_of,
     image_tags,
     inspected,
-    is_of_another,
     networks_of,
+    owner_of,
 )
 
 
@@ -137,7 +137,7 @@ def main() -> None:
         images=image_tags(module.params["images"]),
         networks=networks_of(inspected("network", [name])),
         containers=[
-            {**container, "of_another": is_of_another(container, str(directory.resolve()), key)}
+            {**container, "owner": owner_of(container, str(directory.resolve()), key)}
             for container in containers_of(name)
         ],
         capabilities=capabilities(),

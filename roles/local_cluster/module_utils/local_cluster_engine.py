@@ -82,21 +82,22 @@ def containers_of(cluster: str) -> list[dict[str, Any]]:
         return list(pool.map(ask, containers))
 
 
-def is_of_another(container: Mapping[str, Any], directory: str, public_key: str) -> bool:
-    """Tell whether a node was made by another checkout of this machine, which is there still.
+def owner_of(container: Mapping[str, Any], directory: str, public_key: str) -> str:
+    """Return whose a node is: of C(this) checkout, of C(another) one of this machine, or of one
+    that is C(gone).
 
     Args:
         container: as `containers_of` returns it.
         directory: where this checkout keeps its key.
         public_key: that key; empty where there is none.
     """
-    letting_in = str(container["authorized_keys"]).strip()
-    if letting_in and letting_in == public_key:
-        return False
-    if not container["directory"]:
-        # One that an earlier version made; the key that it lets in tells.
-        return bool(letting_in)
-    return container["directory"] != directory and os.path.isdir(container["directory"])
+    lets_in, made_by = str(container["authorized_keys"]).strip(), container["directory"]
+    if made_by == directory or (lets_in and lets_in == public_key):
+        return "this"
+    if not made_by:
+        # One that an earlier version made has no label; the key that it lets in tells.
+        return "another" if lets_in else "this"
+    return "another" if os.path.isdir(made_by) else "gone"
 
 
 def image_tags(names: Iterable[str]) -> list[str]:
