@@ -12,6 +12,8 @@ from trainings import SHORTEST, STALLING
 
 NODES = ["node1", "node2", "node3", "node4"]
 pytestmark = pytest.mark.nodes(len(NODES))
+# Enough for the first node to die before the end.
+EPOCHS = 18
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def newest(names: Iterable[str]) -> int:
 def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died(
     dead_node: str,
 ) -> None:
-    run = BackgroundRun(**{**STALLING, "EPOCHS": 30, "NODES": "2..4", "RETRIES": 1}).trains()
+    run = BackgroundRun(**{**STALLING, "EPOCHS": EPOCHS, "NODES": "2..4", "RETRIES": 1}).trains()
     home = run.directory / "checkpoints"
     run.wait_for("a checkpoint at home", lambda: home.is_dir() and newest(os.listdir(home)))
     events = run.directory / "tensorboard"
@@ -66,7 +68,7 @@ def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died
     summary = run.summary()
     assert (summary["status"], summary["attempts"]) == ("succeeded", 2)
     assert summary["hosts"] == NODES[1:]
-    assert summary["epochs"] == 30
+    assert summary["epochs"] == EPOCHS
     first_log = (run.directory / "logs/rank-0.log").read_text()
     resumed = re.search(r"going on after epoch (\d+)", first_log)
     assert resumed is not None, first_log

@@ -9,7 +9,7 @@ from trainings import LONG
 
 # On a node each: one that goes on until it is stopped, one that is through a while after that
 STOPPED = {**LONG, "NODES": 1}
-BESIDE = {**STOPPED, "EPOCHS": 12}
+BESIDE = {**STOPPED, "EPOCHS": 4, "TRAIN_IMAGES": 1920}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def test_the_run_beside_it_does_not_notice(stopped: Stop) -> None:
     assert stopped.beside_outcome.status == 0
     summary = stopped.beside.summary()
     assert (summary["status"], summary["hosts"]) == ("succeeded", ["node2"])
-    assert (summary["attempts"], summary["steps"]) == (1, 12 * 640 // 16)
+    assert (summary["attempts"], summary["steps"]) == (1, 4 * 1920 // 16)
 
 
 def test_logs_are_followed_to_the_end(stopped: Stop) -> None:
