@@ -14,7 +14,7 @@ done
 mkdir -p build/DEBIAN build/usr/bin
 cat > build/DEBIAN/control <<'CONTROL'
 Package: nvidia-container-toolkit
-Version: 1.0-1
+Version: 0
 Architecture: all
 Maintainer: Trainyard
 Description: stand-in for tests
@@ -29,7 +29,11 @@ cat > build/usr/bin/nvidia-container-runtime-hook <<'PROGRAM'
 echo "hook $*" >> /var/tmp/toolkit.log
 PROGRAM
 chmod 0755 build/usr/bin/*
-dpkg-deb --root-owner-group --build build nvidia-container-toolkit_1.0-1_all.deb
+# The newest, and one that lets a container out.
+for version in 1.20.0-1 1.16.1-1; do
+    sed -i "s/^Version: .*/Version: $version/" build/DEBIAN/control
+    dpkg-deb --root-owner-group --build build "nvidia-container-toolkit_${version}_all.deb"
+done
 rm -r build
 
 apt-ftparchive packages . > Packages
