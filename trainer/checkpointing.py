@@ -4,13 +4,14 @@ import copy
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic
+from time import monotonic, thread_time
 from types import TracebackType
 from typing import Any, Self
 
 from torch import Tensor
 
 from trainer.checkpoint import Checkpoint, CheckpointFolder
+from trainer.checkpoint_interval import CheckpointInterval
 from trainer.config import TrainConfig
 from trainer.engines import Engine
 from trainer.learner import Learner, local_buffers, random_state
@@ -46,7 +47,10 @@ class Checkpointer:
             Path(config.run_dir) / "checkpoints", config.keep_checkpoints
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._write: Future[None] | None = None
+        self._write: Future[float] | None = None
+        self._interval = CheckpointInterval(config.seconds_between_failures)
+        # How long the ranks waited while the last one was taken, in seconds
+        self._waited = 0.0
         self._taken_at = monotonic()
 
     def __enter__(self) -> Self:
@@ -81,6 +85,8 @@ class Checkpointer:
                 return False
             self.finish()
         seconds = self._config.checkpoint_seconds
+        if seconds is None:
+            seconds = self._interval.seconds
         return seconds > 0 and monotonic() - self._taken_at >= seconds
 
     def finish(self) -> None:
@@ -91,7 +97,10 @@ class Checkpointer:
         """
         if self._write is not None:
             write, self._write = self._write, None
-            write.result()
+            is_first = self._interval.cost == 0
+            self._interval.add(self._waited + write.result())
+            if is_first and self._config.checkpoint_seconds is None:
+                print(self._interval)
 
     def save(self, progress: Progress, accuracy: float) -> None:
         """Take a checkpoint between two epochs; every rank must call it, rank 0 has it written.
@@ -125,11 +134,14 @@ class Checkpointer:
         self, progress: Progress, local: dict[str, Any], accuracy: float, is_best: bool
     ) -> None:
         """Collect what each rank alone knows, copy the state and have it written."""
+        began = monotonic()
         ranks = self._engine.gather({**local, "rng": random_state()})
         if self._engine.rank > 0:
             return
         rng = [rank.pop("rng") for rank in ranks]
+        gathered = monotonic()
         self.finish()
+        copying = monotonic()
         learner = self._learner
         checkpoint = Checkpoint(
             model=in_memory(learner.network.state_dict()),
@@ -148,8 +160,19 @@ class Checkpointer:
             ranks=ranks if local else [],
             data=self._data,
         )
-        self._write = self._writer.submit(self._folder.add, checkpoint, is_best)
         self._taken_at = monotonic()
+        # The wait for the write before is no cost of this one.
+        self._waited = gathered - began + self._taken_at - copying
+        self._write = self._writer.submit(self._add, checkpoint, is_best)
+
+    def _add(self, checkpoint: Checkpoint, is_best: bool) -> float:
+        """Write a checkpoint; returns the processor time that it took, in seconds.
+
+        It counts as a cost, as if the ranks had waited for it: where they need every core, they do.
+        """
+        began = thread_time()
+        self._folder.add(checkpoint, is_best)
+        return thread_time() - began
 
 
 def in_memory(state: Any) -> Any:

@@ -67,7 +67,9 @@ class TrainConfig:
         keep_checkpoints: how many of the newest checkpoints of ends of epochs stay, beside the
             best.
         checkpoint_seconds: after how long a checkpoint is taken within an epoch; 0 takes them at
-            the ends of epochs alone.
+            the ends of epochs alone, None as often as loses the least time, see
+            `trainer.checkpoint_interval`.
+        seconds_between_failures: how long a run on these nodes goes on without one, on average.
         backend: what engine `ddp` sends gradients with.
     """
 
@@ -106,7 +108,8 @@ class TrainConfig:
     workers: int = 4
     resume_dir: str | None = None
     keep_checkpoints: int = 3
-    checkpoint_seconds: float = 600
+    checkpoint_seconds: float | None = None
+    seconds_between_failures: float = 30 * 24 * 3600
     backend: str = "gloo"
 
     def __post_init__(self) -> None:
@@ -119,7 +122,9 @@ class TrainConfig:
         _require(self.learning_rate > 0, "learning_rate must be above 0")
         _require(self.clip_norm is None or self.clip_norm > 0, "clip_norm must be above 0")
         for name in ("weight_decay", "mixup", "cutmix", "checkpoint_seconds"):
-            _require(getattr(self, name) >= 0, f"{name} must not be below 0")
+            value = getattr(self, name)
+            _require(value is None or value >= 0, f"{name} must not be below 0")
+        _require(self.seconds_between_failures > 0, "seconds_between_failures must be above 0")
         for name in ("warmup_fraction", "label_smoothing", "momentum", "ema"):
             _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         _require(

@@ -11,7 +11,12 @@ from yard import __version__
 from yard.code.settings import PER
 from yard.commands.tensorboard import PORT
 from yard.plays.contract import CHECK_PARTS
-from yard.request.parse import parse_nodes, parse_option, parse_train_images
+from yard.request.parse import (
+    parse_checkpoint_seconds,
+    parse_nodes,
+    parse_option,
+    parse_train_images,
+)
 from yard.runs.scaling import HOLD, RANK_BATCH
 
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
@@ -219,9 +224,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--checkpoint-seconds",
-        type=int,
-        metavar="SECONDS",
-        help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone",
+        type=_argument(parse_checkpoint_seconds, "a number, or `auto`"),
+        metavar="SECONDS|auto",
+        help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone; "
+        "auto: as often as loses the least time",
     )
     parser.add_argument(
         "--stall",

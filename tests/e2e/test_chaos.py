@@ -1,6 +1,6 @@
-"""Chaos: a run that a fault strikes at a random moment ends as one that nothing disturbed.
+"""Chaos: a run that is disturbed at a random moment ends as one that was left alone.
 
-Two faults are tried, drawn by CHAOS_SEED; CHAOS_RUNS= tries more, in turns of all that there are.
+Ten disturbances are tried, drawn by CHAOS_SEED; CHAOS_RUNS= tries more, in turns of all there are.
 `pytest -s` shows a line for each: what struck when, what was lost, how long the restart took.
 """
 
@@ -8,33 +8,21 @@ import json
 import os
 import random
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import Cluster
-from commands import BackgroundRun, make
-from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
-from trainings import SMALL
+from commands import BackgroundRun
+from disturbances import CHECKPOINT_SECONDS, DISTURBANCES, NODES, Disturbance
+from machines import RUN_ROOT, docker, in_machine
 
-NODES = ["node1", "node2", "node3", "node4"]
 pytestmark = pytest.mark.nodes(len(NODES))
 
-COUNT = int(os.environ.get("CHAOS_RUNS", "2"))
-SEED = int(os.environ.get("CHAOS_SEED", "4"))
-CHECKPOINT_SECONDS = 3
-# On two nodes; the other two take the place of one that is at fault.
-OPTIONS = {
-    **SMALL,
-    "EPOCHS": 10,
-    "TRAIN_IMAGES": 1280,
-    "CHECKPOINT_SECONDS": CHECKPOINT_SECONDS,
-    "RETRIES": 3,
-    "STALL": 12,
-}
+COUNT = int(os.environ.get("CHAOS_RUNS", "10"))
+SEED = int(os.environ.get("CHAOS_SEED", "38"))
 # Of all tensors of a checkpoint that make the next step what it is.
 STATE = """
 import hashlib, sys, torch
@@ -58,79 +46,13 @@ print(digest.hexdigest())
 """
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What is done to a run that trains, and what puts the machines right after its end."""
-
-    name: str
-    strike: Callable[[BackgroundRun], object]
-    mend: Callable[[], object] = lambda: None
-
-
-def power_off(host: str) -> Callable[[BackgroundRun], object]:
-    return lambda run: docker("kill", machine(host))
-
-
-def start(host: str) -> Callable[[], object]:
-    """Start a machine again, without what the run left there: that was brought home from others."""
-
-    def act() -> None:
-        docker("start", machine(host))
-        wait_until_ready(host)
-        assert make("setup").status == 0
-        in_machine(host, "docker ps -aq --filter label=trainyard.run | xargs -r docker rm -f")
-        in_machine(host, f"find {RUN_ROOT} -mindepth 1 -delete")
-
-    return act
-
-
-def kill_rank(rank: int, host: str) -> Callable[[BackgroundRun], object]:
-    return lambda run: run.in_container(host, f"kill -KILL {run.rank_pid(rank, host)}")
-
-
-def cut(host: str, seconds: float) -> Callable[[BackgroundRun], object]:
-    """Let no packet through between a node and the first one for so long."""
-    rules = (
-        "for rule in 'INPUT --source {0}' 'OUTPUT --destination {0}'; "
-        "do iptables {1} $rule --jump DROP; done"
-    )
-
-    def act(run: BackgroundRun) -> None:
-        address = in_machine(host, "getent hosts node1 | cut -d' ' -f1")
-        in_machine(host, rules.format(address, "--insert"))
-        time.sleep(seconds)
-        in_machine(host, rules.format(address, "--delete"))
-
-    return act
-
-
-FAULTS = (
-    Fault("kill -9 of rank 0", kill_rank(0, "node1")),
-    Fault("kill -9 of rank 1", kill_rank(1, "node2")),
-    Fault(
-        "kill -9 of mpirun",
-        lambda run: run.in_container("node1", "pkill -KILL -x 'mpirun|prterun'"),
-    ),
-    Fault(
-        "the first node's container killed",
-        lambda run: in_machine("node1", f"docker kill trainyard-{run.run_id}"),
-    ),
-    Fault("the first node off", power_off("node1"), start("node1")),
-    Fault("the second node off", power_off("node2"), start("node2")),
-    Fault("link cut for 5 s", cut("node2", 5)),
-    Fault("link cut for 30 s", cut("node2", 30)),
-)
-
-
-def drawn() -> list[tuple[int, Fault, float]]:
-    """The faults: number, what, and when, as a share of the run's steps."""
+def drawn() -> list[tuple[int, Disturbance, float]]:
+    """What happens: number, what, and when, as a share of the run's steps."""
     chance = random.Random(SEED)
-    faults: list[Fault] = []
-    while len(faults) < COUNT:
-        faults += chance.sample(FAULTS, len(FAULTS))
-    return [
-        (number, fault, chance.uniform(0.05, 0.8)) for number, fault in enumerate(faults[:COUNT])
-    ]
+    drawn: list[Disturbance] = []
+    while len(drawn) < COUNT:
+        drawn += chance.sample(DISTURBANCES, len(DISTURBANCES))
+    return [(number, what, chance.uniform(0.05, 0.8)) for number, what in enumerate(drawn[:COUNT])]
 
 
 @dataclass(frozen=True)
@@ -147,11 +69,20 @@ class Undisturbed:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(cluster: Cluster) -> Undisturbed:
+def undisturbed(cluster: Cluster) -> Callable[[Mapping[str, object]], Undisturbed]:
+    """Runs with the same options, in the same surroundings, once for each."""
     cluster.resize(len(NODES))
-    run = BackgroundRun(**OPTIONS)
-    assert run.finish().status == 0
-    return Undisturbed(state_of(run), run.summary()["steps"])
+    known: dict[str, Undisturbed] = {}
+
+    def with_options(options: Mapping[str, object]) -> Undisturbed:
+        key = json.dumps(dict(options), sort_keys=True)
+        if key not in known:
+            run = BackgroundRun(**options)
+            assert run.finish().status == 0
+            known[key] = Undisturbed(state_of(run), run.summary()["steps"])
+        return known[key]
+
+    return with_options
 
 
 def reached(run: BackgroundRun, wanted: int) -> int | None:
@@ -194,33 +125,38 @@ def setbacks(run: BackgroundRun) -> Iterator[tuple[float, float]]:
 
 
 @pytest.mark.parametrize(
-    ("number", "fault", "when"), drawn(), ids=lambda value: getattr(value, "name", None)
+    ("number", "what", "when"), drawn(), ids=lambda value: getattr(value, "name", None)
 )
 def test_a_disturbed_run_ends_as_an_undisturbed_one(
-    number: int, fault: Fault, when: float, undisturbed: Undisturbed
+    number: int,
+    what: Disturbance,
+    when: float,
+    undisturbed: Callable[[Mapping[str, object]], Undisturbed],
 ) -> None:
-    run = BackgroundRun(**OPTIONS).trains()
-    wanted = int(when * undisturbed.steps)
-    step = run.wait_for(f"step {wanted}", lambda: reached(run, wanted))
-    try:
-        fault.strike(run)
-        outcome = run.finish(seconds=600)
-    finally:
-        fault.mend()
-    assert outcome.status == 0, outcome.output
-    summary = run.summary()
-    costs = list(setbacks(run))
-    print(
-        f"\nchaos {SEED}/{number}: {fault.name} after step {step}: "
-        f"{summary['attempts']} attempts on {', '.join(summary['hosts'])}; "
-        + "; ".join(
-            f"{lost:.1f} s done again, next step after {wait:.1f} s" for lost, wait in costs
+    with what.setting() as further_options:
+        wanted = undisturbed(what.options)
+        run = BackgroundRun(**what.options, **(further_options or {})).trains()
+        moment = int(when * wanted.steps)
+        step = run.wait_for(f"step {moment}", lambda: reached(run, moment))
+        try:
+            what.strike(run)
+            outcome = what.follow(run)
+        finally:
+            what.mend()
+        assert outcome.status == 0, outcome.output
+        summary = run.summary()
+        costs = list(setbacks(run))
+        print(
+            f"\nchaos {SEED}/{number}: {what.name} after step {step}: "
+            f"{summary['attempts']} attempts on {', '.join(summary['hosts'])}; "
+            + "; ".join(
+                f"{lost:.1f} s done again, next step after {wait:.1f} s" for lost, wait in costs
+            )
+            + f"; useful {summary['effective_training_time_ratio']:.0%}"
         )
-        + f"; useful {summary['effective_training_time_ratio']:.0%}"
-    )
-    assert (summary["status"], summary["steps"]) == ("succeeded", undisturbed.steps)
-    assert state_of(run) == undisturbed.state
-    assert all(lost <= CHECKPOINT_SECONDS + 60 for lost, _ in costs)
-    for host in NODES:
-        assert in_machine(host, "docker ps --all --quiet --filter label=trainyard.run") == ""
-        assert in_machine(host, f"ls {RUN_ROOT}") == ""
+        assert (summary["status"], summary["steps"]) == ("succeeded", wanted.steps)
+        assert state_of(run) == wanted.state
+        assert all(lost <= CHECKPOINT_SECONDS + 60 for lost, _ in costs)
+        for host in NODES:
+            assert in_machine(host, "docker ps --all --quiet --filter label=trainyard.run") == ""
+            assert in_machine(host, f"ls {RUN_ROOT}") == ""

@@ -1,5 +1,6 @@
 """Checkpoints that are written while training goes on."""
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -110,6 +111,34 @@ def test_zero_seconds_and_other_ranks_never_take_one_by_the_clock(
     checkpointers.append(Checkpointer(often, engine, learner, {}, -1.0))
     clock.now = 1e9
     assert [one.is_due() for one in checkpointers] == [False, False]
+
+
+def test_without_a_number_it_is_due_as_often_as_is_worth_its_cost(
+    config: dict[str, Any],
+    learner: Learner,
+    tmp_path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = {**config, "run_dir": str(tmp_path), "checkpoint_seconds": None}
+    settings = TrainConfig.from_json({**asked, "seconds_between_failures": 10_000})
+    by_itself = Checkpointer(settings, IndependentEngine(), learner, {"classes": 2}, -1.0)
+    # Of the writing thread: half a second for each checkpoint.
+    times = itertools.count(0.0, 0.5)
+    monkeypatch.setattr(checkpointing, "thread_time", lambda: next(times))
+    clock.now = 30
+    assert by_itself.is_due()
+    by_itself.save(FIRST, 0.5)
+    by_itself.finish()
+    assert "a checkpoint every 100 s within an epoch: one costs 0.5 s" in capsys.readouterr().out
+    clock.now = 129
+    assert not by_itself.is_due()
+    clock.now = 130
+    assert by_itself.is_due()
+    by_itself.save(SECOND, 0.5)
+    by_itself.finish()
+    assert capsys.readouterr().out == ""
 
 
 def test_training_goes_on_while_the_state_as_it_was_is_written(

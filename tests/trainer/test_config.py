@@ -13,7 +13,7 @@ from trainer.errors import ConfigError
 DECIDED_BY_THE_LAUNCH = {
     *("model", "dataset", "data_dir", "run_dir", "engine", "precision", "epochs"),
     *("batch_per_rank", "learning_rate", "train_images", "world_size", "hosts", "resume_dir"),
-    "checkpoint_seconds",
+    *("checkpoint_seconds", "seconds_between_failures"),
 }
 
 
@@ -77,6 +77,7 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
         ("reference_batch", 0),
         ("keep_checkpoints", 0),
         ("checkpoint_seconds", -1),
+        ("seconds_between_failures", 0),
         ("resume_dir", 7),
         ("backend", "ucc"),
         ("world_size", 0),

@@ -98,7 +98,7 @@ def test_unsaid_engine_is_left_to_the_role(lab: Inventory) -> None:
 def test_distance_of_checkpoints_is_told_only_if_asked_for(lab: Inventory) -> None:
     name = "training_run_checkpoint_seconds"
     assert name not in resolve(TrainRequest("vit"), lab).extravars()
-    for seconds in (0, 30):
+    for seconds in (0, 30, "auto"):
         training = resolve(TrainRequest("vit", checkpoint_seconds=seconds), lab)
         assert training.extravars()[name] == seconds
         assert training.to_json()["checkpoint_seconds"] == seconds

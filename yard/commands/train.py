@@ -32,6 +32,7 @@ from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import Training, TrainRequest
+from yard.runs.failure_rate import expected_failures
 from yard.runs.folder import create_run, followed, remove_run
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
@@ -77,6 +78,8 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         code = keep_code(run, job, packages)
         variables |= {"training_run_code": str(run / FOLDER), "training_run_restarts": 0}
         variables |= packages_variables(packages)
+    else:
+        variables |= expected_failures(project.runs, job.nodes)
     manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
     write_manifest(run, manifest)
     if earlier is not None:

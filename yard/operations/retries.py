@@ -15,6 +15,7 @@ from yard.operations.launch import RunFollower
 from yard.request.job import Job
 from yard.request.own_code import ProjectRun
 from yard.runs.diagnosis import Diagnosis
+from yard.runs.failure_rate import expected_failures
 from yard.runs.record import read_run
 from yard.runs.retry import (
     RESUME_FROM,
@@ -67,6 +68,8 @@ def try_again(
         again = going_on(job, variables, resumed) | {"training_run_failed": dict(failed)}
         if isinstance(job, ProjectRun):
             again["training_run_restarts"] = restarts
+        else:
+            again |= expected_failures(run.parent, job.nodes)
         _announce(context, failure, place, _whence(job, resumed), left)
         if fault in WAITS:
             waits += 1

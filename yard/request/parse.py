@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from yard.request.training import ALL_IMAGES
+from yard.request.training import ALL_IMAGES, AUTO
 
 
 def parse_train_images(text: str) -> int | str:
@@ -13,6 +13,15 @@ def parse_train_images(text: str) -> int | str:
         ValueError: it is neither.
     """
     return ALL_IMAGES if text == ALL_IMAGES else int(text)
+
+
+def parse_checkpoint_seconds(text: str) -> int | str:
+    """Read `--checkpoint-seconds`: a number, or `auto`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return AUTO if text == AUTO else int(text)
 
 
 def parse_nodes(text: str) -> tuple[int, int]:

@@ -153,7 +153,7 @@ class _Resolver(Values):
     def check_checkpoint_seconds(self) -> None:
         """Check the distance of checkpoints within an epoch."""
         seconds = self.request.checkpoint_seconds
-        if seconds is not None and seconds < 0:
+        if isinstance(seconds, int) and seconds < 0:
             self.problems.append(
                 f"checkpoint seconds {seconds}: must be 0 or more; 0 takes them at the ends of "
                 "epochs alone"

@@ -8,6 +8,8 @@ from yard.request.job import Job, Request
 from yard.request.recipe import Recipe
 
 ALL_IMAGES = "all"
+# As often as loses the least time
+AUTO = "auto"
 
 # What has a flag of its own, or is decided by the launch, is no free option.
 NAMED = {
@@ -23,6 +25,7 @@ NAMED = {
     "precision",
     "resume_dir",
     "run_dir",
+    "seconds_between_failures",
     "train_images",
     "world_size",
 }
@@ -33,7 +36,7 @@ class TrainRequest(Request):
     """What the user typed; None where nothing was said.
 
     Attributes:
-        checkpoint_seconds: after how long a checkpoint is taken within an epoch; 0: never.
+        checkpoint_seconds: after how long a checkpoint is taken within an epoch, or AUTO; 0: never.
     """
 
     model: str
@@ -44,7 +47,7 @@ class TrainRequest(Request):
     precision: str | None = None
     engine: str | None = None
     train_images: int | str | None = None
-    checkpoint_seconds: int | None = None
+    checkpoint_seconds: int | str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -68,7 +71,7 @@ class Training(Job):
     engine: str | None
     precision: str | None
     options: Mapping[str, Any]
-    checkpoint_seconds: int | None = None
+    checkpoint_seconds: int | str | None = None
 
     @property
     def label(self) -> str:

@@ -1,24 +1,12 @@
 """Faults of nodes: their disk, their power."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 from commands import BackgroundRun, make
-from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
+from machines import RUN_ROOT, docker, machine, wait_until_ready
+from surroundings import small_disk
 from trainings import STALLING
 
 from faults.fault import Fault, Ledger, on_machine, to_machine
-
-
-@contextmanager
-def small_disk() -> Iterator[None]:
-    """Runs have a disk of 1.2 GB on node1."""
-    in_machine("node1", f"mount -t tmpfs -o size=1200m,mode=755 tmpfs {RUN_ROOT}")
-    try:
-        yield
-    finally:
-        in_machine("node1", f"umount --lazy {RUN_ROOT}")
 
 
 def start_again(run: BackgroundRun) -> None:

@@ -1,69 +1,22 @@
 """Faults of a share that the images are read from."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from commands import BackgroundRun, make
-from machines import CHECKOUT, NODES, docker, in_machine, machine, wait_for
+from surroundings import DATASET, PHOTOGRAPHS, SERVER, shared_images
 from trainings import SHORTEST, STALLING
 
 from faults.fault import Fault, Ledger, to_machine, to_rank
 
-# Where runs find the data set on a node, and where images of the tests lie that take its place
-DATASET = "/srv/trainyard/data/cifar10"
-PHOTOGRAPHS = "/srv/photographs"
-# The trainer's code on a node, to make them with: its image has none.
-TRAINER = "/srv/photographs-trainer"
 # Image files are read while a model trains; arrays are in memory before it begins.
 STREAMING: Mapping[str, object] = {
     **STALLING,
     "TRAIN_IMAGES": 64,
     "ARGS": "--set image_size=32",
 }
-SERVER = "share"
-
-
-@contextmanager
-def shared_images() -> Iterator[None]:
-    """Put image files in the data set's place: on node2 they come from a share.
-
-    The share is of a file system in user space, whose server is a process: it can die or stand
-    still as one at the other end of a network can, and the kernel's other kinds are rarely all
-    there. A node may not open /dev/fuse, so the server runs in a container beside it, with the
-    node's processes and mounts.
-    """
-    node, server = machine("node2"), machine(SERVER)
-    program = (Path(__file__).parent / "make_photographs.py").read_text()
-    volumes = f"--volume {PHOTOGRAPHS}:/out --volume {TRAINER}:/opt/trainyard/lib/trainer:ro"
-    writing = f"docker run --rm --interactive --user 0 {volumes} $image python3 -"
-    image = "image=$(docker image ls --quiet trainyard/trainer | head -1)"
-    node_image = docker("inspect", "--format", "{{.Config.Image}}", node)
-    rights = [f"--cap-add={name}" for name in ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")]
-    serve = ["nsenter", "--target", "1", "--mount", "bindfs", "-f", "-o", "allow_other"]
-    serve += [PHOTOGRAPHS, DATASET]
-    try:
-        for host in NODES:
-            docker("cp", str(CHECKOUT / "trainer"), f"{machine(host)}:{TRAINER}")
-            in_machine(host, f"mkdir -p {PHOTOGRAPHS}; {image}; {writing} <<'END'\n{program}\nEND")
-        in_machine("node1", f"mount --bind {PHOTOGRAPHS} {DATASET}")
-        in_machine("node2", "command -v bindfs || apt-get install --yes -qq bindfs")
-        in_machine("node2", "test -e /dev/fuse || mknod /dev/fuse c 10 229")
-        # It is not mounted over what is not empty.
-        in_machine("node2", f"mount -t tmpfs tmpfs {DATASET}")
-        start = ["run", "--detach", "--name", server, "--pid", f"container:{node}"]
-        start += [*rights, "--security-opt", "seccomp=unconfined", "--device", "/dev/fuse"]
-        docker(*start, node_image, *serve)
-        look = f"grep ' {DATASET} fuse ' /proc/mounts || true"
-        wait_for("share", lambda: in_machine("node2", look), seconds=20)
-        yield
-    finally:
-        docker("rm", "--force", server)
-        for host in NODES:
-            in_machine(host, f"while umount --lazy {DATASET} 2>/dev/null; do :; done")
-            in_machine(host, f"rm -rf {PHOTOGRAPHS} {TRAINER}")
 
 
 def launch_is_refused(_: BackgroundRun) -> None:
