@@ -52,6 +52,7 @@ CONTAINER = training_run_container.Container(
     folder="",
     gpus="",
     runtime="",
+    rdma=(),
     shm_gigabytes=2,
     memory_bytes=0,
     processes=8192,
@@ -262,6 +263,27 @@ def test_the_runtime_that_gives_gpus_to_a_container() -> None:
     asked = replace(CONTAINER, gpus="0", runtime="nvidia").host_configuration()
     assert (asked["Runtime"], asked["DeviceRequests"][0]["DeviceIDs"]) == ("nvidia", ["0"])
     assert "Runtime" not in replace(CONTAINER, gpus="0").host_configuration()
+
+
+def test_the_devices_for_rdma_of_a_container(tmp_path: Path) -> None:
+    there = tmp_path / "infiniband"
+    assert training_run_container.rdma_devices(str(there)) == ()
+    there.mkdir()
+    for name in ("uverbs1", "rdma_cm", "uverbs0", "umad0", "issm0"):
+        (there / name).touch()
+    devices = training_run_container.rdma_devices(str(there))
+    assert devices == tuple(f"{there}/{name}" for name in ("rdma_cm", "uverbs0", "uverbs1"))
+    asked = replace(CONTAINER, rdma=devices).host_configuration()
+    assert asked["Devices"][0] == {
+        "PathOnHost": f"{there}/rdma_cm",
+        "PathInContainer": f"{there}/rdma_cm",
+        "CgroupPermissions": "rw",
+    }
+    assert asked["Ulimits"] == [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+
+
+def test_a_container_without_rdma_may_lock_no_more_memory_than_others() -> None:
+    assert not {"Devices", "Ulimits"} & set(CONTAINER.host_configuration())
 
 
 def test_a_container_that_goes_on_reads_the_checkpoints(tmp_path: Path) -> None:

@@ -189,7 +189,8 @@ options:
         type: bool
         required: true
       profile:
-        description: The transport, whose C(mca) and C(environment) are set.
+        description: >-
+          The transport, whose C(mca) and C(environment) are set; C(rdma) gives devices for RDMA.
         type: dict
         default: {}
       without_spare_core:
@@ -290,7 +291,7 @@ from ansible.module_utils.training_node_hardware import memory_bytes
 from ansible.module_utils.training_node_lock import container_of, guarded, read, same
 from ansible.module_utils.training_run_code import copy_project
 from ansible.module_utils.training_run_collect import PROJECTS, give
-from ansible.module_utils.training_run_container import Container, memory_limit
+from ansible.module_utils.training_run_container import Container, memory_limit, rdma_devices
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
 from ansible.module_utils.training_run_records import json_record, remove_tree, write_record
 from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for, size_of
@@ -363,6 +364,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         folder=find_mount(folder, uid, gid, options["root"]) if folder else "",
         memory_bytes=memory_limit(gigabytes, share, memory_bytes()),
         runtime=gpu_runtime(get("/info")) if gpus else "",
+        rdma=rdma_devices() if launch["profile"].get("rdma") else (),
         run_id=options["run_id"],
         directory=directory,
         uid=uid,

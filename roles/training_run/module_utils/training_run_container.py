@@ -26,6 +26,8 @@ RESERVE_BYTES = GIB
 DATA = "/data"
 # The variable of a container that says how long a project's ranks may take to end.
 GRACE = "TRAINYARD_GRACE_SECONDS"
+# Where the kernel has what programs open for RDMA: InfiniBand's, and RoCE's
+RDMA = "/dev/infiniband"
 # Programs may build and load code there, as PyTorch's compiler does.
 SCRATCH = "rw,exec,nosuid,nodev,size=10%"
 
@@ -46,6 +48,20 @@ def memory_limit(gigabytes: float | None, share: float, node_bytes: int) -> int:
     return int(own - reserve)
 
 
+def rdma_devices(directory: str = RDMA) -> tuple[str, ...]:
+    """List the devices for RDMA that this node has; mostly none.
+
+    Those that configure the fabric (`umad*`, `issm*`) are none of a run's.
+    """
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return ()
+    return tuple(
+        os.path.join(directory, name) for name in names if not name.startswith(("umad", "issm"))
+    )
+
+
 @dataclass(frozen=True)
 class Container:
     """The container of a run on one of its nodes.
@@ -61,6 +77,7 @@ class Container:
         folder: a folder of the node that the ranks get in its place; empty for none.
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
         runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
+        rdma: devices for RDMA that the ranks get; empty where the transport takes none.
         shm_gigabytes: size of /dev/shm, in 2^30 bytes.
         memory_bytes: limit of its memory; 0 for none.
         processes: limit of its processes and threads.
@@ -88,6 +105,7 @@ class Container:
     folder: str
     gpus: str
     runtime: str
+    rdma: Sequence[str]
     shm_gigabytes: int
     memory_bytes: int
     processes: int
@@ -176,6 +194,13 @@ class Container:
             configuration["DeviceRequests"] = [self.gpu_request()]
         if self.runtime:
             configuration["Runtime"] = self.runtime
+        if self.rdma:
+            configuration["Devices"] = [
+                {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rw"}
+                for path in self.rdma
+            ]
+            # An adapter reads and writes memory by itself, which therefore must stay where it is.
+            configuration["Ulimits"] = [{"Name": "memlock", "Soft": -1, "Hard": -1}]
         return configuration
 
     def resumed(self) -> list[str]:
