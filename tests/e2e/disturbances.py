@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from commands import BackgroundRun, Outcome, make
 from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
@@ -52,7 +52,7 @@ class Disturbance:
     strike: Callable[[BackgroundRun], object]
     follow: Callable[[BackgroundRun], Outcome] = to_its_end
     mend: Callable[[], object] = lambda: None
-    options: Mapping[str, object] = OPTIONS
+    options: Mapping[str, object] = field(default_factory=lambda: OPTIONS)
     setting: Callable[[], AbstractContextManager[Mapping[str, object] | None]] = nullcontext
 
 

@@ -13,12 +13,18 @@ def test_nodes_take_addresses_and_images_in_turns() -> None:
     ]
 
 
+def test_nodes_of_one_core_stay_when_more_come_to_share_it() -> None:
+    network = ("trainyard", 2, "10.117.0.0/24", ["a"], 2)
+    two = local_cluster_nodes.lay_out(*network)
+    assert local_cluster_nodes.lay_out(network[0], 4, *network[2:])[:2] == two
+
+
 @pytest.mark.parametrize(
     ("size", "cores", "shares"),
     [
         (2, 8, ["0-3", "4-7"]),
         (3, 8, ["0-1", "2-4", "5-7"]),
-        (2, 2, ["0-0", "1-1"]),
+        (2, 2, ["0", "1"]),
         # Too few: each is shared.
         (3, 2, ["0", "1", "0"]),
     ],

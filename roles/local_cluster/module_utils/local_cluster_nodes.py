@@ -63,4 +63,6 @@ def cores_of(index: int, size: int, cores: int) -> str:
     """The cores of a node: a part of its own, or one that it shares where there are too few."""
     if cores < size:
         return str(index % cores)
-    return f"{index * cores // size}-{(index + 1) * cores // size - 1}"
+    first, last = index * cores // size, (index + 1) * cores // size - 1
+    # One core is always written the same: a node whose cores stay is not made anew.
+    return str(first) if first == last else f"{first}-{last}"
