@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from commands import BackgroundRun, Outcome, make
 from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
-from surroundings import CLOCK, SERVER, own_clocks, shared_images, small_disk
+from surroundings import SERVER, own_clocks, set_clock, shared_images, small_disk
 from trainings import SMALL
 
 NODES = ("node1", "node2", "node3", "node4")
@@ -142,12 +142,12 @@ DISTURBANCES = (
     ),
     Disturbance(
         "the first node's clock set forward by an hour",
-        lambda run: in_machine("node1", f"echo +1h > {CLOCK}/offset"),
+        lambda run: set_clock("node1", "+1h"),
         setting=lambda: own_clocks(NODES),
     ),
     Disturbance(
         "the second node's clock set back by an hour",
-        lambda run: in_machine("node2", f"echo -1h > {CLOCK}/offset"),
+        lambda run: set_clock("node2", "-1h"),
         setting=lambda: own_clocks(NODES),
     ),
 )

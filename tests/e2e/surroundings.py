@@ -3,10 +3,12 @@
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import yaml
+from commands import make
 from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, docker, in_machine, machine, wait_for
 
 # Where runs find the data set on a node, and where images of the tests lie that take its place
@@ -74,6 +76,36 @@ def shared_images(hosts: Sequence[str] = NODES) -> Iterator[None]:
             in_machine(host, f"rm -rf {PHOTOGRAPHS} {TRAINER}")
 
 
+def set_clock(host: str, offset: str) -> None:
+    """Set the clock that the ranks of a node read off from the kernel's: "+1h", say."""
+    # Renamed, for a rank that reads half a line ends.
+    in_machine(host, f"cd {CLOCK} && echo {offset} > new && mv new offset")
+
+
+@cache
+def clock_inventory() -> TemporaryDirectory[str]:
+    """An inventory of the same nodes, set up, whose ranks read such a clock."""
+    environment = {
+        "LD_PRELOAD": "/data/clock/libfaketimeMT.so.1",
+        "FAKETIME_TIMESTAMP_FILE": "/data/clock/offset",
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }
+    folder = TemporaryDirectory()
+    shutil.copy(CHECKOUT / INVENTORY / "nodes.yml", folder.name)
+    documents = {
+        "groups.yml": {"container_hosts": {"hosts": {}}},
+        "group_vars/trainers.yml": {"training_run_environment": environment},
+    }
+    for name, document in documents.items():
+        path = Path(folder.name) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump(document))
+    assert make("setup", INVENTORY=folder.name).status == 0
+    return folder
+
+
 @contextmanager
 def own_clocks(hosts: Sequence[str] = NODES) -> Iterator[Mapping[str, object]]:
     """Give the ranks of each node a clock that can be set: the file `offset` in CLOCK says how far.
@@ -85,26 +117,15 @@ def own_clocks(hosts: Sequence[str] = NODES) -> Iterator[Mapping[str, object]]:
     Returns:
         What a run is to be started with.
     """
-    environment = {
-        "LD_PRELOAD": "/data/clock/libfaketimeMT.so.1",
-        "FAKETIME_TIMESTAMP_FILE": "/data/clock/offset",
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",
-    }
     try:
         for host in hosts:
             in_machine(
                 host,
                 f"test -d {CLOCK} || apt-get install --yes -qq libfaketime && mkdir -p {CLOCK} && "
-                f"cp /usr/lib/*/faketime/libfaketimeMT.so.1 {CLOCK} && echo +0 > {CLOCK}/offset",
+                f"cp /usr/lib/*/faketime/libfaketimeMT.so.1 {CLOCK}",
             )
-        with TemporaryDirectory() as folder:
-            shutil.copy(CHECKOUT / INVENTORY / "nodes.yml", folder)
-            variables = Path(folder) / "group_vars/trainers.yml"
-            variables.parent.mkdir()
-            variables.write_text(yaml.safe_dump({"training_run_environment": environment}))
-            yield {"INVENTORY": folder}
+            set_clock(host, "+0")
+        yield {"INVENTORY": clock_inventory().name}
     finally:
         for host in hosts:
             in_machine(host, f"rm -rf {CLOCK}")

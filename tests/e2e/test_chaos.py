@@ -157,6 +157,10 @@ def test_a_disturbed_run_ends_as_an_undisturbed_one(
         assert (summary["status"], summary["steps"]) == ("succeeded", wanted.steps)
         assert state_of(run) == wanted.state
         assert all(lost <= CHECKPOINT_SECONDS + 60 for lost, _ in costs)
+        assert outcome.output.count("; retries left: ") == summary["attempts"] - 1
+        for attempt in range(1, summary["attempts"]):
+            logs = (run.directory / f"attempts/{attempt}/logs").glob("rank-*.log")
+            assert any(log.stat().st_size for log in logs)
         for host in NODES:
             assert in_machine(host, "docker ps --all --quiet --filter label=trainyard.run") == ""
             assert in_machine(host, f"ls {RUN_ROOT}") == ""

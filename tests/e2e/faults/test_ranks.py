@@ -1,19 +1,10 @@
 """Faults of ranks, of mpirun and of the programs beside them in the containers."""
 
 import pytest
-from commands import BackgroundRun
 from machines import NODES
-from trainings import LONG, SHORT, SHORT_STEPS, STALLING
+from trainings import LONG, SHORT, STALLING
 
 from faults.fault import SUCCEEDED, Fault, Ledger, in_container, on_machine, to_rank
-
-
-def check_attempts(run: BackgroundRun) -> None:
-    """The metrics of two attempts are those of one run, and the first one's log is kept."""
-    summary = run.summary()
-    assert (summary["attempts"], summary["steps"]) == (2, SHORT_STEPS)
-    assert (run.directory / "attempts/1/logs/rank-1.log").stat().st_size > 0
-
 
 FAULTS = (
     Fault(
@@ -21,14 +12,6 @@ FAULTS = (
         to_rank(1, "KILL"),
         ends=frozenset({"rank_ended_by_kill"}),
         host="node2",
-    ),
-    Fault(
-        "kill -9 of a rank, RETRIES=1",
-        to_rank(1, "KILL"),
-        ends=SUCCEEDED,
-        options={**SHORT, "RETRIES": 1},
-        says=(r"Failed \(node2: Rank 1 was killed .* retries left: 0",),
-        also=check_attempts,
     ),
     Fault(
         "kill -9 of mpirun",
