@@ -1,0 +1,214 @@
+"""Asks every host of an inventory at the same time, and finds the first thing that is wrong."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+
+import yaml
+
+from yard.contact.causes import Trouble
+from yard.contact.look import (
+    BEGIN,
+    Expectation,
+    Facts,
+    Run,
+    ask,
+    becoming,
+    parse_facts,
+    trouble_of_state,
+    trouble_of_system,
+    trouble_with_root,
+    trouble_with_shell,
+)
+from yard.contact.report import HostReport
+from yard.contact.ssh import COMMAND_SECONDS, Answer, Settings, Target, run_ssh, settings_of
+from yard.contact.way import last_lines, trouble_on_the_way, values_of
+from yard.core.errors import Interrupted
+from yard.core.project import Project
+from yard.plays.connections import Connection, Connections
+
+# Hosts that are asked at the same time: as many as Ansible's forks in ansible.cfg.
+PARALLEL = 32
+# How often the user's wish to stop is looked at, in seconds.
+TICK = 0.2
+# What a file of Ansible Vault begins with.
+VAULT = "$ANSIBLE_VAULT"
+# The names of the variables of passwords.
+PASSWORD = re.compile(r"ansible_(?:\w+_)?pass(?:word)?\b")
+ANSIBLE_VAULT = ".venv/bin/ansible-vault"
+SUFFIXES = ("", ".yml", ".yaml", ".json", ".ini", ".toml")
+
+
+def ask_hosts(
+    project: Project,
+    inventory: Path,
+    connections: Connections,
+    hosts: Sequence[Connection],
+    stopped: Callable[[], bool],
+) -> tuple[HostReport, ...]:
+    """Ask hosts, and change nothing on them.
+
+    Args:
+        connections: what Ansible said of the whole inventory.
+        hosts: those of them to ask.
+        stopped: asked several times a second; once true, no further host is asked.
+
+    Raises:
+        Interrupted: it was stopped.
+    """
+    expectation = Expectation(supported_releases(project), connections.least_python)
+    files = InventoryFiles(project, inventory)
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        asked = [pool.submit(_ask_host, host, expectation, files) for host in hosts]
+        waiting = set(asked)
+        while waiting:
+            waiting = wait(waiting, timeout=TICK).not_done
+            if waiting and stopped():
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise Interrupted("interrupted; nothing was changed anywhere")
+    return tuple(future.result() for future in asked)
+
+
+def supported_releases(project: Project) -> Mapping[str, Sequence[str]]:
+    """The releases that role training_node is for, and with it every node."""
+    meta = project.root / "roles/training_node/meta/main.yml"
+    platforms = yaml.safe_load(meta.read_text(encoding="utf-8"))["galaxy_info"]["platforms"]
+    return {platform["name"]: platform["versions"] for platform in platforms}
+
+
+class InventoryFiles:
+    """The files of an inventory, as commands that open the right one."""
+
+    def __init__(self, project: Project, inventory: Path) -> None:
+        self._project = project
+        self._inventory = inventory.absolute()
+        self._texts: dict[Path, str] = {}
+        beside = self._inventory.parent
+        files = (
+            self._inventory.rglob("*")
+            if self._inventory.is_dir()
+            else [self._inventory, *beside.glob("group_vars/**/*"), *beside.glob("host_vars/**/*")]
+        )
+        # The file of the hosts before those in folders below it.
+        for file in sorted(files, key=lambda file: (len(file.parts), file)):
+            if file.suffix in SUFFIXES and file.is_file():
+                self._texts[file] = file.read_text(encoding="utf-8", errors="replace")
+
+    def commands(self, host: str) -> Mapping[str, str]:
+        """The commands for what a host's variables lack."""
+        named = [file for file, text in self._texts.items() if host in text]
+        file = named[0] if named else self._inventory
+        edit = f"${{EDITOR:-vi}} {self._shown(file)}"
+        return {"edit": edit, "vault": self._vault(), "secret": self._secret(edit)}
+
+    def _secret(self, edit: str) -> str:
+        """The command for the file in which a password stands already."""
+        plain = [file for file, text in self._texts.items() if PASSWORD.search(text)]
+        if self._encrypted():
+            return self._vault()
+        return f"${{EDITOR:-vi}} {self._shown(plain[0])}" if plain else edit
+
+    def _encrypted(self) -> list[Path]:
+        return [file for file, text in self._texts.items() if text.startswith(VAULT)]
+
+    def _vault(self) -> str:
+        """The command for a file of Ansible Vault, which is made where there is none."""
+        encrypted = self._encrypted()
+        if encrypted:
+            return f"{ANSIBLE_VAULT} edit {self._shown(encrypted[0])}"
+        folder = self._inventory if self._inventory.is_dir() else self._inventory.parent
+        file = folder / "group_vars" / "all" / "vault.yml"
+        make = "" if file.parent.is_dir() else f"mkdir -p {self._shown(file.parent)} && "
+        return f"{make}{ANSIBLE_VAULT} create {self._shown(file)}"
+
+    def _shown(self, path: Path) -> str:
+        return shlex.quote(self._project.shown(path))
+
+
+def _ask_host(
+    connection: Connection, expectation: Expectation, files: InventoryFiles
+) -> HostReport:
+    """Find the first thing that is wrong with one host."""
+    commands = {**files.commands(connection.host), "host": connection.host}
+    if connection.problem is not None:
+        trouble = Trouble("variables_unresolved", {**commands, "message": connection.problem})
+        return HostReport(connection.host, trouble=trouble)
+    if connection.plugin == "local":
+        values = {**commands, "run": "sh -c", "ssh": "sh -c", "user_setting": "ansible_user"}
+        return _look(connection, "this machine", _run_here, values, expectation)
+    if connection.plugin != "ssh":
+        return HostReport(connection.host, note=f"reached by {connection.plugin}, not asked")
+    target = Target.of(connection)
+    settings = settings_of(target)
+    if isinstance(settings, str):
+        trouble = Trouble("ssh_unusable", commands, last_lines(settings))
+        return HostReport(connection.host, trouble=trouble)
+    values = {**values_of(target, settings), **commands}
+    run = partial(_run_there, target, settings)
+    return _look(connection, _place(settings), run, values, expectation, (target, settings))
+
+
+def _look(
+    connection: Connection,
+    place: str,
+    run: Run,
+    values: Mapping[str, str],
+    expectation: Expectation,
+    way: tuple[Target, Settings] | None = None,
+) -> HostReport:
+    answer, asked_at = ask(run, connection.python)
+
+    def report(trouble: Trouble | None, facts: Facts | None = None) -> HostReport:
+        return HostReport(
+            connection.host,
+            place,
+            trouble=None if trouble is None else trouble.with_values(values),
+            facts=facts,
+            root=becoming(connection, facts) if facts else "",
+        )
+
+    if way is not None and BEGIN not in answer.output and not answer.authenticated:
+        return report(trouble_on_the_way(*way, answer, connection.key_file))
+    trouble = trouble_with_shell(answer)
+    if trouble is not None:
+        return report(trouble)
+    facts = parse_facts(answer, asked_at)
+    # Who is logged in says what needs sudo, whatever ssh was told.
+    values = {**values, "user": facts.user, "sudo": "" if facts.uid == 0 else "sudo "}
+    trouble = (
+        trouble_of_system(facts, connection.python, expectation)
+        or trouble_with_root(run, connection, facts)
+        or trouble_of_state(facts)
+    )
+    return report(trouble, facts)
+
+
+def _run_there(target: Target, settings: Settings, command: str, text: str) -> Answer:
+    return run_ssh(target, settings, command, text=text)
+
+
+def _run_here(command: str, text: str) -> Answer:
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(None, "", "")
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def _place(settings: Settings) -> str:
+    place = f"{settings.user}@{settings.address}"
+    if settings.port != 22:
+        place += f":{settings.port}"
+    return place + (f" by {', '.join(settings.jumps)}" if settings.jumps else "")
