@@ -224,6 +224,7 @@ def write_inventory(site: Site, stack: ExitStack) -> None:
     keyless = variant("config_keyless")
     closed = free_port()
     strict = machine("strict", sshd="AllowTcpForwarding no\nPasswordAuthentication no\n")
+    sudoless = machine("no_sudo", without=["bin/sudo"])
     hosts: dict[str, dict[str, Any]] = {
         "fine": plain(ansible_port="{{ 0 + " + str(port) + " }}"),
         "fine_sudo": plain(ansible_user="ops"),
@@ -283,7 +284,12 @@ def write_inventory(site: Site, stack: ExitStack) -> None:
         ),
         "no_interpreter": plain(ansible_python_interpreter="/opt/python/bin/python3"),
         "not_root": plain(ansible_user="ops", ansible_become=False),
-        "no_sudo": reached(machine("no_sudo", without=["bin/sudo"]), config, ansible_user="ops"),
+        "no_sudo": reached(sudoless, config, ansible_user="ops"),
+        "root_unnamed": {
+            name: value
+            for name, value in reached(sudoless, config, "-l root").items()
+            if name != "ansible_user"
+        },
         "not_in_sudoers": plain(ansible_user="guest", ansible_become_password=PASSWORD),
         "some_commands": plain(ansible_user="packager", ansible_become_password=PASSWORD),
         "sudo_asks": plain(ansible_user="ada"),
@@ -469,6 +475,7 @@ def _filled(text: str, site: Site) -> str:
     [
         ("no_python", "python_missing", "apt-get update && apt-get install -y python3"),
         ("no_sudo", "sudo_missing", "adduser ops sudo"),
+        ("root_unnamed", "root_unnamed", "${EDITOR:-vi}"),
         ("clock", "clock_off", '"date -s @$(date +%s)"'),
         ("disk", "disk_full", "du -xh --max-depth=3 /srv"),
         ("unknown_behind", "host_key_unknown", "-o StrictHostKeyChecking=ask"),
@@ -694,6 +701,11 @@ def test_every_cause_can_be_said() -> None:
         assert trouble.cause
         assert trouble.remedy.strip()
         assert "{" not in trouble.cause + trouble.advice
+
+
+def test_the_docs_have_every_cause() -> None:
+    text = (REPOSITORY / "docs/first-contact.md").read_text()
+    assert [code for code in load_causes() if f"`{code}`" not in text] == []
 
 
 def _names_of_values() -> set[str]:

@@ -67,7 +67,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a host must have: names and releases of distributions, and the least Python."""
+    """What a host must have: names and releases of distributions, and the least Python.
+
+    No releases mean any.
+    """
 
     releases: Mapping[str, Sequence[str]]
     least_python: tuple[int, ...]
@@ -136,7 +139,7 @@ def parse_facts(answer: Answer, asked_at: float) -> Facts:
 def trouble_of_system(facts: Facts, python: str, expectation: Expectation) -> Trouble | None:
     """What is wrong with the release or with Python."""
     known = {name.lower(): names for name, names in expectation.releases.items()}
-    if facts.codename not in known.get(facts.distribution, ()):
+    if known and facts.codename not in known.get(facts.distribution, ()):
         values = {"release": facts.release, "supported": expectation.shown_releases}
         return Trouble("release_unsupported", values)
     if facts.python is None:
@@ -176,11 +179,9 @@ def becoming(connection: Connection, facts: Facts) -> str:
 
 def trouble_with_root(run: Run, connection: Connection, facts: Facts) -> Trouble | None:
     """What keeps the user from becoming root as the inventory says."""
-    if facts.uid == 0:
-        return None
     if connection.method is None:
-        return Trouble("not_root")
-    if connection.method != "sudo":
+        return None if facts.uid == 0 else Trouble("not_root")
+    if connection.method != "sudo" or not _calls_sudo(connection, facts):
         return None
     sudo = connection.sudo
     text = "" if sudo.password is None else f"{sudo.password}\n"
@@ -191,7 +192,16 @@ def trouble_with_root(run: Run, connection: Connection, facts: Facts) -> Trouble
     code = code_of(answer.words, SUDO)
     if answer.status is None and code is None:
         return Trouble("no_answer", {"seconds": str(COMMAND_SECONDS)}, last_lines(answer.words))
+    if code == "sudo_missing" and facts.uid == 0:
+        code = "root_unnamed"
     return Trouble(code or "sudo_failed", values, last_lines(answer.words))
+
+
+def _calls_sudo(connection: Connection, facts: Facts) -> bool:
+    """Whether Ansible calls sudo: over ssh it compares names of the inventory, not who came."""
+    if connection.plugin == "local":
+        return facts.uid != 0
+    return connection.user != connection.sudo.user
 
 
 def _sudo_line(sudo: Sudo) -> str:

@@ -5,8 +5,11 @@ import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Semaphore
 
 import yaml
 
@@ -31,8 +34,11 @@ from yard.core.errors import Interrupted
 from yard.core.project import Project
 from yard.plays.connections import Connection, Connections
 
-# Hosts that are asked at the same time: as many as Ansible's forks in ansible.cfg.
-PARALLEL = 32
+# Hosts that are asked at the same time.
+PARALLEL = 64
+# Those of them by one bastion: an sshd drops some where more than ten have not logged in yet
+# (MaxStartups).
+BY_BASTION = 8
 # How often the user's wish to stop is looked at, in seconds.
 TICK = 0.2
 # What a file of Ansible Vault begins with.
@@ -62,8 +68,9 @@ def ask_hosts(
     """
     expectation = Expectation(supported_releases(project), connections.least_python)
     files = InventoryFiles(project, inventory)
+    gates: dict[str, Semaphore] = {}
     with ThreadPoolExecutor(PARALLEL) as pool:
-        asked = [pool.submit(_ask_host, host, expectation, files) for host in hosts]
+        asked = [pool.submit(_ask_host, host, expectation, files, gates) for host in hosts]
         waiting = set(asked)
         while waiting:
             waiting = wait(waiting, timeout=TICK).not_done
@@ -116,30 +123,44 @@ class InventoryFiles:
         return [file for file, text in self._texts.items() if text.startswith(VAULT)]
 
     def _vault(self) -> str:
-        """The command for a file of Ansible Vault, which is made where there is none."""
+        """The command that brings sudo's password into Ansible Vault."""
         encrypted = self._encrypted()
         if encrypted:
             return f"{ANSIBLE_VAULT} edit {self._shown(encrypted[0])}"
         folder = self._inventory if self._inventory.is_dir() else self._inventory.parent
-        file = folder / "group_vars" / "all" / "vault.yml"
-        make = "" if file.parent.is_dir() else f"mkdir -p {self._shown(file.parent)} && "
-        return f"{make}{ANSIBLE_VAULT} create {self._shown(file)}"
+        of_all = folder / "group_vars" / "all"
+        # A folder of that name would hide such a file.
+        for file in (of_all.with_suffix(suffix) for suffix in (".yml", ".yaml")):
+            if file.is_file():
+                encrypt = f"{ANSIBLE_VAULT} encrypt_string --stdin-name ansible_become_password"
+                return f"{encrypt} >> {self._shown(file)}"
+        make = "" if of_all.is_dir() else f"mkdir -p {self._shown(of_all)} && "
+        return f"{make}{ANSIBLE_VAULT} create {self._shown(of_all / 'vault.yml')}"
 
     def _shown(self, path: Path) -> str:
         return shlex.quote(self._project.shown(path))
 
 
 def _ask_host(
-    connection: Connection, expectation: Expectation, files: InventoryFiles
+    connection: Connection,
+    expectation: Expectation,
+    files: InventoryFiles,
+    gates: dict[str, Semaphore],
 ) -> HostReport:
-    """Find the first thing that is wrong with one host."""
+    """Find the first thing that is wrong with one host.
+
+    Args:
+        gates: by bastion, how many may go through it at the same time.
+    """
     commands = {**files.commands(connection.host), "host": connection.host}
     if connection.problem is not None:
         trouble = Trouble("variables_unresolved", {**commands, "message": connection.problem})
         return HostReport(connection.host, trouble=trouble)
     if connection.plugin == "local":
         values = {**commands, "run": "sh -c", "ssh": "sh -c", "user_setting": "ansible_user"}
-        return _look(connection, "this machine", _run_here, values, expectation)
+        # What it carries are containers with releases of their own.
+        anything = replace(expectation, releases={})
+        return _look(connection, "this machine", _run_here, values, anything)
     if connection.plugin != "ssh":
         return HostReport(connection.host, note=f"reached by {connection.plugin}, not asked")
     target = Target.of(connection)
@@ -149,7 +170,9 @@ def _ask_host(
         return HostReport(connection.host, trouble=trouble)
     values = {**values_of(target, settings), **commands}
     run = partial(_run_there, target, settings)
-    return _look(connection, _place(settings), run, values, expectation, (target, settings))
+    jump = settings.jumps[0] if settings.jumps else ""
+    with gates.setdefault(jump, Semaphore(BY_BASTION)) if jump else nullcontext():
+        return _look(connection, _place(settings), run, values, expectation, (target, settings))
 
 
 def _look(

@@ -81,4 +81,7 @@ def _host(name: str, variables: dict[str, Any], loader: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except AnsibleError as error:
+        sys.exit(str(error))
