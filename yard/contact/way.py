@@ -35,20 +35,59 @@ SETTINGS_OF_BASTION = {
 MOST_LINES = 4
 
 
-def trouble_on_the_way(
-    target: Target, settings: Settings, answer: Answer, key_file: str | None
-) -> Trouble:
-    """Why a target could not be logged in on.
+def trouble_at_bastions(target: Target, settings: Settings) -> Trouble | None:
+    """The trouble of the first bastion that does not let ssh in; None where all do.
+
+    They are asked before the target: the ssh that ProxyJump starts has only people's own
+    configuration, by which it might learn a host key.
+    """
+    hops = [_hop(target, settings, number) for number in range(len(settings.jumps))]
+    ends: list[Settings] = []
+    for hop in hops:
+        told = settings_of(hop)
+        if isinstance(told, str):
+            return Trouble("ssh_unusable", values_of(hop, settings), last_lines(told))
+        ends.append(told)
+    for hop, told, onward in zip(hops, ends, [*ends, settings][1:], strict=True):
+        # What ProxyJump does: the connection goes on from there.
+        destination = f"{_bracketed(onward.address)}:{onward.port}"
+        answer = run_ssh(hop, told, options=("-W", destination))
+        if not answer.authenticated:
+            found = trouble_at(hop, told, answer, None)
+            return replace(
+                found,
+                values={**found.values, **SETTINGS_OF_BASTION},
+                bastion=f"{told.address} (port {told.port})",
+            )
+    return None
+
+
+def trouble_at(target: Target, settings: Settings, answer: Answer, key_file: str | None) -> Trouble:
+    """Why a machine could not be logged in on.
 
     Args:
-        answer: of ssh, which ended with 255, or with none in its time.
+        answer: of ssh, which ended with 255, or with nothing in its time.
         key_file: the private key that the inventory names.
     """
-    if settings.jumps:
-        trouble = _trouble_at_bastion(target, settings)
-        if trouble is not None:
-            return trouble
-    return _trouble_at(target, settings, answer, key_file)
+    values = values_of(target, settings)
+    words = answer.words
+    proof = last_lines(words)
+    if answer.status is None and not code_of(words):
+        return Trouble("no_answer", {**values, "seconds": str(COMMAND_SECONDS)}, proof)
+    denied = DENIED.search(words)
+    if denied is not None and code_of(words) != "too_many_keys":
+        methods = tuple(denied["methods"].split(","))
+        return refusal.explain(target, settings, answer, methods, key_file).with_values(values)
+    code = code_of(words) or "ssh_failed"
+    if settings.proxy_command is not None and code in (*ON_THE_WAY, "ssh_failed"):
+        return Trouble("proxy_failed", {**values, "proxy_command": settings.proxy_command}, proof)
+    if code == "silent" and settings.jumps:
+        code = "timed_out"  # the bastion took the connection, not the host
+    if code == "host_key_unknown":
+        return _unknown_key(settings, values, answer)
+    if code == "host_key_changed":
+        return _changed_key(values, words)
+    return Trouble(code, values, proof)
 
 
 def values_of(target: Target, settings: Settings) -> Mapping[str, str]:
@@ -76,32 +115,7 @@ def values_of(target: Target, settings: Settings) -> Mapping[str, str]:
     }
 
 
-def _trouble_at(
-    target: Target, settings: Settings, answer: Answer, key_file: str | None
-) -> Trouble:
-    values = values_of(target, settings)
-    words = answer.words
-    proof = last_lines(words)
-    if answer.status is None and not code_of(words):
-        return Trouble("no_answer", {**values, "seconds": str(COMMAND_SECONDS)}, proof)
-    denied = DENIED.search(words)
-    if denied is not None and code_of(words) != "too_many_keys":
-        methods = tuple(denied["methods"].split(","))
-        return refusal.explain(target, settings, answer, methods, key_file).with_values(values)
-    code = code_of(words) or "ssh_failed"
-    if settings.proxy_command is not None and code in (*ON_THE_WAY, "ssh_failed"):
-        return Trouble("proxy_failed", {**values, "proxy_command": settings.proxy_command}, proof)
-    if code == "silent" and settings.jumps:
-        code = "timed_out"  # the bastion took the connection, not the host
-    if code == "host_key_unknown":
-        return _unknown_key(target, settings, answer)
-    if code == "host_key_changed":
-        return _changed_key(values, words)
-    return Trouble(code, values, proof)
-
-
-def _unknown_key(target: Target, settings: Settings, answer: Answer) -> Trouble:
-    values = values_of(target, settings)
+def _unknown_key(settings: Settings, values: Mapping[str, str], answer: Answer) -> Trouble:
     if settings.known_hosts is None:
         return Trouble("host_key_unkept", values, last_lines(answer.words))
     keys = host_keys.scan(settings) if settings.is_direct else ()
@@ -112,12 +126,8 @@ def _unknown_key(target: Target, settings: Settings, answer: Answer) -> Trouble:
         )
     # Behind a bastion only ssh gets there; it shows the key once more and asks.
     fingerprint = host_keys.shown_fingerprint(answer.said)
-    pin = values["ask_and_pin"]
-    return Trouble(
-        "host_key_unknown",
-        {**values, "pin": pin},
-        (fingerprint,) if fingerprint else last_lines(answer.words),
-    )
+    proof = (fingerprint,) if fingerprint else last_lines(answer.words)
+    return Trouble("host_key_unknown", {**values, "pin": values["ask_and_pin"]}, proof)
 
 
 def _changed_key(values: Mapping[str, str], words: str) -> Trouble:
@@ -129,29 +139,6 @@ def _changed_key(values: Mapping[str, str], words: str) -> Trouble:
         proof.append(f"another one is in line {line} of {file}")
         values = {**values, "known_hosts": file, "known_hosts_quoted": shlex.quote(file)}
     return Trouble("host_key_changed", values, tuple(proof))
-
-
-def _trouble_at_bastion(target: Target, settings: Settings) -> Trouble | None:
-    """The trouble of the first bastion that does not let ssh in; None where all do."""
-    hops = [_hop(target, settings, number) for number in range(len(settings.jumps))]
-    ends: list[Settings] = []
-    for hop in hops:
-        told = settings_of(hop)
-        if isinstance(told, str):
-            return Trouble("ssh_unusable", values_of(hop, settings), last_lines(told))
-        ends.append(told)
-    for hop, told, onward in zip(hops, ends, [*ends[1:], settings], strict=True):
-        # What ProxyJump does: the connection goes on from there.
-        destination = f"{_bracketed(onward.address)}:{onward.port}"
-        answer = run_ssh(hop, told, options=("-W", destination))
-        if not answer.authenticated:
-            found = _trouble_at(hop, told, answer, None)
-            return replace(
-                found,
-                values={**found.values, **SETTINGS_OF_BASTION},
-                bastion=f"{told.address} (port {told.port})",
-            )
-    return None
 
 
 def _hop(target: Target, settings: Settings, number: int) -> Target:

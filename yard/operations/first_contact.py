@@ -1,5 +1,6 @@
 """Asks every host of an inventory at the same time, and finds the first thing that is wrong."""
 
+import getpass
 import re
 import shlex
 import subprocess
@@ -7,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
@@ -17,7 +17,6 @@ from yard.contact.causes import Trouble
 from yard.contact.look import (
     BEGIN,
     Expectation,
-    Facts,
     Run,
     ask,
     becoming,
@@ -29,7 +28,7 @@ from yard.contact.look import (
 )
 from yard.contact.report import HostReport
 from yard.contact.ssh import COMMAND_SECONDS, Answer, Settings, Target, run_ssh, settings_of
-from yard.contact.way import last_lines, trouble_on_the_way, values_of
+from yard.contact.way import last_lines, trouble_at, trouble_at_bastions, values_of
 from yard.core.errors import Interrupted
 from yard.core.project import Project
 from yard.plays.connections import Connection, Connections
@@ -45,6 +44,7 @@ TICK = 0.2
 VAULT = "$ANSIBLE_VAULT"
 # The names of the variables of passwords.
 PASSWORD = re.compile(r"ansible_(?:\w+_)?pass(?:word)?\b")
+HERE = "this machine"
 ANSIBLE_VAULT = ".venv/bin/ansible-vault"
 SUFFIXES = ("", ".yml", ".yaml", ".json", ".ini", ".toml")
 
@@ -156,23 +156,43 @@ def _ask_host(
     if connection.problem is not None:
         trouble = Trouble("variables_unresolved", {**commands, "message": connection.problem})
         return HostReport(connection.host, trouble=trouble)
-    if connection.plugin == "local":
-        values = {**commands, "run": "sh -c", "ssh": "sh -c", "user_setting": "ansible_user"}
-        # What it carries are containers with releases of their own.
-        anything = replace(expectation, releases={})
-        return _look(connection, "this machine", _run_here, values, anything)
-    if connection.plugin != "ssh":
+    if connection.plugin == "ssh":
+        return _ask_over_ssh(connection, expectation, commands, gates)
+    if connection.plugin != "local":
         return HostReport(connection.host, note=f"reached by {connection.plugin}, not asked")
+    values = {**commands, "run": "sh -c", "ssh": "sh -c"}
+    values |= {"user": getpass.getuser(), "user_setting": "ansible_user"}
+    # What it carries are containers with releases of their own.
+    anything = replace(expectation, releases={})
+    return _look(connection, HERE, run_here, values, anything, *ask(run_here, connection.python))
+
+
+def _ask_over_ssh(
+    connection: Connection,
+    expectation: Expectation,
+    commands: Mapping[str, str],
+    gates: dict[str, Semaphore],
+) -> HostReport:
     target = Target.of(connection)
     settings = settings_of(target)
     if isinstance(settings, str):
         trouble = Trouble("ssh_unusable", commands, last_lines(settings))
         return HostReport(connection.host, trouble=trouble)
     values = {**values_of(target, settings), **commands}
-    run = partial(_run_there, target, settings)
+    place = _place(settings)
+
+    def run(command: str, text: str) -> Answer:
+        return run_ssh(target, settings, command, text=text)
+
     jump = settings.jumps[0] if settings.jumps else ""
     with gates.setdefault(jump, Semaphore(BY_BASTION)) if jump else nullcontext():
-        return _look(connection, _place(settings), run, values, expectation, (target, settings))
+        found = trouble_at_bastions(target, settings)
+        if found is None:
+            answer, asked_at = ask(run, connection.python)
+            if BEGIN in answer.output or answer.authenticated:
+                return _look(connection, place, run, values, expectation, answer, asked_at)
+            found = trouble_at(target, settings, answer, connection.key_file)
+    return HostReport(connection.host, place, found.with_values(values))
 
 
 def _look(
@@ -181,40 +201,32 @@ def _look(
     run: Run,
     values: Mapping[str, str],
     expectation: Expectation,
-    way: tuple[Target, Settings] | None = None,
+    answer: Answer,
+    asked_at: float,
 ) -> HostReport:
-    answer, asked_at = ask(run, connection.python)
-
-    def report(trouble: Trouble | None, facts: Facts | None = None) -> HostReport:
-        return HostReport(
-            connection.host,
-            place,
-            trouble=None if trouble is None else trouble.with_values(values),
-            facts=facts,
-            root=becoming(connection, facts) if facts else "",
-        )
-
-    if way is not None and BEGIN not in answer.output and not answer.authenticated:
-        return report(trouble_on_the_way(*way, answer, connection.key_file))
+    """Judge a host by what it tells of itself, and see whether its user becomes root."""
     trouble = trouble_with_shell(answer)
     if trouble is not None:
-        return report(trouble)
+        return HostReport(connection.host, place, trouble.with_values(values))
     facts = parse_facts(answer, asked_at)
-    # Who is logged in says what needs sudo, whatever ssh was told.
-    values = {**values, "user": facts.user, "sudo": "" if facts.uid == 0 else "sudo "}
     trouble = (
         trouble_of_system(facts, connection.python, expectation)
         or trouble_with_root(run, connection, facts)
         or trouble_of_state(facts)
     )
-    return report(trouble, facts)
+    # Who is logged in says what needs sudo, whatever ssh was told.
+    values = {**values, "user": facts.user, "sudo": "" if facts.uid == 0 else "sudo "}
+    return HostReport(
+        connection.host,
+        place,
+        trouble=None if trouble is None else trouble.with_values(values),
+        facts=facts,
+        root=becoming(connection, facts),
+    )
 
 
-def _run_there(target: Target, settings: Settings, command: str, text: str) -> Answer:
-    return run_ssh(target, settings, command, text=text)
-
-
-def _run_here(command: str, text: str) -> Answer:
+def run_here(command: str, text: str) -> Answer:
+    """Run a command on this machine, as `run_ssh` does on another."""
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
