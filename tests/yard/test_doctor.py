@@ -6,6 +6,7 @@ All of them are made in one inventory, whose hosts are machines with a real sshd
 
 import json
 import os
+import shutil
 import socket
 import string
 import subprocess
@@ -25,9 +26,12 @@ from ssh_machines import PASSWORD, Machine, free_port, make_key
 from yard_command import REPOSITORY, Yard
 
 from yard.contact.causes import Trouble, code_of, load_causes
+from yard.contact.here import check_here
 from yard.contact.host_keys import HostKey
 from yard.contact.ssh import Answer, Settings, Target, parse_settings
 from yard.contact.way import trouble_at
+from yard.core.project import Project
+from yard.operations.first_contact import InventoryFiles
 
 WHY_NOT = ssh_machines.why_not()
 machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
@@ -699,6 +703,91 @@ def test_words_of_ssh(words: str, code: str) -> None:
 def test_sudo_that_wants_a_terminal() -> None:
     """A stand-in: the words of a sudo with requiretty."""
     assert code_of("sudo: sorry, you must have a tty to run sudo", "sudo") == "sudo_needs_terminal"
+
+
+@pytest.mark.parametrize(
+    ("files", "vault", "secret"),
+    [
+        (
+            {},
+            "mkdir -p {site}/group_vars/all && .venv/bin/ansible-vault create "
+            "{site}/group_vars/all/vault.yml",
+            "${EDITOR:-vi} {site}/hosts.yml",
+        ),
+        (
+            {"group_vars/all.yml": "ansible_become_pass: horse\n"},
+            ".venv/bin/ansible-vault encrypt_string --stdin-name ansible_become_password >> "
+            "{site}/group_vars/all.yml",
+            "${EDITOR:-vi} {site}/group_vars/all.yml",
+        ),
+        (
+            {"group_vars/trainers/vault.yml": "$ANSIBLE_VAULT;1.1;AES256\n6162\n"},
+            ".venv/bin/ansible-vault edit {site}/group_vars/trainers/vault.yml",
+            ".venv/bin/ansible-vault edit {site}/group_vars/trainers/vault.yml",
+        ),
+    ],
+)
+def test_where_a_password_belongs(
+    files: Mapping[str, str], vault: str, secret: str, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    for name, text in {"hosts.yml": "trainers: {hosts: {gpu01: {}}}\n", **files}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    commands = InventoryFiles(Project(tmp_path / "checkout"), site).commands("gpu01")
+    assert commands["vault"] == vault.replace("{site}", str(site))
+    assert commands["secret"] == secret.replace("{site}", str(site))
+    assert commands["edit"] == f"${{EDITOR:-vi}} {site}/hosts.yml"
+
+
+def checks_of(folder: Path, project: str = "") -> Mapping[str, Trouble | None]:
+    """What is said of this machine, by a checkout that asks for this."""
+    (folder / "pyproject.toml").write_text(
+        project or '[project]\nrequires-python = ">=3.11"\ndependencies = []\n'
+    )
+    return {check.name: check.trouble for check in check_here(Project(folder), folder / "site")}
+
+
+def test_this_machine_is_fit(tmp_path: Path) -> None:
+    checks = checks_of(tmp_path, (REPOSITORY / "pyproject.toml").read_text())
+    assert list(checks)[:3] == ["Python", "virtual environment", "programs"]
+    assert not any(checks.values())
+
+
+def test_another_python_and_other_packages_are_needed(tmp_path: Path) -> None:
+    """A stand-in: a checkout that needs what nobody has."""
+    checks = checks_of(
+        tmp_path,
+        '[project]\nrequires-python = ">=3.99"\n'
+        'dependencies = ["ansible-core==0.1", "uv", "no-such-package==1"]\n',
+    )
+    python, environment = checks["Python"], checks["virtual environment"]
+    assert python is not None
+    assert python.code == "here_python_old"
+    assert environment is not None
+    assert "ansible-core is 2." in environment.cause
+    assert "no-such-package is missing and must be 1" in environment.cause
+    assert environment.remedy == "./bootstrap.sh .venv"
+
+
+def test_programs_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("ssh", "git"):
+        (tmp_path / program).symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    trouble = checks_of(tmp_path)["programs"]
+    assert trouble is not None
+    assert trouble.cause == "Not installed here: ssh-keyscan, rsync."
+    assert trouble.remedy == "sudo apt-get update && sudo apt-get install -y openssh-client rsync"
+
+
+def test_a_disk_here_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in: what the system tells of the disk."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=10**9)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    troubles = [trouble for trouble in checks_of(tmp_path).values() if trouble]
+    assert [trouble.code for trouble in troubles] == ["here_disk_full"] * len(troubles)
+    assert troubles[0].proof == ("1.0 GB free",)
+    assert troubles[0].remedy == "make clean-up"
 
 
 def test_every_cause_can_be_said() -> None:
