@@ -145,6 +145,7 @@ def start(
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
         [
+            *("setpriv", "--pdeathsig", "KILL"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *("sh", "-c", START.replace("$FURTHER", further)),
         ],
