@@ -36,7 +36,10 @@ $(TESTABLE): $(READY) requirements-dev.txt
 
 ##@ The cluster
 
-.PHONY: setup verify exec local-up local-down data
+.PHONY: doctor setup verify exec local-up local-down data
+doctor: $(READY) ## before set-up: is this machine fit, does SSH reach every host, what mends it: ON=host,host JSON=1
+	@$(YARD) doctor $(call option,ON,--on) $(if $(JSON),--json)
+
 setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
 	@$(YARD) setup
 

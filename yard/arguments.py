@@ -62,6 +62,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         help=f"only these, of {', '.join(CHECK_PARTS)}",
     )
+    command = _add(
+        commands, "doctor", "look at this machine and every host before set-up", operates=True
+    )
+    command.add_argument("--on", default="", metavar="HOST,...", help="only these hosts")
+    command.add_argument("--json", action="store_true", help="print one JSON document")
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
     command.add_argument("--on", default="", metavar="HOST,...", help="only there")

@@ -12,6 +12,7 @@ from yard.commands import cluster
 from yard.commands.attach import attach
 from yard.commands.bench import BATCH, MODELS, bench
 from yard.commands.clean_up import clean_up
+from yard.commands.doctor import doctor
 from yard.commands.execute import execute
 from yard.commands.logs import show_logs
 from yard.commands.overviews import draw_reports, list_all_runs, list_models
@@ -166,6 +167,7 @@ COMMANDS: Mapping[str, Command] = {
     "data": lambda context, options: cluster.data(
         context, options.dataset, options.source, options.name, options.sha256
     ),
+    "doctor": lambda context, options: doctor(context, _names(options.on), options.json),
     "exec": lambda context, options: execute(
         context, options.shell_command, _names(options.on), options.seconds
     ),

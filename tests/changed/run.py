@@ -24,6 +24,8 @@ STATE = ROOT / ".trainyard/changed"
 SECONDS = STATE / "seconds.json"
 SECONDS_OF_SCENARIOS = ROOT / ".trainyard/molecule/seconds.json"
 BUDGET = 300
+# Tests that need what playbooks/test_tools.yml brings.
+TOOLED = ("tests/roles", "tests/yard/test_doctor")
 
 
 def read_seconds() -> dict[str, float]:
@@ -78,7 +80,7 @@ def test_commands(items: Sequence[Item]) -> list[list[str]]:
         by_kind[item.kind].append(item.name)
     found = []
     if files := by_kind[UNIT]:
-        if any(name.startswith("tests/roles") for name in files):
+        if any(name.startswith(TOOLED) for name in files):
             found.append(
                 ["ansible-playbook", "--inventory", "inventory/local", "playbooks/test_tools.yml"]
             )

@@ -1,0 +1,125 @@
+"""What was found out at the first contact, for people and for programs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from yard.contact.causes import Trouble
+from yard.contact.here import Check
+from yard.contact.look import Facts
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What is known of one host.
+
+    Attributes:
+        host: its name in the inventory.
+        place: where ssh goes, and as whom.
+        trouble: the first thing that is wrong, if anything is.
+        facts: what it tells of itself; None where it could not be asked.
+        root: how the user becomes root there.
+        note: why it was not asked.
+    """
+
+    host: str
+    place: str = ""
+    trouble: Trouble | None = None
+    facts: Facts | None = None
+    root: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class TroubleGroup:
+    """Hosts with the same trouble, whose proofs and commands may differ."""
+
+    hosts: tuple[HostReport, ...]
+
+    @property
+    def troubles(self) -> tuple[Trouble, ...]:
+        """The trouble of each host, in the order of `hosts`."""
+        return tuple(host.trouble for host in self.hosts if host.trouble is not None)
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """The commands, each once."""
+        return tuple(dict.fromkeys(trouble.remedy for trouble in self.troubles))
+
+
+@dataclass(frozen=True)
+class Contact:
+    """The looks at this machine, and the hosts."""
+
+    here: tuple[Check, ...]
+    hosts: tuple[HostReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong anywhere."""
+        wrong = [check.trouble for check in self.here] + [host.trouble for host in self.hosts]
+        return not any(wrong)
+
+    def groups(self) -> tuple[TroubleGroup, ...]:
+        """Hosts with trouble, those with the same one together."""
+        alike: dict[tuple[str, str, str], list[HostReport]] = {}
+        for host in self.hosts:
+            if host.trouble is not None:
+                key = (host.trouble.code, host.trouble.cause, host.trouble.advice)
+                alike.setdefault(key, []).append(host)
+        return tuple(TroubleGroup(tuple(hosts)) for hosts in alike.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        return {
+            "ok": self.ok,
+            "control_node": [
+                {"check": check.name, "found": check.found, **_trouble(check.trouble)}
+                for check in self.here
+            ],
+            "hosts": [
+                {
+                    "host": host.host,
+                    "place": host.place or None,
+                    "note": host.note or None,
+                    "root": host.root or None,
+                    "facts": None if host.facts is None else _facts(host.facts),
+                    **_trouble(host.trouble),
+                }
+                for host in self.hosts
+            ],
+        }
+
+
+def shown_names(names: Sequence[str], most: int) -> str:
+    """Names with commas, of many the first ones and how many more there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def _trouble(trouble: Trouble | None) -> Mapping[str, Any]:
+    if trouble is None:
+        return {"ok": True, "trouble": None}
+    return {
+        "ok": False,
+        "trouble": {
+            "code": trouble.code,
+            "cause": trouble.cause,
+            "proof": list(trouble.proof),
+            "advice": trouble.advice,
+            "remedy": trouble.remedy,
+            "on_host": trouble.on_host,
+            "bastion": trouble.bastion,
+        },
+    }
+
+
+def _facts(facts: Facts) -> Mapping[str, Any]:
+    return {
+        "user": facts.user,
+        "release": facts.release,
+        "python": facts.python,
+        "seconds_off": round(facts.seconds_off, 1),
+        "free_bytes": dict(facts.free),
+    }

@@ -1,0 +1,157 @@
+"""How Ansible reaches the hosts of an inventory and becomes root there."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+from yard.core.project import Project
+
+# What Ansible tells ssh where the inventory has no password: to try none.
+WITHOUT_PASSWORD = (
+    "KbdInteractiveAuthentication=no",
+    "PreferredAuthentications=gssapi-with-mic,gssapi-keyex,hostbased,publickey",
+    "PasswordAuthentication=no",
+)
+FALSE = ("false", "no", "off", "0", "n", "f")
+
+
+@dataclass(frozen=True)
+class Sudo:
+    """How Ansible calls sudo; `password` is None where the inventory has none."""
+
+    user: str
+    executable: str
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How Ansible would reach one host.
+
+    Attributes:
+        host: its name in the inventory.
+        plugin: `ssh`, `local` or another of Ansible's connections; empty where there is a problem.
+        address: what ssh is told to connect to.
+        user: who logs in; None where the inventory does not say, so that ssh decides.
+        key_file: the private key that the inventory names, if it does.
+        executable: the ssh program.
+        arguments: everything else that ssh is told, in Ansible's order: the first of two that
+            contradict each other holds.
+        own_arguments: those of them that the inventory has for this host, for people to type.
+        password: for the login; None where the inventory has none.
+        method: how to become another user: `sudo`, or another of Ansible's; None where not.
+        sudo: how sudo is called.
+        python: the interpreter for modules, a path, or `auto` for the first that is found.
+        problem: why its variables cannot be resolved; then nothing else counts.
+    """
+
+    host: str
+    plugin: str = ""
+    address: str = ""
+    user: str | None = None
+    key_file: str | None = None
+    executable: str = "ssh"
+    arguments: tuple[str, ...] = ()
+    own_arguments: tuple[str, ...] = ()
+    password: str | None = field(default=None, repr=False)
+    method: str | None = None
+    sudo: Sudo = Sudo("root", "sudo")
+    python: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Connections:
+    """All hosts of an inventory, in its order, and the oldest Python that Ansible works with."""
+
+    hosts: tuple[Connection, ...]
+    least_python: tuple[int, ...]
+
+
+def read_connections(project: Project, inventory: Path) -> Connections:
+    """Ask Ansible how it would reach the hosts; contacts none.
+
+    ansible-inventory does not resolve templates, so Ansible's own plugins are asked for their
+    options.
+
+    Raises:
+        RequestError: Ansible cannot read the inventory.
+    """
+    command = [sys.executable, "-m", "yard.plays.ask_connections"]
+    command += [str(inventory.absolute()), str(project.root)]
+    # The package is found wherever this one was found.
+    package = str(Path(__file__).parents[2])
+    path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    answer = subprocess.run(
+        command,
+        cwd=project.root,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode != 0:
+        shown = project.shown(inventory)
+        raise RequestError([f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:]])
+    document = json.loads(answer.stdout)
+    return Connections(
+        hosts=tuple(map(parse_connection, document["hosts"])),
+        least_python=tuple(document["least_python"]),
+    )
+
+
+def parse_connection(entry: Mapping[str, Any]) -> Connection:
+    """Build a connection from what Ansible's plugins would be told."""
+    if "problem" in entry:
+        return Connection(entry["host"], problem=entry["problem"])
+    ssh, sudo = entry["ssh"], entry["sudo"]
+    key_file = _text(ssh["private_key_file"])
+    if key_file is not None:
+        key_file = os.path.expanduser(key_file)
+    further = [*_split(ssh["ssh_common_args"]), *_split(ssh["ssh_extra_args"])]
+    password = _text(ssh["password"])
+    user = _text(ssh["remote_user"])
+    arguments = _split(ssh["ssh_args"])
+    if ssh["port"] is not None:
+        arguments += ["-o", f"Port={ssh['port']}"]
+    if key_file is not None:
+        arguments += ["-o", f'IdentityFile="{key_file}"']
+    if password is None:
+        arguments += [part for option in WITHOUT_PASSWORD for part in ("-o", option)]
+    if user is not None:
+        arguments += ["-o", f'User="{user}"']
+    becomes = str(entry["become"]).lower() not in FALSE
+    return Connection(
+        host=entry["host"],
+        plugin=entry["plugin"],
+        address=str(ssh["host"]),
+        user=user,
+        key_file=key_file,
+        executable=str(ssh["ssh_executable"]),
+        arguments=(*arguments, *further),
+        own_arguments=(*([] if key_file is None else ["-i", key_file]), *further),
+        password=password,
+        method=entry["method"] if becomes else None,
+        sudo=Sudo(
+            user=_text(sudo["become_user"]) or "root",
+            executable=_text(sudo["become_exe"]) or "sudo",
+            password=_text(sudo["become_pass"]),
+        ),
+        python=str(entry["python"]),
+    )
+
+
+def _text(value: Any) -> str | None:
+    """A text, or None where there is none; Ansible takes an empty one for none as well."""
+    return None if value in (None, "") else str(value)
+
+
+def _split(value: Any) -> list[str]:
+    return shlex.split(str(value)) if value else []
