@@ -144,6 +144,7 @@ def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks:
             *(str(Path(sys.executable).with_name("ansible-playbook")), str(playbook)),
             *("--inventory", "localhost,", "--connection", "local"),
             *("--extra-vars", json.dumps(variables)),
+            *("--extra-vars", f"ansible_python_interpreter={sys.executable}"),
         ],
         env=os.environ
         | {"ANSIBLE_ROLES_PATH": str(ROLES), "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
