@@ -1,8 +1,8 @@
 """What may happen to a run at a random moment, on two of four nodes: done to it, and put right."""
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from commands import BackgroundRun, Outcome, make
@@ -106,6 +106,14 @@ def fill_disk(run: BackgroundRun) -> None:
     in_machine("node1", f"cat /dev/zero > {RUN_ROOT}/filler || true")
 
 
+@contextmanager
+def images_on_share() -> Iterator[None]:
+    """All nodes have the data set, and image files in its place: on the second node a share."""
+    assert make("data", DATASET="cifar10").status == 0
+    with shared_images(NODES):
+        yield
+
+
 def attach(run: BackgroundRun) -> Outcome:
     """Follow a run whose command is gone."""
     return make("attach", RUN=run.run_id)
@@ -138,7 +146,7 @@ DISTURBANCES = (
         "the second node's share gone",
         lambda run: docker("kill", machine(SERVER)),
         options=STREAMING,
-        setting=lambda: shared_images(NODES),
+        setting=images_on_share,
     ),
     Disturbance(
         "the first node's clock set forward by an hour",
