@@ -175,7 +175,7 @@ unit-trainer: $(TESTABLE)
 		--volume $(CURDIR)/trainer:/opt/trainyard/lib/trainer:ro \
 		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/schemas:/schemas:ro \
 		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
-		python3 -m pytest -p no:cacheprovider --numprocesses auto $(or $(TESTS),/tests)
+		python3 -m pytest -p no:cacheprovider $(or $(TESTS),/tests)
 
 molecule: $(TESTABLE) ## the roles on machines of their own, each broken on purpose as well: ROLE=
 	molecule/run $(ROLE)
