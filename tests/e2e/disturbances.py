@@ -15,7 +15,7 @@ CHECKPOINT_SECONDS = 3
 # The two nodes that are left take the place of one that is at fault.
 OPTIONS: Mapping[str, object] = {
     **SMALL,
-    "EPOCHS": 5,
+    "EPOCHS": 3,
     "TRAIN_IMAGES": 2560,
     "CHECKPOINT_SECONDS": CHECKPOINT_SECONDS,
     "RETRIES": 3,
