@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from commands import BackgroundRun, Outcome, make
 from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
-from surroundings import SERVER, own_clocks, set_clock, shared_images, small_disk
+from surroundings import IMAGE_FILES, SERVER, own_clocks, set_clock, shared_images, small_disk
 from trainings import SMALL
 
 NODES = ("node1", "node2", "node3", "node4")
@@ -21,13 +21,7 @@ OPTIONS: Mapping[str, object] = {
     "RETRIES": 3,
     "STALL": 12,
 }
-# Image files are read while a model trains; arrays are in memory before it begins.
-STREAMING: Mapping[str, object] = {
-    **OPTIONS,
-    "EPOCHS": 150,
-    "TRAIN_IMAGES": 64,
-    "ARGS": "--set image_size=32",
-}
+STREAMING: Mapping[str, object] = {**OPTIONS, **IMAGE_FILES, "EPOCHS": 150}
 
 
 def to_its_end(run: BackgroundRun) -> Outcome:
@@ -103,6 +97,7 @@ def cut(host: str, seconds: float) -> Callable[[BackgroundRun], object]:
 
 def fill_disk(run: BackgroundRun) -> None:
     """Take the last block of the first node's disk of runs."""
+    # It ends with an error when the disk is full, which is what is wanted.
     in_machine("node1", f"cat /dev/zero > {RUN_ROOT}/filler || true")
 
 

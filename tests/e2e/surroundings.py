@@ -16,6 +16,9 @@ DATASET = "/srv/trainyard/data/cifar10"
 PHOTOGRAPHS = "/srv/photographs"
 # The trainer's code on a node, to make them with: its image has none.
 TRAINER = "/srv/photographs-trainer"
+# What a training on them is started with. Image files are read while a model trains; arrays are in
+# memory before it begins.
+IMAGE_FILES: Mapping[str, object] = {"TRAIN_IMAGES": 64, "ARGS": "--set image_size=32"}
 # The container that serves the share, beside the machines
 SERVER = "share"
 # How far the clock is set off that the ranks on a node read, and the library that they read it by

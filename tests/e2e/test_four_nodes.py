@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 from cluster import Cluster
-from commands import BackgroundRun, make
-from machines import RUN_ROOT, docker, in_machine, machine, wait_until_ready
+from commands import BackgroundRun
+from disturbances import power_on
+from machines import RUN_ROOT, docker, in_machine, machine
 from trainings import SHORTEST, STALLING
 
 NODES = ["node1", "node2", "node3", "node4"]
@@ -20,13 +21,8 @@ EPOCHS = 18
 def dead_node(cluster: Cluster) -> Iterator[str]:
     """The first node, which a test may kill; it is back, and set up, when the test has ended."""
     yield "node1"
-    docker("start", machine("node1"))
-    wait_until_ready("node1")
-    # Docker gives a machine that starts a new /etc/hosts.
-    assert make("setup").status == 0
     # A run that has ended on the other nodes does not fetch what its first attempt left here.
-    in_machine("node1", "docker ps -aq --filter label=trainyard.run | xargs -r docker rm -f")
-    in_machine("node1", f"find {RUN_ROOT} -mindepth 1 -delete")
+    power_on("node1")()
 
 
 def test_a_training_on_all_of_them() -> None:

@@ -28,7 +28,7 @@ from yard_command import REPOSITORY, Yard
 from yard.contact.causes import Trouble, code_of, load_causes
 from yard.contact.here import check_here
 from yard.contact.host_keys import HostKey
-from yard.contact.ssh import Answer, Settings, Target, parse_settings
+from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings
 from yard.contact.way import trouble_at
 from yard.core.project import Project
 from yard.operations.first_contact import InventoryFiles
@@ -838,3 +838,23 @@ def test_a_fingerprint_is_that_of_ssh_keygen(tmp_path: Path) -> None:
     ).stdout.split()
     assert HostKey(kind, key).fingerprint == told[1]
     assert HostKey(kind, key).name == "ED25519"
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("ada@gpu01's password: ", True),
+        ("(ada@gpu01) Password: ", True),
+        ("bob@gate's password: ", False),
+        # What a bastion says comes behind what ssh says of it.
+        ("(bob@gate) ada@gpu01's password: ", False),
+        ("(bob@gate) (ada@gpu01) Password: ", False),
+        ("ada@gpu010's password: ", False),
+    ],
+)
+def test_a_password_is_told_to_the_machine_that_it_is_for_alone(question: str, told: bool) -> None:
+    known = {"TRAINYARD_ASKPASS_LOGIN": "ada@gpu01", "TRAINYARD_ASKPASS_PASSWORD": "open sesame"}
+    asked = subprocess.run(
+        [str(ASKPASS), question], env=known, capture_output=True, text=True, check=False
+    )
+    assert asked.stdout == ("open sesame\n" if told else "")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from yard.runs.folder import ATTEMPTS, count_attempts, list_runs
 from yard.runs.overview import Overview, overview_of
-from yard.runs.signatures import NETWORK, NODE, load_signatures
+from yard.runs.retry import fault_of
+from yard.runs.signatures import NETWORK, NODE
 
 # What counts before anything was seen: one failure of one node in a month, in seconds.
 NODE_MONTH = 30.0 * 24 * 3600
@@ -51,5 +52,4 @@ def _seconds(run: Path, overview: Overview) -> float | None:
 def _machine_failed(overview: Overview) -> bool:
     """Whether a run ended because of a machine or the network."""
     diagnosis = overview.summary.diagnosis if overview.summary else None
-    at_fault = {one.name for one in load_signatures() if one.fault in (NODE, NETWORK)}
-    return diagnosis is not None and diagnosis.signature in at_fault
+    return diagnosis is not None and fault_of(diagnosis) in (NODE, NETWORK)

@@ -48,7 +48,7 @@ def worth_another(record: RunRecord) -> Diagnosis | None:
 def fault_of(failure: Diagnosis) -> str | None:
     """What is at fault, see `signatures.yml`; None where it is the program, or nobody knows."""
     faults = {signature.name: signature.fault for signature in load_signatures()}
-    return None if failure.signature is None else faults[failure.signature]
+    return None if failure.signature is None else faults.get(failure.signature)
 
 
 def put_attempt_aside(run: Path) -> Path:

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 from commands import BackgroundRun, make
-from surroundings import DATASET, PHOTOGRAPHS, SERVER, shared_images
+from surroundings import DATASET, IMAGE_FILES, PHOTOGRAPHS, SERVER, shared_images
 from trainings import SHORTEST, STALLING
 
 from faults.fault import Fault, Ledger, to_machine, to_rank
 
-# Image files are read while a model trains; arrays are in memory before it begins.
-STREAMING: Mapping[str, object] = {
-    **STALLING,
-    "TRAIN_IMAGES": 64,
-    "ARGS": "--set image_size=32",
-}
+STREAMING: Mapping[str, object] = {**STALLING, **IMAGE_FILES}
 
 
 def launch_is_refused(_: BackgroundRun) -> None:
