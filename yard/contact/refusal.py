@@ -3,12 +3,11 @@
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from yard.contact.causes import Trouble
-from yard.contact.ssh import COMMAND_SECONDS, Answer, Settings, Target
+from yard.contact.ssh import Answer, Settings, Target, run_program
 
 # Words of ssh at LogLevel=DEBUG1. A key that an agent holds ends with `agent`.
 OFFERED = re.compile(
@@ -72,7 +71,7 @@ def explain(
 
 def _is_locked(key: str) -> bool:
     """Whether a private key has a passphrase: whoever has one needs an agent."""
-    answer = _said(["ssh-keygen", "-y", "-P", "", "-f", key])
+    answer = run_program(["ssh-keygen", "-y", "-P", "", "-f", key])
     return answer.returncode != 0 and LOCKED in answer.stderr
 
 
@@ -128,22 +127,10 @@ def _public(key: str) -> str:
     command = (
         ["ssh-keygen", "-y", "-P", "", "-f", key] if Path(key).is_file() else ["ssh-add", "-L"]
     )
-    return next(iter(_said(command).stdout.splitlines()), "")
+    return next(iter(run_program(command).stdout.splitlines()), "")
 
 
 def _own_key() -> str | None:
     """The private key that ssh takes by itself, if there is one."""
     keys = sorted(Path("~/.ssh").expanduser().glob("id_*.pub"))
     return str(keys[0]).removesuffix(".pub") if keys else None
-
-
-def _said(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )

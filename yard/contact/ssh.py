@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,22 +123,31 @@ def settings_of(target: Target) -> Settings | str:
     Returns:
         The settings, or the words of ssh where it takes an argument or its configuration amiss.
     """
-    command = [target.executable, "-G", *target.arguments, target.address]
     try:
-        answer = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
+        answer = run_program([target.executable, "-G", *target.arguments, target.address])
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if answer.returncode != 0:
         return answer.stderr.strip()
     return parse_settings(answer.stdout)
+
+
+def run_program(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Run a program of OpenSSH on this machine, which is to ask nobody.
+
+    Raises:
+        OSError: it is not there.
+        subprocess.TimeoutExpired: the time was up.
+    """
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
 
 
 def parse_settings(text: str) -> Settings:
