@@ -9,7 +9,6 @@ import yaml
 
 from yard import __version__
 from yard.code.settings import PER
-from yard.commands.tensorboard import PORT
 from yard.plays.contract import CHECK_PARTS
 from yard.request.parse import (
     parse_checkpoint_seconds,
@@ -17,8 +16,10 @@ from yard.request.parse import (
     parse_option,
     parse_train_images,
 )
-from yard.runs.scaling import HOLD, RANK_BATCH
+from yard.request.training import HOLD, RANK_BATCH
 
+# Where TensorBoard listens, as its own documents have it.
+TENSORBOARD_PORT = 6006
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
 
@@ -109,7 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
     )
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
-    command.add_argument("--port", type=int, default=PORT, metavar="N")
+    command.add_argument("--port", type=int, default=TENSORBOARD_PORT, metavar="N")
     command = _add(commands, "stop", "end a run and collect its logs", operates=True)
     _add_run(command)
 

@@ -5,36 +5,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yard import STARTED_AT
 from yard.arguments import build_parser
-from yard.commands import cluster
-from yard.commands.attach import attach
-from yard.commands.bench import BATCH, MODELS, bench
-from yard.commands.clean_up import clean_up
-from yard.commands.doctor import doctor
-from yard.commands.execute import execute
-from yard.commands.logs import show_logs
-from yard.commands.overviews import draw_reports, list_all_runs, list_models
-from yard.commands.rerun import rerun
-from yard.commands.scaling import scaling
-from yard.commands.status import show_status
-from yard.commands.stop import stop
-from yard.commands.tensorboard import tensorboard
-from yard.commands.top import top
-from yard.commands.train import train
-from yard.commands.verify import verify
 from yard.core.console import ForeignTextConsole, without_control
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
 from yard.core.room import full_disk_told
-from yard.operations.adoption import find_or_adopt
-from yard.request.own_code import ProjectRequest, misplaced
-from yard.request.recipe import read_recipe
-from yard.request.training import TrainRequest
-from yard.runs.measurements import find_training
+
+if TYPE_CHECKING:
+    from yard.request.own_code import ProjectRequest
+    from yard.request.training import TrainRequest
+
+# A command is imported where it is called: to import all of them takes longer than most of them.
 
 # The name of no model: asks for all of them.
 LIST = "list"
@@ -72,7 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(context: Context, options: argparse.Namespace) -> Exit:
     if options.model == LIST:
+        from yard.commands.overviews import list_models
+
         return list_models(context)
+    from yard.commands.train import train
+    from yard.request.own_code import misplaced
+
     problems = misplaced(vars(options), options.code is not None)
     if problems:
         raise RequestError(problems)
@@ -86,7 +77,9 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     return train(context, request, STARTED_AT)
 
 
-def _project_request(options: argparse.Namespace) -> ProjectRequest:
+def _project_request(options: argparse.Namespace) -> "ProjectRequest":
+    from yard.request.own_code import ProjectRequest
+
     least, most = options.nodes
     return ProjectRequest(
         code=options.code,
@@ -105,6 +98,8 @@ def _project_request(options: argparse.Namespace) -> ProjectRequest:
 
 
 def _scaling(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.scaling import scaling
+
     if options.code is not None:
         raise RequestError(
             [
@@ -115,7 +110,10 @@ def _scaling(context: Context, options: argparse.Namespace) -> Exit:
     return scaling(context, _request(context, options), options.hold)
 
 
-def _request(context: Context, options: argparse.Namespace) -> TrainRequest:
+def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":
+    from yard.request.recipe import read_recipe
+    from yard.request.training import TrainRequest
+
     recipe = read_recipe(context.project, options.recipe) if options.recipe else None
     least, most = options.nodes
     return TrainRequest(
@@ -139,6 +137,9 @@ def _request(context: Context, options: argparse.Namespace) -> TrainRequest:
 
 
 def _bench(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.bench import BATCH, MODELS, bench
+    from yard.request.training import TrainRequest
+
     models = tuple(options.models.split(",")) if options.models else MODELS
     request = TrainRequest(
         model=models[0],
@@ -150,9 +151,110 @@ def _bench(context: Context, options: argparse.Namespace) -> Exit:
     return bench(context, request, models, options.rounds, options.seconds)
 
 
+def _attach(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.attach import attach
+    from yard.operations.adoption import find_or_adopt
+
+    return attach(context, find_or_adopt(context, options.run))
+
+
+def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.clean_up import clean_up
+
+    return clean_up(context, options.days, options.yes)
+
+
+def _data(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.cluster import data
+
+    return data(context, options.dataset, options.source, options.name, options.sha256)
+
+
+def _doctor(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.doctor import doctor
+
+    return doctor(context, _names(options.on), options.json)
+
+
+def _execute(context: Context, options: argparse.Namespace) -> int:
+    from yard.commands.execute import execute
+
+    return execute(context, options.shell_command, _names(options.on), options.seconds)
+
+
+def _local_down(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.cluster import local_down
+
+    return local_down(context)
+
+
+def _local_up(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.cluster import local_up
+
+    return local_up(context, options.nodes)
+
+
 def _logs(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.logs import show_logs
+    from yard.runs.measurements import find_training
+
     run = find_training(context.project, options.run)
     return show_logs(context, run, options.rank, options.follow)
+
+
+def _report(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.overviews import draw_reports
+
+    return draw_reports(context, _names(options.runs))
+
+
+def _rerun(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.rerun import rerun
+    from yard.runs.measurements import find_training
+
+    return rerun(context, find_training(context.project, options.run), STARTED_AT)
+
+
+def _runs(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.overviews import list_all_runs
+
+    return list_all_runs(context)
+
+
+def _setup(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.cluster import setup
+
+    return setup(context, options.nodes)
+
+
+def _status(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.status import show_status
+
+    return show_status(context, options.json)
+
+
+def _stop(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.stop import stop
+
+    return stop(context, options.run)
+
+
+def _tensorboard(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.tensorboard import tensorboard
+
+    return tensorboard(context, options.port)
+
+
+def _top(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.top import top
+
+    return top(context)
+
+
+def _verify(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.verify import verify
+
+    return verify(context, _names(options.checks))
 
 
 def _names(text: str) -> list[str]:
@@ -161,30 +263,24 @@ def _names(text: str) -> list[str]:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "attach": lambda context, options: attach(context, find_or_adopt(context, options.run)),
+    "attach": _attach,
     "bench": _bench,
-    "clean-up": lambda context, options: clean_up(context, options.days, options.yes),
-    "data": lambda context, options: cluster.data(
-        context, options.dataset, options.source, options.name, options.sha256
-    ),
-    "doctor": lambda context, options: doctor(context, _names(options.on), options.json),
-    "exec": lambda context, options: execute(
-        context, options.shell_command, _names(options.on), options.seconds
-    ),
-    "local-down": lambda context, options: cluster.local_down(context),
-    "local-up": lambda context, options: cluster.local_up(context, options.nodes),
+    "clean-up": _clean_up,
+    "data": _data,
+    "doctor": _doctor,
+    "exec": _execute,
+    "local-down": _local_down,
+    "local-up": _local_up,
     "logs": _logs,
-    "rerun": lambda context, options: rerun(
-        context, find_training(context.project, options.run), STARTED_AT
-    ),
-    "report": lambda context, options: draw_reports(context, _names(options.runs)),
-    "runs": lambda context, options: list_all_runs(context),
+    "rerun": _rerun,
+    "report": _report,
+    "runs": _runs,
     "scaling": _scaling,
-    "setup": lambda context, options: cluster.setup(context, options.nodes),
-    "status": lambda context, options: show_status(context, options.json),
-    "stop": lambda context, options: stop(context, options.run),
-    "tensorboard": lambda context, options: tensorboard(context, options.port),
-    "top": lambda context, options: top(context),
+    "setup": _setup,
+    "status": _status,
+    "stop": _stop,
+    "tensorboard": _tensorboard,
+    "top": _top,
     "train": _train,
-    "verify": lambda context, options: verify(context, _names(options.checks)),
+    "verify": _verify,
 }

@@ -8,8 +8,8 @@ from yard_command import Yard
 
 from yard.plays.inventory import Inventory
 from yard.request.resolve import resolve
-from yard.request.training import TrainRequest
-from yard.runs.scaling import GLOBAL_BATCH, RANK_BATCH, ScalingRun, compare, guides_gain
+from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
+from yard.runs.scaling import ScalingRun, compare, guides_gain
 
 ONE = ScalingRun(
     run_id="one",

@@ -14,10 +14,10 @@ from yard.core.files import write_json, write_text
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
 from yard.request.resolve import resolve
-from yard.request.training import TrainRequest
+from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
 from yard.runs.folder import list_runs
 from yard.runs.manifest import read_manifest
-from yard.runs.scaling import GLOBAL_BATCH, RANK_BATCH, compare, read_point
+from yard.runs.scaling import compare, read_point
 from yard.screen.scaling import show_scaling
 
 

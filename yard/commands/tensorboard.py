@@ -11,7 +11,6 @@ from yard.runs.gathering import EVENTS
 
 # Nobody else is served: TensorBoard asks nobody who they are.
 HOST = "127.0.0.1"
-PORT = 6006
 # Where the trainer writes its events, and where a project may have.
 TRAINERS = "tensorboard"
 PLACES = (TRAINERS, *OUTPUTS)
@@ -19,7 +18,7 @@ PLACES = (TRAINERS, *OUTPUTS)
 LOOK_EVERY = 5.0
 
 
-def tensorboard(context: Context, port: int = PORT) -> Exit:
+def tensorboard(context: Context, port: int) -> Exit:
     """Serve what the runs wrote for TensorBoard, until Ctrl-C.
 
     Raises:

@@ -10,6 +10,8 @@ from yard.request.recipe import Recipe
 ALL_IMAGES = "all"
 # As often as loses the least time
 AUTO = "auto"
+# What a comparison of one node with several keeps: the images of a rank in a step, or of all ranks
+RANK_BATCH, GLOBAL_BATCH = HOLD = ("rank-batch", "global-batch")
 
 # What has a flag of its own, or is decided by the launch, is no free option.
 NAMED = {

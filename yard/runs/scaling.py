@@ -4,15 +4,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from yard.request.training import Training
+from yard.request.training import RANK_BATCH, Training
 from yard.runs.metrics import of_event
 from yard.runs.record import read_run
 from yard.runs.summary import read_summary
 
 # What the guides that this project follows measured on one machine and on two, in seconds.
 GUIDES_SECONDS = (57 * 60 + 32, 31 * 60 + 18)
-# What is the same on one node and on several: the images of a rank in a step, or of all ranks.
-RANK_BATCH, GLOBAL_BATCH = HOLD = ("rank-batch", "global-batch")
 
 
 @dataclass(frozen=True)
