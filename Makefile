@@ -67,7 +67,7 @@ data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, o
 # What a training is asked with.
 ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call option,CODE,--code) \
 	$(call option,NODES,--nodes) \
-	$(call option,PROCS_PER_NODE,--procs-per-node) \
+	$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,PROCS_PER_NODE,--procs-per-node) \
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
 	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall) \
@@ -85,7 +85,7 @@ attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
 train: export TRAINYARD_ENTRY = $(value ENTRY)
 train: export TRAINYARD_SCRIPT_ARGS = $(value SCRIPT_ARGS)
-train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \

@@ -207,6 +207,12 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="N|N..M",
         help="machines; with 2..4 as many as are fit, and at least 2",
     )
+    parser.add_argument(
+        "--gpus-per-node",
+        type=int,
+        metavar="N",
+        help="take N free GPUs of each machine, beside other runs (default: whole machines)",
+    )
     parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
     parser.epilog = (
         "What is not given here comes from the model's entry in training_models (group_vars/), "

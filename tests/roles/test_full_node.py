@@ -264,7 +264,7 @@ def test_the_directory_of_the_run_has_no_room(
     theirs = other()
     fill(root, 300 * KIB)
     monkeypatch.setattr(take, "containers", lambda label: [])
-    monkeypatch.setattr(take, "take", lambda *_: None)
+    monkeypatch.setattr(take, "take", lambda root, lock, *_: (lock, []))
     options = {
         "run_id": "r",
         "owner": "ada@control",
@@ -275,6 +275,8 @@ def test_the_directory_of_the_run_has_no_room(
         "uid": RANK,
         "gid": RANK,
         "code": {},
+        "address": "127.0.0.1",
+        "port": 2222,
     }
     failed = module(take.main, options, monkeypatch, capsys)
     assert failed["problems"][0]["code"] == "no_room"

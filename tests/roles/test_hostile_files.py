@@ -395,10 +395,11 @@ def test_an_attempt_that_nobody_could_bring_home_is_kept(
     """The same run takes the node again, which could not be reached when it failed."""
     monkeypatch.setattr(take, "containers", lambda label: [])
     root, run_id = os.path.split(run.path)
-    training_node_lock.write(root, {"run": run_id, "home": "/home/ada/runs/r", "host": "node1"})
+    lock = {"run": run_id, "home": "/home/ada/runs/r", "host": "node1"}
+    training_node_lock.write(root, [lock])
     write(run, "checkpoints/epoch-3.pt")
     training_run_records.write_record(run, "node1", "container.log", b"said\n")
-    take.clear_dead_run(root)
+    take.clear_dead_run(root, lock)
     take.set_aside(run, "node1", LIMITS)
     take.make_directories(run, RANK, RANK)
     write(run, "checkpoints/epoch-1.pt")

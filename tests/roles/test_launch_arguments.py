@@ -54,6 +54,8 @@ CONTAINER = training_run_container.Container(
     runtime="",
     rdma=(),
     shm_gigabytes=2,
+    part=1.0,
+    cores=0,
     memory_bytes=0,
     processes=8192,
     command="train",
@@ -63,7 +65,7 @@ CONTAINER = training_run_container.Container(
     grace_seconds=0,
     nodes=["node1", "node2", "node10"],
     addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
-    port=2222,
+    ports={"node1": 2222, "node2": 2222, "node10": 2223},
     copy_megabytes=100.0,
 )
 # How mpirun's own daemons watch their connections, and who starts them; in every launch.
@@ -199,7 +201,7 @@ def test_a_container_without_gpus() -> None:
             "TRAINYARD_SILENCE_SECONDS=600",
             "TRAINYARD_GRACE_SECONDS=0",
             "TRAINYARD_ADDRESS=10.0.0.1",
-            "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2222",
+            "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2223",
             "TRAINYARD_COPY_MEGABYTES=100.0",
             "TRAINYARD_LAUNCHES=1",
             f"TRAINYARD_FULL_BYTES={training_node_facts.FULL_BYTES}",
@@ -257,6 +259,11 @@ def test_the_gpus_of_a_container(gpus: str, count: int, devices: list[str]) -> N
             "DeviceIDs": devices,
         }
     ]
+
+
+def test_a_container_with_a_part_of_the_node() -> None:
+    part = replace(CONTAINER, part=0.25, cores=1.5).host_configuration()
+    assert (part["ShmSize"], part["NanoCpus"]) == (2**29, 1_500_000_000)
 
 
 def test_the_runtime_that_gives_gpus_to_a_container() -> None:

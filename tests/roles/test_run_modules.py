@@ -30,6 +30,7 @@ def options() -> dict[str, Any]:
             "command": "train",
             "nodes": ["node1", "node2"],
             "addresses": {"node1": "10.0.0.1", "node2": "10.0.0.2"},
+            "ports": {"node1": 2222, "node2": 2222},
             "ranks_per_node": 1,
             "cores": 2,
             "gpus": 0,
@@ -78,6 +79,7 @@ def test_a_project_is_watched_in_its_own_way(
         "shm_gigabytes": 2,
         "memory_gigabytes": 0.0,
         "memory_share": 1.0,
+        "part": 1.0,
         "processes": 8192,
     }
     options["launch"]["project"] = project
@@ -85,6 +87,28 @@ def test_a_project_is_watched_in_its_own_way(
     environment = start.container_for(options, directory).environment()
     names = ("START_SECONDS", "SILENCE_SECONDS", "GRACE_SECONDS")
     assert tuple(environment[f"TRAINYARD_{name}"] for name in names) == expected
+
+
+def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "memory_bytes", lambda: 100 * 2**30)
+    monkeypatch.setattr(start.os, "sched_getaffinity", lambda pid: range(6))
+    options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
+    options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "folder": ""}
+    options["container"] |= {"gpus": "", "shm_gigabytes": 2, "memory_share": 1.0, "processes": 9}
+    directory = training_node_directory.RunDirectory(str(tmp_path), "r")
+
+    def limits(part: float, gigabytes: float | None) -> tuple[int, float]:
+        options["container"] |= {"part": part, "memory_gigabytes": gigabytes}
+        container = start.container_for(options, directory)
+        return container.memory_bytes // 2**20, container.cores
+
+    # The node keeps a twentieth, whoever has the rest.
+    assert limits(1.0, None) == (95 * 1024, 0)
+    assert limits(0.25, None) == (95 * 256, 1.5)
+    assert limits(0.25, 40.0) == (10 * 1024, 1.5)
+    assert limits(0.25, 0.0) == (0, 1.5)
 
 
 def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:

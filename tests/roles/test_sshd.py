@@ -51,7 +51,7 @@ def of_container(directory: Path, port: int) -> str:
     text = rendered(
         "training_run",
         "sshd_config.j2",
-        training_node_ssh_port=port,
+        training_run_taken={"port": port},
         training_node_address="127.0.0.1",
         training_run_user=USER,
     )
@@ -147,8 +147,12 @@ def login(directory: Path, port: int, *arguments: str) -> subprocess.CompletedPr
         "training_run",
         "ssh_config.j2",
         training_run_nodes=["node1"],
-        hostvars={"node1": {"training_node_probed": {"address": "127.0.0.1"}}},
-        training_node_ssh_port=port,
+        hostvars={
+            "node1": {
+                "training_node_probed": {"address": "127.0.0.1"},
+                "training_run_taken": {"port": port},
+            }
+        },
         training_run_user=USER,
     )
     configuration = directory / "config"
@@ -254,14 +258,16 @@ def written(directory: Path, name: str, taken: dict[str, dict[str, str]], said: 
     addresses = {host: f"10.0.0.{number}" for number, host in enumerate(taken, start=1)}
     addresses["node2"] = "node2.example.org"
     hosts = {
-        host: {"training_node_probed": {"address": addresses[host]}, "training_run_taken": shown}
+        host: {
+            "training_node_probed": {"address": addresses[host]},
+            "training_run_taken": {"port": 2222, **shown},
+        }
         for host, shown in taken.items()
     }
     variables = {
         "training_run_nodes": list(hosts),
         "training_run_launcher": next(iter(hosts)),
         "training_run_addresses": addresses,
-        "training_node_ssh_port": 2222,
     }
     (directory / "variables.json").write_text(json.dumps(variables))
     (directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))

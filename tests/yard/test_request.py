@@ -51,9 +51,9 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     }
 
     def per_node(told: dict[str, Any], asked: int | None = None) -> int:
-        gpus = parse_inventory(told, Path("site")).gpus_per_node
+        site = parse_inventory(told, Path("site"))
         request = TrainRequest("vit", nodes=2, procs_per_node=asked)
-        training = resolve(request, replace(lab, gpus_per_node=gpus))
+        training = resolve(request, replace(lab, trainers=site.trainers, gpus=site.gpus))
         return training.procs_per_node
 
     assert per_node(document) == 4
@@ -62,6 +62,49 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     assert per_node({**document, "trainers": {"hosts": ["a", "b", "c"]}}) == 1
     assert per_node({**document, "_meta": {"hostvars": {}}}) == 1
     assert per_node({**document, "gpu_nodes": {}}) == 1
+
+
+def with_gpus(lab: Inventory, **gpus: int | None) -> Inventory:
+    """An inventory of nodes with so many GPUs; None where it does not tell."""
+    return replace(lab, trainers=tuple(gpus), gpus=gpus)
+
+
+def test_some_gpus_of_each_node(lab: Inventory) -> None:
+    site = with_gpus(lab, a=4, b=8)
+    asked = TrainRequest("vit", nodes=2, gpus_per_node=2)
+    training = resolve(asked, site)
+    assert (training.procs_per_node, training.world_size) == (2, 4)
+    assert training.extravars()["training_run_gpus_per_node"] == 2
+    assert training.to_json()["gpus_per_node"] == 2
+    # Another number of ranks is asked for.
+    assert resolve(replace(asked, procs_per_node=1), site).procs_per_node == 1
+    # Without it a run has whole nodes, which the launch role has by itself.
+    whole = resolve(TrainRequest("vit", nodes=2), site)
+    assert (whole.gpus_per_node, whole.procs_per_node) == (None, 4)
+    assert "training_run_gpus_per_node" not in whole.extravars()
+    # The site may say it for all runs.
+    said = replace(site, defaults={**site.defaults, "gpus_per_node": 2})
+    assert resolve(TrainRequest("vit", nodes=2), said).procs_per_node == 2
+    assert resolve(replace(asked, gpus_per_node=4), said).gpus_per_node == 4
+    none = replace(site, defaults={**site.defaults, "gpus_per_node": 0})
+    assert resolve(TrainRequest("vit", nodes=2), none).gpus_per_node is None
+
+
+def test_more_gpus_than_nodes_have_are_refused_with_what_each_has(lab: Inventory) -> None:
+    site = with_gpus(lab, a=4, b=8, c=0)
+    asked = TrainRequest("vit", nodes=2, gpus_per_node=8)
+    assert problems_of(asked, site) == "GPUs per node 8: this inventory has a 4, b 8, c none"
+    # With one node it is done too, and a node that does not tell may have them.
+    assert resolve(replace(asked, min_nodes=1), site).gpus_per_node == 8
+    unsure = with_gpus(lab, a=4, b=8, c=None)
+    assert resolve(asked, unsure).gpus_per_node == 8
+    three = problems_of(replace(asked, nodes=3), unsure)
+    assert three == "GPUs per node 8: this inventory has a 4, b 8, c does not say"
+    assert (
+        problems_of(replace(asked, gpus_per_node=-1), site)
+        .splitlines()[0]
+        .endswith("must be above 0")
+    )
 
 
 def test_a_run_has_as_many_ranks_as_it_is_given_gpus() -> None:

@@ -154,6 +154,17 @@ def test_a_loss_that_is_no_number_has_no_place_in_json(tmp_path: Path) -> None:
     assert sorted(json.loads(text)["runs"][0]["values"]) == ["accuracy", "images_per_second", "lr"]
 
 
+def test_who_holds_which_gpus_of_a_node(tmp_path: Path) -> None:
+    state = cluster(tmp_path, node1=[entry("a", gpus=[0, 1]), entry("b", gpus=[2])])
+    text = shown(state)
+    assert "a (GPU 0, 1)" in text
+    assert "b (GPU 2)" in text
+    (node,) = state.to_json()["nodes"]
+    assert [(run["run"], run["gpus"]) for run in node["runs"]] == [("a", (0, 1)), ("b", (2,))]
+    # What has the whole node has no list.
+    assert "(GPU" not in shown(cluster(tmp_path, node1=[entry("a", gpus=[])]))
+
+
 def test_a_gpu_that_does_not_tell_is_no_idle_one(tmp_path: Path) -> None:
     answers = Answers(tmp_path)
     silent = {**LOAD, "cpu_percent": None, "gpus": [{**GPU, "utilisation_percent": None}]}

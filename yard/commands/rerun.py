@@ -74,6 +74,7 @@ def _common(configuration: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[
     return {
         "nodes": configuration["nodes"],
         "min_nodes": configuration.get("min_nodes"),
+        "gpus_per_node": configuration.get("gpus_per_node"),
         "procs_per_node": configuration["procs_per_node"],
         "dataset": configuration["dataset"],
         "transport": configuration.get("transport"),

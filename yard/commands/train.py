@@ -172,6 +172,8 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
         f"[bold]{escape(job.model)}[/]{data}, {least}{plural(job.nodes, 'node')}, "
         f"{least_ranks}{plural(job.world_size, 'rank')} ({escape(inventory.name)})"
     )
+    if job.gpus_per_node is not None:
+        console.print(f"takes {plural(job.gpus_per_node, 'free GPU')} of each node")
     if isinstance(job, Training):
         _announce_training(console, job)
     elif isinstance(job, ProjectRun):

@@ -16,6 +16,7 @@ from yard.plays.contract import (
     END_RUN,
     POLL_RUN,
     STOP,
+    TAKE_NODE,
     launch_variables,
     phase_of,
 )
@@ -116,6 +117,8 @@ class RunFollower:
             progress.task(progress.view.waits_for if polls else event.task)
         if event.module == CHOOSE_NODES and event.kind == "runner_on_ok":
             self._note_nodes(event, progress)
+        if event.module == TAKE_NODE and event.kind == "runner_on_ok":
+            self._note_gpus(event, progress)
         if event.module == END_RUN and event.kind == "runner_on_ok":
             self._kept += map(str, event.result["checkpoints"])
             self._launcher_ended |= bool(event.result.get("launched"))
@@ -129,10 +132,21 @@ class RunFollower:
         if left_out:
             progress.note(f"left out, at fault in an attempt before: {', '.join(left_out)}")
         nodes = event.result.get("nodes", [])
+        # Those of an attempt before.
+        self.manifest = replace(self.manifest, gpus={})
         if nodes and tuple(nodes) != self.manifest.hosts:
             self.manifest = replace(self.manifest, hosts=tuple(nodes))
             write_manifest(self.directory, self.manifest)
             progress.note(f"nodes: {', '.join(nodes)}")
+
+    def _note_gpus(self, event: Event, progress: Progress) -> None:
+        """Write down which GPUs a node has given, and say so."""
+        numbers = [int(gpu["index"]) for gpu in event.result.get("gpus", [])]
+        if numbers:
+            self.manifest = replace(self.manifest, gpus={**self.manifest.gpus, event.host: numbers})
+            write_manifest(self.directory, self.manifest)
+            shown = ", ".join(map(str, numbers))
+            progress.note(f"{event.host}: GPU {shown}, port {event.result['port']}")
 
     def _follow(self, event: Event, progress: Progress, began_at: float) -> None:
         """Take in one poll. What is new goes to the run directory, in case its node dies."""

@@ -10,6 +10,7 @@ from typing import Any
 
 # Modules whose results are read, by what they do.
 CHOOSE_NODES = "training_run_choose"
+TAKE_NODE = "training_run_take"
 POLL_RUN = "training_run_poll"
 READ_LOGS = "training_run_logs"
 READ_STATUS = "training_node_status"

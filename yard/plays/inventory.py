@@ -63,7 +63,7 @@ class Inventory:
         cluster_size: how many it makes unasked; None where nodes are given.
         image_target: which image the nodes get: `runtime`, or where some have GPUs the one that
             set-up chose for them.
-        gpus_per_node: how many GPUs every node has at the least, where the inventory tells; else 0.
+        gpus: of each trainer, how many GPUs runs get of it; None where the inventory does not tell.
     """
 
     path: Path
@@ -77,8 +77,13 @@ class Inventory:
     container_hosts: tuple[str, ...] = ()
     max_nodes: int | None = None
     cluster_size: int | None = None
-    gpus_per_node: int = 0
+    gpus: Mapping[str, int | None] = field(default_factory=dict)
     image_target: str = "runtime"
+
+    @property
+    def gpus_per_node(self) -> int:
+        """How many GPUs every node has at the least; 0 where one has none, or is not told of."""
+        return min((self.gpus.get(host) or 0 for host in self.trainers), default=0)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -187,7 +192,7 @@ def parse_inventory(
         container_hosts=container_hosts,
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),
-        gpus_per_node=_gpus_per_node(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
+        gpus=_gpus_by_host(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
         image_target=_image_target(document, variables, image_fits),
     )
 
@@ -207,21 +212,20 @@ def _image_target(
     return str(chosen.get("target", UNCHOSEN_IMAGE))
 
 
-def _gpus_per_node(
+def _gpus_by_host(
     trainers: Sequence[str], with_gpus: Collection[str], hostvars: Mapping[str, Mapping[str, Any]]
-) -> int:
-    """Number of GPUs that a run gets of every node; 0 where one has none, or is not told of."""
-    counts = (_gpus(hostvars.get(host, {})) if host in with_gpus else 0 for host in trainers)
-    return min(counts, default=0)
+) -> dict[str, int | None]:
+    """Number of GPUs that runs get of each node; None where the inventory does not tell."""
+    return {host: _gpus(hostvars.get(host, {})) if host in with_gpus else 0 for host in trainers}
 
 
-def _gpus(variables: Mapping[str, Any]) -> int:
-    """Number of GPUs that a run gets of a host: those that are named, or else all."""
+def _gpus(variables: Mapping[str, Any]) -> int | None:
+    """Number of GPUs that runs get of a host: those that are named, or else all."""
     named = str(variables.get("training_node_gpus", "all"))
     if named != "all" and "{{" not in named:
         return len({name.strip() for name in named.split(",") if name.strip()})
-    count = variables.get("cluster_check_gpu_count", 0)
-    return count if isinstance(count, int) else 0
+    count = variables.get("cluster_check_gpu_count")
+    return count if isinstance(count, int) and count > 0 else None
 
 
 def _models(variables: Mapping[str, Any]) -> dict[str, Model]:

@@ -10,6 +10,7 @@ class Request:
     """What the user typed; None where nothing was said.
 
     Attributes:
+        gpus_per_node: how many free GPUs of each node it takes; None: whole nodes.
         min_nodes: with how many nodes it is done at the least; None: with as many as `nodes` says.
         resume: run whose checkpoints are gone on from.
         retries: how often a failed run is started again.
@@ -18,6 +19,7 @@ class Request:
 
     nodes: int | None = None
     min_nodes: int | None = None
+    gpus_per_node: int | None = None
     procs_per_node: int | None = None
     dataset: str | None = None
     transport: str | None = None
@@ -42,6 +44,7 @@ class Job(ABC):
         model: what is trained: a model of the trainer, or a user's project, by name.
         dataset: None where none is asked for.
         nodes, min_nodes: how many at the most and at the least.
+        gpus_per_node: how many free GPUs of each node it takes; None for whole nodes.
         transport, stall_seconds: None leaves them to the launch role's default.
     """
 
@@ -52,6 +55,7 @@ class Job(ABC):
     procs_per_node: int
     transport: str | None
     stall_seconds: int | None = None
+    gpus_per_node: int | None = None
 
     @property
     def world_size(self) -> int:
@@ -75,6 +79,7 @@ class Job(ABC):
             "training_run_node_count": self.nodes,
             "training_run_node_minimum": self.min_nodes,
             "training_run_procs_per_node": self.procs_per_node,
+            "training_run_gpus_per_node": self.gpus_per_node,
             "training_run_transport": self.transport,
             "training_run_stall_seconds": self.stall_seconds,
         }

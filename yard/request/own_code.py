@@ -93,6 +93,7 @@ class ProjectRun(Job):
             "nodes": self.nodes,
             "min_nodes": self.min_nodes,
             "procs_per_node": self.procs_per_node,
+            "gpus_per_node": self.gpus_per_node,
             "world_size": self.world_size,
             "epochs": None,
             "batch_per_rank": None,
@@ -186,9 +187,11 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     settings = code.settings if code else Settings()
     values = Values(request, inventory, problems)
     nodes, procs_per_node = values.world()
+    gpus_per_node = values.gpus_per_node()
     stall = request.stall if request.stall is not None else settings.stall
     min_nodes = request.min_nodes if request.min_nodes is not None else nodes
     values.check_counts(min_nodes)
+    values.check_gpus(gpus_per_node, min_nodes)
     grace = request.grace if request.grace is not None else settings.grace
     if grace is not None and grace < 0:
         problems.append(f"grace {grace}: must be 0 or more")
@@ -211,6 +214,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         nodes=nodes,
         min_nodes=min_nodes,
         procs_per_node=procs_per_node,
+        gpus_per_node=gpus_per_node,
         transport=transport,
         stall_seconds=stall,
         code=code,

@@ -15,7 +15,7 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
 
     A value comes from the request, else from the recipe, else from the model's entry in
     `training_models`, else from the inventory's `training_run_*` variables. The processes per
-    node are else as many as every node has GPUs.
+    node are else as many as it takes GPUs of each node, or as every node has.
 
     Raises:
         RequestError: with every problem found, each naming what there is instead.
@@ -78,11 +78,13 @@ class _Resolver(Values):
         """The training; None where a number that it needs is missing or wrong."""
         request = self.request
         nodes, procs_per_node = self.world()
+        gpus_per_node = self.gpus_per_node()
         epochs = self.number("epochs", "epochs", request.epochs)
         batch = self.number("batch", "batch_per_rank", request.batch)
         rate = self.number("learning rate", "learning_rate", request.lr, whole=False)
         min_nodes = request.min_nodes if request.min_nodes is not None else nodes
         self.check_counts(min_nodes)
+        self.check_gpus(gpus_per_node, min_nodes)
         name, dataset = self.dataset()
         images = self.train_images(name, dataset)
         available = dataset.train_images if dataset else None
@@ -101,6 +103,7 @@ class _Resolver(Values):
             dataset=name,
             nodes=nodes,
             procs_per_node=procs_per_node,
+            gpus_per_node=gpus_per_node,
             epochs=epochs,
             batch_per_rank=batch,
             learning_rate=float(rate),

@@ -29,14 +29,43 @@ class Values:
     def world(self) -> tuple[Any, Any]:
         """The nodes, and the processes on each; None for one that is wrong."""
         nodes = self.number("nodes", "node_count", self.request.nodes, 1)
-        # A rank computes on one GPU.
+        # A rank computes on one GPU. What is wrong with the number of GPUs is said where they are.
+        given = self.request.gpus_per_node
         procs_per_node = self.number(
             "processes per node",
             "procs_per_node",
-            self.request.procs_per_node,
-            self.inventory.gpus_per_node or 1,
+            given if self.request.procs_per_node is None and given else self.request.procs_per_node,
+            self.value("gpus_per_node", None) or self.inventory.gpus_per_node or 1,
         )
         return nodes, procs_per_node
+
+    def gpus_per_node(self) -> int | None:
+        """How many GPUs of each node are taken; None for whole nodes, or where that is wrong."""
+        typed = self.request.gpus_per_node
+        # 0 in an inventory is what the launch role has: whole nodes.
+        if typed is None and not self.value("gpus_per_node", None):
+            return None
+        gpus: int | None = self.number("GPUs per node", "gpus_per_node", typed)
+        return gpus
+
+    def check_gpus(self, gpus_per_node: int | None, min_nodes: int | None) -> None:
+        """See that so many nodes have so many GPUs, as far as the inventory tells.
+
+        Args:
+            gpus_per_node: None where whole nodes are taken.
+            min_nodes: with how many nodes it is done at the least; None where that is wrong.
+        """
+        names = self.inventory.nodes
+        if gpus_per_node is None or min_nodes is None or min_nodes > len(names):
+            return
+        counts = {name: self.inventory.gpus.get(name) for name in names}
+        enough = [name for name, gpus in counts.items() if gpus is None or gpus >= gpus_per_node]
+        if len(enough) < min_nodes:
+            shown = ", ".join(
+                f"{name} {'does not say' if gpus is None else gpus or 'none'}"
+                for name, gpus in counts.items()
+            )
+            self.problems.append(f"GPUs per node {gpus_per_node}: this inventory has {shown}")
 
     def value(self, name: str, typed: Any, fallback: Any = None) -> Any:
         """A value: as typed, else of the defaults, else of the inventory, else the fallback."""

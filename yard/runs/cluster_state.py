@@ -57,10 +57,21 @@ class NodeLoad:
 
 @dataclass(frozen=True)
 class NodeRun:
-    """A run on a node; `state` is `starting`, `running` or `ended`."""
+    """A run on a node; `state` is `starting`, `running` or `ended`.
+
+    Attributes:
+        gpus: numbers of the node's GPUs that it holds; empty where it has the whole node.
+    """
 
     run: str
     state: str
+    gpus: tuple[int, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its name, with its GPUs if it shares the node."""
+        gpus = ", ".join(map(str, self.gpus))
+        return f"{self.run} (GPU {gpus})" if gpus else self.run
 
 
 @dataclass(frozen=True)
@@ -223,6 +234,9 @@ def _is_finite(value: float | None) -> bool:
 def _node_state(host: str, answer: Mapping[str, Any] | None) -> NodeState:
     if answer is None:
         return NodeState(host, UNREACHABLE)
-    runs = tuple(NodeRun(entry["run"], entry["state"]) for entry in answer["runs"])
+    runs = tuple(
+        NodeRun(entry["run"], entry["state"], tuple(entry.get("gpus", ())))
+        for entry in answer["runs"]
+    )
     return NodeState(host, "busy" if runs else FREE, runs, NodeLoad.from_json(answer["load"]))
 

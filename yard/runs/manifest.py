@@ -51,6 +51,7 @@ class Manifest:
         configuration: what it came to; after the run the trainer's own `config.json` is merged in.
         inventory: as shown to people, and `inventory_path` as used.
         hosts: the nodes chosen; until then empty.
+        gpus: of a run that took some GPUs of its nodes, their numbers by host, once they are taken.
         code: git revision of the checkout and whether it had changes; None where there is no git.
         project: the user's own program and its files; None where the trainer ran.
         versions: of what ran on the control node, and under `trainer` of what ran in the image.
@@ -68,6 +69,7 @@ class Manifest:
     inventory: str
     inventory_path: str
     hosts: tuple[str, ...] = ()
+    gpus: Mapping[str, list[int]] = field(default_factory=dict)
     code: Mapping[str, Any] | None = None
     project: Mapping[str, Any] | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)

@@ -56,7 +56,7 @@ def nodes_table(nodes: Iterable[NodeState]) -> Table:
                 Text(node.host if number == 0 else ""),
                 state_text(run.state),
                 *map(Text, cells),
-                Text(run.run),
+                Text(run.shown),
             )
     return table
 

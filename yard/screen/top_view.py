@@ -257,7 +257,7 @@ class TopView:
     def _node_row(self, node: NodeState) -> list[Text]:
         style = self._style(node.host)
         state = state_text(node.runs[0].state if node.runs else node.state)
-        names = ", ".join(run.run for run in node.runs)
+        names = ", ".join(run.shown for run in node.runs)
         return [Text(node.host, style), state, *map(Text, node_cells(node.load)), Text(names)]
 
     def _ranks(self, width: int, height: int) -> RenderableType:

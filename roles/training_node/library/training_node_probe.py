@@ -45,6 +45,12 @@ options:
     description: Port of the run's sshd.
     type: int
     required: true
+  ports:
+    description: >-
+      How many ports from O(port) on runs that share the node may take, one each. A run that has the
+      whole node takes the first.
+    type: int
+    default: 1
   free_gigabytes:
     description: Room that a run needs on the disk of O(directory), in 10^9 bytes.
     type: float
@@ -80,6 +86,11 @@ options:
       between. Empty gives none.
     type: str
     default: ""
+  gpus_wanted:
+    description: >-
+      How many of those the run takes, beside other runs; V(0) takes the whole node.
+    type: int
+    default: 0
   site:
     description: What all who use the node have alike, name to value. Empty compares nothing.
     type: dict
@@ -132,7 +143,7 @@ image_id:
   returned: always
   type: str
 run:
-  description: The run that holds the node, or empty.
+  description: A run that holds the node or a part of it, or empty.
   returned: always
   type: str
 address:
@@ -144,12 +155,17 @@ cores:
   returned: always
   type: int
 gpus:
-  description: How many NVIDIA GPUs of this node a run can have.
+  description: How many NVIDIA GPUs of this node runs can have.
   returned: always
   type: int
 gpu_devices:
   description: >-
     Those GPUs, each with index, uuid, model, slot, driver, memory_bytes and capability.
+  returned: always
+  type: list
+  elements: dict
+gpus_idle:
+  description: Index and uuid of those that nobody holds or computes on.
   returned: always
   type: list
   elements: dict
@@ -160,9 +176,8 @@ bf16:
 """
 
 import os
-import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -183,7 +198,15 @@ from ansible.module_utils.training_node_docker import EngineError, containers, g
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
 from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
-from ansible.module_utils.training_node_lock import holder, holder_values
+from ansible.module_utils.training_node_lock import holder_values, holders
+from ansible.module_utils.training_node_parts import (
+    free_gpus,
+    free_port,
+    held_gpus,
+    in_the_way,
+    shortage,
+    why_deaf,
+)
 from ansible.module_utils.training_node_problems import Problem, failed_check, problem
 from ansible.module_utils.training_node_site import SiteError, read_site, use_problems
 
@@ -199,6 +222,7 @@ class Needs:
     own_data: bool
     address: str
     port: int
+    ports: int
     free_gigabytes: float
     uid: int
     gid: int
@@ -207,6 +231,7 @@ class Needs:
     transport: str
     needs_gpu: bool
     gpus: str
+    gpus_wanted: int
     site: Mapping[str, Any]
     operator: str
     sys: str
@@ -219,13 +244,15 @@ class EngineAnswer:
     Attributes:
         image_id: identity of the image; empty where it is not there.
         labels: of the image; None where it is not there.
-        run: the run that holds the node; empty where none does.
+        locks: of the live runs that hold the node or parts of it.
+        run: one of them, or of which only a container is there; empty where there is none.
         strays: what trains and belongs to no run; None where no engine answered.
         problems: why the node is not fit.
     """
 
     image_id: str = ""
     labels: dict[str, str] | None = None
+    locks: list[dict[str, Any]] = field(default_factory=list)
     run: str = ""
     strays: list[Problem] | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -239,7 +266,7 @@ def ask_engine(needs: Needs) -> EngineAnswer:
         ask_image(needs, answer)
         if needs.gpus:
             answer.problems += runtime_problems(get("/info"))
-        ask_holder(needs.directory, answer)
+        ask_holder(needs, answer)
     except EngineError as error:
         answer.problems.append(problem("no_engine", message=str(error)))
     return answer
@@ -273,16 +300,24 @@ def ask_image(needs: Needs, answer: EngineAnswer) -> None:
         )
 
 
-def ask_holder(directory: str, answer: EngineAnswer) -> None:
-    """See which run has the node: by its lock, or by a container that still runs."""
-    lock = holder(directory) if os.path.isdir(directory) else None
-    running = [entry for entry in containers("trainyard.run") if entry["State"] == "running"]
-    if lock is not None:
-        answer.run = lock["run"]
-        answer.problems.append(problem("held", **holder_values(lock)))
-    elif running:
-        answer.run = running[0]["Labels"]["trainyard.run"]
-        answer.problems.append(problem("held_by_container", run=answer.run))
+def ask_holder(needs: Needs, answer: EngineAnswer) -> None:
+    """See which runs have the node: by their locks, or by a container that still runs."""
+    if os.path.isdir(needs.directory):
+        answer.locks = holders(needs.directory)
+    with_lock = [lock["run"] for lock in answer.locks]
+    running = [
+        entry["Labels"]["trainyard.run"]
+        for entry in containers("trainyard.run")
+        if entry["State"] == "running"
+    ]
+    answer.run = next(iter([*with_lock, *running]), "")
+    answer.problems += [
+        problem("held", **holder_values(lock))
+        for lock in in_the_way(answer.locks, needs.gpus_wanted)
+    ]
+    lockless = [run for run in running if run not in with_lock]
+    if lockless and (needs.gpus_wanted or not answer.locks):
+        answer.problems.append(problem("held_by_container", run=lockless[0]))
 
 
 def check_node(needs: Needs) -> list[Check]:
@@ -299,11 +334,22 @@ def check_node(needs: Needs) -> list[Check]:
 
 def look_for_gpus(needs: Needs, engine: EngineAnswer) -> GpuFit:
     """Compare the GPUs that a run can have with those that it needs."""
-    if needs.gpus:
-        fit: GpuFit = look_at_gpus(needs.gpus, needs.image, engine.labels, needs.sys)
-        return fit
-    lacking = [problem("gpu_not_given", transport=needs.transport)] if needs.needs_gpu else []
-    return GpuFit(problems=lacking)
+    if not needs.gpus:
+        lacking = [problem("gpu_not_given", transport=needs.transport)] if needs.needs_gpu else []
+        return GpuFit(problems=[*lacking, *shortage([], needs.gpus_wanted, 0, 0)])
+    fit: GpuFit = look_at_gpus(
+        needs.gpus,
+        needs.image,
+        engine.labels,
+        needs.sys,
+        needs.gpus_wanted,
+        held_gpus(engine.locks),
+    )
+    # Of a node that somebody has as a whole that is said; of GPUs that cannot be asked too.
+    if fit.gpus and not in_the_way(engine.locks, needs.gpus_wanted):
+        few = shortage(engine.locks, needs.gpus_wanted, len(fit.idle), len(fit.gpus))
+        return replace(fit, problems=[*few, *fit.problems])
+    return fit
 
 
 def path_problems(needs: Needs) -> list[Problem]:
@@ -340,16 +386,17 @@ def site_problems(needs: Needs) -> list[Problem]:
     return problems
 
 
-def port_problems(address: str, port: int) -> list[Problem]:
-    """See whether a port can be listened on."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((address, port))
-        except OSError as error:
-            return [problem("port_taken", address=address, port=port, message=error.strerror)]
-    return []
+def port_problems(needs: Needs, engine: EngineAnswer) -> list[Problem]:
+    """See whether there is a port for the run's sshd."""
+    address, first = needs.address, needs.port
+    if needs.gpus_wanted:
+        last = first + needs.ports - 1
+        if free_port(address, range(first, last + 1), engine.locks) is None:
+            return [problem("ports_taken", address=address, first=first, last=last)]
+        return []
+    # While a run holds the node, its own sshd holds the port: one cause is named once.
+    message = "" if engine.run else why_deaf(address, first)
+    return [problem("port_taken", address=address, port=first, message=message)] if message else []
 
 
 def main() -> None:
@@ -362,6 +409,7 @@ def main() -> None:
             "own_data": {"type": "bool", "default": False},
             "address": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
+            "ports": {"type": "int", "default": 1},
             "free_gigabytes": {"type": "float", "required": True},
             "uid": {"type": "int", "required": True},
             "gid": {"type": "int", "required": True},
@@ -370,6 +418,7 @@ def main() -> None:
             "transport": {"type": "str", "default": ""},
             "needs_gpu": {"type": "bool", "default": False},
             "gpus": {"type": "str", "default": ""},
+            "gpus_wanted": {"type": "int", "default": 0},
             "site": {"type": "dict", "default": {}},
             "operator": {"type": "str", "default": ""},
             "sys": {"type": "path", "default": "/sys"},
@@ -385,8 +434,7 @@ def main() -> None:
         *gpus.problems,
         *path_problems(needs),
         *site_problems(needs),
-        # While a run holds the node, its own sshd holds the port: one cause is named once.
-        *([] if engine.run else port_problems(needs.address, needs.port)),
+        *port_problems(needs, engine),
         *(failed_check(check) for check in checks if not check.ok),
         *(engine.strays or []),
     ]
@@ -403,6 +451,7 @@ def main() -> None:
         cores=len(os.sched_getaffinity(0)),
         gpus=len(gpus.gpus),
         gpu_devices=[gpu.asdict() for gpu in gpus.gpus],
+        gpus_idle=free_gpus([gpu.asdict() for gpu in gpus.idle], engine.locks),
         bf16=multiplies_bf16(),
     )
 

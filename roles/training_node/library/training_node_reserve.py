@@ -66,13 +66,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_docker import EngineError, containers
 from ansible.module_utils.training_node_lock import (
     guarded,
-    holder,
     holder_values,
-    read,
+    holders,
+    put,
     release,
     same,
     since_boot,
-    write,
 )
 from ansible.module_utils.training_node_problems import Problem, problem
 
@@ -80,28 +79,15 @@ from ansible.module_utils.training_node_problems import Problem, problem
 def reserve(root: str, lock: dict[str, Any]) -> Problem | None:
     """Write the lock, or return who has the node."""
     with guarded(root):
-        present = holder(root)
-        if present is not None and not same(present, lock):
-            return problem("held", **holder_values(present))
+        for present in holders(root):
+            if not same(present, lock):
+                return problem("held", **holder_values(present))
         for container in containers("trainyard.run"):
             if container["State"] == "running":
                 return problem("held_by_container", run=container["Labels"]["trainyard.run"])
-        # The lock of a run that died stays below: who comes next clears up after that run.
-        below = read(root) if present is None else present.get("below")
-        write(root, {**lock, "below": below})
+        # The lock of a run that died stays: who comes next clears up after that run.
+        put(root, lock)
     return None
-
-
-def give_back(root: str, lock: dict[str, Any]) -> None:
-    """Take the lock away if it is this reservation."""
-    present = read(root)
-    if present is None or not same(present, lock):
-        return
-    release(root, lock)
-    if present.get("below"):
-        with guarded(root):
-            if read(root) is None:
-                write(root, present["below"])
 
 
 def main() -> None:
@@ -129,7 +115,7 @@ def main() -> None:
         "begun": since_boot(),
     }
     if not present:
-        give_back(root, lock)
+        release(root, lock)
         module.exit_json(changed=True, reserved=False)
     refused = f"{options['host']}: no {options['purpose']}, because"
     try:

@@ -36,7 +36,8 @@ runs:
     One entry a run: C(run), C(state) (C(starting), C(running) once a rank of this node has begun,
     C(ended): it waits to be collected), C(owner), C(since) and C(home) where they are known, the
     newest line of its metrics (C(metric)) and one that lies before it (C(earlier)), which only the
-    first node has, and its C(nodes): where they are not known, this one.
+    first node has, its C(nodes): where they are not known, this one; and the C(gpus) of this node
+    that it holds, by number, none where it holds the whole node.
   returned: always
   type: list
   elements: dict

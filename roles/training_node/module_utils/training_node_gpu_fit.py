@@ -6,7 +6,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,15 +34,25 @@ class GpuFit:
     """What a run can have of the machine's GPUs.
 
     Attributes:
-        gpus: those that the inventory gives it.
+        gpus: those that the inventory gives to runs.
         problems: why it cannot compute on them; empty where it can.
+        idle: of a run that takes some GPUs of the node, those that neither a run holds nor anybody
+            else's process computes on.
     """
 
     gpus: list[Gpu] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    idle: list[Gpu] = field(default_factory=list)
 
 
-def look_at_gpus(names: str, image: str, labels: Mapping[str, str] | None, sys: str) -> GpuFit:
+def look_at_gpus(
+    names: str,
+    image: str,
+    labels: Mapping[str, str] | None,
+    sys: str,
+    wanted: int = 0,
+    held: Collection[str] = (),
+) -> GpuFit:
     """Look at the GPUs that the inventory gives to a run.
 
     Args:
@@ -50,6 +60,8 @@ def look_at_gpus(names: str, image: str, labels: Mapping[str, str] | None, sys: 
         image: the run's image, with its tag.
         labels: of the image; None where the machine does not hold it, which is said elsewhere.
         sys: where the kernel tells about devices.
+        wanted: number of those that the run takes; 0 for all of them.
+        held: UUIDs of those that other runs hold, whose processes compute there.
     """
     there, trouble = read_gpus()
     if trouble:
@@ -63,7 +75,13 @@ def look_at_gpus(names: str, image: str, labels: Mapping[str, str] | None, sys: 
     ]
     if labels is not None:
         problems += image_problems(chosen, image, labels)
-    return GpuFit(chosen, [*problems, *user_problems(chosen)])
+    free = [gpu for gpu in chosen if gpu.uuid not in held]
+    users = user_problems(free)
+    busy = {user.values["gpu"] for user in users}
+    idle = [gpu for gpu in free if gpu.index not in busy]
+    # A run that takes some finds others than those that are in use, as long as there are enough.
+    in_the_way = users if len(idle) < (wanted or len(free)) else []
+    return GpuFit(chosen, [*problems, *in_the_way], idle)
 
 
 def count_cards(sys: str) -> int:

@@ -1,8 +1,9 @@
 # Copyright Trainyard. Apache-2.0
-"""The lock of a node: which run has it. One file below the directory of all runs.
+"""The locks of a node: which runs have it. One file below the directory of all runs.
 
-Every change happens under flock(2) on that directory, which the kernel gives back when a process
-dies: of two launches at the same instant exactly one gets the node.
+A run holds the whole node, or some of its GPUs; then others may hold the rest. Every change happens
+under flock(2) on that directory, which the kernel gives back when a process dies: of two launches
+at the same instant exactly one gets the node, or a GPU.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ansible.module_utils.training_node_docker import inspect
@@ -38,14 +39,15 @@ def container_of(run_id: str) -> str:
     return f"trainyard-{run_id}"
 
 
-def read(root: str) -> dict[str, Any] | None:
-    """Return the lock, as training_run_take writes it, or None: nobody holds the node."""
+def read(root: str) -> list[dict[str, Any]]:
+    """Return the locks, as training_run_take writes them; none where nobody holds the node."""
     try:
         with open(os.path.join(root, ".lock"), encoding="utf-8") as file:
-            lock: dict[str, Any] = json.load(file)
-            return lock
+            document = json.load(file)
     except (FileNotFoundError, ValueError):
-        return None
+        return []
+    # Up to layout 2 of the nodes' files a node had one lock, and it stood there alone.
+    return document if isinstance(document, list) else [document]
 
 
 def since_boot() -> float:
@@ -71,10 +73,25 @@ def is_live(lock: dict[str, Any]) -> bool:
     return bool(container["State"]["Running"])
 
 
-def holder(root: str) -> dict[str, Any] | None:
-    """Return the lock of a live run, or None: the node can be taken."""
-    lock = read(root)
-    return lock if lock is not None and is_live(lock) else None
+def holders(root: str) -> list[dict[str, Any]]:
+    """Return the locks of live runs; without any the whole node can be taken."""
+    return [lock for lock in read(root) if is_live(lock)]
+
+
+def own(root: str, run: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the lock of this very run, or None: it holds nothing here."""
+    return next((lock for lock in read(root) if same(lock, run)), None)
+
+
+def gpus_of(lock: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the GPUs that a run holds, index and uuid of each; none where it holds the node."""
+    gpus: list[dict[str, Any]] = lock.get("gpus", [])
+    return gpus
+
+
+def is_part(lock: dict[str, Any]) -> bool:
+    """Tell whether a run holds some GPUs, and not the whole node."""
+    return bool(gpus_of(lock))
 
 
 def same(lock: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -82,23 +99,33 @@ def same(lock: dict[str, Any], other: dict[str, Any]) -> bool:
     return (lock["run"], lock["home"]) == (other["run"], other["home"])
 
 
-def write(root: str, lock: dict[str, Any]) -> None:
-    """Put a lock there; only under `guarded`."""
+def write(root: str, locks: Sequence[dict[str, Any]]) -> None:
+    """Put these locks there in place of all; only under `guarded`."""
     path = os.path.join(root, ".lock")
+    if not locks:
+        with suppress(FileNotFoundError):
+            os.remove(path)
+        return
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(lock, file)
+        json.dump(locks, file)
     os.replace(path + ".new", path)
 
 
-def release(root: str, lock: dict[str, Any]) -> None:
-    """Take a lock away if it is this run's."""
+def put(root: str, lock: dict[str, Any]) -> None:
+    """Put a lock beside the others, in place of this run's own; only under `guarded`."""
+    write(root, [*(present for present in read(root) if not same(present, lock)), lock])
+
+
+def release(root: str, run: dict[str, Any]) -> None:
+    """Take this run's lock away, if it has one."""
     with guarded(root):
-        present = read(root)
-        if present is not None and same(present, lock):
-            os.remove(os.path.join(root, ".lock"))
+        locks = read(root)
+        kept = [lock for lock in locks if not same(lock, run)]
+        if len(kept) < len(locks):
+            write(root, kept)
 
 
 def holder_values(lock: dict[str, Any]) -> dict[str, str]:
-    """Who holds a node, as the values of a problem: run, owner and since when (UTC)."""
+    """Who holds it, as the values of a problem: run, owner and since when (UTC)."""
     since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(float(lock["since"])))
     return {"run": str(lock["run"]), "owner": str(lock["owner"]), "since": since}

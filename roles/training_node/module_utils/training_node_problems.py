@@ -37,6 +37,20 @@ PROBLEMS = {
     "held_by_container": Wording("it is held by run {run}", WAIT),
     # The lock went to somebody else between the look at the node and the start.
     "taken": Wording("it was taken by run {run} of {owner} since {since}", WAIT),
+    # Of a run that wants some GPUs of each node and not the whole node.
+    "gpus_lacking": Wording(
+        "it gives {count} GPUs to runs, and {wanted} are wanted of each node",
+        "take fewer with GPUS_PER_NODE=, or put training_node_gpus of this host right",
+    ),
+    "gpus_too_few": Wording(
+        "{free} of its {count} GPUs are free, and {wanted} are wanted",
+        "wait for the runs on it, or take fewer with GPUS_PER_NODE=",
+    ),
+    "gpus_held": Wording("its GPUs {gpus} are held by run {run} of {owner} since {since}", WAIT),
+    "ports_taken": Wording(
+        "it can listen on none of the ports {first} to {last} of {address}, one for each run",
+        "wait for the runs on it, or raise training_node_ssh_ports",
+    ),
     "gpu_absent": Wording(
         "it is to have NVIDIA GPUs, and none answers on its bus",
         "see whether the card is seated (lspci -d 10de:), or take this host out of group gpu_nodes",

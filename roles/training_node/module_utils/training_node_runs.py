@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.module_utils.training_node_docker import containers
 from ansible.module_utils.training_node_foreign import logs_of, read_lines
-from ansible.module_utils.training_node_lock import is_live, read
+from ansible.module_utils.training_node_lock import gpus_of, is_live, read
 
 # Of the end of a run's metrics: many lines of the trainer.
 METRICS_BYTES = 64 << 10
@@ -31,11 +31,11 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
         container["Labels"]["trainyard.run"]: container["State"]
         for container in containers("trainyard.run")
     }
-    lock = read(root)
-    held = {lock["run"]} if lock is not None and is_live(lock) else set()
+    locks = {lock["run"]: lock for lock in read(root)}
+    held = {run for run, lock in locks.items() if is_live(lock)}
     runs = []
     for run in sorted(left_runs(root) | states.keys() | held):
-        whose = lock if lock is not None and lock["run"] == run else {}
+        whose = locks.get(run, {})
         directory = os.path.join(root, run)
         lines = metrics_of(directory)
         alive = states.get(run) == "running" or run in held
@@ -47,6 +47,7 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
                 "metric": newest_of(lines),
                 "earlier": earlier_of(lines),
                 "nodes": whose.get("nodes", [host]),
+                "gpus": [gpu["index"] for gpu in gpus_of(whose)],
                 **{name: whose.get(name) for name in ("owner", "since", "home")},
             }
         )

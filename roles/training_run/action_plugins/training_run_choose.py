@@ -106,6 +106,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     "cores": _is_count,
     "gpus": _is_count,
     "gpu_devices": lambda value: isinstance(value, list),
+    "gpus_idle": lambda value: isinstance(value, list),
     "hardware": lambda value: isinstance(value, Mapping),
     "bf16": lambda value: isinstance(value, bool),
 }

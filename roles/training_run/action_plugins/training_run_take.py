@@ -27,6 +27,9 @@ from ansible.module_utils.training_run_listing import (  # noqa: E402  # found t
 
 Result = dict[str, Any]
 
+# A node may answer anything; its port stands in files of all nodes of the run.
+LAST_PORT = 65535
+
 
 def wanted(missing: Any, code: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return the contents that a node lacks.
@@ -46,6 +49,26 @@ def wanted(missing: Any, code: Mapping[str, Mapping[str, str]]) -> list[str]:
     return missing
 
 
+def strange_in(taken: Mapping[str, Any]) -> str:
+    """Return the name of what a node says in a form that no node has; empty where there is none."""
+    gpus, port, part, cores = (taken.get(name) for name in ("gpus", "port", "part", "cores"))
+    fits = {
+        "gpus": isinstance(gpus, list) and all(map(_is_gpu, gpus)),
+        "port": type(port) is int and 0 < port <= LAST_PORT,
+        "part": isinstance(part, int | float) and 0 < part <= 1,
+        "cores": type(cores) is int and cores > 0,
+    }
+    return next((name for name, is_so in fits.items() if not is_so), "")
+
+
+def _is_gpu(entry: Any) -> bool:
+    return (
+        isinstance(entry, Mapping)
+        and type(entry.get("index")) is int
+        and isinstance(entry.get("uuid"), str)
+    )
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
     """Runs training_run_take, and training_run_code where files are missing."""
 
@@ -63,6 +86,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             )
             if taken.get("failed") or taken.get("unreachable"):
                 return taken
+            strange = strange_in(taken)
+            if strange:
+                said = f"what it says of its {strange} is of no form that a node has: look at it"
+                return {**result, "failed": True, "msg": f"{options['host']}: {said}"}
             missing = wanted(taken.get("missing"), code)
             if not missing:
                 return taken

@@ -128,7 +128,15 @@ from ansible.module_utils.training_node_docker import (
 )
 from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
 from ansible.module_utils.training_node_foreign import is_there
-from ansible.module_utils.training_node_lock import guarded, read, release, same, write
+from ansible.module_utils.training_node_lock import (
+    guarded,
+    is_part,
+    own,
+    put,
+    read,
+    release,
+    same,
+)
 from ansible.module_utils.training_run_collect import (
     Collected,
     Limits,
@@ -185,7 +193,10 @@ def machine_findings(root: str, lock: dict[str, Any] | None) -> list[dict[str, A
     free = free_bytes(root)
     if free < FULL_BYTES:
         findings.append(finding("node_disk_full", path=root, bytes=free))
-    killed = oom_kills() - int(lock["oom_kills"]) if lock else 0
+    # Of a node that runs share, it may have been another one's process that was killed. A run's own
+    # container tells of its own.
+    alone = lock is not None and not is_part(lock)
+    killed = oom_kills() - int(lock["oom_kills"]) if lock and alone else 0
     if killed > 0:
         findings.append(finding("node_out_of_memory", processes=killed))
     return findings
@@ -243,8 +254,7 @@ def main() -> None:
     directory = RunDirectory(root, options["run_id"])
     mine = {"run": options["run_id"], "home": options["home"]}
     with guarded(root):
-        lock = read(root)
-        if lock is not None and lock["run"] == options["run_id"] and not same(lock, mine):
+        if any(lock["run"] == options["run_id"] and not same(lock, mine) for lock in read(root)):
             module.exit_json(
                 changed=False,
                 removed=[],
@@ -255,15 +265,15 @@ def main() -> None:
                 kept="",
                 trouble="",
             )
-        own = lock if lock is not None and same(lock, mine) else None
-        findings = machine_findings(root, own)
+        lock = own(root, mine)
+        findings = machine_findings(root, lock)
         # A full disk: this is the room for what is written now.
         with suppress(FileNotFoundError):
             os.remove(directory.reserve)
-        if own is not None:
+        if lock is not None:
             # Where even that does not fit, nothing can be started either.
             with suppress(OSError):
-                write(root, {**own, "ending": True})
+                put(root, {**lock, "ending": True})
 
     removed: list[str] = []
     trouble = ""

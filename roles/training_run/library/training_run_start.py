@@ -92,6 +92,12 @@ options:
         description: The part of the machine's memory that is this node's.
         type: float
         default: 1
+      part:
+        description: >-
+          The part of the node that the run has, above 0 to 1: of its memory, shared memory and
+          cores.
+        type: float
+        default: 1
       processes:
         description: Limit of its processes and threads.
         type: int
@@ -116,16 +122,20 @@ options:
         description: Address on the training network of each.
         type: dict
         required: true
+      ports:
+        description: Port of the sshd in the container of each.
+        type: dict
+        required: true
       ranks_per_node:
         description: Ranks on each node.
         type: int
         required: true
       cores:
-        description: Cores of the node that has the fewest.
+        description: Cores that the run has on the node where it has the fewest.
         type: int
         required: true
       gpus:
-        description: GPUs of the node that has the fewest.
+        description: GPUs that the run has on the node where it has the fewest.
         type: int
         required: true
       threads:
@@ -242,6 +252,7 @@ EXAMPLES = r"""
       command: train
       nodes: [node1]
       addresses: {node1: 10.0.0.11}
+      ports: {node1: 2222}
       ranks_per_node: 1
       cores: 2
       gpus: 0
@@ -288,7 +299,7 @@ from ansible.module_utils.training_node_docker import EngineError, get, is_runni
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_hardware import memory_bytes
-from ansible.module_utils.training_node_lock import container_of, guarded, read, same
+from ansible.module_utils.training_node_lock import container_of, guarded, own
 from ansible.module_utils.training_run_code import copy_project
 from ansible.module_utils.training_run_collect import PROJECTS, give
 from ansible.module_utils.training_run_container import Container, memory_limit, rdma_devices
@@ -331,8 +342,8 @@ def listens(address: str, port: int) -> bool:
 
 def may_start(root: str, run: dict[str, Any]) -> bool:
     """Tell whether a run holds the node and nobody ends it; only under `guarded`."""
-    lock = read(root)
-    return lock is not None and same(lock, run) and not lock.get("ending", False)
+    lock = own(root, run)
+    return lock is not None and not lock.get("ending", False)
 
 
 def gpu_runtime(engine: Mapping[str, Any]) -> str:
@@ -359,10 +370,12 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
     uid, gid = options["uid"], options["gid"]
     gpus, folder = container["gpus"], container.pop("folder")
     gigabytes, share = container.pop("memory_gigabytes"), container.pop("memory_share")
+    part = container["part"]
     return Container(
         **container,
         folder=find_mount(folder, uid, gid, options["root"]) if folder else "",
-        memory_bytes=memory_limit(gigabytes, share, memory_bytes()),
+        memory_bytes=int(memory_limit(gigabytes, share, memory_bytes()) * part),
+        cores=len(os.sched_getaffinity(0)) * part if part < 1 else 0,
         runtime=gpu_runtime(get("/info")) if gpus else "",
         rdma=rdma_devices() if launch["profile"].get("rdma") else (),
         run_id=options["run_id"],
@@ -378,7 +391,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         copy_megabytes=launch["copy_megabytes"],
         nodes=launch["nodes"],
         addresses=launch["addresses"],
-        port=options["port"],
+        ports=launch["ports"],
     )
 
 
@@ -550,12 +563,14 @@ CONTAINER_OPTIONS = {
     "shm_gigabytes": {"type": "int", "required": True},
     "memory_gigabytes": {"type": "float"},
     "memory_share": {"type": "float", "default": 1.0},
+    "part": {"type": "float", "default": 1.0},
     "processes": {"type": "int", "default": 8192},
 }
 LAUNCH_OPTIONS = {
     "command": {"type": "str", "required": True, "choices": ["train", "bench", "verify"]},
     "nodes": {"type": "list", "elements": "str", "required": True},
     "addresses": {"type": "dict", "required": True},
+    "ports": {"type": "dict", "required": True},
     "ranks_per_node": {"type": "int", "required": True},
     "cores": {"type": "int", "required": True},
     "gpus": {"type": "int", "required": True},

@@ -9,8 +9,9 @@ DOCUMENTATION = r"""
 module: training_run_take
 short_description: Takes a node for a run
 description:
-  - Locks the node for a run. Of two launches at the same instant one gets it; a lock whose run is
-    dead is taken over, and what that run left is put in order.
+  - Locks the node for a run, or some of its GPUs with a port, and its cores in proportion. Of two
+    launches at the same instant one gets it; a lock whose run is dead is taken over, and what that
+    run left is put in order.
   - Makes the directories of the run, a host key for the sshd in this node's container and a client
     key for the launcher. Private keys never leave the node; the public ones are returned.
 author: Trainyard
@@ -69,6 +70,33 @@ options:
     description: How many files of it are.
     type: int
     default: 10000
+  gpus_wanted:
+    description: >-
+      How many GPUs the run takes, beside other runs, the lowest numbers first; V(0) takes the whole
+      node.
+    type: int
+    default: 0
+  gpus_idle:
+    description: Those that it may take, index and uuid of each, as training_node_probe found them.
+    type: list
+    elements: dict
+    default: []
+  gpus:
+    description: How many GPUs the node gives to all runs together.
+    type: int
+    default: 0
+  address:
+    description: Address that the sshd of its container listens on.
+    type: str
+    required: true
+  port:
+    description: Port of that sshd.
+    type: int
+    required: true
+  ports:
+    description: How many ports from O(port) on runs that share the node may take.
+    type: int
+    default: 1
   patience:
     description: Seconds to wait for a younger run that may have to give its nodes back.
     type: int
@@ -86,6 +114,8 @@ EXAMPLES = r"""
     root: /srv/trainyard/runs
     uid: 2000
     gid: 2000
+    address: 10.0.0.11
+    port: 2222
     code:
       trainer: /home/ada/trainyard/trainer
 """
@@ -104,6 +134,23 @@ missing:
   returned: where the node was taken
   type: list
   elements: str
+gpus:
+  description: The GPUs that it holds, index and uuid of each; none where it has the whole node.
+  returned: where the node was taken
+  type: list
+  elements: dict
+port:
+  description: The port of its sshd.
+  returned: where the node was taken
+  type: int
+part:
+  description: The part of the node's memory and cores that is the run's, above 0 to 1.
+  returned: where the node was taken
+  type: float
+cores:
+  description: The cores that are, rounded down, and 1 at the least.
+  returned: where the node was taken
+  type: int
 problems:
   description: Why the node could not be taken, with host, code, values and text.
   returned: where it could not be taken
@@ -114,6 +161,8 @@ problems:
 import json
 import os
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -122,15 +171,22 @@ from ansible.module_utils.training_node_docker import EngineError, containers, r
 from ansible.module_utils.training_node_facts import oom_kills
 from ansible.module_utils.training_node_lock import (
     age,
+    gpus_of,
     guarded,
-    holder,
     holder_values,
+    is_live,
     read,
     same,
     since_boot,
     write,
 )
-from ansible.module_utils.training_node_problems import problem
+from ansible.module_utils.training_node_parts import (
+    free_gpus,
+    free_port,
+    in_the_way,
+    shortage,
+)
+from ansible.module_utils.training_node_problems import Problem, problem
 from ansible.module_utils.training_run_code import CodeStore, lay_out_run
 from ansible.module_utils.training_run_collect import Limits, collect
 from ansible.module_utils.training_run_records import keep_records, remove_keys, remove_tree
@@ -141,38 +197,101 @@ WORK = ("logs", "ranks", "nodes", "checkpoints")
 RESERVE_BYTES = 1 << 20
 
 
-def take(root: str, lock: dict[str, Any], patience: int) -> dict[str, Any] | None:
-    """Write the lock, or return the one of the run that has the node.
+@dataclass(frozen=True)
+class Wanted:
+    """What a run wants of a node.
+
+    Attributes:
+        gpus: how many of its GPUs; 0 for the whole node.
+        idle: those that it may take, index and uuid of each.
+        count: how many the node gives to all runs together.
+        address: that its sshd listens on.
+        port: the first that its sshd may have.
+        ports: how many it may choose from, where it shares the node.
+    """
+
+    gpus: int
+    idle: Sequence[Mapping[str, Any]]
+    count: int
+    address: str
+    port: int
+    ports: int
+
+    @property
+    def part(self) -> float:
+        """The part of the node's memory and cores that it gets."""
+        return self.gpus / self.count if self.gpus else 1.0
+
+    def found(self, live: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[Problem]]:
+        """Look for it beside runs that are live.
+
+        Returns:
+            What comes into the lock (`gpus` and `port`), and why it is not to be had; empty where
+            it is.
+        """
+        held = taken_by(in_the_way(live, self.gpus))
+        if held or not self.gpus:
+            return {"port": self.port}, held
+        free = free_gpus(self.idle, live)
+        ports = range(self.port, self.port + self.ports)
+        port = free_port(self.address, ports, live)
+        problems = shortage(live, self.gpus, len(free), self.count)
+        if port is None:
+            values = {"address": self.address, "first": ports[0], "last": ports[-1]}
+            problems.append(problem("ports_taken", **values))
+        return {"gpus": free[: self.gpus], "port": port}, problems
+
+
+def taken_by(locks: Sequence[dict[str, Any]]) -> list[Problem]:
+    """The problems that these runs have the node."""
+    return [problem("taken", **holder_values(lock)) for lock in locks]
+
+
+def take(
+    root: str, lock: dict[str, Any], wanted: Wanted, patience: int
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Write the lock; return it, and why the run cannot have what it wants (empty where it can).
 
     Two launches that each hold a node the other wants would both fail. The younger fails at once
     and gives back what it has, and the older waits for that (the scheme is called wait-die).
     """
     deadline = time.monotonic() + patience
     while True:
-        present: dict[str, Any] | None
         with guarded(root):
-            present = holder(root)
-            if present is None or same(present, lock):
-                clear_dead_run(root)
-                write(root, lock)
-                return None
-        just_taken = age(present) < patience
-        older = (lock["run"], lock["home"]) < (present["run"], present["home"])
-        if not (older and just_taken and time.monotonic() < deadline):
-            return present
+            others = [present for present in read(root) if not same(present, lock)]
+            live = [present for present in others if is_live(present)]
+            # Its directory there is another checkout's.
+            namesakes = [present for present in live if present["run"] == lock["run"]]
+            found, problems = wanted.found(live)
+            problems = taken_by(namesakes) or problems
+            if not problems:
+                for stale in read(root):
+                    if stale not in live:
+                        clear_dead_run(root, stale)
+                write(root, [*live, {**lock, **found}])
+                return {**lock, **found}, []
+        yielding = any(
+            (lock["run"], lock["home"]) < (present["run"], present["home"])
+            and age(present) < patience
+            for present in live
+        )
+        if not yielding or time.monotonic() >= deadline:
+            return lock, problems
         time.sleep(0.2)
 
 
-def clear_dead_run(root: str) -> None:
+def clear_dead_run(root: str, stale: dict[str, Any]) -> None:
     """Remove the containers of a run that has ended unwatched; its files stay for its owner."""
-    stale = read(root)
-    if stale is None:
-        return
     directory = RunDirectory(root, stale["run"])
     for container in containers(f"trainyard.run={stale['run']}"):
         keep_records(container["Id"], directory, stale["host"])
         remove(container["Id"])
     remove_keys(directory)
+
+
+def cores_of(part: float) -> int:
+    """Cores of this node that belong to a part of it, 1 at the least."""
+    return max(int(len(os.sched_getaffinity(0)) * part), 1)
 
 
 def set_aside(directory: RunDirectory, host: str, limits: Limits) -> None:
@@ -271,6 +390,12 @@ def main() -> None:
             "code": {"type": "dict", "required": True},
             "gigabytes": {"type": "float", "default": 100.0},
             "files": {"type": "int", "default": 10000},
+            "gpus_wanted": {"type": "int", "default": 0},
+            "gpus_idle": {"type": "list", "elements": "dict", "default": []},
+            "gpus": {"type": "int", "default": 0},
+            "address": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+            "ports": {"type": "int", "default": 1},
             "patience": {"type": "int", "default": 10},
         },
     )
@@ -286,9 +411,17 @@ def main() -> None:
         "begun": since_boot(),
         "oom_kills": oom_kills(),
     }
+    wanted = Wanted(
+        gpus=options["gpus_wanted"],
+        idle=options["gpus_idle"],
+        count=options["gpus"],
+        address=options["address"],
+        port=options["port"],
+        ports=options["ports"],
+    )
     try:
         with room_for("its lock", options["root"], lambda: RESERVE_BYTES, lambda: None):
-            present = take(options["root"], lock, options["patience"])
+            held, hindrances = take(options["root"], lock, wanted, options["patience"])
     except NoRoomError as error:
         module.fail_json(**error.result(options["host"]))
     except EngineError as error:
@@ -296,11 +429,11 @@ def main() -> None:
         module.fail_json(
             msg=hindrance.text, problems=[{"host": options["host"], **hindrance.asdict()}]
         )
-    if present is not None:
-        hindrance = problem("taken", **holder_values(present))
+    if hindrances:
+        texts = "; ".join(hindrance.text for hindrance in hindrances)
         module.fail_json(
-            msg=f"Nothing was started.\n{options['host']}: {hindrance.text}",
-            problems=[{"host": options["host"], **hindrance.asdict()}],
+            msg=f"Nothing was started.\n{options['host']}: {texts}",
+            problems=[{"host": options["host"], **entry.asdict()} for entry in hindrances],
         )
 
     limits = Limits(int(options["gigabytes"] * 10**9), options["files"])
@@ -308,7 +441,7 @@ def main() -> None:
         with room_for("the run's directory", options["root"], lambda: RESERVE_BYTES, lambda: None):
             set_aside(directory, options["host"], limits)
             make_directories(directory, options["uid"], options["gid"])
-            keep_run(directory, {**lock, "manifest": options["manifest"]})
+            keep_run(directory, {**held, "manifest": options["manifest"]})
             keys = make_keys(module, directory, options["uid"], options["gid"])
         missing = CodeStore(options["root"]).missing(options["code"].values())
         if not missing:
@@ -322,6 +455,10 @@ def main() -> None:
         host_key=keys["ssh_host_ed25519_key"],
         client_key=keys["id_ed25519"],
         missing=missing,
+        gpus=gpus_of(held),
+        port=held["port"],
+        part=wanted.part,
+        cores=cores_of(wanted.part),
     )
 
 

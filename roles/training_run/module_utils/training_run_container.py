@@ -78,7 +78,9 @@ class Container:
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
         runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         rdma: devices for RDMA that the ranks get; empty where the transport takes none.
-        shm_gigabytes: size of /dev/shm, in 2^30 bytes.
+        shm_gigabytes: size of /dev/shm where the run has the whole node, in 2^30 bytes.
+        part: the part of the node that the run has, above 0 to 1.
+        cores: how much time of the node's cores it may take, in cores; 0 for no limit.
         memory_bytes: limit of its memory; 0 for none.
         processes: limit of its processes and threads.
         command: the trainer's subcommand: train, bench or verify.
@@ -89,7 +91,7 @@ class Container:
         grace_seconds: how long a project's ranks may take to end when they are asked to.
         nodes: all nodes of the run, the launcher first.
         addresses: of each on the training network.
-        port: of the containers' sshd.
+        ports: of the sshd in each one's container.
         copy_megabytes: how much of the checkpoints is copied to another node in a second at the
             most, in 10^6 bytes; 0 for no copies.
     """
@@ -107,6 +109,8 @@ class Container:
     runtime: str
     rdma: Sequence[str]
     shm_gigabytes: int
+    part: float
+    cores: float
     memory_bytes: int
     processes: int
     command: str
@@ -116,7 +120,7 @@ class Container:
     grace_seconds: int
     nodes: Sequence[str]
     addresses: Mapping[str, str]
-    port: int
+    ports: Mapping[str, int]
     copy_megabytes: float
 
     def configuration(self) -> dict[str, Any]:
@@ -133,7 +137,7 @@ class Container:
     def environment(self) -> dict[str, Any]:
         """What the launcher in the container reads; see trainer/launch.py."""
         trains = self.command == "train"
-        peers = (f"{name}={self.addresses[name]}:{self.port}" for name in self.nodes[1:])
+        peers = (f"{name}={self.addresses[name]}:{self.ports[name]}" for name in self.nodes[1:])
         return {
             "TRAINYARD_START_SECONDS": self.start_seconds if trains else 0,
             "TRAINYARD_STALL_SECONDS": self.stall_seconds if trains else 0,
@@ -166,7 +170,7 @@ class Container:
             "OomScoreAdj": 500,
             # What a rank may say there without end.
             "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
-            "ShmSize": self.shm_gigabytes * GIB,
+            "ShmSize": int(self.shm_gigabytes * GIB * self.part),
             "Memory": self.memory_bytes,
             # And nothing beside it: a node whose ranks swap answers nobody.
             "MemorySwap": self.memory_bytes,
@@ -190,6 +194,10 @@ class Container:
                     "ReadOnly": True,
                 }
             ]
+        if self.cores:
+            # A quota and not cores of its own: which are near to a GPU, and which are two threads
+            # of one core, the kernel knows better.
+            configuration["NanoCpus"] = int(self.cores * 10**9)
         if self.gpus:
             configuration["DeviceRequests"] = [self.gpu_request()]
         if self.runtime:

@@ -68,8 +68,8 @@ class Launch:
         command: the trainer's subcommand: train, bench or verify.
         node_count: number of nodes.
         ranks_per_node: ranks on each.
-        cores: of the node that has the fewest.
-        gpus: of the node that has the fewest.
+        cores: of the run on the node where it has the fewest.
+        gpus: likewise.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
         stall_seconds: how long a run may go without a step; 0 for ever.
