@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,17 @@ def launches(root: str, run: str, wanted: Any, results: Any) -> None:
 
 
 @pytest.mark.usefixtures("states")
-def test_of_launches_at_the_same_instant_no_two_get_a_gpu(tmp_path: Path, wanted: Any) -> None:
+def test_of_launches_at_the_same_instant_no_two_get_a_gpu(
+    tmp_path: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    can_listen = training_node_parts.can_listen
+
+    def slowly(address: str, port: int) -> bool:
+        time.sleep(0.05)
+        return can_listen(address, port)
+
+    # Between the look and the lock there is time for all of them.
+    monkeypatch.setattr(training_node_parts, "can_listen", slowly)
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     arguments = [(str(tmp_path), f"run{number}", wanted, results) for number in range(6)]
@@ -204,6 +215,12 @@ def test_the_older_launch_waits_for_the_younger_which_gives_back(
 
     monkeypatch.setattr(take.time, "sleep", gives_back)
     assert take.take(str(tmp_path), lock_of("1-older"), wanted, 60)[1] == []
+    # A run that goes on gives nothing back, and nobody waits for it.
+    monkeypatch.setattr(take.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    training_node_lock.release(str(tmp_path), lock_of("1-older"))
+    begun = training_node_lock.since_boot() - 60
+    taken(tmp_path, "2-younger", replace(wanted, gpus=3), begun=begun)
+    assert take.take(str(tmp_path), lock_of("1-older"), wanted, 60)[1]
 
 
 @pytest.mark.usefixtures("states")
