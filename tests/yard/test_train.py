@@ -50,6 +50,19 @@ def test_a_fresh_machine_is_set_up_and_trains(fresh: Yard) -> None:
     assert (run / "report.html").is_file()
 
 
+def test_the_gpus_that_nodes_give_are_said_and_written_down(ready: Yard) -> None:
+    done = ready(*TRAIN, "--gpus-per-node", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 nodes, 4 ranks" in done.stdout
+    assert "takes 2 free GPUs of each node" in done.stdout
+    assert "node1: GPU 0, 1, port 2222" in done.stdout
+    assert "node2: GPU 1, 2, port 2223" in done.stdout
+    manifest = json.loads((ready.root / "runs/latest/manifest.json").read_text())
+    assert manifest["gpus"] == {"node1": [0, 1], "node2": [1, 2]}
+    assert manifest["configuration"]["gpus_per_node"] == 2
+    assert manifest["request"]["gpus_per_node"] == 2
+
+
 def test_a_ready_cluster_is_not_set_up_again_and_grows_when_asked(ready: Yard) -> None:
     done = ready(*TRAIN, "--set", "fate=killed")
     assert "Setting up" not in done.stdout
