@@ -128,7 +128,12 @@ def test_a_dead_run_gives_its_gpus_and_the_live_one_keeps_its_own(
     taken(tmp_path, "lives", wanted)
     states |= {"dies": ENDED, "lives": RUNNING}
     cleared: list[str] = []
-    monkeypatch.setattr(take, "containers", lambda label: cleared.append(label) or [])
+
+    def containers(label: str) -> list[Any]:
+        cleared.append(label)
+        return []
+
+    monkeypatch.setattr(take, "containers", containers)
     assert taken(tmp_path, "next", replace(wanted, gpus=1))[0] == [0]
     assert holding(tmp_path) == {"lives": [2, 3], "next": [0]}
     assert cleared == ["trainyard.run=dies"]
@@ -182,7 +187,7 @@ def test_of_launches_at_the_same_instant_no_two_get_a_gpu(
 
     def slowly(address: str, port: int) -> bool:
         time.sleep(0.05)
-        return can_listen(address, port)
+        return bool(can_listen(address, port))
 
     # Between the look and the lock there is time for all of them.
     monkeypatch.setattr(training_node_parts, "can_listen", slowly)
