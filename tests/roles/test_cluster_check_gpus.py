@@ -1,87 +1,89 @@
-"""What is read out of `nvidia-smi -q -x`. No GPU is needed, and none is tried."""
+"""What `make verify` reads out of nvidia-smi, whose answers are in `data/gpus`."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.module_utils import cluster_check_gpus as module
 
-# Elements and values as drivers 535 and 590 print them, cut down to what is read; the second card
-# has bad memory and runs hot, the third tells neither.
-DOCUMENT = """<?xml version="1.0" ?>
-<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
-<nvidia_smi_log>
-  <driver_version>535.54.03</driver_version>
-  <cuda_version>12.2</cuda_version>
-  <attached_gpus>3</attached_gpus>
-  <gpu id="00000000:01:00.0">
-    <product_name>NVIDIA A100-SXM4-80GB</product_name>
-    <fb_memory_usage><total>81920 MiB</total><used>50 MiB</used></fb_memory_usage>
-    <ecc_errors>
-      <volatile><sram_correctable>3</sram_correctable><sram_uncorrectable>0</sram_uncorrectable>
-        <dram_correctable>0</dram_correctable><dram_uncorrectable>0</dram_uncorrectable></volatile>
-      <aggregate><dram_uncorrectable>7</dram_uncorrectable></aggregate>
-    </ecc_errors>
-    <temperature><gpu_temp>27 C</gpu_temp><memory_temp>44 C</memory_temp></temperature>
-  </gpu>
-  <gpu id="00000000:3B:00.0">
-    <product_name>NVIDIA A100-SXM4-80GB</product_name>
-    <fb_memory_usage><total>81920 MiB</total></fb_memory_usage>
-    <ecc_errors><volatile><sram_uncorrectable_parity>1</sram_uncorrectable_parity>
-      <sram_uncorrectable_secded>0</sram_uncorrectable_secded>
-      <dram_uncorrectable>2</dram_uncorrectable></volatile></ecc_errors>
-    <temperature><gpu_temp>91 C</gpu_temp></temperature>
-  </gpu>
-  <gpu id="00000000:81:00.0">
-    <product_name>NVIDIA RTX A5000</product_name>
-    <fb_memory_usage><total>24564 MiB</total></fb_memory_usage>
-    <ecc_errors><volatile><dram_uncorrectable>N/A</dram_uncorrectable></volatile></ecc_errors>
-    <temperature><gpu_temp>N/A</gpu_temp></temperature>
-  </gpu>
-</nvidia_smi_log>"""
-LOG = """[ 100.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.
-[ 200.2] NVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3, Ch 0000000a, MMU Fault
-[ 300.3] NVRM: Xid (PCI:0000:3b:00): 48, pid='<unknown>', Double Bit ECC Error
+RECORDED = Path(__file__).parent / "data/gpus"
+MODEL = "NVIDIA A100-SXM4-40GB"
+# Lines of the kernel's log in the form of docs.nvidia.com/deploy/xid-errors: what no mock writes.
+LOG = """[ 100.1] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.
+[ 200.2] NVRM: Xid (PCI:0000:07:00): 31, pid=77, name=python3, Ch 0000000a, MMU Fault
+[ 300.3] NVRM: Xid (PCI:0000:0f:00): 48, pid='<unknown>', Double Bit ECC Error
 """
 
 
-@pytest.fixture
-def gpus() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = module.parse_gpus(DOCUMENT, LOG)
+def recorded(machine: str, log: str = "", more: str = "") -> list[dict[str, Any]]:
+    """The GPUs of a machine."""
+    said = json.loads((RECORDED / f"{machine}.json").read_text())
+    found: list[dict[str, Any]] = module.parse_gpus(said["health"] + more, said["table"], log)
     return found
 
 
-def test_cards_are_read(gpus: list[dict[str, Any]]) -> None:
-    assert [gpu["model"] for gpu in gpus] == ["NVIDIA A100-SXM4-80GB"] * 2 + ["NVIDIA RTX A5000"]
-    assert gpus[0]["memory_bytes"] == 80 * 2**30
-    assert {(gpu["driver"], gpu["cuda"]) for gpu in gpus} == {("535.54.03", "12.2")}
-    assert [gpu["celsius"] for gpu in gpus] == [27, 91, None]
-    assert [gpu["uncorrected_errors"] for gpu in gpus] == [0, 3, 0]
+def faults(gpus: list[dict[str, Any]], count: int, model: str = MODEL) -> dict[str, Any]:
+    """Subject and value by code."""
+    checks = module.gpu_checks(gpus, "", count, model, 85)
+    return {coded.code: (coded.check.subject, coded.check.value) for coded in checks if coded.code}
+
+
+@pytest.mark.parametrize(
+    ("machine", "driver", "cuda", "model", "gigabytes", "count"),
+    [
+        ("t4-535", "535.183.01", "12.2", "NVIDIA T4", 16, 4),
+        ("a100-550", "550.163.01", "12.4", MODEL, 40, 2),
+        ("h100-580", "580.65.06", "13.0", "NVIDIA H100 80GB HBM3", 80, 2),
+    ],
+)
+def test_healthy_cards_are_read(
+    machine: str, driver: str, cuda: str, model: str, gigabytes: int, count: int
+) -> None:
+    gpus = recorded(machine)
+    assert [gpu["index"] for gpu in gpus] == list(range(count))
+    assert {(gpu["driver"], gpu["cuda"], gpu["model"]) for gpu in gpus} == {(driver, cuda, model)}
+    assert {gpu["memory_bytes"] for gpu in gpus} == {gigabytes * 2**30}
+    assert faults(gpus, count, model) == {}
+
+
+@pytest.mark.parametrize(
+    ("machine", "code", "value"),
+    [
+        ("a100-550-hot", "gpu_hot", 91),
+        ("a100-550-ecc-errors", "gpu_ecc_errors", 2),
+        ("a100-550-lost", "gpu_lost", "GPU is lost"),
+    ],
+)
+def test_the_bad_card_is_named(machine: str, code: str, value: Any) -> None:
+    assert faults(recorded(machine), 3) == {code: ("GPU 1", value)}
+
+
+def test_faults_of_the_kernels_log_are_given_to_their_card() -> None:
+    gpus = recorded("a100-550", LOG)
     # A program's own fault (31) says nothing about the card.
-    assert [gpu["xids"] for gpu in gpus] == [[], [48, 79], []]
+    assert [gpu["xids"] for gpu in gpus] == [[], [48, 79]]
+    assert faults(gpus, 2) == {"gpu_xid_errors": ("GPU 1", "48, 79")}
 
 
-def test_the_bad_card_is_named(gpus: list[dict[str, Any]]) -> None:
-    checks = module.gpu_checks(gpus, "", 4, "NVIDIA A100-SXM4-80GB", 85)
-    bad = {
-        (coded.check.name, coded.check.subject): coded.check.value for coded in checks if coded.code
-    }
-    assert bad == {
-        ("GPUs", ""): 3,
-        ("GPU temperature", "GPU 1"): 91,
-        ("GPU ECC errors", "GPU 1"): 3,
-        ("GPU Xid errors", "GPU 1"): "48, 79",
-        ("GPU model", "GPU 2"): "NVIDIA RTX A5000",
-    }
+def test_another_number_and_another_model_are_named() -> None:
+    found = faults(recorded("a100-550"), 4, "NVIDIA H100 80GB HBM3")
+    assert found == {"gpus_missing": ("", 2), "gpu_other_model": ("GPU 1", MODEL)}
+
+
+def test_a_warning_is_no_card() -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:0F:00.0\n"
+    assert recorded("a100-550", more=warning) == recorded("a100-550")
+
+
+def test_what_a_card_does_not_tell_is_no_fault() -> None:
+    # Cards for screens count no errors, and some do not tell their temperature.
+    said = "0, NVIDIA RTX A5000, 00000000:81:00.0, 550.163.01, 24564, [N/A], [N/A]\n"
+    (gpu,) = module.parse_gpus(said, "", "")
+    assert (gpu["celsius"], gpu["uncorrected_errors"], gpu["trouble"]) == (None, 0, "")
 
 
 def test_a_driver_that_does_not_answer_is_a_finding() -> None:
     (found,) = module.gpu_checks([], "NVIDIA-SMI has failed", 8, "", 85)
     assert found.code == "gpus_silent"
     assert "NVIDIA-SMI has failed" in found.check.reason()
-
-
-def test_cards_before_volta_count_double_bit_errors() -> None:
-    document = """<nvidia_smi_log><gpu id="0000:04:00.0"><ecc_errors><volatile><double_bit>
-      <device_memory>2</device_memory><total>2</total></double_bit></volatile></ecc_errors></gpu>
-      </nvidia_smi_log>"""
-    assert module.parse_gpus(document, "")[0]["uncorrected_errors"] == 2

@@ -1,9 +1,12 @@
 """Which GPUs a run can have, and why it cannot compute on them.
 
-What nvidia-smi says is replayed: the lines of a healthy driver are those of `tests/roles/data/gpus`
-(NVIDIA's mock of its library), the refusals are quoted from public threads, named beside each.
+What nvidia-smi says is replayed: the lines of a healthy driver have the form of those in
+`data/gpus` (the real program on NVIDIA's mock of its library), the refusals are quoted from public
+threads, named beside each. `test_gpus_on_mock.py` asks the real program.
 """
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import pytest
 from ansible.module_utils import training_node_gpu_fit as fit
 from ansible.module_utils import training_node_gpus as gpus
 
+RECORDED = Path(__file__).parent / "data/gpus"
+DRIVER = "550.163.01"
 UUID = "GPU-00000074-0000-0000-0000-00000000000"
 CUDA12 = {
     "trainyard.cuda": "12.8",
@@ -88,6 +93,30 @@ def test_gpus_are_chosen_by_number_and_uuid(
 def test_what_a_gpu_does_not_tell_is_left_out() -> None:
     (gpu,) = gpus.parse_gpus("0, GPU-1, Quadro K600, 00000000:01:00.0, 470.82.01, [N/A], [N/A]\n")
     assert (gpu.memory_bytes, gpu.capability, gpu.branch) == (0, "", 470)
+
+
+@pytest.mark.parametrize("machine", ["a100-550", "a100-550-lost"])
+def test_the_lines_are_those_of_the_program(machine: str) -> None:
+    said = json.loads((RECORDED / f"{machine}.json").read_text())["gpus"]
+    model, uuid = "NVIDIA A100-SXM4-40GB", "GPU-12345678-1234-1234-1234-12345678000"
+    slots, memory = ("07", "0F", "47"), 40 * 2**30
+    ours = [
+        gpus.Gpu(index, f"{uuid}{index}", model, f"00000000:{slot}:00.0", DRIVER, memory, "8.0")
+        for index, slot in zip(range(len(said.splitlines())), slots, strict=False)
+    ]
+    if machine == "a100-550-lost":
+        ours[1] = replace(ours[1], memory_bytes=0, trouble="GPU is lost")
+    assert gpus.parse_gpus(said) == ours
+    assert gpus.parse_gpus(f"{said}WARNING: infoROM is corrupted at gpu 0000:47:00.0\n") == ours
+
+
+def test_a_gpu_that_fell_off_the_bus_is_named(answer: Any, bus: Path) -> None:
+    said = json.loads((RECORDED / "a100-550-lost.json").read_text())
+    answer(0, said["gpus"])
+    chosen, (problem,) = found("all", CUDA12, bus)
+    assert (chosen, problem.code) == ([0, 1, 2], "gpu_lost")
+    assert "its GPU 1, NVIDIA A100-SXM4-40GB, does not answer: GPU is lost" in problem.text
+    assert codes(CUDA12, bus, names="0,2") == []
 
 
 def test_a_driver_that_knows_no_capability_is_read(answer: Any) -> None:

@@ -1,18 +1,30 @@
 # Copyright Trainyard. Apache-2.0
-"""State of the NVIDIA GPUs of this machine, from `nvidia-smi -q -x` and the kernel's log."""
+"""State of the NVIDIA GPUs of this machine, as nvidia-smi and the kernel's log tell it."""
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 from typing import Any
-from xml.etree import ElementTree
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
 from ansible.module_utils.training_node_check import at_most, equal
+from ansible.module_utils.training_node_gpus import trouble_of
 
 DRIVER = "/proc/driver/nvidia/version"
 QUERY_SECONDS = 20
+# What is asked of every GPU. The errors are those since the driver was loaded, of all memories of
+# the card. The same is in `nvidia-smi -q -x` under names that differ by generation.
+FIELDS = (
+    "index",
+    "name",
+    "pci.bus_id",
+    "driver_version",
+    "memory.total",
+    "temperature.gpu",
+    "ecc.errors.uncorrected.volatile.total",
+)
 # "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, ...": a fault the driver saw, by number
 # (docs.nvidia.com/deploy/xid-errors).
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
@@ -33,37 +45,47 @@ def driver_release() -> str:
 def read_gpus() -> tuple[list[dict[str, Any]], str]:
     """GPUs, and why they could not be asked (empty where they could)."""
     try:
-        answer = subprocess.run(
-            ["nvidia-smi", "-q", "-x"], capture_output=True, text=True, timeout=QUERY_SECONDS
-        )
-        log = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=QUERY_SECONDS)
+        query = f"--query-gpu={','.join(FIELDS)}"
+        status, said = _run("nvidia-smi", query, "--format=csv,noheader,nounits")
+        if status != 0:
+            return [], said or f"nvidia-smi ended with status {status}"
+        # Its table tells the CUDA that the driver takes, which no query does.
+        _, table = _run("nvidia-smi")
+        _, log = _run("dmesg")
     except FileNotFoundError as error:
         return [], f"there is no {error.filename}"
     except subprocess.TimeoutExpired:
         return [], f"nvidia-smi gave no answer within {QUERY_SECONDS} s"
-    if answer.returncode != 0:
-        return [], (answer.stdout + answer.stderr).strip()
-    return parse_gpus(answer.stdout, log.stdout), ""
+    return parse_gpus(said, table, log), ""
 
 
-def parse_gpus(document: str, kernel_log: str) -> list[dict[str, Any]]:
-    """Read the output of `nvidia-smi -q -x`, and count the driver's faults by card."""
-    root = ElementTree.fromstring(document)
+def parse_gpus(said: str, table: str, kernel_log: str) -> list[dict[str, Any]]:
+    """Read what nvidia-smi says, and count the driver's faults by card.
+
+    Args:
+        said: the answer to a query for FIELDS, as CSV without head and units.
+        table: what it says when it is asked nothing.
+        kernel_log: that of dmesg.
+    """
     xids = [(_slot(slot), int(number)) for slot, number in XID.findall(kernel_log)]
+    cuda = re.search(r"CUDA Version: *(\d+\.\d+)", table)
     gpus = []
-    for index, gpu in enumerate(root.findall("gpu")):
-        slot = _slot(gpu.get("id", ""))
+    for row in csv.reader(said.splitlines(), skipinitialspace=True):
+        if len(row) != len(FIELDS):
+            continue  # a warning: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
+        index, model, slot, driver, memory, celsius, errors = row
         gpus.append(
             {
-                "index": index,
-                "model": gpu.findtext("product_name", ""),
-                "slot": slot,
-                "driver": root.findtext("driver_version", ""),
-                "cuda": root.findtext("cuda_version", ""),
-                "memory_bytes": 2**20 * (_number(gpu.findtext("fb_memory_usage/total")) or 0),
-                "celsius": _number(gpu.findtext("temperature/gpu_temp")),
-                "uncorrected_errors": _uncorrected(gpu),
-                "xids": sorted({number for at, number in xids if at == slot} - OF_PROGRAMS),
+                "index": int(index),
+                "model": model,
+                "slot": _slot(slot),
+                "driver": driver,
+                "cuda": cuda[1] if cuda else "",
+                "memory_bytes": 2**20 * (_number(memory) or 0),
+                "celsius": _number(celsius),
+                "uncorrected_errors": _number(errors) or 0,
+                "xids": sorted({number for at, number in xids if at == _slot(slot)} - OF_PROGRAMS),
+                "trouble": trouble_of(memory),
             }
         )
     return gpus
@@ -89,6 +111,8 @@ def gpu_checks(
         checks.append(coded(equal("GPUs", len(gpus), count), "gpus_missing"))
     for gpu in gpus:
         subject = f"GPU {gpu['index']}"
+        answers = equal("GPU state", gpu["trouble"] or "answers", "answers", subject=subject)
+        checks.append(coded(answers, "gpu_lost"))
         if model:
             same = equal("GPU model", gpu["model"], model, subject=subject)
             checks.append(coded(same, "gpu_other_model"))
@@ -104,21 +128,16 @@ def gpu_checks(
     return checks
 
 
-def _uncorrected(gpu: ElementTree.Element) -> int:
-    """Uncorrected memory errors since the driver was loaded; element names differ by generation."""
-    volatile = gpu.find("ecc_errors/volatile")
-    if volatile is None:
-        return 0
-    old = volatile.find("double_bit/total")
-    if old is not None:
-        return _number(old.text) or 0
-    return sum(_number(element.text) or 0 for element in volatile if "uncorrectable" in element.tag)
+def _run(*command: str) -> tuple[int, str]:
+    """Exit status and output of a command."""
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS)
+    said = answer.stdout if answer.returncode == 0 else answer.stdout + answer.stderr
+    return answer.returncode, said.strip()
 
 
-def _number(text: str | None) -> int | None:
-    """The number in `40 C` or `11178 MiB`; None for `N/A`."""
-    match = re.match(r"\d+", text or "")
-    return int(match[0]) if match else None
+def _number(text: str) -> int | None:
+    """A number; None for `[N/A]` and for errors."""
+    return int(text) if text.isdecimal() else None
 
 
 def _slot(text: str) -> str:

@@ -115,7 +115,8 @@ def output_of(*command: str) -> tuple[int, str]:
         return 127, f"there is no {command[0]}"
     except subprocess.TimeoutExpired:
         return 124, f"{command[0]} gave no answer within {PATIENCE} s"
-    return answer.returncode, (answer.stdout + answer.stderr).strip()
+    said = answer.stdout if answer.returncode == 0 else answer.stdout + answer.stderr
+    return answer.returncode, said.strip()
 
 
 def library_version() -> str:
@@ -134,7 +135,10 @@ def ask_smi() -> tuple[list[dict[str, str]], str]:
     if status != 0:
         return [], said
     rows = csv.reader(said.splitlines(), skipinitialspace=True)
-    return [dict(zip(NAMES, row, strict=True)) for row in rows], ""
+    # Other lines are warnings: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0".
+    gpus = [dict(zip(NAMES, row, strict=True)) for row in rows if len(row) == len(NAMES)]
+    # One that fell off the bus still has a line, with "[GPU is lost]" in place of its memory.
+    return [gpu for gpu in gpus if "lost" not in gpu["memory_mebibytes"]], ""
 
 
 def main() -> None:

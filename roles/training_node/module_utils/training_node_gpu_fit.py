@@ -73,6 +73,11 @@ def look_at_gpus(
         problem("gpu_not_there", gpu=name, present=", ".join(str(gpu.index) for gpu in there))
         for name in missing
     ]
+    problems += [
+        problem("gpu_lost", gpu=gpu.index, model=gpu.model, message=gpu.trouble)
+        for gpu in chosen
+        if gpu.trouble
+    ]
     if labels is not None:
         problems += image_problems(chosen, image, labels)
     free = [gpu for gpu in chosen if gpu.uuid not in held]

@@ -16,6 +16,8 @@ CAPABILITY = "compute_cap"
 FIELDS = ("index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", CAPABILITY)
 USER_FIELDS = ("gpu_uuid", "pid", "process_name")
 NO_CAPABILITY = f'"{CAPABILITY}" is not a valid field'
+# What nvidia-smi prints for what a model does not have; anything else in brackets is an error.
+NOT_TOLD = ("N/A", "Not Supported")
 # Lets programs of several users share a GPU, and computes nothing itself.
 SHARING_SERVERS = ("nvidia-cuda-mps-server",)
 
@@ -32,6 +34,7 @@ class Gpu:
         driver: release of the driver: `550.163.01`.
         memory_bytes: its memory; 0 where it does not tell.
         capability: compute capability: `8.0`; empty where the driver does not tell.
+        trouble: why it does not answer: `GPU is lost`; empty where it does.
     """
 
     index: int
@@ -41,6 +44,7 @@ class Gpu:
     driver: str
     memory_bytes: int
     capability: str
+    trouble: str = ""
 
     @property
     def branch(self) -> int:
@@ -76,9 +80,15 @@ def read_gpus() -> tuple[list[Gpu], str]:
 
 
 def parse_gpus(said: str) -> list[Gpu]:
-    """Read the lines of nvidia-smi; what a GPU does not tell is printed as `[N/A]`."""
+    """Read the lines of nvidia-smi.
+
+    What a GPU does not tell is printed as `[N/A]`. One that fell off the bus still has a line with
+    what the driver remembers of it, and an error in place of its memory.
+    """
     gpus = []
     for row in csv.reader(said.splitlines(), skipinitialspace=True):
+        if len(row) < len(FIELDS) - 1:
+            continue  # a warning: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
         index, uuid, model, slot, driver, memory, capability = [*row, ""][: len(FIELDS)]
         gpus.append(
             Gpu(
@@ -89,9 +99,16 @@ def parse_gpus(said: str) -> list[Gpu]:
                 driver=driver,
                 memory_bytes=2**20 * int(memory) if memory.isdecimal() else 0,
                 capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
+                trouble=trouble_of(memory),
             )
         )
     return gpus
+
+
+def trouble_of(value: str) -> str:
+    """The error that nvidia-smi prints in place of a value; empty for a value, or for none."""
+    error = re.fullmatch(r"\[(.+)\]", value)
+    return error[1] if error and error[1] not in NOT_TOLD else ""
 
 
 def read_gpu_users() -> list[GpuUser]:
@@ -149,4 +166,5 @@ def _query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
         return 127, f"there is no {SMI}"
     except subprocess.TimeoutExpired:
         return 124, f"{SMI} gave no answer within {SMI_SECONDS} s"
-    return answer.returncode, (answer.stdout + answer.stderr).strip()
+    said = answer.stdout if answer.returncode == 0 else answer.stdout + answer.stderr
+    return answer.returncode, said.strip()

@@ -57,7 +57,7 @@ class Gpus:
     """
 
     def __init__(self) -> None:
-        self._handles: list[ctypes.c_void_p] = []
+        self._handles: list[tuple[int, ctypes.c_void_p]] = []
         try:
             self._nvml = ctypes.CDLL(NVML)
         except OSError:
@@ -69,14 +69,14 @@ class Gpus:
             handle = ctypes.c_void_p()
             # One that has fallen off the bus has no handle.
             if not self._nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-                self._handles.append(handle)
+                self._handles.append((index, handle))
 
     def sample(self) -> list[dict[str, Any]]:
         """Return index, name, utilisation_percent, memory_used_bytes and memory_bytes of each.
 
         None stands for what a GPU does not tell.
         """
-        return [self._sample(index, handle) for index, handle in enumerate(self._handles)]
+        return [self._sample(index, handle) for index, handle in self._handles]
 
     def _sample(self, index: int, handle: ctypes.c_void_p) -> dict[str, Any]:
         name = ctypes.create_string_buffer(NAME_BYTES)

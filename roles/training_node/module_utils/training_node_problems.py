@@ -72,6 +72,11 @@ PROBLEMS = {
         "put training_node_gpus of this host right, or see whether a card fell off the bus: "
         "dmesg | grep -i xid",
     ),
+    "gpu_lost": Wording(
+        "its GPU {gpu}, {model}, does not answer: {message}",
+        "reboot it; dmesg | grep -i xid tells what the card did before. To do without it until "
+        "then, name the others in training_node_gpus",
+    ),
     "gpu_driver_old": Wording(
         "its NVIDIA driver {driver} is too old for the image {image}, whose CUDA {cuda} needs "
         "{needed} or newer",

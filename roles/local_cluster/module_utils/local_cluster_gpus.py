@@ -1,0 +1,257 @@
+# Copyright Trainyard. Apache-2.0
+"""NVIDIA GPUs of a machine that has none: a mock of the driver under NVIDIA's real programs.
+
+The mock of the management library is NVIDIA's own (github.com/NVIDIA/k8s-test-infra,
+pkg/gpu/mocknvml). It reads how many GPUs of which kind there are from `config.yaml`, which it finds
+two folders above its own. What the kernel's part of the driver shows are files that this module
+writes. Nothing computes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# The variable that names the folder of NVIDIA's tools: configs, lib and bin.
+TOOLS = "TRAINYARD_GPU_TOOLS"
+# What nvidia-smi says for each branch of the driver (docs.nvidia.com/cuda, release notes of the
+# CUDA toolkit, and nvidia-smi's own head).
+CUDA_OF_BRANCH = {
+    525: "12.0",
+    530: "12.1",
+    535: "12.2",
+    545: "12.3",
+    550: "12.4",
+    555: "12.5",
+    560: "12.6",
+    565: "12.7",
+    570: "12.8",
+    575: "12.9",
+    580: "13.0",
+}
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+# Beside the library, as the mock looks for it; changes of a living machine stand beside it.
+CONFIGURATION = "usr/config/config.yaml"
+OVERRIDES = "usr/config/overrides.yaml"
+# What stands in for /sys and /proc, which a machine cannot write to.
+KERNEL = "opt/mock-driver"
+NVML, NVML_NAME, CUDA_NAME = "libnvidia-ml.so", b"libnvidia-ml.so.1\0", b"libcuda.so.1\0"
+NVIDIA, DISPLAY = 0x10DE, 0x030200
+KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")
+
+
+class GpuToolsError(Exception):
+    """Something of NVIDIA's tools is missing; says what, and how to have it."""
+
+
+@dataclass(frozen=True)
+class GpuMachine:
+    """The GPUs that a machine shows.
+
+    Attributes:
+        profile: their kind, a file of the tools: `a100`, `t4`.
+        count: how many; at most as many as the profile has.
+        driver: release of the driver: `550.163.01`.
+    """
+
+    profile: str
+    count: int
+    driver: str
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> GpuMachine:
+        """Read an entry of an inventory.
+
+        Raises:
+            GpuToolsError: a key is missing or unknown, or the driver's branch is.
+        """
+        keys = {"profile", "count", "driver"}
+        if set(entry) != keys:
+            raise GpuToolsError(f"a GPU machine has the keys {', '.join(sorted(keys))}: {entry}")
+        machine = cls(str(entry["profile"]), int(entry["count"]), str(entry["driver"]))
+        if machine.branch not in CUDA_OF_BRANCH:
+            branches = ", ".join(map(str, CUDA_OF_BRANCH))
+            raise GpuToolsError(f"driver {machine.driver} is of none of the branches {branches}")
+        return machine
+
+    @property
+    def branch(self) -> int:
+        """Branch of the driver; 0 where its release has no such form."""
+        match = re.fullmatch(r"(\d{3})\.\d+(\.\d+)?", self.driver)
+        return int(match[1]) if match else 0
+
+
+def find_tools(beside: Path, named: str = "") -> Path:
+    """Find the folder of NVIDIA's tools.
+
+    Args:
+        beside: the checkout; `../shared/gpu` is looked for beside it.
+        named: what a variable names; that or nothing.
+
+    Raises:
+        GpuToolsError: it is not there.
+    """
+    folder = Path(named) if named else beside.parent / "shared/gpu"
+    if not list(folder.glob(f"lib/{NVML}.*")) or not list(folder.glob("configs/*.yaml")):
+        raise GpuToolsError(
+            f"{folder} has no mock of NVIDIA's management library (lib/{NVML}.*, configs/*.yaml): "
+            f"let {TOOLS} name a folder that has; docs/gpus.md says how it is built"
+        )
+    return folder
+
+
+def fetch_smi(release: str, cache: Path) -> Path:
+    """Return Debian's nvidia-smi, fetched with apt at the first time.
+
+    Args:
+        release: of Debian: `trixie`, which has 550.163.01, or `bookworm`, which has 535.261.03.
+        cache: a folder, made where it is missing.
+
+    Raises:
+        GpuToolsError: it could not be fetched.
+    """
+    kept = cache / f"nvidia-smi-{release}"
+    if kept.exists():
+        return kept
+    keyring = next((f"/usr/share/keyrings/{name}" for name in KEYRINGS if _is_keyring(name)), "")
+    if not keyring or not shutil.which("apt-get"):
+        raise GpuToolsError(
+            f"nvidia-smi of Debian {release} cannot be fetched: there is no apt-get, or no package "
+            f"debian-archive-keyring. Install them, or put the program there as {kept}"
+        )
+    cache.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=cache))
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (work / folder).mkdir(parents=True, exist_ok=True)
+    (work / "sources.list").write_text(
+        f"deb [arch=amd64 signed-by={keyring}] http://deb.debian.org/debian {release} non-free\n"
+    )
+    # Apart from the packages of this machine.
+    options = [
+        "Dir::Etc::sourceparts=-",
+        f"Dir::Etc::sourcelist={work}/sources.list",
+        f"Dir::State::lists={work}/lists",
+        "Dir::State::status=/dev/null",
+        f"Dir::Cache={work}/cache",
+        "APT::Sandbox::User=root",
+        "APT::Architecture=amd64",
+    ]
+    apt = ["apt-get", "--quiet", *(word for option in options for word in ("--option", option))]
+    for command in (["update", "--error-on=any"], ["download", "nvidia-smi"]):
+        done = subprocess.run([*apt, *command], cwd=work, capture_output=True, text=True)
+        if done.returncode:
+            raise GpuToolsError(
+                f"nvidia-smi of Debian {release} (non-free) cannot be fetched: "
+                f"{done.stderr.strip()}. Without a way to it, put the program there as {kept}"
+            )
+    (package,) = work.glob("nvidia-smi_*.deb")
+    subprocess.run(["dpkg-deb", "--extract", package, work], check=True)
+    # Renamed at the end, so that another process never sees half of it.
+    os.replace(work / "usr/lib/nvidia/current/nvidia-smi", kept)
+    shutil.rmtree(work)
+    return kept
+
+
+def configure(tools: Path, machine: GpuMachine) -> dict[str, Any]:
+    """Return the mock's configuration of a machine.
+
+    Raises:
+        GpuToolsError: the profile is unknown, or has fewer GPUs.
+    """
+    path = tools / f"configs/mock-nvml-config-{machine.profile}.yaml"
+    if not path.exists():
+        found = sorted(name.stem.rpartition("-")[2] for name in tools.glob("configs/*.yaml"))
+        raise GpuToolsError(f"no GPU profile {machine.profile!r}; there are {', '.join(found)}")
+    configuration: dict[str, Any] = yaml.safe_load(path.read_text())
+    devices = configuration["devices"]
+    if not 1 <= machine.count <= len(devices):
+        raise GpuToolsError(f"profile {machine.profile} has 1 to {len(devices)} GPUs")
+    cuda = CUDA_OF_BRANCH[machine.branch]
+    major, minor = cuda.split(".")
+    system = {
+        "driver_version": machine.driver,
+        "nvml_version": f"{major}.{machine.driver}",
+        "cuda_version": cuda,
+        "cuda_version_major": int(major),
+        "cuda_version_minor": int(minor),
+    }
+    kept = devices[: machine.count]
+    there = {device["pci"]["bus_id"] for device in kept}
+    for root in configuration.get("pcie_topology", {}).get("root_complexes", []):
+        root["devices"] = [slot for slot in root["devices"] if slot in there]
+    return {**configuration, "system": system, "devices": kept}
+
+
+def write_driver(root: Path, tools: Path, smi: Path, machine: GpuMachine) -> None:
+    """Write the files of a machine with these GPUs and this driver.
+
+    Args:
+        root: what becomes the machine's root; what was there of an earlier driver is removed.
+        tools: folder of NVIDIA's tools.
+        smi: the program nvidia-smi.
+        machine: its GPUs.
+
+    Raises:
+        GpuToolsError: the tools do not have them.
+    """
+    configuration = configure(tools, machine)
+    if root.exists():
+        shutil.rmtree(root)
+    libraries, programs = root / LIBRARIES, root / "usr/bin"
+    for folder in (libraries, programs, (root / CONFIGURATION).parent):
+        folder.mkdir(parents=True)
+    # JSON, because what YAML writes without quotes is a number to some and a text to others.
+    (root / CONFIGURATION).write_text(json.dumps(configuration))
+    library = next(tools.glob(f"lib/{NVML}.*")).read_bytes()
+    (libraries / f"{NVML}.{machine.driver}").write_bytes(library)
+    (libraries / f"{NVML}.1").symlink_to(f"{NVML}.{machine.driver}")
+    # Programs that look for the driver look for this one. It has nothing in it that computes.
+    renamed = library.replace(NVML_NAME, CUDA_NAME.ljust(len(NVML_NAME), b"\0"))
+    (libraries / f"libcuda.so.{machine.driver}").write_bytes(renamed)
+    (libraries / "libcuda.so.1").symlink_to(f"libcuda.so.{machine.driver}")
+    shutil.copy(smi, programs / "nvidia-smi")
+    (programs / "nvidia-smi").chmod(0o755)
+    _write_kernel(root / KERNEL, configuration, machine)
+
+
+def _write_kernel(root: Path, configuration: Mapping[str, Any], machine: GpuMachine) -> None:
+    """Write what the kernel and its module show: `sys` and `proc`."""
+    loaded = root / "sys/module/nvidia"
+    loaded.mkdir(parents=True)
+    (loaded / "version").write_text(f"{machine.driver}\n")
+    number = int(configuration["device_defaults"]["pci"]["device_id"]) >> 16
+    driver = root / "proc/driver/nvidia"
+    driver.mkdir(parents=True)
+    (driver / "version").write_text(
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {machine.driver}  mock of Trainyard\n"
+    )
+    for device in configuration["devices"]:
+        slot = device["pci"]["bus_id"].lower()
+        card = root / "sys/bus/pci/devices" / slot
+        card.mkdir(parents=True)
+        for name, value in (("vendor", NVIDIA), ("device", number)):
+            (card / name).write_text(f"0x{value:04x}\n")
+        (card / "class").write_text(f"0x{DISPLAY:06x}\n")
+        about = driver / "gpus" / slot
+        about.mkdir(parents=True)
+        (about / "information").write_text(
+            f"Model: \t\t {configuration['device_defaults']['name']}\n"
+            f"GPU UUID: \t {device['uuid']}\n"
+            f"Bus Type: \t PCIe\n"
+            f"Bus Location: \t {slot}\n"
+            f"Device Minor: \t {device['minor_number']}\n"
+        )
+
+
+def _is_keyring(name: str) -> bool:
+    return os.path.exists(f"/usr/share/keyrings/{name}")

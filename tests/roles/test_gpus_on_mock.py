@@ -1,0 +1,206 @@
+"""The project's own look at GPUs, with the real nvidia-smi on NVIDIA's mock of its library.
+
+Skipped where the tools are not there; the outputs that they give are kept in `data/gpus`.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import record_gpus
+from ansible.module_utils import cluster_check_gpus as health
+from ansible.module_utils import training_node_gpu_fit as fit
+from ansible.module_utils import training_node_load
+from ansible.module_utils.local_cluster_gpus import (
+    KERNEL,
+    GpuMachine,
+    GpuToolsError,
+    configure,
+    find_tools,
+)
+from gpu_machines import CHECKOUT, FakeDriver
+from role_files import ROLES
+
+IMAGES = {
+    "12.8": {"trainyard.driver": "525", "trainyard.capabilities": "7.0 7.5 8.0 8.6 9.0"},
+    "13.0": {"trainyard.driver": "580", "trainyard.capabilities": "7.5 8.0 9.0 10.0"},
+}
+DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
+
+Drive = Callable[[str, int, str], FakeDriver]
+
+
+@pytest.fixture
+def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drive:
+    """Give this machine GPUs: `drive("t4", 4, "550.163.01")`."""
+
+    def make(profile: str, count: int, driver: str) -> FakeDriver:
+        made = FakeDriver(tmp_path / "machine", profile, count, driver)
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
+        return made
+
+    return make
+
+
+def problems_of(driver: FakeDriver, cuda: str, names: str = "all") -> list[Any]:
+    """What the gang check finds at a machine for an image of a CUDA."""
+    labels = {"trainyard.cuda": cuda, **IMAGES[cuda]}
+    sys_of_machine = str(driver.root / KERNEL / "sys")
+    found: list[Any] = fit.look_at_gpus(names, "trainer:1", labels, sys_of_machine).problems
+    return found
+
+
+def faults_of(count: int, model: str = "", celsius: float = 85) -> dict[str, str]:
+    """What `make verify` finds at this machine: subject by code."""
+    told, trouble = health.read_gpus()
+    checks = health.gpu_checks(told, trouble, count, model, celsius)
+    return {coded.code: coded.check.subject for coded in checks if coded.code}
+
+
+@pytest.mark.parametrize("cuda", IMAGES)
+@pytest.mark.parametrize("branch", DRIVERS)
+def test_an_image_is_held_against_the_driver(branch: str, cuda: str, drive: Drive) -> None:
+    driver = drive("a100", 2, DRIVERS[branch])
+    codes = [problem.code for problem in problems_of(driver, cuda)]
+    assert codes == (["gpu_driver_old"] if cuda == "13.0" and branch != "580" else [])
+    if codes:
+        (problem,) = problems_of(driver, cuda)
+        assert DRIVERS[branch] in problem.text
+        assert "580" in problem.text
+
+
+@pytest.mark.parametrize(
+    ("profile", "cuda", "code"),
+    [
+        ("t4", "12.8", ""),
+        ("t4", "13.0", ""),
+        ("b200", "12.8", "gpu_not_built_for"),
+        ("b200", "13.0", ""),
+        # 8.9 runs what is built for 8.0
+        ("l40s", "13.0", ""),
+    ],
+)
+def test_an_image_is_held_against_the_capability(
+    profile: str, cuda: str, code: str, drive: Drive
+) -> None:
+    problems = problems_of(drive(profile, 1, "580.65.06"), cuda)
+    assert [problem.code for problem in problems] == [code] * bool(code)
+
+
+def test_no_driver_is_named(drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    driver = drive("t4", 4, "550.163.01")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (problem,) = problems_of(driver, "12.8")
+    assert problem.code == "gpu_driver_missing"
+    assert "NVIDIA GPUs (4)" in problem.text
+    assert faults_of(4) == {"gpus_silent": ""}
+
+
+def test_a_healthy_machine_is_healthy(drive: Drive) -> None:
+    drive("a100", 3, "535.183.01")
+    assert faults_of(3, "NVIDIA A100-SXM4-40GB") == {}
+    told, _ = health.read_gpus()
+    assert {(gpu["driver"], gpu["cuda"]) for gpu in told} == {("535.183.01", "12.2")}
+    assert faults_of(4, "NVIDIA H100")["gpus_missing"] == ""
+
+
+@pytest.mark.parametrize(
+    ("driver", "change", "code"),
+    [
+        ("550.163.01", {"thermal": {"temperature_gpu_c": 95}}, "gpu_hot"),
+        ("550.163.01", {"failure": {"mode": "ecc_uncorrectable"}}, "gpu_ecc_errors"),
+        ("550.163.01", {"failure": {"mode": "lost"}}, "gpu_lost"),
+        ("535.183.01", {"failure": {"mode": "ecc_uncorrectable"}}, "gpu_ecc_errors"),
+        ("535.183.01", {"failure": {"mode": "fallen_off_bus"}}, "gpu_lost"),
+    ],
+)
+def test_verify_names_the_gpu_that_is_ill(
+    driver: str, change: dict[str, Any], code: str, drive: Drive
+) -> None:
+    machine = drive("t4", 4, driver)
+    machine.change(2, **change)
+    assert faults_of(4) == {code: "GPU 2"}
+    # The gang check refuses what cannot compute, and lets the rest be.
+    lost = code == "gpu_lost"
+    assert [found.code for found in problems_of(machine, "12.8")] == ["gpu_lost"] * lost
+    assert problems_of(machine, "12.8", names="0,1,3") == []
+
+
+def test_a_process_on_a_gpu_is_named(drive: Drive) -> None:
+    driver = drive("t4", 2, "550.163.01")
+    driver.change(1, processes=[{"pid": 4711, "type": "C", "name": "python3"}])
+    (problem,) = problems_of(driver, "12.8")
+    assert problem.text.startswith("its GPU 1 is in use by python3 (pid 4711)")
+    assert problems_of(driver, "12.8", names="0") == []
+
+
+SAMPLE = """
+import sys, types, json
+sys.modules["training_node_load"] = load = types.ModuleType("training_node_load")
+exec(open(sys.argv[1]).read(), load.__dict__)
+print(json.dumps(load.Gpus().sample()))
+"""
+
+
+def sampled() -> list[dict[str, Any]]:
+    """Ask the library itself, in a process of its own: the loader reads its environment once."""
+    command = [sys.executable, "-c", SAMPLE, training_node_load.__file__]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    told: list[dict[str, Any]] = json.loads(answer.stdout)
+    return told
+
+
+def test_the_load_is_that_of_the_gpu_that_it_names(drive: Drive) -> None:
+    driver = drive("t4", 3, "550.163.01")
+    driver.change(2, utilization={"gpu": 87}, memory={"used_bytes": 3 * 2**30})
+    last = sampled()[2]
+    assert (last["index"], last["utilisation_percent"], last["name"]) == (2, 87, "NVIDIA T4")
+    driver.change(1, failure={"mode": "fallen_off_bus"})
+    # Whether a lost card has a handle differs by the state it is in; the others keep their number.
+    told = {gpu["index"]: gpu["utilisation_percent"] for gpu in sampled()}
+    assert (told[0], told.get(1), told[2]) == (0, None, 0)
+
+
+def test_the_role_of_the_driver_misses_a_lost_gpu(drive: Drive) -> None:
+    driver = drive("t4", 4, "550.163.01")
+    names: dict[str, Any] = {"__name__": "nvidia_driver_look"}
+    path = ROLES / "nvidia_driver/library/nvidia_driver_look.py"
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    told, trouble = names["ask_smi"]()
+    assert ([gpu["index"] for gpu in told], trouble) == (["0", "1", "2", "3"], "")
+    assert told[0]["slot"] == "00000000:3B:00.0"
+    driver.change(3, failure={"mode": "lost"})
+    assert [gpu["index"] for gpu in names["ask_smi"]()[0]] == ["0", "1", "2"]
+    cards = names["find_cards"](str(driver.root / KERNEL / "sys"))
+    assert len(cards) == 4
+
+
+@pytest.mark.parametrize("name", record_gpus.MACHINES)
+def test_what_was_recorded_is_what_the_tools_say(name: str, tmp_path: Path) -> None:
+    kept = json.loads((record_gpus.FOLDER / f"{name}.json").read_text())
+    assert record_gpus.ask(name, tmp_path) == kept
+
+
+def test_tools_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(GpuToolsError, match=r"TRAINYARD_GPU_TOOLS name a folder that has"):
+        find_tools(tmp_path / "checkout")
+    with pytest.raises(GpuToolsError, match="keys count, driver, profile"):
+        GpuMachine.read({"profile": "t4", "count": 1})
+    with pytest.raises(GpuToolsError, match=r"driver 999\.1 is of none of the branches 525"):
+        GpuMachine.read({"profile": "t4", "count": 1, "driver": "999.1"})
+
+
+def test_a_profile_that_is_not_there_is_named() -> None:
+    try:
+        tools = find_tools(CHECKOUT)
+    except GpuToolsError as error:
+        pytest.skip(str(error))
+    with pytest.raises(GpuToolsError, match="no GPU profile 'k80'; there are a100, b200"):
+        configure(tools, GpuMachine("k80", 1, "550.163.01"))
+    with pytest.raises(GpuToolsError, match="profile t4 has 1 to 4 GPUs"):
+        configure(tools, GpuMachine("t4", 5, "550.163.01"))
