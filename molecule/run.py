@@ -11,6 +11,9 @@ For work on a scenario, --steps runs some of molecule's steps and leaves the mac
     molecule/run hosts_file --steps verify
     molecule/run hosts_file --steps destroy
 
+A scenario whose machines have GPUs (local_cluster_gpus) is skipped, with the reason, where NVIDIA's
+tools are not there.
+
 The environment variable MOLECULE_JOBS says how many scenarios run side by side (default 2).
 """
 
@@ -30,9 +33,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import ansible.module_utils
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+ansible.module_utils.__path__.append(str(ROOT / "roles/local_cluster/module_utils"))
+
+from ansible.module_utils.local_cluster_gpus import (  # noqa: E402  # found through the line above
+    TOOLS,
+    GpuToolsError,
+    find_tools,
+)
+
 BASE = ROOT / "molecule/shared/base.yml"
 # Makes what all scenarios start from
 ENGINE = ROOT / "molecule/shared/engine.yml"
@@ -51,11 +63,13 @@ class Scenario:
         core: whether `make test` runs it; `scenario_core: false` among the variables of its
             molecule.yml says that it does not.
         mutations: number of ways in which it breaks a machine.
+        gpus: whether its machines have GPUs, which takes NVIDIA's tools.
     """
 
     name: str
     core: bool
     mutations: int
+    gpus: bool = False
 
     def seconds(self, measured: Mapping[str, float]) -> float:
         """How long it will take: as long as last time, else a guess that orders scenarios well."""
@@ -82,6 +96,7 @@ def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
             mutations=len(yaml.safe_load(mutations.read_text())["mutations"])
             if mutations.is_file()
             else 0,
+            gpus="local_cluster_gpus" in variables(file),
         )
     return scenarios
 
@@ -90,6 +105,24 @@ def cluster_name(scenario: str, root: Path = ROOT) -> str:
     """The name of a scenario's machines and network: that of no other checkout's."""
     checkout = hashlib.sha256(bytes(root)).hexdigest()[:4]
     return f"molecule-{checkout}-{scenario}"
+
+
+def without_tools(
+    scenarios: Iterable[Scenario], root: Path = ROOT, named: str = ""
+) -> tuple[list[str], str]:
+    """Names of the scenarios that lack NVIDIA's tools, and where those are missed.
+
+    Args:
+        scenarios: that are to run.
+        root: the checkout, beside which the tools are.
+        named: the folder of the tools, if a variable names one.
+    """
+    names = [scenario.name for scenario in scenarios if scenario.gpus]
+    try:
+        find_tools(root, named)
+    except GpuToolsError as error:
+        return names, str(error)
+    return [], ""
 
 
 def docker_networks() -> dict[str, list[ipaddress.IPv4Network]]:
@@ -415,14 +448,26 @@ def main(arguments: Sequence[str]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     if status := have_engine():
         return status
+    lacking, reason = without_tools(
+        [scenarios[name] for name in options.scenarios or scenarios],
+        named=os.environ.get(TOOLS, ""),
+    )
+    for name in lacking:
+        print(f"{name}: skipped: {reason}")
+    if lacking and set(options.scenarios) == set(lacking):
+        return 0
     if options.steps:
         return run_steps(options.scenarios[0], options.steps.split(","))
     if len(options.scenarios) == 1:
         return run_alone(options.scenarios[0])
     measured = read_times()
     # The longest first, so that the last one does not run alone.
-    names = options.scenarios or sorted(
-        (name for name, scenario in scenarios.items() if scenario.core or not options.core),
+    names = [name for name in options.scenarios if name not in lacking] or sorted(
+        (
+            name
+            for name, scenario in scenarios.items()
+            if (scenario.core or not options.core) and name not in lacking
+        ),
         key=lambda name: -scenarios[name].seconds(measured),
     )
     if not run_side_by_side(names, int(os.environ.get("MOLECULE_JOBS", "2"))):

@@ -24,15 +24,11 @@ from ansible.module_utils.local_cluster_gpus import (  # noqa: E402  # found thr
     GpuToolsError,
     fetch_smi,
     find_tools,
+    smi_release,
     write_driver,
 )
 
 CHECKOUT = ROLES.parent
-
-
-def smi_release(driver: str) -> str:
-    """Release of Debian whose nvidia-smi is the nearest to a driver."""
-    return "bookworm" if driver.startswith("535.") else "trixie"
 
 
 class FakeDriver:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import record_gpus
+import yaml
 from ansible.module_utils import cluster_check_gpus as health
 from ansible.module_utils import training_node_gpu_fit as fit
 from ansible.module_utils import training_node_load
@@ -25,9 +26,15 @@ from ansible.module_utils.local_cluster_gpus import (
 from gpu_machines import CHECKOUT, FakeDriver
 from role_files import ROLES
 
+# What images say of themselves, by the CUDA in them.
 IMAGES = {
-    "12.8": {"trainyard.driver": "525", "trainyard.capabilities": "7.0 7.5 8.0 8.6 9.0"},
-    "13.0": {"trainyard.driver": "580", "trainyard.capabilities": "7.5 8.0 9.0 10.0"},
+    image["cuda"]: {
+        "trainyard.cuda": image["cuda"],
+        "trainyard.driver": str(image["driver"]),
+        "trainyard.capabilities": " ".join(image["capabilities"]),
+    }
+    for name, image in yaml.safe_load((CHECKOUT / "docker/trainer/cuda.yml").read_text()).items()
+    if name in ("cuda12", "cuda13")
 }
 DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
 
@@ -49,9 +56,8 @@ def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drive:
 
 def problems_of(driver: FakeDriver, cuda: str, names: str = "all") -> list[Any]:
     """What the gang check finds at a machine for an image of a CUDA."""
-    labels = {"trainyard.cuda": cuda, **IMAGES[cuda]}
     sys_of_machine = str(driver.root / KERNEL / "sys")
-    found: list[Any] = fit.look_at_gpus(names, "trainer:1", labels, sys_of_machine).problems
+    found: list[Any] = fit.look_at_gpus(names, "trainer:1", IMAGES[cuda], sys_of_machine).problems
     return found
 
 
@@ -189,7 +195,7 @@ def test_what_was_recorded_is_what_the_tools_say(name: str, tmp_path: Path) -> N
 def test_tools_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(GpuToolsError, match=r"TRAINYARD_GPU_TOOLS name a folder that has"):
         find_tools(tmp_path / "checkout")
-    with pytest.raises(GpuToolsError, match="keys count, driver, profile"):
+    with pytest.raises(GpuToolsError, match="has profile, count, driver, and may have"):
         GpuMachine.read({"profile": "t4", "count": 1})
     with pytest.raises(GpuToolsError, match=r"driver 999\.1 is of none of the branches 525"):
         GpuMachine.read({"profile": "t4", "count": 1, "driver": "999.1"})

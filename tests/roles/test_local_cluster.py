@@ -1,7 +1,11 @@
 """How the nodes of a local cluster are laid out."""
 
+from typing import Any
+
 import pytest
 from ansible.module_utils import local_cluster_nodes
+from ansible.plugins.action import ActionBase
+from role_files import action_plugin
 
 
 def test_nodes_take_addresses_and_images_in_turns() -> None:
@@ -37,3 +41,39 @@ def test_every_core_is_given_away_once(size: int, cores: int, shares: list[str])
 def test_a_network_that_cannot_be_is_refused(network: str) -> None:
     with pytest.raises(ValueError, match=network):
         local_cluster_nodes.lay_out("trainyard", 2, network, ["a"], 2)
+
+
+class Layout:
+    """The action without Ansible around it: what it is given is what it takes."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = {
+            "name": "trainyard",
+            "size": 2,
+            "network": "10.117.0.0/24",
+            "images": ["a"],
+            "cores": 2,
+            "virtual": [],
+            "directory": "/srv",
+            "taps": "t-",
+            "gpus": {},
+            **options,
+        }
+
+    def run(self) -> dict[str, Any]:
+        module = action_plugin("local_cluster", "local_cluster_layout")
+        action = object.__new__(module.ActionModule)
+        action.validate_argument_spec = lambda _: (None, self.options)
+        told: dict[str, Any] = action.run(None, {})
+        return told
+
+
+def test_gpus_are_those_of_the_node_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ActionBase, "run", lambda *_: {})
+    gpus = {"profile": "t4", "count": 2, "driver": "550.163.01"}
+    told = Layout(gpus={"node2": gpus}).run()
+    assert [node.get("gpus") for node in told["containers"]] == [None, gpus]
+    # A node without GPUs is described as before there were any, so that it is not made anew.
+    assert told["containers"][:1] == Layout().run()["containers"][:1]
+    for options in ({"gpus": {"node3": gpus}}, {"gpus": {"node1": gpus}, "virtual": ["node1"]}):
+        assert "cannot have GPUs (local_cluster_gpus)" in Layout(**options).run()["msg"]

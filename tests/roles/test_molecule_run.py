@@ -105,6 +105,18 @@ def test_a_scenario_says_itself_whether_it_is_core(tmp_path: Path) -> None:
     assert scenarios["long"].seconds({"long": 12}) == 12
 
 
+def test_a_scenario_with_gpus_is_skipped_without_the_tools(tmp_path: Path) -> None:
+    scenarios = SCRIPT["load_scenarios"]()
+    names, reason = SCRIPT["without_tools"](scenarios.values(), tmp_path / "checkout")
+    assert names == ["nvidia_container_toolkit"]
+    assert "let TRAINYARD_GPU_TOOLS name a folder" in reason
+    for name in ("lib/libnvidia-ml.so.550.163.01", "configs/mock-nvml-config-t4.yaml"):
+        (tmp_path / "tools" / name).parent.mkdir(parents=True)
+        (tmp_path / "tools" / name).touch()
+    named = str(tmp_path / "tools")
+    assert SCRIPT["without_tools"](scenarios.values(), tmp_path / "checkout", named) == ([], "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

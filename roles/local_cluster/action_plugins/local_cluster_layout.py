@@ -37,8 +37,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                 "virtual": {"type": "list", "elements": "str", "default": []},
                 "directory": {"type": "path", "required": True},
                 "taps": {"type": "str", "required": True},
+                "gpus": {"type": "dict", "default": {}},
             }
         )
+        machines = options["gpus"]
         try:
             nodes = lay_out(
                 options["name"],
@@ -49,10 +51,23 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             )
         except ValueError as error:
             return {"failed": True, "msg": f"local_cluster: {error} (local_cluster_network)"}
+        plain = {node.name for node in nodes if node.name not in options["virtual"]}
+        strange = sorted(set(machines) - plain)
+        if strange:
+            return {
+                "failed": True,
+                "msg": f"local_cluster: {', '.join(strange)} cannot have GPUs (local_cluster_gpus):"
+                " a node that is a container can, by its name: node1, node2, ...",
+            }
         return {
             "changed": False,
             "nodes": [asdict(node) for node in nodes],
-            "containers": [asdict(node) for node in nodes if node.name not in options["virtual"]],
+            "containers": [
+                # A node without GPUs is described as ever, so that it is not made anew.
+                asdict(node) | ({"gpus": machines[node.name]} if node.name in machines else {})
+                for node in nodes
+                if node.name in plain
+            ],
             "virtual": [
                 {
                     **asdict(node),

@@ -47,6 +47,10 @@ options:
     description: Prefix of the network interfaces of virtual machines.
     type: str
     required: true
+  gpus:
+    description: NVIDIA GPUs of nodes that are containers, by the name of the node.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -68,7 +72,7 @@ nodes:
   type: list
   elements: dict
 containers:
-  description: Those of them that are containers.
+  description: Those of them that are containers, with their C(gpus), where they have some.
   returned: always
   type: list
   elements: dict

@@ -47,6 +47,18 @@ OVERRIDES = "usr/config/overrides.yaml"
 KERNEL = "opt/mock-driver"
 NVML, NVML_NAME, CUDA_NAME = "libnvidia-ml.so", b"libnvidia-ml.so.1\0", b"libcuda.so.1\0"
 NVIDIA, DISPLAY = 0x10DE, 0x030200
+KEYS = ("profile", "count", "driver", "toolkit")
+PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook")
+# The runtime takes the specification that was made when the machine started, and does not make one
+# of its own: only there is the mock's configuration.
+RUNTIME = """[nvidia-container-runtime]
+mode = "cdi"
+runtimes = ["runc"]
+
+[nvidia-container-runtime.modes.cdi]
+default-kind = "nvidia.com/gpu"
+"""
+HOOK = "nvidia-container-runtime-hook"
 KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")
 
 
@@ -62,11 +74,13 @@ class GpuMachine:
         profile: their kind, a file of the tools: `a100`, `t4`.
         count: how many; at most as many as the profile has.
         driver: release of the driver: `550.163.01`.
+        toolkit: whether NVIDIA's container toolkit is there, and its runtime known to the engine.
     """
 
     profile: str
     count: int
     driver: str
+    toolkit: bool = False
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> GpuMachine:
@@ -75,10 +89,17 @@ class GpuMachine:
         Raises:
             GpuToolsError: a key is missing or unknown, or the driver's branch is.
         """
-        keys = {"profile", "count", "driver"}
-        if set(entry) != keys:
-            raise GpuToolsError(f"a GPU machine has the keys {', '.join(sorted(keys))}: {entry}")
-        machine = cls(str(entry["profile"]), int(entry["count"]), str(entry["driver"]))
+        if not set(KEYS[:3]) <= set(entry) <= set(KEYS):
+            raise GpuToolsError(
+                f"a machine with GPUs has {', '.join(KEYS[:3])}, and may have {KEYS[3]}; "
+                f"this one has {', '.join(entry) or 'nothing'}"
+            )
+        machine = cls(
+            str(entry["profile"]),
+            int(entry["count"]),
+            str(entry["driver"]),
+            bool(entry.get("toolkit", False)),
+        )
         if machine.branch not in CUDA_OF_BRANCH:
             branches = ", ".join(map(str, CUDA_OF_BRANCH))
             raise GpuToolsError(f"driver {machine.driver} is of none of the branches {branches}")
@@ -108,6 +129,11 @@ def find_tools(beside: Path, named: str = "") -> Path:
             f"let {TOOLS} name a folder that has; docs/gpus.md says how it is built"
         )
     return folder
+
+
+def smi_release(driver: str) -> str:
+    """Release of Debian whose nvidia-smi is of the branch of a driver, or of the nearest."""
+    return "bookworm" if driver.startswith("535.") else "trixie"
 
 
 def fetch_smi(release: str, cache: Path) -> Path:
@@ -221,7 +247,37 @@ def write_driver(root: Path, tools: Path, smi: Path, machine: GpuMachine) -> Non
     (libraries / "libcuda.so.1").symlink_to(f"libcuda.so.{machine.driver}")
     shutil.copy(smi, programs / "nvidia-smi")
     (programs / "nvidia-smi").chmod(0o755)
+    # Also without the toolkit: the files for its role's tests, and for what starts with the machine
+    shipped = root / KERNEL / "bin"
+    shipped.mkdir(parents=True)
+    for name in PROGRAMS:
+        if (tools / "bin" / name).exists():
+            shutil.copy(tools / "bin" / name, shipped / name)
+            (shipped / name).chmod(0o755)
+    if machine.toolkit:
+        _write_toolkit(root, shipped)
     _write_kernel(root / KERNEL, configuration, machine)
+
+
+def _write_toolkit(root: Path, shipped: Path) -> None:
+    """Put NVIDIA's container toolkit where its package puts it, and make it known to the engine.
+
+    Raises:
+        GpuToolsError: a program is not among the tools.
+    """
+    missing = [name for name in PROGRAMS if not (shipped / name).exists()]
+    if missing:
+        raise GpuToolsError(f"NVIDIA's tools lack bin/{', bin/'.join(missing)}")
+    for name in PROGRAMS:
+        shutil.copy(shipped / name, root / "usr/bin" / name)
+    (root / "usr/bin" / HOOK).symlink_to(f"/{KERNEL}/bin/{HOOK}")
+    runtime = root / "etc/nvidia-container-runtime/config.toml"
+    runtime.parent.mkdir(parents=True)
+    runtime.write_text(RUNTIME)
+    settings = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
+    engine = root / "etc/docker/daemon.json"
+    engine.parent.mkdir(parents=True)
+    engine.write_text(json.dumps(settings))
 
 
 def _write_kernel(root: Path, configuration: Mapping[str, Any], machine: GpuMachine) -> None:
