@@ -20,6 +20,7 @@ from ansible.module_utils.trainer_image_fit import (
     read_images,
     read_node,
 )
+from gpu_machines import FakeDriver
 from role_files import ROLES
 
 from yard.plays.inventory import parse_inventory
@@ -327,14 +328,12 @@ def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatc
     """A GPU that came after the list of device ids."""
     site.add("gpu01", 0x3340, "580.65.06")
     assert "device 3340 in slot 0000:3b:00.0, unknown to Trainyard" in site.set_up()
-    programs = site.root / "bin"
-    programs.mkdir()
-    smi = programs / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho 0, GPU-1, NVIDIA New, 00000000:3B:00.0, 590.1, 1000, 10.3\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    # NVIDIA's nvidia-smi on a mock of its library; both hosts are this machine, with a T4.
+    driver = FakeDriver(site.root / "driver", "t4", 1, "580.65.06")
+    for name, value in driver.environment.items():
+        monkeypatch.setenv(name, value)
     said = site.set_up()
-    assert "Gpu02, gpu01: driver 590.1, compute capability 10.3" in said
+    assert "Gpu02, gpu01: driver 580.65.06, compute capability 7.5" in said
     assert site.targets() == {"cuda13"}
 
 
