@@ -35,7 +35,7 @@ chmod 0755 build/usr/bin/*
 # The newest, and one that lets a container out.
 for version in 1.20.0-1 1.16.1-1; do
     sed -i "s/^Version: .*/Version: $version/" build/DEBIAN/control
-    dpkg-deb --root-owner-group --build build "nvidia-container-toolkit_${version}_amd64.deb"
+    dpkg-deb -Znone --root-owner-group --build build "nvidia-container-toolkit_${version}_amd64.deb"
 done
 rm -r build
 

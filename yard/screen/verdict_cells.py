@@ -67,10 +67,11 @@ def hardware_cells(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _check_row(name: str, checks: Sequence[Check]) -> CheckRow:
-    passed = sum(check.ok for check in checks)
-    ok = passed == len(checks)
+    # A node has several checks of one name: one for each of its GPUs, say.
     places = len({check.where for check in checks})
-    share = str(places) if ok else f"{passed} of {len(checks)}"
+    failed = len({check.where for check in checks if not check.ok})
+    ok = not failed
+    share = str(places) if ok else f"{places - failed} of {places}"
     kind = "pairs" if checks[0].of_a_pair else "nodes"
     return CheckRow(name, ok, (name, f"{share} {kind}", _values(checks), checks[0].limit))
 
