@@ -21,6 +21,7 @@ from ansible.module_utils.local_cluster_gpus import (
     GpuMachine,
     GpuToolsError,
     configure,
+    fetch_smi,
     find_tools,
 )
 from gpu_machines import CHECKOUT, FakeDriver
@@ -210,3 +211,15 @@ def test_a_profile_that_is_not_there_is_named() -> None:
         configure(tools, GpuMachine("k80", 1, "550.163.01"))
     with pytest.raises(GpuToolsError, match="profile t4 has 1 to 4 GPUs"):
         configure(tools, GpuMachine("t4", 5, "550.163.01"))
+
+
+def test_without_a_way_to_nvidia_smi_it_is_said_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        GpuToolsError, match=r"Install them, or put the program there as \S+-trixie"
+    ):
+        fetch_smi("trixie", tmp_path)
+    (tmp_path / "nvidia-smi-trixie").touch()
+    assert fetch_smi("trixie", tmp_path) == tmp_path / "nvidia-smi-trixie"
