@@ -210,6 +210,8 @@ collection: $(READY) ## build the roles as the collection trainyard.cluster, and
 LOCK := --generate-hashes --no-header
 lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/trainer (needs uv)
 	uv pip compile pyproject.toml $(LOCK) --python-version 3.11 --universal --output-file requirements.txt
+	uv pip compile --group aws --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
+		--output-file requirements-aws.txt
 	uv pip compile --group dev --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
 		--output-file requirements-dev.txt
 	for list in runtime cuda13 cuda12 cuda12-legacy nvcc installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
