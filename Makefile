@@ -14,6 +14,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 READY := $(VENV)/.complete
 # The same with what tests and checks need.
 TESTABLE := $(VENV)/.testable
+# The same with what AWS needs.
+RENTING := $(VENV)/.renting
 YARD := $(VENV)/bin/python -m yard --inventory $(INVENTORY)
 PLAY := $(VENV)/bin/ansible-playbook --inventory $(INVENTORY)
 
@@ -23,7 +25,7 @@ option = $(if $($(1)),$(2) '$($(1))')
 .PHONY: help
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-15s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 
 $(READY): requirements.txt bootstrap.sh
@@ -32,6 +34,10 @@ $(READY): requirements.txt bootstrap.sh
 
 $(TESTABLE): $(READY) requirements-dev.txt
 	@./bootstrap.sh $(VENV) requirements-dev.txt
+	@touch $@
+
+$(RENTING): $(READY) requirements-aws.txt
+	@./bootstrap.sh $(VENV) requirements-aws.txt
 	@touch $@
 
 ##@ The cluster
@@ -61,6 +67,20 @@ local-down: $(READY) ## take the local cluster down and leave nothing behind
 data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, or a folder for imagenet; your own: SOURCE=folder|archive|URL NAME= SHA256=
 	@$(YARD) data $(or $(DATASET),$(if $(NAME),,cifar10)) $(call option,NAME,--name) \
 		$(call option,SOURCE,--source) $(call option,SHA256,--sha256)
+
+##@ Rented machines
+
+.PHONY: provision destroy provision-check
+# Without SITE= or COUNT= the command says what is missing.
+provision: $(RENTING) ## rent machines from EC2 as a site file says, after an estimate and a question: SITE=sites/lab.yml COUNT=2 HOURS= YES=1
+	@$(YARD) provision $(if $(SITE),'$(SITE)') $(call option,COUNT,--count) $(call option,HOURS,--hours) \
+		$(if $(YES),--yes)
+
+destroy: $(RENTING) ## give back all that carries the tag of the site, and prove it: SITE=sites/lab.yml YES=1
+	@$(YARD) destroy $(if $(SITE),'$(SITE)') $(if $(YES),--yes)
+
+provision-check: $(RENTING) ## name rented machines that are past their deadline: SITE= JSON=1
+	@$(YARD) provision-check $(if $(SITE),'$(SITE)') $(if $(JSON),--json)
 
 ##@ Training
 

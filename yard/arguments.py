@@ -114,6 +114,8 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "stop", "end a run and collect its logs", operates=True)
     _add_run(command)
 
+    _add_rent(commands)
+
     command = _add(commands, "local-up", "make the local cluster", operates=True)
     command.add_argument("--nodes", type=int, metavar="N", help="how many")
     _add(commands, "local-down", "remove the local cluster", operates=True)
@@ -124,6 +126,27 @@ def build_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--yes", action="store_true", help="remove what nothing needs")
     return parser
+
+
+def _add_rent(commands: Any) -> None:
+    command = _add(commands, "provision", "rent machines, after a question", operates=True)
+    command.add_argument("site", type=Path, metavar="SITE", help="a site file")
+    command.add_argument(
+        "--count", type=int, required=True, metavar="N", help="how many there are in the end"
+    )
+    command.add_argument(
+        "--hours", type=float, metavar="H", help="from now to the deadline of all of them"
+    )
+    command.add_argument("--yes", action="store_true", help="answer the question")
+    command = _add(commands, "destroy", "give rented machines back", operates=True)
+    command.add_argument("site", type=Path, metavar="SITE", help="a site file")
+    command.add_argument("--yes", action="store_true", help="answer the question")
+    text = "name rented machines that are past their deadline"
+    command = _add(commands, "provision-check", text, operates=True)
+    command.add_argument(
+        "site", type=Path, nargs="?", metavar="SITE", help="a site file; without, all of sites/"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _add(

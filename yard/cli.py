@@ -172,6 +172,12 @@ def _data(context: Context, options: argparse.Namespace) -> Exit:
     return data(context, options.dataset, options.source, options.name, options.sha256)
 
 
+def _destroy(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.rent import destroy
+
+    return destroy(context, options.site, options.yes)
+
+
 def _doctor(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.doctor import doctor
 
@@ -202,6 +208,18 @@ def _logs(context: Context, options: argparse.Namespace) -> Exit:
 
     run = find_training(context.project, options.run)
     return show_logs(context, run, options.rank, options.follow)
+
+
+def _provision(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.rent import provision
+
+    return provision(context, options.site, options.count, options.hours, options.yes)
+
+
+def _provision_check(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.rent import provision_check
+
+    return provision_check(context, options.site, options.json)
 
 
 def _report(context: Context, options: argparse.Namespace) -> Exit:
@@ -269,11 +287,14 @@ COMMANDS: Mapping[str, Command] = {
     "bench": _bench,
     "clean-up": _clean_up,
     "data": _data,
+    "destroy": _destroy,
     "doctor": _doctor,
     "exec": _execute,
     "local-down": _local_down,
     "local-up": _local_up,
     "logs": _logs,
+    "provision": _provision,
+    "provision-check": _provision_check,
     "rerun": _rerun,
     "report": _report,
     "runs": _runs,

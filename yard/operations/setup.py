@@ -1,6 +1,6 @@
 """Runs the playbooks that change machines: set-up, the data sets, the local cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -107,10 +107,21 @@ def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bo
     note_dataset(context.project, inventory, data.name)
 
 
-def run_operation(context: Context, playbook: str, extravars: Mapping[str, Any]) -> Outcome:
+def run_operation(
+    context: Context,
+    playbook: str,
+    extravars: Mapping[str, Any],
+    *,
+    inventory: Path | None = None,
+    take: Callable[[Event], None] = lambda event: None,
+) -> Outcome:
     """Run a playbook that is not a training, one phase a play; its output goes to a log file.
 
     What its debug tasks say is shown at the end.
+
+    Args:
+        inventory: None means the one the command was given.
+        take: gets every event as well.
 
     Raises:
         RequestError: the inventory has mistakes, or data cannot be had; no machine was contacted.
@@ -119,17 +130,18 @@ def run_operation(context: Context, playbook: str, extravars: Mapping[str, Any])
         Interrupted: the user stopped it.
     """
     project, interrupts = context.project, context.interrupts
-    log = dated_log(context, playbook)
+    log = dated_log(context, playbook, inventory)
     messages: list[str] = []
 
     def follow(event: Event) -> None:
         _show(progress, event)
+        take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
             messages.append(str(event.result.get("msg", "")))
 
     with make_progress(context.console) as progress:
         interrupts.announce = lambda count: progress.task("stopping")
-        outcome = play(context, playbook, extravars, follow, log=log)
+        outcome = play(context, playbook, extravars, follow, log=log, inventory=inventory)
         if not outcome.ok:
             progress.fail()
     for message in messages:

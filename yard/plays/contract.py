@@ -20,6 +20,9 @@ READ_RECORD = "training_run_record"
 CLEAN_UP = "training_node_clean_up"
 # Of playbooks/top.yml: what has a node look at itself, and what reads what it finds.
 WATCH_NODE, READ_WATCH = "training_node_watch", "raw"
+# Of rented machines: what is to be made, and what carries the tag of a site.
+PLAN_MACHINES = "ec2_machines_plan"
+TAGGED_MACHINES = "ec2_machines_tagged"
 # Whose message is for people: that a reboot is due, that there was nothing to do.
 SAY = "debug"
 # The role that refuses an inventory, before any machine is contacted.

@@ -60,10 +60,10 @@ def fresh_log(context: Context, name: str, inventory: Path | None = None) -> Pat
     return log
 
 
-def dated_log(context: Context, name: str) -> Path:
+def dated_log(context: Context, name: str, inventory: Path | None = None) -> Path:
     """The log of a command that keeps all of them."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return _log_folder(context, None) / f"{name}-{stamp}.log"
+    return _log_folder(context, inventory) / f"{name}-{stamp}.log"
 
 
 def _log_folder(context: Context, inventory: Path | None) -> Path:

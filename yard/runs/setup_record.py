@@ -15,6 +15,9 @@ from yard.plays.fingerprint import (
 )
 from yard.plays.inventory import Inventory
 
+# Its file, in the folder of what is remembered about an inventory.
+RECORD = "setup.json"
+
 
 @dataclass(frozen=True)
 class SetupRecord:
@@ -46,7 +49,12 @@ def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
 
 def forget_setup(project: Project, inventory: Inventory) -> None:
     """Remove the record, because the nodes it speaks of are gone or new."""
-    _record_file(project, inventory).unlink(missing_ok=True)
+    forget_setup_of(project, inventory.path)
+
+
+def forget_setup_of(project: Project, inventory: Path) -> None:
+    """The same for an inventory that cannot be read, or is gone as well."""
+    (project.state(inventory) / RECORD).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -126,4 +134,4 @@ def note_image(project: Project, inventory: Inventory, sources: Mapping[str, str
 
 
 def _record_file(project: Project, inventory: Inventory) -> Path:
-    return project.state(inventory.path) / "setup.json"
+    return project.state(inventory.path) / RECORD

@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: the SSH host keys of EC2 machines, from their consoles, as a file for ssh."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: ec2_machines_known_hosts
+short_description: Pins the host keys that machines show on their consoles
+description:
+  - At the first start cloud-init prints the host keys on the console, which EC2 hands out to who
+    may manage the machine. No key is learnt over the network that it is to protect.
+  - Machines whose keys stand in the file already are not asked. Others than O(instances) lose
+    theirs.
+author: Trainyard
+options:
+  region:
+    description: Region of AWS.
+    type: str
+    required: true
+  path:
+    description: The file.
+    type: path
+    required: true
+  instances:
+    description: Machines, as amazon.aws.ec2_instance_info gives them.
+    type: list
+    elements: dict
+    required: true
+  patience:
+    description: How long is waited for a console, seconds.
+    type: int
+    default: 600
+"""
+
+EXAMPLES = r"""
+- name: Pin host keys
+  ec2_machines_known_hosts:
+    region: eu-central-1
+    path: inventory/lab/known_hosts.txt
+    instances: "{{ found.instances }}"
+"""
+
+RETURN = r"""
+pinned:
+  description: Ids of the machines whose keys stand in the file now.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+try:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    AWS_ERRORS: tuple[type[Exception], ...] = (BotoCoreError, ClientError)
+except ImportError:  # AnsibleAWSModule says it
+    AWS_ERRORS = ()
+
+from ansible_collections.amazon.aws.plugins.module_utils.modules import AnsibleAWSModule
+
+# How often a console is looked at, seconds.
+PAUSE = 10
+# What cloud-init's module keys-to-console prints around the keys. A syslog prefix may stand before.
+BLOCK = re.compile(r"-----BEGIN SSH HOST KEY KEYS-----(.*?)-----END SSH HOST KEY KEYS-----", re.S)
+KEY = re.compile(r"\b(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) (AAAA[A-Za-z0-9+/=]+)")
+
+
+def keys_on(console: str) -> list[str]:
+    """The host keys on a console, as `type key`; none where it does not show them (yet).
+
+    What runs on a machine can write on its console later: the first block is cloud-init's.
+    """
+    block = BLOCK.search(console)
+    return [f"{kind} {key}" for kind, key in KEY.findall(block[1])] if block else []
+
+
+def pins(instance: Mapping[str, Any], keys: list[str]) -> list[str]:
+    """Lines of a known_hosts file. The comment says which machine it is: addresses come again."""
+    return [f"{_addresses(instance)} {key} {instance['instance_id']}" for key in keys]
+
+
+def _addresses(instance: Mapping[str, Any]) -> str:
+    names = (instance.get("public_ip_address"), instance.get("private_ip_address"))
+    return ",".join(name for name in names if name)
+
+
+def _kept(lines: list[str], instance: Mapping[str, Any]) -> list[str]:
+    begin, end = f"{_addresses(instance)} ", f" {instance['instance_id']}"
+    return [line for line in lines if line.startswith(begin) and line.endswith(end)]
+
+
+def _console(client: Any, identity: str) -> str:
+    """The console as EC2 has it now; some older types give it with a delay alone."""
+    try:
+        answer = client.get_console_output(InstanceId=identity, Latest=True)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "UnsupportedOperation":
+            raise
+        answer = client.get_console_output(InstanceId=identity)
+    return str(answer.get("Output", ""))
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleAWSModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "instances": {"type": "list", "elements": "dict", "required": True},
+            "patience": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    path, instances = Path(module.params["path"]), module.params["instances"]
+    before = path.read_text().splitlines() if path.is_file() else []
+    found = {entry["instance_id"]: _kept(before, entry) for entry in instances}
+    client = module.client("ec2")
+    deadline = time.monotonic() + module.params["patience"]
+    try:
+        while not module.check_mode:
+            for entry in instances:
+                if not found[entry["instance_id"]]:
+                    keys = keys_on(_console(client, entry["instance_id"]))
+                    found[entry["instance_id"]] = pins(entry, keys)
+            if all(found.values()) or time.monotonic() >= deadline:
+                break
+            time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
+    except AWS_ERRORS as error:
+        module.fail_json_aws(error, msg="cannot read the console of a machine")
+    after = [line for entry in instances for line in found[entry["instance_id"]]]
+    changed = after != before or not path.is_file()
+    if changed and not module.check_mode:
+        new = path.with_name(f".{path.name}.new")
+        new.write_text("".join(f"{line}\n" for line in after))
+        os.replace(new, path)
+    lacking = [identity for identity, lines in found.items() if not lines]
+    if lacking and not module.check_mode:
+        module.fail_json(
+            changed=changed,
+            msg=f"The console of {', '.join(lacking)} shows no SSH host key yet. Give the command "
+            "again in some minutes; an image whose cloud-init does not print them cannot be used.",
+        )
+    module.exit_json(changed=changed, pinned=sorted(found))
+
+
+if __name__ == "__main__":
+    main()

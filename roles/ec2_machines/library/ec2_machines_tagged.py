@@ -1,0 +1,144 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: what carries the tag of a site, or the machines of all sites."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: ec2_machines_tagged
+short_description: Asks EC2 what carries the tag trainyard:site
+description:
+  - Of a site, everything of EC2 that carries its tag, of whatever kind. Without a site, the
+    machines and the disks without a machine of all sites.
+  - Machines that have ended are left out; EC2 names them for an hour.
+author: Trainyard
+options:
+  region:
+    description: Region of AWS.
+    type: str
+    required: true
+  site:
+    description: Name of a site; empty for all.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: What belongs to site lab?
+  ec2_machines_tagged:
+    region: eu-central-1
+    site: lab
+"""
+
+RETURN = r"""
+things:
+  description: >-
+    C(type) as EC2 names it (instance, volume, security-group, key-pair), C(id), C(name), C(site),
+    C(region); of machines also C(instance_type), C(market), C(state), C(address), C(since),
+    C(deadline) and C(overdue), which is true too where there is no deadline.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+try:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    AWS_ERRORS: tuple[type[Exception], ...] = (BotoCoreError, ClientError)
+except ImportError:  # AnsibleAWSModule says it
+    AWS_ERRORS = ()
+
+from ansible.module_utils.ec2_machines_planning import DEADLINE, is_overdue
+from ansible_collections.amazon.aws.plugins.module_utils.modules import AnsibleAWSModule
+
+SITE = "trainyard:site"
+# States in which a machine is paid for, or comes back, or still holds its disks.
+ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+
+
+def _tags(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in entry.get("Tags", [])}
+
+
+def _machines(client: Any, region: str, wanted: list[Any], now: datetime) -> Iterator[Any]:
+    filters = [*wanted, {"Name": "instance-state-name", "Values": list(ALIVE)}]
+    for page in client.get_paginator("describe_instances").paginate(Filters=filters):
+        for reservation in page["Reservations"]:
+            for instance in reservation["Instances"]:
+                tags = _tags(instance)
+                yield {
+                    **_thing("instance", instance["InstanceId"], tags.get("Name", ""), region),
+                    "site": tags[SITE],
+                    "instance_type": instance["InstanceType"],
+                    "market": instance.get("InstanceLifecycle", "on-demand"),
+                    "state": instance["State"]["Name"],
+                    "address": instance.get("PublicIpAddress")
+                    or instance.get("PrivateIpAddress", ""),
+                    "since": instance["LaunchTime"].astimezone(UTC).isoformat()[:16] + "Z",
+                    "deadline": tags.get(DEADLINE, ""),
+                    "overdue": is_overdue(tags.get(DEADLINE), now),
+                }
+
+
+def _disks(client: Any, region: str, wanted: list[Any]) -> Iterator[Any]:
+    """Disks that no machine has, and that are paid for."""
+    filters = [*wanted, {"Name": "status", "Values": ["available"]}]
+    for page in client.get_paginator("describe_volumes").paginate(Filters=filters):
+        for volume in page["Volumes"]:
+            site = _tags(volume)[SITE]
+            thing = _thing("volume", volume["VolumeId"], "", region)
+            yield {**thing, "site": site, "state": "no machine has it", "overdue": True}
+
+
+def _others(client: Any, region: str, site: str) -> Iterator[Any]:
+    """Everything but machines, as EC2 lists it by the tag."""
+    filters = [{"Name": "key", "Values": [SITE]}, {"Name": "value", "Values": [site]}]
+    for page in client.get_paginator("describe_tags").paginate(Filters=filters):
+        for entry in page["Tags"]:
+            kind, identity = entry["ResourceType"], entry["ResourceId"]
+            if kind != "instance":
+                name = _name(client, kind, identity)
+                yield {**_thing(kind, identity, name, region), "site": site, "overdue": False}
+
+
+def _name(client: Any, kind: str, identity: str) -> str:
+    """The name by which amazon.aws removes what it does not remove by id."""
+    if kind == "key-pair":
+        keys = client.describe_key_pairs(KeyPairIds=[identity])["KeyPairs"]
+        return next(str(key["KeyName"]) for key in keys if key["KeyPairId"] == identity)
+    if kind == "placement-group":
+        groups = client.describe_placement_groups(GroupIds=[identity])["PlacementGroups"]
+        return next(str(group["GroupName"]) for group in groups if group["GroupId"] == identity)
+    return ""
+
+
+def _thing(kind: str, identity: str, name: str, region: str) -> dict[str, Any]:
+    return {"type": kind, "id": identity, "name": name, "region": region}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleAWSModule(
+        argument_spec={"site": {"type": "str", "default": ""}}, supports_check_mode=True
+    )
+    client, site, region = module.client("ec2"), module.params["site"], module.region
+    wanted = (
+        [{"Name": f"tag:{SITE}", "Values": [site]}]
+        if site
+        else [{"Name": "tag-key", "Values": [SITE]}]
+    )
+    try:
+        things = list(_machines(client, region, wanted, datetime.now(UTC)))
+        things += _others(client, region, site) if site else _disks(client, region, wanted)
+    except AWS_ERRORS as error:
+        module.fail_json_aws(error, msg=f"cannot ask EC2 for what carries the tag {SITE}")
+    module.exit_json(changed=False, things=things)
+
+
+if __name__ == "__main__":
+    main()

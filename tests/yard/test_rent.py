@@ -1,0 +1,525 @@
+"""Machines are rented, named and given back. What answers is a stand-in for EC2 (`ec2_stand_in`)."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import ec2_stand_in
+import pytest
+import yaml
+from ec2_stand_in import KEY_ID, REGION, SECRET, Call, Ec2, tags_of
+from rich.console import Console
+from ssh_machines import make_key
+from yard_command import REPOSITORY, Yard, made
+
+from yard.core.context import Context
+from yard.core.errors import Interrupted, RequestError
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.operations.renting import confirm
+from yard.request.site import Site, read_site
+
+SHARED = (
+    *("ansible.cfg", "bootstrap.sh", "group_vars", "playbooks", "pyproject.toml"),
+    *("requirements.txt", "roles", "site.yml"),
+)
+SITE = "sites/lab.yml"
+TAG = "trainyard:site"
+DEADLINE = "trainyard:deadline"
+READING = ("Describe", "Get")
+# What changes something and makes nothing that has tags.
+UNTAGGED = ("AuthorizeSecurityGroupIngress", "CreateTags", "ModifyInstanceAttribute")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Ec2]:
+    with ec2_stand_in.running() as ec2:
+        yield ec2
+
+
+@pytest.fixture
+def ec2(server: Ec2) -> Ec2:
+    """EC2 in which there is nothing of ours."""
+    server.reset()
+    return server
+
+
+@dataclass
+class Renter:
+    """A person with a checkout, a key and site files."""
+
+    yard: Yard
+    ec2: Ec2
+    key: Path
+
+    def site(self, name: str = "lab", **changes: Any) -> Path:
+        """Write a site file; None leaves a key out."""
+        document = {
+            "region": REGION,
+            "instance_type": "t3.large",
+            "image": {"owner": "099720109477", "name": "ubuntu/images/hvm-ssd/ubuntu-xenial-*"},
+            "user": "ubuntu",
+            "hours": 8,
+            "ssh_key": str(self.key),
+            "allowed_sources": ["192.0.2.0/24"],
+            "volumes": [{"gigabytes": 30}],
+            **changes,
+        }
+        path = self.yard.root / "sites" / f"{name}.yml"
+        text = yaml.safe_dump({key: value for key, value in document.items() if value is not None})
+        path.write_text(text)
+        return path
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.yard(*arguments)
+
+    def inventory(self, name: str = "lab") -> Any:
+        """What Ansible makes of the inventory that was written."""
+        done = subprocess.run(
+            ["ansible-inventory", "--list", "--inventory", f"inventory/{name}"],
+            cwd=self.yard.root,
+            env={**self.yard.environment, "ANSIBLE_CONFIG": str(self.yard.root / "ansible.cfg")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def renter(tmp_path: Path, ec2: Ec2) -> Renter:
+    return make_renter(tmp_path, ec2)
+
+
+def make_renter(folder: Path, ec2: Ec2) -> Renter:
+    root = folder / "checkout"
+    (root / "inventory/local").mkdir(parents=True)
+    (root / "inventory/local/hosts.yml").write_text("trainers: {hosts: {}}\n")
+    (root / "sites").mkdir()
+    for name in SHARED:
+        (root / name).symlink_to(REPOSITORY / name)
+    key = folder / "id_ed25519"
+    make_key(key)
+    yard = Yard(root)
+    for name in list(yard.environment):
+        if name.startswith("AWS_"):
+            del yard.environment[name]
+    yard.environment |= {**ec2.environment(), "HOME": str(folder)}
+    renter = Renter(yard, ec2, key)
+    renter.site()
+    return renter
+
+
+@dataclass(frozen=True)
+class Story:
+    """Spot machines of one site from the first look to the end, beside others that are not theirs."""
+
+    renter: Renter
+    said: dict[str, subprocess.CompletedProcess[str]]
+    calls: dict[str, list[Call]]
+    machines: dict[str, list[dict[str, Any]]]
+    inventory: Any
+    rules: list[dict[str, Any]]
+    foreign: dict[str, str]
+    foreign_left: dict[str, Any]
+    left: list[dict[str, Any]]
+
+
+def plant_foreign(ec2: Ec2) -> dict[str, str]:
+    """Machines without our tag or of another site, and things that bear our names without it."""
+    client = ec2.client()
+    image = client.describe_images(Owners=["099720109477"])["Images"][0]["ImageId"]
+
+    def machine(**tags: str) -> str:
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        more = {"TagSpecifications": [{"ResourceType": "instance", "Tags": listed}]} if tags else {}
+        started = client.run_instances(ImageId=image, MinCount=1, MaxCount=1, **more)
+        return str(started["Instances"][0]["InstanceId"])
+
+    vpc = client.describe_vpcs()["Vpcs"][0]["VpcId"]
+    group = client.create_security_group(GroupName="trainyard-lab-2", Description="-", VpcId=vpc)
+    client.create_key_pair(KeyName="trainyard-lab")
+    return {
+        "untagged": machine(),
+        "other": machine(**{TAG: "lab2", "Name": "lab2-1"}),
+        "namesake": machine(Name="lab-1"),
+        "group": group["GroupId"],
+        "key": "trainyard-lab",
+    }
+
+
+def look_at_foreign(ec2: Ec2, foreign: dict[str, str]) -> dict[str, Any]:
+    states = {instance["InstanceId"]: instance["State"]["Name"] for instance in ec2.instances()}
+    tags = {instance["InstanceId"]: tags_of(instance) for instance in ec2.instances()}
+    names = [key["KeyName"] for key in ec2.client().describe_key_pairs()["KeyPairs"]]
+    groups = [g["GroupId"] for g in ec2.client().describe_security_groups()["SecurityGroups"]]
+    return {
+        **{name: (states.get(foreign[name]), tags.get(foreign[name])) for name in FOREIGN},
+        "group": foreign["group"] in groups,
+        "key": foreign["key"] in names,
+    }
+
+
+FOREIGN = ("untagged", "other", "namesake")
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, server: Ec2) -> Story:
+    """Each command once: they are the expensive part."""
+    server.reset()
+    renter = make_renter(tmp_path_factory.mktemp("rent"), server)
+    renter.site(market="spot", instance_type="g4dn.xlarge", price_per_hour=0.5)
+    foreign = plant_foreign(server)
+    said, calls, machines = {}, {}, {}
+
+    def do(what: str, *arguments: str) -> None:
+        server.calls.clear()
+        said[what] = renter(*arguments)
+        calls[what] = list(server.calls)
+        machines[what] = server.instances("lab")
+
+    do("unanswered", "provision", SITE, "--count", "2")
+    do("rented", "provision", SITE, "--count", "2", "--yes")
+    inventory = renter.inventory()
+    groups = server.client().describe_security_groups(
+        Filters=[{"Name": "group-name", "Values": ["trainyard-lab"]}]
+    )["SecurityGroups"]
+    do("again", "provision", SITE, "--count", "2")
+    do("shrunk", "provision", SITE, "--count", "1", "--yes")
+    do("in time", "provision-check", SITE)
+    past = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%MZ")
+    late = [instance["InstanceId"] for instance in server.instances("lab")]
+    server.client().create_tags(Resources=late, Tags=[{"Key": DEADLINE, "Value": past}])
+    do("late", "provision-check", "--json")
+    do("undestroyed", "destroy", SITE)
+    do("destroyed", "destroy", SITE, "--yes")
+    left = server.client().describe_tags(
+        Filters=[{"Name": "key", "Values": [TAG]}, {"Name": "value", "Values": ["lab"]}]
+    )["Tags"]
+    return Story(
+        *(renter, said, calls, machines, inventory, groups[0]["IpPermissions"], foreign),
+        look_at_foreign(server, foreign),
+        left,
+    )
+
+
+def changes(calls: list[Call]) -> list[Call]:
+    return [call for call in calls if call.changes]
+
+
+def check_nothing_is_rented_without_an_answer(story: Story) -> None:
+    done = story.said["unanswered"]
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Rent 2 machines? There is no terminal to answer on" in done.stderr
+    assert "YES=1" in done.stderr
+    assert changes(story.calls["unanswered"]) == []
+
+
+def check_the_estimate_says_where_its_price_is_from(story: Story) -> None:
+    told = story.said["unanswered"].stdout
+    assert "2 x g4dn.xlarge at $0.5000 an hour (price_per_hour of the site file)" in told
+    assert "$1.00 an hour, $8.00 until 20" in told
+    assert "1 GPU" in told
+
+
+def check_machines_come_as_the_site_file_says(story: Story) -> None:
+    done = story.said["rented"]
+    assert done.returncode == 0, done.stdout + done.stderr
+    machines = story.machines["rented"]
+    assert [tags_of(machine)["Name"] for machine in machines] == ["lab-1", "lab-2"]
+    [run] = [call for call in story.calls["rented"] if call.action == "RunInstances"]
+    expected = {
+        "MinCount": "2",
+        "MaxCount": "2",
+        "InstanceType": "g4dn.xlarge",
+        "LaunchTemplate.LaunchTemplateName": "trainyard-lab",
+        "Placement.GroupName": "trainyard-lab",
+        "MetadataOptions.HttpTokens": "required",
+        "BlockDeviceMapping.1.Ebs.VolumeSize": "30",
+        "BlockDeviceMapping.1.Ebs.Encrypted": "true",
+        "BlockDeviceMapping.1.Ebs.DeleteOnTermination": "true",
+        "NetworkInterface.1.SubnetId": machines[0]["SubnetId"],
+    }
+    assert {key: run.parameters.get(key) for key in expected} == expected
+    [template] = [call for call in story.calls["rented"] if call.action == "CreateLaunchTemplate"]
+    assert template.parameters["LaunchTemplateData.InstanceMarketOptions.MarketType"] == "spot"
+    deadlines = {tags_of(machine)[DEADLINE] for machine in machines}
+    moment = datetime.strptime(deadlines.pop(), "%Y-%m-%dT%H:%MZ").replace(tzinfo=UTC)
+    assert not deadlines
+    assert abs(moment - datetime.now(UTC) - timedelta(hours=8)) < timedelta(minutes=15)
+
+
+def check_nothing_is_made_without_the_tag(story: Story) -> None:
+    made = {
+        call.action: call.tags() for call in story.calls["rented"] if call.action not in UNTAGGED
+    }
+    made = {action: tags for action, tags in made.items() if not action.startswith(READING)}
+    assert sorted(made) == [
+        *("CreateLaunchTemplate", "CreatePlacementGroup", "CreateSecurityGroup"),
+        *("ImportKeyPair", "RunInstances"),
+    ]
+    for action, tags in made.items():
+        assert tags, action
+        for kind, given in tags.items():
+            assert given.get(TAG) == "lab", f"{action} {kind}"
+    assert set(made["RunInstances"]) == {"instance", "volume"}
+
+
+def check_the_security_group_opens_nothing_else(story: Story) -> None:
+    [ssh] = [rule for rule in story.rules if rule["IpProtocol"] == "tcp"]
+    [among] = [rule for rule in story.rules if rule["IpProtocol"] != "tcp"]
+    assert (ssh["FromPort"], ssh["ToPort"]) == (22, 22)
+    assert [entry["CidrIp"] for entry in ssh["IpRanges"]] == ["192.0.2.0/24"]
+    assert not ssh.get("Ipv6Ranges")
+    assert not ssh.get("UserIdGroupPairs")
+    assert among["IpProtocol"] == "-1"
+    assert not among["IpRanges"]
+    assert not among.get("Ipv6Ranges")
+    groups = {g["GroupId"] for m in story.machines["rented"] for g in m["SecurityGroups"]}
+    assert {pair["GroupId"] for pair in among["UserIdGroupPairs"]} == groups
+    assert len(groups) == 1
+
+
+def check_the_private_key_stays_here(story: Story) -> None:
+    private = story.renter.key.read_text().splitlines()[1]
+    assert not [c for c in story.calls["rented"] for v in c.parameters.values() if private in v]
+
+
+def check_the_inventory_works_as_it_is(story: Story) -> None:
+    listed = story.inventory
+    assert sorted(listed["trainers"]["hosts"]) == ["lab-1", "lab-2"]
+    assert sorted(listed["gpu_nodes"]["hosts"]) == ["lab-1", "lab-2"]
+    of_one = listed["_meta"]["hostvars"]["lab-1"]
+    machine = story.machines["rented"][0]
+    assert of_one["ansible_host"] == {"__ansible_unsafe": machine["PublicIpAddress"]}
+    assert of_one["cluster_address"] == {"__ansible_unsafe": machine["PrivateIpAddress"]}
+    assert of_one["cluster_network"] == "172.31.0.0/20"
+    assert of_one["ansible_user"] == "ubuntu"
+    assert of_one["ansible_ssh_private_key_file"] == str(story.renter.key)
+
+
+def check_a_second_time_changes_nothing(story: Story) -> None:
+    done = story.said["again"]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing was to be changed." in done.stdout
+    assert changes(story.calls["again"]) == []
+
+
+def check_fewer_machines_are_those_with_the_largest_numbers(story: Story) -> None:
+    done = story.said["shrunk"]
+    assert done.returncode == 0, done.stdout + done.stderr
+    [call] = changes(story.calls["shrunk"])
+    assert call.action == "TerminateInstances"
+    assert call.values("InstanceId") == [story.machines["rented"][1]["InstanceId"]]
+    assert [tags_of(machine)["Name"] for machine in story.machines["shrunk"]] == ["lab-1"]
+
+
+def check_a_machine_without_a_deadline_is_named(story: Story) -> None:
+    done = story.said["in time"]
+    # The other site's machine has no deadline: nobody knows when it ends.
+    assert done.returncode == 3
+    assert f"aws ec2 terminate-instances --instance-ids {story.foreign['other']}" in done.stdout
+    assert "make destroy" not in done.stdout
+
+
+def check_forgotten_machines_are_named(story: Story) -> None:
+    done = story.said["late"]
+    assert done.returncode == 3, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    overdue = {machine["name"]: machine["overdue"] for machine in document["machines"]}
+    assert overdue == {"lab-1": True, "lab2-1": True}
+    assert document["commands"][0] == "make destroy SITE=sites/lab.yml"
+    assert changes(story.calls["late"]) == []
+
+
+def check_destroy_asks_first(story: Story) -> None:
+    assert story.said["undestroyed"].returncode == 2
+    assert changes(story.calls["undestroyed"]) == []
+
+
+def check_destroy_removes_what_carries_the_tag_and_nothing_else(story: Story) -> None:
+    done = story.said["destroyed"]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Asked again: nothing in eu-central-1 carries the tag trainyard:site=lab" in done.stdout
+    # EC2 names machines that have ended for an hour.
+    assert {tag["ResourceType"] for tag in story.left} <= {"instance"}
+    assert story.machines["destroyed"] == []
+    assert story.foreign_left == {
+        "untagged": ("running", {}),
+        "other": ("running", {TAG: "lab2", "Name": "lab2-1"}),
+        "namesake": ("running", {"Name": "lab-1"}),
+        "group": True,
+        "key": True,
+    }
+    assert sorted({call.action for call in changes(story.calls["destroyed"])}) == [
+        *("DeleteKeyPair", "DeleteLaunchTemplate", "DeletePlacementGroup", "DeleteSecurityGroup"),
+        "TerminateInstances",
+    ]
+    assert not (story.renter.yard.root / "inventory/lab").exists()
+
+
+def check_credentials_are_seen_nowhere(story: Story) -> None:
+    texts = [done.stdout + done.stderr for done in story.said.values()]
+    root = story.renter.yard.root
+    files = [path for path in root.rglob("*") if path.is_file() and REPOSITORY not in path.parents]
+    assert any(path.suffix == ".log" for path in files)
+    texts += [path.read_text(errors="replace") for path in files]
+    assert not [text for text in texts if SECRET in text or KEY_ID in text]
+
+
+CHECKS = (
+    check_nothing_is_rented_without_an_answer,
+    check_the_estimate_says_where_its_price_is_from,
+    check_machines_come_as_the_site_file_says,
+    check_nothing_is_made_without_the_tag,
+    check_the_security_group_opens_nothing_else,
+    check_the_private_key_stays_here,
+    check_the_inventory_works_as_it_is,
+    check_a_second_time_changes_nothing,
+    check_fewer_machines_are_those_with_the_largest_numbers,
+    check_a_machine_without_a_deadline_is_named,
+    check_forgotten_machines_are_named,
+    check_destroy_asks_first,
+    check_destroy_removes_what_carries_the_tag_and_nothing_else,
+    check_credentials_are_seen_nowhere,
+)
+
+
+def test_a_site_from_the_first_look_to_the_end(story: Story) -> None:
+    """One test: with several, each process of pytest would tell the story anew, for a minute."""
+    for check in CHECKS:
+        check(story)
+
+
+def test_what_aws_refuses_is_said_with_the_remedy(renter: Renter) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        del renter.yard.environment[name]
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Unable to locate credentials" in done.stdout
+    assert "set AWS_PROFILE" in done.stdout
+
+
+MISTAKES = {
+    "region": (1, "region: must be a region of AWS"),
+    "instance_type": (None, "instance_type: is missing"),
+    "hours": (2000, "hours: must be hours, from 0.1 to 744, not 2000"),
+    "market": ("cheap", "market: must be on-demand or spot, not 'cheap'"),
+    "image": ({"owner": 99720109477}, "image: owner: must be 12 digits in quotation marks"),
+    "ssh_key": ("/nowhere/key", "there is no /nowhere/key.pub: ssh-keygen -t ed25519"),
+    "allowed_sources": (["0.0.0.0/0"], "must not be 0.0.0.0/0, which is everybody"),
+    "subnet": ("10.0.0.0/24", "subnet: must be the id of a subnet"),
+    "placement_group": ("yes", "placement_group: must be true or false"),
+    "volumes": ([{"type": "gp9"}], "volumes: disk 1: must have gigabytes"),
+    "tags": ({"trainyard:site": "x"}, "tags: trainyard:site is taken"),
+    "instance_typ": ("t3.large", "instance_typ: unknown; there are name, region"),
+    "name": ("local", "name: must not be example or local"),
+    "user": ("Admin!", "user: must be the name of an account"),
+    "price_per_hour": ("1 $", "price_per_hour: must be US dollars"),
+}
+
+
+def test_all_mistakes_of_a_site_file_are_named_at_once(renter: Renter) -> None:
+    renter.site(**{key: value for key, (value, _) in MISTAKES.items()})
+    done = renter("provision", SITE, "--count", "2", "--yes")
+    assert done.returncode == 2
+    for key, (_, words) in MISTAKES.items():
+        assert words in done.stderr, f"{key}: {done.stderr}"
+    assert done.stderr.count("sites/lab.yml: ") == len(MISTAKES)
+    assert renter.ec2.calls == []
+
+
+def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None:
+    (renter.yard.root / "inventory/lab").mkdir()
+    (renter.yard.root / "inventory/lab/hosts.yml").write_text("trainers: {hosts: {}}\n")
+    done = renter("provision", SITE, "--count", "0", "--hours", "0", "--yes")
+    assert done.returncode == 2
+    for words in ("COUNT=0: must be from 1 to 256; make destroy", "HOURS=0: must be from 0.1"):
+        assert words in done.stderr
+    assert "inventory/lab is an inventory of your own (hosts.yml)" in done.stderr
+    missing = renter("destroy", "sites/none.yml", "--yes")
+    assert missing.returncode == 2
+    assert "SITE=sites/none.yml: there is no such file; copy sites/example.yml" in missing.stderr
+    assert renter.ec2.calls == []
+
+
+def test_the_example_is_a_site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is, and with every line that is commented out."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    make_key(tmp_path / ".ssh/id_ed25519")
+    text = (REPOSITORY / "sites/example.yml").read_text()
+    plain, _, options = text.partition("# All below may be left out")
+    path = tmp_path / "lab.yml"
+    path.write_text(plain)
+    assert read_site(Project(REPOSITORY), path).hours == 8
+    said = "\n".join(line.removeprefix("# ").removeprefix("#") for line in options.splitlines()[1:])
+    path.write_text(plain + said)
+    site = read_site(Project(REPOSITORY), path)
+    assert site.market == "on-demand"
+    assert {key for key, value in vars(site).items() if value is None} == set()
+
+
+def test_what_the_role_takes_is_what_a_site_file_says() -> None:
+    """Each key reaches a variable that the role declares."""
+    specs = REPOSITORY / "roles/ec2_machines/meta/argument_specs.yml"
+    options = yaml.safe_load(specs.read_text())["argument_specs"]["present"]["options"]
+    site = Site(
+        **{field.name: None for field in fields(Site)}  # type: ignore[arg-type]
+        | {"image": {"owner": "1", "name": "2"}, "path": Path("/x")}
+    )
+    said = dict.fromkeys(vars(site), 1) | {"image": site.image, "path": site.path}
+    assert set(Site(**said).extravars()) <= set(options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("yes\n", True), ("no\n", False), ("\n", False)])
+def test_a_question_is_answered_on_the_terminal(
+    typed: str, agreed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typing, terminal = pty.openpty()
+    os.write(typing, typed.encode())
+    console = Console(file=io.StringIO())
+    context = Context(Project(REPOSITORY), Path("none"), console, Interrupts())
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        if agreed:
+            confirm(context, "Rent 2 machines?", False)
+        else:
+            with pytest.raises(RequestError, match="nothing was changed"):
+                confirm(context, "Rent 2 machines?", False)
+    os.close(typing)
+
+
+def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    typing, terminal = pty.openpty()
+    context = Context(Project(REPOSITORY), Path("none"), Console(file=io.StringIO()), Interrupts())
+    context.interrupts.request()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(Interrupted):
+            confirm(context, "Rent 2 machines?", False)
+    os.close(typing)
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        (
+            ("provision", "SITE=sites/lab.yml", "COUNT=2", "HOURS=4", "YES=1"),
+            "provision 'sites/lab.yml' --count '2' --hours '4' --yes",
+        ),
+        (("destroy", "SITE=sites/lab.yml", "YES=1"), "destroy 'sites/lab.yml' --yes"),
+        (("provision-check", "SITE=a.yml", "JSON=1"), "provision-check 'a.yml' --json"),
+        (("provision-check",), "provision-check"),
+    ],
+)
+def test_the_targets_of_make(target: tuple[str, ...], command: str) -> None:
+    assert " ".join(made(*target).splitlines()[-1].replace("\\", "").split()).endswith(command)

@@ -1,0 +1,218 @@
+"""`make provision`, `destroy` and `provision-check`: machines that are rented."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from yard.core.console import ForeignTextConsole
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.core.words import plural
+from yard.operations.renting import (
+    check_library,
+    confirm,
+    look_for_machines,
+    look_for_plan,
+    look_for_things,
+    make_machines,
+    remove_things,
+)
+from yard.request.site import MOST_HOURS, ROLE, Site, list_sites, read_hours, read_site
+from yard.runs.setup_record import forget_setup_of
+from yard.screen.rented_tables import show_found, show_plan, show_things
+
+# More machines than this are a slip of the keyboard.
+MOST_MACHINES = 256
+# The files of an inventory that `make provision` writes.
+WRITTEN = ("groups.yml", "known_hosts.txt", "machines.aws_ec2.yml")
+
+
+def provision(context: Context, path: Path, count: int, hours: float | None, yes: bool) -> Exit:
+    """Have as many machines as asked for, after a look at what it costs and a question.
+
+    Args:
+        path: the site file.
+        hours: from now to a new deadline, of machines that are there too; None leaves theirs.
+        yes: the question is answered.
+
+    Raises:
+        RequestError: the request or the site file has mistakes, or the answer was no.
+        ClusterError: AWS refuses, or a task failed. Running it again goes on.
+        Interrupted: the user stopped it.
+    """
+    site = read_site(context.project, path)
+    problems = []
+    if not 1 <= count <= MOST_MACHINES:
+        problems.append(
+            f"COUNT={count}: must be from 1 to {MOST_MACHINES}; make destroy gives all back"
+        )
+    if hours is not None:
+        try:
+            site = replace(site, hours=read_hours(hours))
+        except ValueError:
+            problems.append(f"HOURS={hours:g}: must be from 0.1 to {MOST_HOURS:g}")
+    inventory = site.inventory(context.project)
+    others = _files_of_others(inventory)
+    if others:
+        problems.append(
+            f"name: {context.project.shown(inventory)} is an inventory of your own "
+            f"({', '.join(others)}): give the site another name in {context.project.shown(path)}"
+        )
+    if problems:
+        raise RequestError(problems)
+    check_library()
+    extravars = {
+        **site.extravars(),
+        f"{ROLE}_count": count,
+        f"{ROLE}_prolong": hours is not None,
+        f"{ROLE}_inventory": str(inventory),
+    }
+    plan = look_for_plan(context, extravars)
+    show_plan(context.console, site, plan)
+    question = _question(plan)
+    if question:
+        confirm(context, question, yes)
+    changed = make_machines(context, extravars, plan)
+    shown = shlex.quote(context.project.shown(inventory))
+    context.console.print(
+        f"{plural(count, 'machine')} in {shown}. Next: make setup INVENTORY={shown}"
+        if changed
+        else "Nothing was to be changed.",
+        soft_wrap=True,
+        markup=False,
+    )
+    return Exit.DONE
+
+
+def destroy(context: Context, path: Path, yes: bool) -> Exit:
+    """Give back all that carries the site's tag, after a question, and see that nothing is left.
+
+    Raises:
+        RequestError: the site file has mistakes, or the answer was no.
+        ClusterError: AWS refuses, or something is left.
+        Interrupted: the user stopped it.
+    """
+    site = read_site(context.project, path)
+    check_library()
+    things = look_for_things(context, site.scope())
+    where = f"{site.region} carries the tag trainyard:site={site.name}"
+    if things:
+        show_things(context.console, things)
+        machines = sum(thing["type"] == "instance" for thing in things)
+        confirm(
+            context,
+            f"Remove {plural(len(things), 'thing')}, {plural(machines, 'machine')} of them with "
+            "all that is on their disks?",
+            yes,
+        )
+        remove_things(context, site.scope())
+        context.console.print(f"Removed. Asked again: nothing in {where}.", soft_wrap=True)
+    else:
+        context.console.print(f"There is nothing to remove: nothing in {where}.", soft_wrap=True)
+    _forget(context, site)
+    return Exit.DONE
+
+
+def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
+    """Name the machines of all sites, and the command that gives those back which are overdue.
+
+    Args:
+        path: the site file whose region is looked at; None looks at those of all site files.
+        as_json: print one JSON document instead, which docs/rented-machines.md describes.
+
+    Raises:
+        RequestError: the site file has mistakes, or there is none.
+        ClusterError: AWS refuses.
+        Interrupted: the user stopped it.
+    """
+    project = context.project
+    sites, problems = list_sites(project)
+    if path is not None:
+        sites = [read_site(project, path), *(site for site in sites if site.path != path)]
+        regions = [sites[0].region]
+    else:
+        regions = sorted({site.region for site in sites})
+        if problems or not sites:
+            raise RequestError(problems or ["sites/ has no site file; SITE= names one"])
+    check_library()
+    # In a document there is no room for progress and failures.
+    aside = replace(context, console=ForeignTextConsole(stderr=True)) if as_json else context
+    things = look_for_machines(aside, regions)
+    commands = _commands(context, sites, [thing for thing in things if thing["overdue"]])
+    if as_json:
+        document = {"regions": regions, "machines": things, "commands": commands}
+        print(json.dumps({"ok": not commands, **document}, indent=2))
+    else:
+        where = ", ".join(regions)
+        if things:
+            show_found(context.console, things)
+        if commands:
+            context.console.print("Past their deadline, and still paid for. To give them back:")
+            for command in commands:
+                context.console.print(f"  {command}", soft_wrap=True, markup=False)
+        else:
+            context.console.print(f"Nothing in {where} is past its deadline.", soft_wrap=True)
+    return Exit.UNFIT if commands else Exit.DONE
+
+
+def _question(plan: Mapping[str, Any]) -> str:
+    """What is to be agreed to; empty where nothing costs and nothing is lost."""
+    parts = []
+    if plan["make"]:
+        parts.append(f"rent {plural(len(plan['make']), 'machine')}")
+    if plan["prolong"]:
+        parts.append(
+            f"give {plural(len(plan['prolong']), 'machine')} time until {plan['deadline']}"
+        )
+    if plan["remove"]:
+        names = ", ".join(machine["name"] for machine in plan["remove"])
+        parts.append(f"give back {names} with all that is on their disks")
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}?" if text else ""
+
+
+def _commands(
+    context: Context, sites: Sequence[Site], overdue: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """A command for each site of machines that are overdue."""
+    commands = []
+    for name, region in dict.fromkeys((thing["site"], thing["region"]) for thing in overdue):
+        files = [site.path for site in sites if (site.name, site.region) == (name, region)]
+        if files:
+            commands.append(f"make destroy SITE={shlex.quote(context.project.shown(files[0]))}")
+            continue
+        mine = [t for t in overdue if (t["site"], t["region"]) == (name, region)]
+        # Its file is elsewhere: AWS's own program takes the ids.
+        for kind, verb in (
+            ("instance", "terminate-instances --instance-ids"),
+            ("volume", "delete-volume --volume-id"),
+        ):
+            ids = [thing["id"] for thing in mine if thing["type"] == kind]
+            groups = [ids] if kind == "instance" and ids else [[one] for one in ids]
+            commands += [f"aws ec2 {verb} {' '.join(g)} --region {region}" for g in groups]
+    return commands
+
+
+def _files_of_others(inventory: Path) -> list[str]:
+    """Files of an inventory that somebody made by hand; none where `make provision` made it."""
+    if not inventory.exists() or (inventory / WRITTEN[-1]).is_file():
+        return []
+    return (
+        sorted(entry.name for entry in inventory.iterdir())[:3]
+        if inventory.is_dir()
+        else [inventory.name]
+    )
+
+
+def _forget(context: Context, site: Site) -> None:
+    """Remove what was written here; files that somebody put beside them stay."""
+    inventory = site.inventory(context.project)
+    if (inventory / WRITTEN[-1]).is_file():
+        for name in WRITTEN:
+            (inventory / name).unlink(missing_ok=True)
+        if not any(inventory.iterdir()):
+            inventory.rmdir()
+    forget_setup_of(context.project, inventory)
