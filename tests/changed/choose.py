@@ -22,6 +22,7 @@ EVERYTHING = (
     "bootstrap.sh",
     "pyproject.toml",
     "requirements.txt",
+    "requirements-aws.txt",
     "requirements-dev.txt",
 )
 # For people, as far as no test reads it

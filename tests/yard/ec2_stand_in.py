@@ -223,8 +223,8 @@ def _add_what_moto_lacks(ec2: Ec2) -> None:
 
     describe_tags = EC2Response.describe_tags
 
-    def tags(self: Any) -> ActionResult:
-        result = describe_tags(self)
+    def tags(self: Any) -> Any:
+        result: Any = describe_tags(self)
         filters = self._filters_from_querystring()
         for group in ec2.groups.values():
             for tag in group["Tags"]:
@@ -244,9 +244,9 @@ def _add_what_moto_lacks(ec2: Ec2) -> None:
 
     run = EC2Response.run_instances
 
-    def run_instances(self: Any) -> ActionResult:
+    def run_instances(self: Any) -> Any:
         """Start machines that are spot ones where a template says so."""
-        result = run(self)
+        result: Any = run(self)
         if self._get_param("LaunchTemplate"):
             for instance in result.result.instances:
                 instance.lifecycle = "spot"

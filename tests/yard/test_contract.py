@@ -47,6 +47,9 @@ def uses(path: Path, module: str) -> bool:
         (contract.READ_RECORD, "training_run/tasks/record.yml"),
         (contract.CLEAN_UP, "training_node/tasks/clean_up.yml"),
         (contract.WATCH_NODE, "training_node/tasks/watch.yml"),
+        (contract.PLAN_MACHINES, "ec2_machines/tasks/look.yml"),
+        (contract.TAGGED_MACHINES, "ec2_machines/tasks/absent.yml"),
+        (contract.TAGGED_MACHINES, "ec2_machines/tasks/check.yml"),
     ],
 )
 def test_the_role_calls_the_module_and_has_it(module: str, tasks: str) -> None:

@@ -179,7 +179,8 @@ def _image(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     # One that is no longer published can be started all the same.
     by_id = {image["image_id"]: image for image in asked["images"]}
     if used:
-        return by_id.get(used[0], {"image_id": used[0]})
+        found: Mapping[str, Any] = by_id.get(used[0], {"image_id": used[0]})
+        return found
     return newest_image(asked["images"], asked["image"])
 
 
