@@ -4,8 +4,11 @@ What moto lacks is added: placement groups, consoles that show a host key, the l
 the page that says from which address one asks. Its machines are records; nothing runs on them.
 """
 
+import base64
+import io
 import json
 import threading
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,9 +79,6 @@ class Ec2:
 
     address: str = ""
     calls: list[Call] = field(default_factory=list)
-    # Consoles that say nothing (yet), of machines with these numbers.
-    silent: bool = False
-    prices: bool = True
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     # What the consoles show, by id of the machine.
     host_keys: dict[str, str] = field(default_factory=dict)
@@ -126,14 +126,11 @@ class Ec2:
 
     def reset(self) -> None:
         """Forget all machines and calls."""
-        import urllib.request
-
         request = urllib.request.Request(f"{self.address}/moto-api/reset", method="POST")
         urllib.request.urlopen(request).read()
         self.calls.clear()
         self.groups.clear()
         self.host_keys.clear()
-        self.silent, self.prices = False, True
 
 
 def tags_of(thing: Mapping[str, Any]) -> dict[str, str]:
@@ -154,8 +151,6 @@ class _Recorder:
         self._moto = DomainDispatcherApplication(create_backend_app)
 
     def __call__(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        import io
-
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         target = environ.get("HTTP_X_AMZ_TARGET", "")
@@ -163,7 +158,7 @@ class _Recorder:
             return _answer(start, f"{SEEN_FROM}\n".encode(), "text/plain")
         if target.endswith(".GetProducts"):
             self._ec2.calls.append(Call("GetProducts", {"body": body.decode()}))
-            document = {"PriceList": [json.dumps(PRODUCT)] if self._ec2.prices else []}
+            document = {"PriceList": [json.dumps(PRODUCT)]}
             return _answer(start, json.dumps(document).encode(), "application/x-amz-json-1.1")
         fields = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         if "Action" in fields:
@@ -235,10 +230,8 @@ def _add_what_moto_lacks(ec2: Ec2) -> None:
         return result
 
     def console(self: Any) -> ActionResult:
-        import base64
-
         identity = self._get_param("InstanceId")
-        text = "" if ec2.silent else CONSOLE.format(key=ec2.host_keys.get(identity, HOST_KEY))
+        text = CONSOLE.format(key=ec2.host_keys.get(identity, HOST_KEY))
         output = base64.b64encode(text.encode()).decode()
         return ActionResult({"InstanceId": identity, "Output": output})
 

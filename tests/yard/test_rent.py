@@ -14,7 +14,7 @@ from typing import Any
 import ec2_stand_in
 import pytest
 import yaml
-from ec2_stand_in import KEY_ID, REGION, SECRET, Call, Ec2, tags_of
+from ec2_stand_in import KEY_ID, REGION, SECRET, SEEN_FROM, Call, Ec2, tags_of
 from rich.console import Console
 from ssh_machines import make_key
 from yard_command import REPOSITORY, Yard, made
@@ -89,6 +89,18 @@ class Renter:
             check=False,
         )
 
+    def play(self, playbook: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run a playbook as one does without yard."""
+        return subprocess.run(
+            ["ansible-playbook", playbook, *options],
+            cwd=self.yard.root,
+            env={**self.yard.environment, "ANSIBLE_CONFIG": str(self.yard.root / "ansible.cfg")},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
     def inventory(self, name: str = "lab") -> Any:
         """What Ansible makes of the inventory that was written."""
         done = subprocess.run(
@@ -136,6 +148,7 @@ class Story:
     calls: dict[str, list[Call]]
     machines: dict[str, list[dict[str, Any]]]
     inventory: Any
+    accepted: subprocess.CompletedProcess[str]
     rules: list[dict[str, Any]]
     foreign: dict[str, str]
     foreign_left: dict[str, Any]
@@ -201,6 +214,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, server: Ec2) -> Story:
     groups = server.client().describe_security_groups(
         Filters=[{"Name": "group-name", "Values": ["trainyard-lab"]}]
     )["SecurityGroups"]
+    accepted = renter.play("playbooks/validate.yml", "--inventory", "inventory/lab")
     do("again", "provision", SITE, "--count", "2")
     do("shrunk", "provision", SITE, "--count", "1", "--yes")
     past = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%MZ")
@@ -213,7 +227,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, server: Ec2) -> Story:
         Filters=[{"Name": "key", "Values": [TAG]}, {"Name": "value", "Values": ["lab"]}]
     )["Tags"]
     return Story(
-        *(renter, said, calls, machines, inventory, groups[0]["IpPermissions"], foreign),
+        *(renter, said, calls, machines, inventory, accepted, groups[0]["IpPermissions"], foreign),
         look_at_foreign(server, foreign),
         left,
     )
@@ -312,6 +326,7 @@ def check_the_inventory_works_as_it_is(story: Story) -> None:
     assert of_one["cluster_network"] == "172.31.0.0/20"
     assert of_one["ansible_user"] == "ubuntu"
     assert of_one["ansible_ssh_private_key_file"] == str(story.renter.key)
+    assert story.accepted.returncode == 0, story.accepted.stdout + story.accepted.stderr
 
 
 def check_a_second_time_changes_nothing(story: Story) -> None:
@@ -410,6 +425,24 @@ def test_what_aws_refuses_is_said_with_the_remedy(renter: Renter) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     assert "Unable to locate credentials" in done.stdout
     assert "set AWS_PROFILE" in done.stdout
+
+
+def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
+    ec2 = renter.ec2
+    variables = {
+        "ec2_machines_site": "lab",
+        "ec2_machines_region": REGION,
+        "ec2_machines_ssh_key": str(renter.key),
+        "ec2_machines_address_service": f"{ec2.address}/address",
+        "ec2_machines_plan": {"vpc": ec2.client().describe_vpcs()["Vpcs"][0]["VpcId"]},
+    }
+    include = {"name": "ec2_machines", "tasks_from": "access"}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"include_role": include}]}
+    (renter.yard.root / "access.yml").write_text(yaml.safe_dump([play]))
+    done = renter.play("access.yml", "--extra-vars", json.dumps(variables))
+    assert done.returncode == 0, done.stdout + done.stderr
+    [call] = [call for call in ec2.calls if call.action == "AuthorizeSecurityGroupIngress"]
+    assert f"{SEEN_FROM}/32" in call.parameters.values()
 
 
 MISTAKES = {
