@@ -95,7 +95,8 @@ def look_for_machines(context: Context, regions: list[str]) -> list[dict[str, An
     Raises:
         ClusterError, Interrupted: see `look_for_plan`.
     """
-    return _take_things(context, "provision_check", {f"{ROLE}_regions": regions})
+    variables = {f"{ROLE}_regions": regions, f"{ROLE}_overdue_fails": False}
+    return _take_things(context, "provision_check", variables)
 
 
 def confirm(context: Context, question: str, yes: bool) -> None:
