@@ -59,6 +59,23 @@ from ansible_collections.amazon.aws.plugins.module_utils.modules import AnsibleA
 SITE = "trainyard:site"
 # States in which a machine is paid for, or comes back, or still holds its disks.
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+# How each kind is asked for: the operation, its ids, the answer, and there the id and the name.
+DESCRIBED = {
+    "key-pair": ("describe_key_pairs", "KeyPairIds", "KeyPairs", "KeyPairId", "KeyName"),
+    "launch-template": (
+        *("describe_launch_templates", "LaunchTemplateIds"),
+        *("LaunchTemplates", "LaunchTemplateId", "LaunchTemplateName"),
+    ),
+    "placement-group": (
+        *("describe_placement_groups", "GroupIds", "PlacementGroups", "GroupId", "GroupName"),
+    ),
+    "security-group": (
+        *("describe_security_groups", "GroupIds", "SecurityGroups", "GroupId", "GroupName"),
+    ),
+    "volume": ("describe_volumes", "VolumeIds", "Volumes", "VolumeId", "Name"),
+}
+# What is in the codes of errors about ids that there are not.
+GONE = ("NotFound", "Unknown")
 
 
 def _tags(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -101,20 +118,26 @@ def _others(client: Any, region: str, site: str) -> Iterator[Any]:
     for page in client.get_paginator("describe_tags").paginate(Filters=filters):
         for entry in page["Tags"]:
             kind, identity = entry["ResourceType"], entry["ResourceId"]
-            if kind != "instance":
-                name = _name(client, kind, identity)
+            name = None if kind == "instance" else _name(client, kind, identity)
+            if name is not None:
                 yield {**_thing(kind, identity, name, region), "site": site, "overdue": False}
 
 
-def _name(client: Any, kind: str, identity: str) -> str:
-    """The name by which amazon.aws removes what it does not remove by id."""
-    if kind == "key-pair":
-        keys = client.describe_key_pairs(KeyPairIds=[identity])["KeyPairs"]
-        return next(str(key["KeyName"]) for key in keys if key["KeyPairId"] == identity)
-    if kind == "placement-group":
-        groups = client.describe_placement_groups(GroupIds=[identity])["PlacementGroups"]
-        return next(str(group["GroupName"]) for group in groups if group["GroupId"] == identity)
-    return ""
+def _name(client: Any, kind: str, identity: str) -> str | None:
+    """The name of a thing; None where it is gone, while the list of tags still has it."""
+    if kind not in DESCRIBED:
+        return ""
+    ask, ids, answered, key, name = DESCRIBED[kind]
+    try:
+        answer = getattr(client, ask)(**{ids: [identity]})
+    except ClientError as error:
+        if any(word in error.response["Error"]["Code"] for word in GONE):
+            return None
+        raise
+    for thing in answer[answered]:
+        if thing[key] == identity and thing.get("State") not in ("deleting", "deleted"):
+            return str(thing.get(name, ""))
+    return None
 
 
 def _thing(kind: str, identity: str, name: str, region: str) -> dict[str, Any]:
