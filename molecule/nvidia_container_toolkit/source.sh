@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a signed package source with NVIDIA's container toolkit: source.sh DIRECTORY
+# Makes a signed package source with a stand-in for NVIDIA's container toolkit: source.sh DIRECTORY
 set -eu
 mkdir -p "$1"
 cd "$1"
@@ -10,32 +10,29 @@ for name in key other; do
     gpg --batch --armor --export "=$name" > "$name.asc"
 done
 
-# NVIDIA's programs, and a stand-in for the hook, which is not among the tools.
-mkdir -p build/DEBIAN build/usr/bin build/etc/nvidia-container-runtime
+# A runtime that notes how it was called and is runc else, and the hook that the engine gives the wish for GPUs to.
+mkdir -p build/DEBIAN build/usr/bin
 cat > build/DEBIAN/control <<'CONTROL'
 Package: nvidia-container-toolkit
 Version: 0
-Architecture: amd64
+Architecture: all
 Maintainer: Trainyard
-Description: NVIDIA's programs in a package of the tests
+Description: stand-in for tests
 CONTROL
-for program in nvidia-ctk nvidia-container-runtime nvidia-cdi-hook nvidia-container-runtime-hook; do
-    cp "/opt/mock-driver/bin/$program" build/usr/bin
-done
-# The specification that the machine made of its driver at its start: only there is the mock's configuration.
-cat > build/etc/nvidia-container-runtime/config.toml <<'CONFIG'
-[nvidia-container-runtime]
-mode = "cdi"
-runtimes = ["runc"]
-
-[nvidia-container-runtime.modes.cdi]
-default-kind = "nvidia.com/gpu"
-CONFIG
+cat > build/usr/bin/nvidia-container-runtime <<'PROGRAM'
+#!/bin/sh
+echo "runtime $*" >> /var/tmp/toolkit.log
+exec runc "$@"
+PROGRAM
+cat > build/usr/bin/nvidia-container-runtime-hook <<'PROGRAM'
+#!/bin/sh
+echo "hook $*" >> /var/tmp/toolkit.log
+PROGRAM
 chmod 0755 build/usr/bin/*
 # The newest, and one that lets a container out.
 for version in 1.20.0-1 1.16.1-1; do
     sed -i "s/^Version: .*/Version: $version/" build/DEBIAN/control
-    dpkg-deb -Znone --root-owner-group --build build "nvidia-container-toolkit_${version}_amd64.deb"
+    dpkg-deb --root-owner-group --build build "nvidia-container-toolkit_${version}_all.deb"
 done
 rm -r build
 
