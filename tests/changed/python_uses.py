@@ -114,9 +114,12 @@ def defined(statement: ast.stmt) -> Iterable[str]:
 
 
 def beside(file: Path, name: str) -> Iterator[Path]:
-    """Files of a name beside a test, and in the folders of tests that it is in."""
+    """Files of a name beside a test, in the folders of tests that it is in, and in machines/."""
     for folder in file.parents:
         if folder.name == "tests":
+            shared = folder / "machines" / name
+            if shared.is_file():
+                yield shared
             return
         if (folder / name).is_file():
             yield folder / name

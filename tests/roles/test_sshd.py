@@ -1,17 +1,15 @@
 """What sshd makes of the roles' settings: really started, really asked, by ssh-audit and by ssh.
 
-Only where this machine has an sshd: a test does not install one, which would listen from then on.
+The sshd is Debian's, unpacked and not installed (tests/machines): an installed one would listen
+from then on.
 Molecule's scenario ssh_trust and tests/e2e/test_hostile_ranks.py audit those of nodes and runs.
 """
 
 import getpass
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +19,15 @@ import jinja2
 import pytest
 import yaml
 from role_files import ROLES, action_plugin
+from unpacked_sshd import free_port, make_key, start_sshd, why_not
 
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
-SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 USER = getpass.getuser()
-
-pytestmark = pytest.mark.skipif(SSHD is None, reason="openssh-server is not installed")
+WHY_NOT = why_not()
+# Its other tests have Ansible write files, which needs no sshd.
+with_sshd = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+# The account that sshd separates its privileges with; the package makes it when it is installed.
+ACCOUNT = "sshd:x:64000:65534::/run/sshd:/usr/sbin/nologin\n"
 
 
 def rendered(role: str, name: str, **variables: Any) -> str:
@@ -58,45 +59,24 @@ def of_container(directory: Path, port: int) -> str:
     return text.replace("/etc/trainyard/ssh", str(directory))
 
 
-def make_key(path: Path, kind: str) -> Path:
-    """Make a key pair without a passphrase."""
-    command = ["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)]
-    subprocess.run(command, check=True)
-    return path
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def serving(directory: Path, port: int, text: str) -> Iterator[None]:
     """Have sshd serve with these settings."""
-    assert SSHD is not None
-    if USER == "root":  # sshd wants it then, and has nobody to make it in a container
-        Path("/run/sshd").mkdir(exist_ok=True)
-    settings, log = directory / "sshd_config", directory / "log"
+    own = directory / "own"
+    (own / "usr").mkdir(parents=True)
+    (own / "etc").mkdir()
+    there = Path("/etc/passwd").read_text().splitlines(keepends=True)
+    others = [line for line in there if not line.startswith("sshd:")]
+    (own / "etc/passwd").write_text("".join([*others, ACCOUNT]))
+    settings = directory / "sshd_config"
     settings.write_text(text)
     # pytest's directory lies below one that all may write.
-    command = [SSHD, "-D", "-e", "-f", str(settings), "-o", "StrictModes=no"]
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stderr=file, stdout=file)
+    command = f"exec /usr/sbin/sshd -D -e -f '{settings}' -o StrictModes=no"
+    process = start_sshd(own, command, port, directory / "log")
     try:
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
         yield
     finally:
-        process.terminate()
+        process.kill()  # unshare passes SIGTERM on to nobody
         process.wait(timeout=10)
 
 
@@ -118,13 +98,16 @@ def audit(port: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+@with_sshd
 @pytest.mark.parametrize(("key_exchange", "status"), [("post-quantum", 0), ("strong", 2)])
 def test_of_the_sshd_of_a_node_nothing_is_to_be_said(
     key_exchange: str, status: int, tmp_path: Path
 ) -> None:
     port = free_port()
     # The host keys that Debian and Ubuntu make.
-    keys = [make_key(tmp_path / f"host_{kind}", kind) for kind in ("rsa", "ecdsa", "ed25519")]
+    keys = [tmp_path / f"host_{kind}" for kind in ("rsa", "ecdsa", "ed25519")]
+    for key in keys:
+        make_key(key, kind=key.name.removeprefix("host_"))
     own = f"Port {port}\nListenAddress 127.0.0.1\nPidFile none\nUsePAM no\n"
     own += "".join(f"HostKey {key}\n" for key in keys)
     with serving(tmp_path, port, own + of_node(key_exchange).partition("\nMatch")[0]):
@@ -136,8 +119,8 @@ def test_of_the_sshd_of_a_node_nothing_is_to_be_said(
 @pytest.fixture
 def container(tmp_path: Path) -> Path:
     """The keys of a run: of the container, and of the one who logs in."""
-    make_key(tmp_path / "ssh_host_ed25519_key", "ed25519")
-    make_key(tmp_path / "id_ed25519", "ed25519")
+    make_key(tmp_path / "ssh_host_ed25519_key")
+    make_key(tmp_path / "id_ed25519")
     return tmp_path
 
 
@@ -170,6 +153,7 @@ def login(directory: Path, port: int, *arguments: str) -> subprocess.CompletedPr
     )
 
 
+@with_sshd
 def test_of_the_sshd_of_a_container_nothing_is_to_be_said(container: Path) -> None:
     port = free_port()
     public = (container / "id_ed25519.pub").read_text()
@@ -208,6 +192,7 @@ def lets(directory: Path, port: int, *arguments: str) -> bool:
     return done.returncode == 0
 
 
+@with_sshd
 def test_what_the_key_of_a_node_opens(container: Path) -> None:
     port, here = free_port(), f"{USER}@127.0.0.1"
     key = " ".join((container / "id_ed25519.pub").read_text().split()[:2])

@@ -1,21 +1,18 @@
 """Machines with a real sshd and a real sudo, each in a mount namespace of its own on this one.
 
 A machine sees this machine's files with its own laid over them: its accounts, its sudoers, its
-release. sshd and sudo are those of Debian, unpacked by playbooks/test_tools.yml and not installed.
-Nothing of it is seen outside, and it ends with the process that started it.
+release. sshd and sudo are those of Debian, unpacked and not installed (tests/machines).
 """
 
 import os
-import socket
 import stat
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from yard_command import REPOSITORY, wait_for
+from unpacked_sshd import free_port, make_key, start_sshd
 
-PACKAGES = REPOSITORY / ".trainyard/test_tools/packages"
 PASSWORD = "right horse"
 # Of that, made with `openssl passwd -6`.
 HASH = (
@@ -64,11 +61,6 @@ Match User newcomer
 AuthorizedKeysFile .ssh/authorized_keys
 """
 START = """\
-set -e
-mount -t overlay overlay -o "lowerdir=$OWN/usr:$PACKAGES/usr:/usr" /usr
-mount -t overlay overlay -o "lowerdir=$OWN/etc:$PACKAGES/etc:/etc" /etc
-mount -t tmpfs tmpfs /run
-mkdir /run/sshd
 mount -t tmpfs tmpfs /home
 for name in loud newcomer; do
     mkdir /home/$name
@@ -78,16 +70,6 @@ done
 $FURTHER
 exec /usr/sbin/sshd -D -e -f /etc/ssh/sshd_own
 """
-
-
-def why_not() -> str:
-    """Why there can be no such machines here; empty where there can."""
-    if os.geteuid() != 0:
-        return "only root may mount, and log in as others"
-    if not (PACKAGES / "usr/sbin/sshd").is_file():
-        return "playbooks/test_tools.yml has not unpacked sshd"
-    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True)
-    return "" if tried.returncode == 0 else "no mount namespaces here"
 
 
 @dataclass(frozen=True)
@@ -137,26 +119,8 @@ def start(
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(script)
         program.chmod(0o755)
-    environment = {
-        "PATH": "/usr/sbin:/usr/bin",
-        "OWN": str(folder),
-        "PACKAGES": str(PACKAGES),
-    }
-    log = (folder / "log").open("wb")
-    process = subprocess.Popen(
-        [
-            *("setpriv", "--pdeathsig", "KILL"),
-            *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
-            *("sh", "-c", START.replace("$FURTHER", further)),
-        ],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
+    process = start_sshd(folder, START.replace("$FURTHER", further), port, folder / "log")
     kind, public = key.with_name("own_key.pub").read_text().split()[:2]
-    wait_for(lambda: process.poll() is not None or listens(port), "sshd", 10)
-    assert process.poll() is None, (folder / "log").read_text()
     return Machine(port, f"[127.0.0.1]:{port} {kind} {public}\n", process)
 
 
@@ -174,26 +138,3 @@ def _accounts(etc: Path) -> None:
         (etc / file).chmod(0o640 if file == "shadow" else 0o644)
     (etc / "sudoers").write_text(SUDOERS)
     (etc / "sudoers").chmod(0o440)
-
-
-def make_key(path: Path, passphrase: str = "") -> str:
-    """Make a key pair; returns the public key."""
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "", "-f", str(path)],
-        check=True,
-    )
-    return path.with_name(f"{path.name}.pub").read_text()
-
-
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-def listens(port: int) -> bool:
-    """Whether a program takes connections on a port."""
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0

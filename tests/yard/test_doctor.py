@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 import ssh_machines
 import yaml
-from ssh_machines import PASSWORD, Machine, free_port, make_key
+from ssh_machines import PASSWORD, Machine
+from unpacked_sshd import free_port, make_key, why_not
 from yard_command import REPOSITORY, Yard
 
 from yard.contact.causes import Trouble, code_of, load_causes
@@ -33,7 +34,7 @@ from yard.contact.way import trouble_at
 from yard.core.project import Project
 from yard.operations.first_contact import InventoryFiles
 
-WHY_NOT = ssh_machines.why_not()
+WHY_NOT = why_not()
 machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 BULLSEYE = {
     "PRETTY_NAME": "Debian GNU/Linux 11 (bullseye)",
