@@ -1,0 +1,134 @@
+"""A password for sudo in Ansible Vault, as docs/roles.md tells; with a real sshd and sudo."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import ssh_machines
+import yaml
+from ssh_machines import PASSWORD
+from unpacked_sshd import make_key, why_not
+from yard_command import REPOSITORY, Yard
+
+WHY_NOT = why_not()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+KEY_OF_VAULT = "opens the vault"
+VARIABLE = "ANSIBLE_VAULT_PASSWORD_FILE"
+
+
+@dataclass(frozen=True)
+class Site:
+    """An inventory of one host, whose sudo asks for a password that is in a vault."""
+
+    inventory: Path
+    folder: Path
+
+    def password_file(self, kind: str, text: str = KEY_OF_VAULT) -> Path:
+        """What opens the vault: a file that has its password, or a program that prints it."""
+        path = self.folder / f"{kind}-{text.replace(' ', '-')}"
+        path.write_text(f"#!/bin/sh\necho '{text}'\n" if kind == "program" else f"{text}\n")
+        path.chmod(0o700 if kind == "program" else 0o600)
+        return path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("vault")
+    public = make_key(folder / "key")
+    machine = ssh_machines.start(folder / "machine", public)
+    (folder / "known_hosts").write_text(machine.known)
+    (folder / "config").write_text(
+        f"UserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile none\n"
+        f"IdentitiesOnly yes\nIdentityFile {folder}/key\nIdentityAgent none\n"
+    )
+    site = Site(folder / "site", folder)
+    (site.inventory / "group_vars/trainers").mkdir(parents=True)
+    host = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": machine.port,
+        "ansible_user": "ada",
+        "ansible_ssh_common_args": f"-F {folder}/config",
+        "ansible_become_password": "{{ vault_sudo_password }}",
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    text = yaml.safe_dump({"trainers": {"hosts": {"gpu01": host}}})
+    (site.inventory / "hosts.yml").write_text(text)
+    vault = site.inventory / "group_vars/trainers/vault.yml"
+    vault.write_text(yaml.safe_dump({"vault_sudo_password": PASSWORD}))
+    subprocess.run(
+        ["ansible-vault", "encrypt", "--vault-password-file", site.password_file("file"), vault],
+        check=True,
+        capture_output=True,
+    )
+    assert PASSWORD not in vault.read_text()
+    yield site
+    machine.process.kill()
+    machine.process.wait()
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment, without what opens another vault."""
+    return {**{name: text for name, text in os.environ.items() if name != VARIABLE}, **more}
+
+
+def become_root(site: Site, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    """Have Ansible become root on the host, and say who it is."""
+    return subprocess.run(
+        [
+            *("ansible", "trainers", "--inventory", str(site.inventory), "--become", *arguments),
+            *("--module-name", "ansible.builtin.command", "--args", "id -un"),
+        ],
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("kind", ["file", "program"])
+def test_yard_opens_the_vault_by_the_environment(site: Site, kind: str) -> None:
+    yard = Yard(REPOSITORY)
+    yard.environment |= {VARIABLE: str(site.password_file(kind))}
+    asked = yard("--inventory", str(site.inventory), "doctor", "--json")
+    [host] = json.loads(asked.stdout)["hosts"]
+    assert (host["ok"], host["root"]) == (True, "sudo with a password"), asked.stdout
+    assert PASSWORD not in asked.stdout + asked.stderr
+    assert KEY_OF_VAULT not in asked.stdout + asked.stderr
+
+
+def test_ansible_becomes_root_with_what_is_in_the_vault(site: Site) -> None:
+    opens = str(site.password_file("file"))
+    for done in (
+        become_root(site, "--vault-password-file", opens),
+        become_root(site, **{VARIABLE: opens}),
+        become_root(site, **{VARIABLE: str(site.password_file("program"))}),
+    ):
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.split()[-1] == "root"
+        assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("opened_by", ["", "another password"])
+def test_a_vault_that_stays_shut_is_said_with_what_opens_it(site: Site, opened_by: str) -> None:
+    yard = Yard(REPOSITORY)
+    yard.environment.pop(VARIABLE, None)
+    if opened_by:
+        yard.environment[VARIABLE] = str(site.password_file("file", opened_by))
+    asked = yard("--inventory", str(site.inventory), "doctor")
+    assert asked.returncode == 2, asked.stdout + asked.stderr
+    assert VARIABLE in asked.stdout + asked.stderr
+    assert become_root(site).returncode != 0
+
+
+def test_the_document_names_the_same_ways() -> None:
+    text = (REPOSITORY / "docs/roles.md").read_text()
+    section = text[text.index("\n## Secrets") :]
+    section = section[: section.index("\n## ", 5)]
+    assert re.search(rf"^export {VARIABLE}=", section, re.MULTILINE)
+    assert re.search(r"^ansible-playbook .*--vault-password-file ", section, re.MULTILINE)
+    assert 'ansible_become_password: "{{ vault_sudo_password }}"' in section
