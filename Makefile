@@ -42,9 +42,12 @@ $(RENTING): $(READY) requirements-aws.txt
 
 ##@ The cluster
 
-.PHONY: doctor setup verify exec local-up local-down data
+.PHONY: doctor bootstrap setup verify exec local-up local-down data
 doctor: $(READY) ## before set-up: is this machine fit, does SSH reach every host, what mends it: ON=host,host JSON=1
 	@$(YARD) doctor $(call option,ON,--on) $(if $(JSON),--json)
+
+bootstrap: $(READY) ## for machines that have only root by password: an account with key and sudo, Python, pinned host keys
+	@$(PLAY) playbooks/bootstrap.yml
 
 setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
 	@$(YARD) setup
