@@ -118,8 +118,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def logs_in(site: Site) -> bool:
     """Whether the account is let in with the key, and becomes root."""
     done = subprocess.run(
-        ["ssh", "-F", site.folder / "config", "-o", "BatchMode=yes"]  # noqa: RUF005  # readable
-        + ["-p", str(site.machine.port), f"{ACCOUNT}@127.0.0.1", "sudo -n id -un; python3 -V"],
+        [
+            *("ssh", "-F", str(site.folder / "config"), "-o", "BatchMode=yes"),
+            *("-p", str(site.machine.port), f"{ACCOUNT}@127.0.0.1", "sudo -n id -un; python3 -V"),
+        ],
         capture_output=True,
         text=True,
         check=False,
