@@ -25,7 +25,12 @@ SECONDS = STATE / "seconds.json"
 SECONDS_OF_SCENARIOS = ROOT / ".trainyard/molecule/seconds.json"
 BUDGET = 300
 # Tests that need what playbooks/test_tools.yml brings.
-TOOLED = ("tests/roles", "tests/yard/test_doctor")
+TOOLED = (
+    "tests/roles",
+    "tests/yard/test_bootstrap",
+    "tests/yard/test_doctor",
+    "tests/yard/test_vault",
+)
 
 
 def read_seconds() -> dict[str, float]:
