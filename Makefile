@@ -221,6 +221,10 @@ bench-edits: $(READY) ## measure from the command to the first step, without and
 clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it
 	@$(YARD) clean-up $(call option,DAYS,--days) $(if $(YES),--yes)
 
+.PHONY: remove
+remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: DATA=1 YES=1
+	@$(YARD) remove $(if $(DATA),--data) $(if $(YES),--yes)
+
 .PHONY: docs
 docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml
 	@for role in roles/*/; do aar-doc --output-mode replace $$role markdown; done

@@ -222,6 +222,12 @@ def _provision_check(context: Context, options: argparse.Namespace) -> Exit:
     return provision_check(context, options.site, options.json)
 
 
+def _remove(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.remove import remove
+
+    return remove(context, options.data, options.yes)
+
+
 def _report(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.overviews import draw_reports
 
@@ -296,6 +302,7 @@ COMMANDS: Mapping[str, Command] = {
     "provision": _provision,
     "provision-check": _provision_check,
     "rerun": _rerun,
+    "remove": _remove,
     "report": _report,
     "runs": _runs,
     "scaling": _scaling,

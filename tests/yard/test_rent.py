@@ -1,9 +1,6 @@
 """Machines are rented, named and given back, at a stand-in for EC2 (`ec2_stand_in`)."""
 
-import io
 import json
-import os
-import pty
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -15,15 +12,10 @@ import ec2_stand_in
 import pytest
 import yaml
 from ec2_stand_in import KEY_ID, REGION, SECRET, SEEN_FROM, Call, Ec2, tags_of
-from rich.console import Console
-from ssh_machines import make_key
+from unpacked_sshd import make_key
 from yard_command import REPOSITORY, Yard, made
 
-from yard.core.context import Context
-from yard.core.errors import Interrupted, RequestError
-from yard.core.interrupts import Interrupts
 from yard.core.project import Project
-from yard.operations.renting import confirm
 from yard.request.site import Site, read_site
 
 SHARED = (
@@ -519,35 +511,6 @@ def test_what_the_role_takes_is_what_a_site_file_says() -> None:
     )
     said = dict.fromkeys(vars(site), 1) | {"image": site.image, "path": site.path}
     assert set(Site(**said).extravars()) <= set(options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("typed", "agreed"), [("yes\n", True), ("no\n", False), ("\n", False)])
-def test_a_question_is_answered_on_the_terminal(
-    typed: str, agreed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    typing, terminal = pty.openpty()
-    os.write(typing, typed.encode())
-    console = Console(file=io.StringIO())
-    context = Context(Project(REPOSITORY), Path("none"), console, Interrupts())
-    with os.fdopen(terminal) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        if agreed:
-            confirm(context, "Rent 2 machines?", False)
-        else:
-            with pytest.raises(RequestError, match="nothing was changed"):
-                confirm(context, "Rent 2 machines?", False)
-    os.close(typing)
-
-
-def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    typing, terminal = pty.openpty()
-    context = Context(Project(REPOSITORY), Path("none"), Console(file=io.StringIO()), Interrupts())
-    context.interrupts.request()
-    with os.fdopen(terminal) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        with pytest.raises(Interrupted):
-            confirm(context, "Rent 2 machines?", False)
-    os.close(typing)
 
 
 @pytest.mark.parametrize(

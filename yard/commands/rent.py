@@ -13,7 +13,6 @@ from yard.core.errors import Exit, RequestError
 from yard.core.words import plural
 from yard.operations.renting import (
     check_library,
-    confirm,
     look_for_machines,
     look_for_plan,
     look_for_things,
@@ -22,6 +21,7 @@ from yard.operations.renting import (
 )
 from yard.request.site import MOST_HOURS, ROLE, Site, list_sites, read_hours, read_site
 from yard.runs.setup_record import forget_setup_of
+from yard.screen.question import confirm
 from yard.screen.rented_tables import show_found, show_plan, show_things
 
 # More machines than this are a slip of the keyboard.

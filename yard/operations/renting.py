@@ -1,13 +1,11 @@
 """Runs the playbooks for rented machines: a look, a question, and then what was agreed to."""
 
 import importlib.util
-import select
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from yard.core.context import Context
-from yard.core.errors import Interrupted, RequestError
+from yard.core.errors import RequestError
 from yard.core.files import write_text
 from yard.operations.setup import run_operation
 from yard.plays.contract import PLAN_MACHINES, TAGGED_MACHINES
@@ -23,8 +21,6 @@ all:
       ansible_connection: local
       ansible_python_interpreter: "{{ ansible_playbook_python }}"
 """
-# How often the user's wish to stop is looked at, in seconds.
-TICK = 0.2
 
 
 def check_library() -> None:
@@ -97,33 +93,6 @@ def look_for_machines(context: Context, regions: list[str]) -> list[dict[str, An
     """
     variables = {f"{ROLE}_regions": regions, f"{ROLE}_overdue_fails": False}
     return _take_things(context, "provision_check", variables)
-
-
-def confirm(context: Context, question: str, yes: bool) -> None:
-    """Ask before anything is changed.
-
-    Args:
-        yes: it was answered on the command line.
-
-    Raises:
-        RequestError: the answer is no, or there is nobody to ask.
-        Interrupted: the user stopped it.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise RequestError(
-            [f"{question} There is no terminal to answer on: nothing was changed. YES=1 says yes."]
-        )
-    context.console.print(f"{question} Type yes to go on: ", end="", markup=False)
-    sys.stdout.flush()
-    # Not input(), which a Ctrl-C that is only noted does not end.
-    while not select.select([sys.stdin], [], [], TICK)[0]:
-        if context.interrupts.requested:
-            context.console.print()
-            raise Interrupted("interrupted; nothing was changed")
-    if sys.stdin.readline().strip().lower() != "yes":
-        raise RequestError(["nothing was changed: the answer was not yes"])
 
 
 def _take_things(

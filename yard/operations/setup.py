@@ -1,6 +1,6 @@
 """Runs the playbooks that change machines: set-up, the data sets, the local cluster."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,7 @@ def run_operation(
     *,
     inventory: Path | None = None,
     take: Callable[[Event], None] = lambda event: None,
+    limit: Sequence[str] = (),
 ) -> Outcome:
     """Run a playbook that is not a training, one phase a play; its output goes to a log file.
 
@@ -122,6 +123,7 @@ def run_operation(
     Args:
         inventory: None means the one the command was given.
         take: gets every event as well.
+        limit: hosts to run on; none means all.
 
     Raises:
         RequestError: the inventory has mistakes, or data cannot be had; no machine was contacted.
@@ -141,7 +143,9 @@ def run_operation(
 
     with make_progress(context.console) as progress:
         interrupts.announce = lambda count: progress.task("stopping")
-        outcome = play(context, playbook, extravars, follow, log=log, inventory=inventory)
+        outcome = play(
+            context, playbook, extravars, follow, log=log, inventory=inventory, limit=limit
+        )
         if not outcome.ok:
             progress.fail()
     for message in messages:

@@ -9,6 +9,9 @@ from yard.core.context import Context
 from yard.plays.events import Event, Outcome
 from yard.plays.playbook import run_playbook
 
+# The folder of logs in the state of an inventory.
+LOG = "log"
+
 
 def play(
     context: Context,
@@ -67,4 +70,4 @@ def dated_log(context: Context, name: str, inventory: Path | None = None) -> Pat
 
 
 def _log_folder(context: Context, inventory: Path | None) -> Path:
-    return context.project.state(inventory or context.inventory) / "log"
+    return context.project.state(inventory or context.inventory) / LOG

@@ -1,0 +1,45 @@
+"""The question before something is changed that cannot be changed back."""
+
+import io
+import os
+import pty
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from yard_command import REPOSITORY
+
+from yard.core.context import Context
+from yard.core.errors import Interrupted, RequestError
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.screen.question import confirm
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("yes\n", True), ("no\n", False), ("\n", False)])
+def test_a_question_is_answered_on_the_terminal(
+    typed: str, agreed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typing, terminal = pty.openpty()
+    os.write(typing, typed.encode())
+    console = Console(file=io.StringIO())
+    context = Context(Project(REPOSITORY), Path("none"), console, Interrupts())
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        if agreed:
+            confirm(context, "Rent 2 machines?", False)
+        else:
+            with pytest.raises(RequestError, match="nothing was changed"):
+                confirm(context, "Rent 2 machines?", False)
+    os.close(typing)
+
+
+def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    typing, terminal = pty.openpty()
+    context = Context(Project(REPOSITORY), Path("none"), Console(file=io.StringIO()), Interrupts())
+    context.interrupts.request()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(Interrupted):
+            confirm(context, "Rent 2 machines?", False)
+    os.close(typing)

@@ -1,0 +1,109 @@
+"""`make remove`: what goes, what stays, and what is in the way of it.
+
+Which roles go from real machines, and that nothing of them is left, is the scenarios' to show
+(`molecule/mixed_releases`). The playbook of the checkout here notes what it was asked for.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from yard_command import RUN_ID, Yard, made
+
+LAB = ("--inventory", "inventory/lab")
+HOSTS = ("alpha", "beta")
+
+
+@pytest.fixture
+def site(fresh: Yard) -> Yard:
+    """A checkout that has set up the machines of a site."""
+    for host in HOSTS:
+        (fresh.root / "nodes" / host).mkdir(parents=True)
+    remembered = fresh.root / ".trainyard/lab"
+    (remembered / "log").mkdir(parents=True)
+    (remembered / "log/setup.log").write_text("set up\n")
+    (remembered / "setup.json").write_text("{}\n")
+    (fresh.root / "runs" / RUN_ID).mkdir(parents=True)
+    return fresh
+
+
+def removed(site: Yard) -> dict[str, str]:
+    """What was asked of each machine."""
+    notes = (site.root / "nodes").glob("*/removed")
+    return {note.parent.name: note.read_text() for note in notes}
+
+
+def remembered(site: Yard) -> list[str]:
+    return sorted(path.name for path in (site.root / ".trainyard/lab").iterdir())
+
+
+@pytest.mark.parametrize(("further", "roles"), [((), "all"), (("--data",), "all,dataset")])
+def test_it_goes_from_all_machines_and_is_forgotten_here(
+    site: Yard, further: tuple[str, ...], roles: str
+) -> None:
+    done = site(*LAB, "remove", "--yes", *further)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert removed(site) == dict.fromkeys(HOSTS, roles)
+    assert remembered(site) == ["log"]
+    assert (site.root / ".trainyard/lab/log/setup.log").exists()
+    assert (site.root / "runs" / RUN_ID).is_dir()
+    assert (site.root / "inventory/lab").is_dir()
+    for words in ("From alpha, beta: ", "What stays here: runs/"):
+        assert words in done.stdout
+
+
+def test_nothing_goes_without_an_answer(site: Yard) -> None:
+    done = site(*LAB, "remove")
+    assert done.returncode == 2
+    assert "Remove all of it from 2 machines?" in done.stderr
+    assert "YES=1 says yes" in done.stderr
+    assert "data sets stay there (DATA=1 removes them)" in done.stdout
+    assert removed(site) == {}
+    assert "setup.json" in remembered(site)
+
+
+@pytest.mark.parametrize("state", ["running", "ended"])
+def test_a_run_is_in_the_way(site: Yard, state: str) -> None:
+    run = {
+        **{"run": RUN_ID, "state": state, "metric": None, "earlier": None, "nodes": ["beta"]},
+        **{"owner": "ada@ws1", "since": None, "home": None, "gpus": []},
+    }
+    (site.root / "nodes/beta/status.json").write_text(json.dumps({"runs": [run]}))
+    done = site(*LAB, "remove", "--yes")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"{RUN_ID} is on beta, of ada@ws1: make stop RUN={RUN_ID}" in done.stderr
+    assert removed(site) == {}
+
+
+def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
+    (site.root / "nodes/beta/unplugged").touch()
+    done = site(*LAB, "remove", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert removed(site) == {"alpha": "all"}
+    assert "beta: no answer, so nothing is removed there." in done.stdout
+    assert "When it is back, give the command again." in done.stdout
+    assert "setup.json" in remembered(site)
+
+
+def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
+    for host in HOSTS:
+        (site.root / "nodes" / host / "unplugged").touch()
+    done = site(*LAB, "remove", "--yes")
+    assert done.returncode == 3
+    assert "no machine answers: make doctor tells why" in done.stderr
+    assert "setup.json" in remembered(site)
+
+
+def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> None:
+    done = ready("remove", "--yes")
+    assert done.returncode == 2
+    assert "make local-down INVENTORY=inventory/local" in done.stderr
+    assert (Path(ready.root) / ".trainyard/local").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [(("remove",), "remove"), (("remove", "DATA=1", "YES=1"), "remove --data --yes")],
+)
+def test_the_target_of_make(target: tuple[str, ...], command: str) -> None:
+    assert made(*target).endswith(f" {command}")

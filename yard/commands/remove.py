@@ -1,0 +1,107 @@
+"""`make remove`: takes from machines what set-up put there, and forgets them here."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from yard.commands.status import ask_nodes
+from yard.core.context import Context
+from yard.core.errors import ClusterError, Exit, RequestError
+from yard.core.words import plural
+from yard.operations.setup import run_operation
+from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.play import LOG
+from yard.runs.cluster_state import UNREACHABLE, ClusterState
+from yard.screen.question import confirm
+
+# What playbooks/remove.yml is asked for. Data sets are no part of `all`.
+ALL, DATASET = "all", "dataset"
+STAYS = """\
+What stays here: runs/, the logs of commands, the inventory, .venv, and what other inventories
+use as well: images and archives (make clean-up names those that nothing needs)."""
+
+
+def remove(context: Context, with_data: bool, yes: bool) -> Exit:
+    """Take all roles from the nodes, after a look and a question, and forget them here.
+
+    Args:
+        with_data: take the data sets as well.
+        yes: the question was answered on the command line.
+
+    Raises:
+        RequestError: a run is on a node, the nodes are containers, or the answer was no.
+        ClusterError: no machine answers, or a task failed; it has been shown. Running it again
+            goes on.
+        Interrupted: the user stopped it. Running it again goes on.
+    """
+    project = context.project
+    inventory = read_inventory(project, context.inventory)
+    shown = project.shown(inventory.path)
+    if inventory.container_hosts:
+        raise RequestError(
+            [f"the nodes of {shown} are containers: make local-down INVENTORY={shown} removes them"]
+        )
+    state = ask_nodes(context)
+    _check_idle(state)
+    silent = [node.host for node in state.nodes if node.state == UNREACHABLE]
+    if len(silent) == len(state.nodes):
+        raise ClusterError("no machine answers: make doctor tells why; nothing was changed")
+    _announce(context, inventory, silent, with_data)
+    confirm(context, f"Remove all of it from {plural(len(state.nodes), 'machine')}?", yes)
+    roles = [ALL, DATASET] if with_data else [ALL]
+    answering = [host for host in inventory.trainers if host not in silent]
+    run_operation(context, "remove", {"remove_roles": ",".join(roles)}, limit=answering)
+    # With machines that did not answer it may be needed again: they have what set-up put there.
+    if silent:
+        context.console.print(
+            f"\n{', '.join(silent)} did not answer, and has what set-up put there. "
+            "When it is back, give the command again.",
+            soft_wrap=True,
+            markup=False,
+        )
+    else:
+        _forget(project.state(inventory.path))
+    context.console.print(f"\n{STAYS}", soft_wrap=True, markup=False)
+    return Exit.DONE
+
+
+def _forget(state: Path) -> None:
+    """Remove what is remembered of an inventory, but for the logs of its commands."""
+    for path in state.iterdir():
+        if path.name == LOG:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _check_idle(state: ClusterState) -> None:
+    """See that nobody trains there.
+
+    Raises:
+        RequestError: somebody does, or what a run left is not home.
+    """
+    held = [
+        f"{run.run} is on {', '.join(run.hosts)}"
+        + (f", of {run.owner}" if run.owner else "")
+        + f": make stop RUN={run.run} ends it and brings its files home"
+        for run in state.runs
+    ]
+    if held:
+        raise RequestError([*held, "nothing was changed"])
+
+
+def _announce(
+    context: Context, inventory: Inventory, silent: Sequence[str], with_data: bool
+) -> None:
+    """Say what goes from where, before the question."""
+    data = "the data sets with them" if with_data else "data sets stay there (DATA=1 removes them)"
+    lines = [
+        f"From {', '.join(inventory.trainers)}: what the roles of playbooks/nodes.yml put there, "
+        f"trainer images and the files of runs; {data}.",
+        "From here: what is remembered of these machines, and the keys that set-up made for them.",
+    ]
+    if silent:
+        lines.append(f"{', '.join(silent)}: no answer, so nothing is removed there.")
+    context.console.print("\n".join(lines), soft_wrap=True, markup=False)
