@@ -24,6 +24,7 @@ sys.path.extend(str(ROLES / role / "library") for role in ("training_node", "tra
 take = importlib.import_module("training_run_take")
 end = importlib.import_module("training_run_end")
 start = importlib.import_module("training_run_start")
+logs = importlib.import_module("training_run_logs")
 reserve = importlib.import_module("training_node_reserve")
 probe = importlib.import_module("training_node_probe")
 plugin = action_plugin("training_run", "training_run_take")
@@ -253,6 +254,18 @@ def test_a_run_ends_beside_another(tmp_path: Path, states: dict[str, Any], wante
 
 
 @pytest.mark.usefixtures("states")
+def test_the_logs_of_a_run_are_over_when_it_has_ended(
+    tmp_path: Path, states: dict[str, Any], wanted: Any
+) -> None:
+    for run in ("a", "b"):
+        taken(tmp_path, run, replace(wanted, gpus=1))
+        states[run] = RUNNING
+    over = [logs.is_over(str(tmp_path / run)) for run in ("a", "b", "c")]
+    assert over == [False, False, True]
+    states["a"] = ENDED
+    assert [logs.is_over(str(tmp_path / run)) for run in ("a", "b")] == [True, False]
+
+
 def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     tmp_path: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,9 +110,8 @@ class Logs:
 def is_over(directory: str) -> bool:
     """Tell whether the run no longer holds this node."""
     root, run_id = os.path.split(directory)
-    lock = read(root)
     try:
-        return lock is None or lock["run"] != run_id or not is_live(lock)
+        return not any(lock["run"] == run_id and is_live(lock) for lock in read(root))
     except EngineError:
         return False
 
