@@ -16,10 +16,11 @@ import ssh_machines
 import yaml
 from ssh_machines import HASH, PASSWORD, Machine
 from unpacked_sshd import make_key, why_not
-from yard_command import REPOSITORY
+from yard_command import REPOSITORY, made
 
 WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+PLAYBOOK = "playbooks/bootstrap.yml"
 ACCOUNT = "pilot"
 QUESTIONS = (b"to pin them here", b"Password of root on the machines")
 # /etc and /usr can be written there, in memory.
@@ -164,3 +165,7 @@ def test_a_wrong_password_is_said(site: Site) -> None:
     assert status != 0
     assert "Permission denied" in said or "Invalid/incorrect password" in said, said
     assert "wrong horse" not in said
+
+
+def test_the_target_of_make() -> None:
+    assert made("bootstrap").endswith(f" {PLAYBOOK}")
