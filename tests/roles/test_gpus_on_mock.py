@@ -223,3 +223,14 @@ def test_without_a_way_to_nvidia_smi_it_is_said_what_to_do(
         fetch_smi("trixie", tmp_path)
     (tmp_path / "nvidia-smi-trixie").touch()
     assert fetch_smi("trixie", tmp_path) == tmp_path / "nvidia-smi-trixie"
+
+
+def test_nothing_is_left_where_apt_has_no_lists_of_debian(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "apt.conf"
+    settings.write_text(f'Dir::State::lists "{tmp_path}/none";\n')
+    monkeypatch.setenv("APT_CONFIG", str(settings))
+    with pytest.raises(GpuToolsError, match="cannot be fetched"):
+        fetch_smi("trixie", tmp_path / "cache")
+    assert list((tmp_path / "cache").glob("*")) == []

@@ -156,11 +156,23 @@ def fetch_smi(release: str, cache: Path) -> Path:
             f"debian-archive-keyring. Install them, or put the program there as {kept}"
         )
     cache.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=cache))
+    with tempfile.TemporaryDirectory(dir=cache) as work:
+        program = _download_smi(release, keyring, kept, Path(work))
+        # Renamed at the end, so that another process never sees half of it.
+        os.replace(program, kept)
+    return kept
+
+
+def _download_smi(release: str, keyring: str, kept: Path, work: Path) -> Path:
+    """Fetch Debian's package of nvidia-smi from this machine's mirror; return the program in it.
+
+    Raises:
+        GpuToolsError: it could not be fetched.
+    """
     for folder in ("lists/partial", "cache/archives/partial"):
         (work / folder).mkdir(parents=True, exist_ok=True)
     (work / "sources.list").write_text(
-        f"deb [arch=amd64 signed-by={keyring}] http://deb.debian.org/debian {release} non-free\n"
+        f"deb [arch=amd64 signed-by={keyring}] {_mirror(kept)} {release} non-free\n"
     )
     # Apart from the packages of this machine.
     options = [
@@ -182,10 +194,24 @@ def fetch_smi(release: str, cache: Path) -> Path:
             )
     (package,) = work.glob("nvidia-smi_*.deb")
     subprocess.run(["dpkg-deb", "--extract", package, work], check=True)
-    # Renamed at the end, so that another process never sees half of it.
-    os.replace(work / "usr/lib/nvidia/current/nvidia-smi", kept)
-    shutil.rmtree(work)
-    return kept
+    return work / "usr/lib/nvidia/current/nvidia-smi"
+
+
+def _mirror(kept: Path) -> str:
+    """Address of the mirror that this machine has Debian's packages from.
+
+    Raises:
+        GpuToolsError: it has none.
+    """
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+    wanted = ["Created-By: Packages", "Component: main", "Label: Debian"]
+    found = subprocess.run([*command, *wanted], capture_output=True, text=True).stdout.split()
+    if not found:
+        raise GpuToolsError(
+            "nvidia-smi cannot be fetched: apt here has no package lists of Debian (apt-get update "
+            f"brings those of its sources). Or put the program there as {kept}"
+        )
+    return found[0]
 
 
 def configure(tools: Path, machine: GpuMachine) -> dict[str, Any]:
