@@ -54,16 +54,14 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-try:
-    from botocore.exceptions import BotoCoreError, ClientError
+with suppress(ImportError):  # AnsibleAWSModule says it
+    from botocore.exceptions import ClientError
 
-    AWS_ERRORS: tuple[type[Exception], ...] = (BotoCoreError, ClientError)
-except ImportError:  # AnsibleAWSModule says it
-    AWS_ERRORS = ()
-
+from ansible.module_utils.ec2_machines_errors import AWS_ERRORS
 from ansible_collections.amazon.aws.plugins.module_utils.modules import AnsibleAWSModule
 
 # How often a console is looked at, seconds.

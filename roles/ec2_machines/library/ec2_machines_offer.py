@@ -65,17 +65,14 @@ zones:
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-try:
+with suppress(ImportError):  # AnsibleAWSModule says it
     import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
 
-    AWS_ERRORS: tuple[type[Exception], ...] = (BotoCoreError, ClientError)
-except ImportError:  # AnsibleAWSModule says it
-    AWS_ERRORS = ()
-
+from ansible.module_utils.ec2_machines_errors import AWS_ERRORS
 from ansible_collections.amazon.aws.plugins.module_utils.modules import AnsibleAWSModule
 
 # Where AWS answers for the prices of all regions.

@@ -43,16 +43,14 @@ things:
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-try:
-    from botocore.exceptions import BotoCoreError, ClientError
+with suppress(ImportError):  # AnsibleAWSModule says it
+    from botocore.exceptions import ClientError
 
-    AWS_ERRORS: tuple[type[Exception], ...] = (BotoCoreError, ClientError)
-except ImportError:  # AnsibleAWSModule says it
-    AWS_ERRORS = ()
-
+from ansible.module_utils.ec2_machines_errors import AWS_ERRORS
 from ansible.module_utils.ec2_machines_planning import DEADLINE, is_overdue
 from ansible_collections.amazon.aws.plugins.module_utils.modules import AnsibleAWSModule
 
