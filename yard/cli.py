@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         project = Project.find(Path.cwd())
         inventory = parsed.inventory or project.root / "inventory" / "local"
         context = Context(project, inventory, console, Interrupts())
-        places = [project.root, project.runs, project.state(inventory) / "log"]
+        places = [project.root, project.runs, project.logs(inventory)]
         with full_disk_told(places, lambda: AGAIN):
             if not parsed.operates:
                 return command(context, parsed)

@@ -100,8 +100,7 @@ def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
         if kept and lock.is_file():
             used.add(lock.read_bytes())
         yield Thing(HERE, "run", run.name, _bytes_of(run), kept, run)
-    state = context.project.state(context.inventory)
-    for log in sorted((state / "log").glob("*.log")):
+    for log in sorted(context.project.logs(context.inventory).glob("*.log")):
         is_old = now - log.stat().st_mtime > OLD_DAYS * DAY
         if is_old:
             yield Thing(HERE, "log", log.name, log.stat().st_size, "", log)

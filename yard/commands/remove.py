@@ -7,10 +7,10 @@ from pathlib import Path
 from yard.commands.status import ask_nodes
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, RequestError
+from yard.core.project import Project
 from yard.core.words import plural
 from yard.operations.setup import run_operation
 from yard.plays.inventory import Inventory, read_inventory
-from yard.plays.play import LOG
 from yard.runs.cluster_state import UNREACHABLE, ClusterState
 from yard.screen.question import confirm
 
@@ -46,10 +46,10 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
     silent = [node.host for node in state.nodes if node.state == UNREACHABLE]
     if len(silent) == len(state.nodes):
         raise ClusterError("no machine answers: make doctor tells why; nothing was changed")
-    _announce(context, inventory, silent, with_data)
-    confirm(context, f"Remove all of it from {plural(len(state.nodes), 'machine')}?", yes)
-    roles = [ALL, DATASET] if with_data else [ALL]
     answering = [host for host in inventory.trainers if host not in silent]
+    _announce(context, inventory, silent, with_data)
+    confirm(context, f"Remove all of it from {plural(len(answering), 'machine')}?", yes)
+    roles = [ALL, DATASET] if with_data else [ALL]
     run_operation(context, "remove", {"remove_roles": ",".join(roles)}, limit=answering)
     # With machines that did not answer it may be needed again: they have what set-up put there.
     if silent:
@@ -60,17 +60,17 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
             markup=False,
         )
     else:
-        _forget(project.state(inventory.path))
+        _forget(project, inventory.path)
     context.console.print(f"\n{STAYS}", soft_wrap=True, markup=False)
     return Exit.DONE
 
 
-def _forget(state: Path) -> None:
+def _forget(project: Project, inventory: Path) -> None:
     """Remove what is remembered of an inventory, but for the logs of its commands."""
-    for path in state.iterdir():
-        if path.name == LOG:
+    for path in project.state(inventory).iterdir():
+        if path == project.logs(inventory):
             continue
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()

@@ -80,7 +80,7 @@ def _look_at_stops(
 ) -> bool:
     """Say which runs have been stopped meanwhile; returns whether one has."""
     over = {run: stop for run, stop in stops.items() if stop.poll() is not None}
-    log = context.project.state(context.inventory) / "log" / f"{STOP_LOG}.log"
+    log = context.project.logs(context.inventory) / f"{STOP_LOG}.log"
     for run, stop in over.items():
         why = f"make stop failed: {context.project.shown(log)}"
         view.message = f"stopped {run}" if stop.returncode == 0 else why

@@ -39,6 +39,10 @@ class Project:
         """The folder for what is remembered about one inventory."""
         return self.root / ".trainyard" / inventory_name(inventory)
 
+    def logs(self, inventory: Path) -> Path:
+        """The folder for logs of the commands about one inventory."""
+        return self.state(inventory) / "log"
+
     @property
     def image_fits(self) -> Path:
         """The folder of the images that set-up chose for nodes with GPUs, a file a set of them."""

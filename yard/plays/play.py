@@ -9,9 +9,6 @@ from yard.core.context import Context
 from yard.plays.events import Event, Outcome
 from yard.plays.playbook import run_playbook
 
-# The folder of logs in the state of an inventory.
-LOG = "log"
-
 
 def play(
     context: Context,
@@ -70,4 +67,4 @@ def dated_log(context: Context, name: str, inventory: Path | None = None) -> Pat
 
 
 def _log_folder(context: Context, inventory: Path | None) -> Path:
-    return context.project.state(inventory or context.inventory) / LOG
+    return context.project.logs(inventory or context.inventory)
