@@ -266,6 +266,7 @@ def test_the_logs_of_a_run_are_over_when_it_has_ended(
     assert [logs.is_over(str(tmp_path / run)) for run in ("a", "b")] == [True, False]
 
 
+@pytest.mark.usefixtures("states")
 def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     tmp_path: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
