@@ -183,7 +183,9 @@ lint-python: $(TESTABLE)
 	mypy roles/*/library/*.py roles/*/module_utils/*.py roles/*/action_plugins/*.py molecule/*.py \
 		molecule/shared/strategy/*.py collection/*.py
 	mypy roles/inventory_check/files/*.py
-	for tests in tests/*/; do (cd $$tests && mypy --config-file $(CURDIR)/pyproject.toml .); done
+	for tests in tests/*/; do \
+		(cd $$tests && mypy --cache-dir $(CURDIR)/.mypy_cache --config-file $(CURDIR)/pyproject.toml .); \
+	done
 
 unit: unit-yard unit-trainer ## unit tests of yard/ and roles here, of trainer/ in the trainer image
 

@@ -67,5 +67,6 @@ def mypy(root: Path, python: Sequence[str]) -> list[Command]:
         if (root / "tests" / folder).is_dir():
             # From there, because folders of tests hold modules of the same names.
             there = ["env", f"--chdir=tests/{folder}"]
-            found.append([*there, "mypy", "--config-file", "../../pyproject.toml", "."])
+            shared = ["--cache-dir", "../../.mypy_cache"]
+            found.append([*there, "mypy", *shared, "--config-file", "../../pyproject.toml", "."])
     return found

@@ -34,6 +34,8 @@ def test_tests_are_checked_from_their_own_folder() -> None:
         "env",
         "--chdir=tests/roles",
         "mypy",
+        "--cache-dir",
+        "../../.mypy_cache",
         "--config-file",
         "../../pyproject.toml",
         ".",
