@@ -1,7 +1,13 @@
 """What the roles' modules share is importable here as it is on a node."""
 
 import ansible.module_utils
+from kept_bytecode import keep_bytecode
 from role_files import ROLES
 
 # Ansible packs these folders into what it sends to a node, under this very name.
 ansible.module_utils.__path__.extend(map(str, sorted(ROLES.glob("*/module_utils"))))
+
+
+def pytest_configure() -> None:
+    """Have Ansible's modules keep their byte code."""
+    keep_bytecode()
