@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from yard_command import Yard
+from yard_command import Yard, made
 
 from yard.plays.inventory import Inventory
 from yard.request.resolve import resolve
@@ -71,6 +71,13 @@ def test_scaling_trains_twice_and_writes_what_it_found(ready: Yard) -> None:
     runs = ready("runs").stdout
     assert f"{folder.name}, 1 node " in runs
     assert f"{folder.name}, 2 nodes" in runs
+
+
+def test_the_target_of_make() -> None:
+    assert made("scaling", "MODEL=vit", "HOLD=global-batch").split()[-2:] == [
+        "--hold",
+        "'global-batch'",
+    ]
 
 
 def test_one_node_is_not_compared_with_itself(fresh: Yard) -> None:
