@@ -88,12 +88,12 @@ def second(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_two_checkouts_set_up_and_train_on_the_same_nodes_in_turn(second: Second) -> None:
-    assert second.make("train", **SHORTEST).status == 0
+    # The second one's set-up, which ran last, leaves the first one able to train,
     assert make("train", **SHORTEST).status == 0
     for node in NODES:
         assert logs_in(CHECKOUT, node)
         assert logs_in(second.checkout, node)
-    # The first one's set-up leaves the second one's key as well.
+    # and the first one's set-up leaves the second one's key, and lets it train.
     assert make("setup").status == 0
     for node in NODES:
         assert logs_in(second.checkout, node)
