@@ -15,6 +15,7 @@ from machines import CHECKOUT, NODES, RUN_ROOT, containers_of_runs, in_machine
 pytestmark = pytest.mark.usefixtures("ready_cluster")
 
 EXAMPLE = "examples/own-code"
+ALONE = "held a connection to another node"
 
 HOROVOD = """
 import horovod.torch as hvd, torch
@@ -136,28 +137,28 @@ def test_ranks_of_both_nodes_find_each_other(
     assert said.count(f"sum {ranks * (ranks + 1) / 2}") == ranks, said
 
 
-@pytest.mark.parametrize(("meets", "warnings"), [(False, 1), (True, 0)])
-def test_ranks_that_train_alone_are_warned_of(meets: bool, warnings: int, tmp_path: Path) -> None:
-    """mpirun's own connections, and those of sshd, are no meeting of the ranks."""
+def test_ranks_that_meet_are_not_warned_of(tmp_path: Path) -> None:
+    """Those of `test_a_run_whose_command_is_gone_is_followed_to_its_end` do not, and are."""
     text = "import time\nprint('trains', flush=True)\n"
-    if meets:
-        text += "import torch.distributed\ntorch.distributed.init_process_group('gloo')\n"
+    text += "import torch.distributed\ntorch.distributed.init_process_group('gloo')\n"
     text += "time.sleep(30)\n"
     outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
     assert outcome.status == 0, outcome.output
-    assert len(document("summary.json")["warnings"]) == warnings
-    assert ("held a connection to another node" in outcome.output) == (not meets)
+    assert document("summary.json")["warnings"] == []
+    assert ALONE not in outcome.output
 
 
 def test_a_rank_that_fails_is_named_with_the_line_of_its_program(tmp_path: Path) -> None:
-    text = "import os\nif os.environ['RANK'] == '1':\n    nobody = {}['missing']\n"
-    text += "import time; time.sleep(600)\n"
+    """At the end of a log of many megabytes."""
+    text = "import os, time\nfor _ in range(2_000_000):\n    print('x' * 99)\n"
+    text += "if os.environ['RANK'] == '1':\n    nobody = {}['missing']\n"
+    text += "time.sleep(600)\n"
     outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
     assert outcome.status == 1
     diagnosis = document("summary.json")["diagnosis"]
     assert (diagnosis["host"], diagnosis["rank"]) == (NODES[1], 1)
     assert "KeyError: 'missing'" in diagnosis["cause"]
-    assert any("code/train.py:3" in line for line in diagnosis["proof"]), diagnosis
+    assert any("code/train.py:5" in line for line in diagnosis["proof"]), diagnosis
     assert "nobody = {}['missing']" in outcome.output
 
 
@@ -178,9 +179,15 @@ def test_a_failed_run_goes_on_with_its_files_on_every_node(tmp_path: Path) -> No
     assert (own / "own.txt").read_text() == "of the second node"
 
 
-def test_an_edit_is_what_runs_next_and_sends_itself_alone(tmp_path: Path) -> None:
-    folder = project(tmp_path / "own", {"train.py": "print('before')\n", "data.bin": "x" * 10**6})
+def test_what_forks_and_stays_is_gone_and_an_edit_sends_itself_alone(tmp_path: Path) -> None:
+    text = "import subprocess\n"
+    text += "subprocess.Popen(['sleep', '3601'], start_new_session=True)\nprint('before')\n"
+    folder = project(tmp_path / "own", {"train.py": text, "data.bin": "x" * 10**6})
     assert make("train", CODE=folder, NODES=2).status == 0
+    assert "before" in log(0)
+    for node in NODES[:2]:
+        assert containers_of_runs(node) == ""
+        assert in_machine(node, "pgrep -f '[s]leep 3601' || true") == ""
     store = f"find {RUN_ROOT}/.code -type f | wc -l"
     kept = [int(in_machine(node, store)) for node in NODES[:2]]
     (folder / "train.py").write_text("print('after')\n")
@@ -236,19 +243,12 @@ time.sleep(30)
     outcome = make("attach", RUN=run.run_id)
     assert outcome.status == 0, outcome.output
     assert run.summary()["status"] == "succeeded"
+    # mpirun's own connections, and those of sshd, are no meeting of the ranks.
+    assert len(run.summary()["warnings"]) == 1
+    assert ALONE in outcome.output
     for node in NODES:
         samples = (run.directory / f"nodes/{node}/utilisation.jsonl").read_text().splitlines()
         assert json.loads(samples[-1])["rss_bytes"]
-
-
-def test_what_forks_and_stays_is_gone_with_the_run(tmp_path: Path) -> None:
-    text = "import subprocess\n"
-    text += "subprocess.Popen(['sleep', '3601'], start_new_session=True)\nprint('over')\n"
-    outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
-    assert outcome.status == 0, outcome.output
-    for node in NODES[:2]:
-        assert containers_of_runs(node) == ""
-        assert in_machine(node, "pgrep -f '[s]leep 3601' || true") == ""
 
 
 def test_what_says_nothing_for_too_long_is_ended_with_the_stacks_of_its_ranks(
@@ -276,15 +276,6 @@ def test_what_says_nothing_for_long_is_warned_of_and_goes_on(tmp_path: Path) -> 
     assert warning.startswith("for 4.0 s no rank wrote a line")
     assert warning in outcome.output
     assert errors(newest()) == []
-
-
-def test_a_log_of_many_megabytes_comes_home_and_is_read_from_its_end(tmp_path: Path) -> None:
-    text = (
-        "line = 'x' * 99\nfor _ in range(2_000_000):\n    print(line)\nraise ValueError('enough')\n"
-    )
-    outcome = make("train", CODE=project(tmp_path / "own", {"train.py": text}), NODES=2)
-    assert outcome.status == 1
-    assert "ValueError: enough" in document("summary.json")["diagnosis"]["cause"]
 
 
 @pytest.mark.parametrize(
