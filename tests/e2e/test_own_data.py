@@ -57,7 +57,9 @@ def checksum(node: str, name: str) -> str:
 
 
 def test_a_program_reads_it_on_every_node_and_cannot_change_it(faces: Path, program: Path) -> None:
+    """The second node lost it, and gets it again when a training asks."""
     assert make("data", SOURCE=faces, NAME="e2e-faces").status == 0
+    in_machine(NODES[1], f"rm --recursive {DATA}/e2e-faces")
     outcome = make("train", CODE=program, NODES=2)
     assert outcome.status == 0, outcome.output
     digest = hashlib.sha256((faces / "train/a.bin").read_bytes()).hexdigest()
@@ -132,14 +134,6 @@ def test_an_archive_is_fetched_and_unpacked(address: str, faces: Path) -> None:
     digest = hashlib.sha256((faces / "train/a.bin").read_bytes()).hexdigest()
     for node in NODES:
         assert checksum(node, "e2e-fetched/train/a.bin") == digest
-
-
-def test_a_node_that_lost_it_gets_it_again_when_a_training_asks(faces: Path, program: Path) -> None:
-    assert make("data", SOURCE=faces, NAME="e2e-faces").status == 0
-    in_machine(NODES[1], f"rm --recursive {DATA}/e2e-faces")
-    outcome = make("train", CODE=program, NODES=2)
-    assert outcome.status == 0, outcome.output
-    assert "found /data/e2e-faces/labels.csv" in log(1)
 
 
 @pytest.mark.parametrize(
