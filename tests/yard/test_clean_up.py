@@ -55,6 +55,10 @@ def test_what_somebody_may_miss_stays(ended: Make) -> None:
     unfinished = ended("unfinished", 31)
     (unfinished / "summary.json").unlink()
     assert why(unfinished, 30) == "it has no result: make attach RUN=unfinished"
+    newer = ended("newer", 31)
+    text = (newer / "summary.json").read_text()
+    (newer / "summary.json").write_text(text.replace('"status"', '"state"'))
+    assert why(newer, 30) == "a newer version of Trainyard wrote it, or it is damaged"
     run = ended("followed", 31)
     with followed(run):
         assert why(run, 30) == "a command follows it"

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.core.errors import ClusterError, Exit, Interrupted, OtherVersionError, RequestError
 from yard.core.words import plural, size
 from yard.pages.index import write_index
 from yard.plays.contract import CLEAN_UP
@@ -37,6 +37,7 @@ REASONS = {
     "followed": "a command follows it",
     "unfinished": "it has no result: make attach RUN={name}",
     "elsewhere": "a part of it is still on {hosts}: make attach RUN={name}",
+    "other_version": "a newer version of Trainyard wrote it, or it is damaged",
     "named": "it was given the name {label}",
 }
 
@@ -114,7 +115,10 @@ def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
 
 
 def _why_a_run_stays(run: Path, days: int | None, now: float) -> str:
-    summary = read_summary(run)
+    try:
+        summary = read_summary(run)
+    except OtherVersionError:
+        return REASONS["other_version"]
     code, values = "", {"name": run.name, "hosts": "", "label": ""}
     if is_followed(run):
         code = "followed"

@@ -13,7 +13,7 @@ from yard.plays.contract import READ_LOGS
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
 from yard.runs.record import FIRST_LINE, RANK_LOG, rank_log_files, read_run
-from yard.runs.summary import read_summary
+from yard.runs.summary import is_over
 from yard.screen.failures import show_failures
 
 # One colour a rank, so that the eye can follow one of several.
@@ -67,7 +67,7 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
         ClusterError: the nodes could not be asked.
     """
     view = LogView(context.console)
-    if read_summary(run) is None:
+    if not is_over(run):
         _show_live(context, run, rank, follow, view)
     # What the last look at the nodes missed has been collected meanwhile.
     files = rank_log_files(run)

@@ -16,7 +16,7 @@ from yard.plays.inventory import read_inventory
 from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
 from yard.runs.folder import list_runs
-from yard.runs.manifest import read_manifest
+from yard.runs.overview import overview_of
 from yard.runs.scaling import compare, read_point
 from yard.screen.scaling import show_scaling
 
@@ -68,9 +68,5 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
 
 def _named(runs: Path, name: str) -> Path:
     """The run that bears a name."""
-    matches = [
-        run
-        for run in list_runs(runs)
-        if (manifest := read_manifest(run)) is not None and manifest.name == name
-    ]
+    matches = [run for run in list_runs(runs) if overview_of(run).name == name]
     return matches[-1]

@@ -10,7 +10,7 @@ from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import Answers, ClusterState
 from yard.runs.folder import list_runs
-from yard.runs.summary import read_summary
+from yard.runs.summary import is_over
 from yard.screen.cluster_tables import show_cluster
 from yard.screen.failures import show_failures
 
@@ -56,4 +56,4 @@ def ask_nodes(context: Context) -> ClusterState:
         show_failures(context.console, outcome)
         raise ClusterError("the nodes could not be asked")
     runs = list_runs(context.project.runs)
-    return answers.state(time.time(), [run.name for run in runs if read_summary(run) is None])
+    return answers.state(time.time(), [run.name for run in runs if not is_over(run)])

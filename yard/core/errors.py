@@ -30,6 +30,10 @@ class RequestError(YardError):
         self.problems = tuple(problems)
 
 
+class OtherVersionError(RequestError):
+    """A file of a run is not as this version of yard writes it."""
+
+
 class ClusterError(YardError):
     """The cluster is not fit for what was asked."""
 

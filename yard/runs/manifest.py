@@ -10,7 +10,8 @@ from typing import Any
 
 from yard import __version__
 from yard.code.git import git_revision
-from yard.core.files import read_json, write_json
+from yard.core.errors import OtherVersionError
+from yard.core.files import read_json, read_object, write_json
 from yard.core.project import Project
 from yard.plays.events import TaskFailure
 from yard.plays.inventory import Inventory
@@ -37,6 +38,9 @@ class Launch:
     first_step_before: float | None = None
     finished_at: float | None = None
 
+
+# What building a record from a document of another form raises
+NOT_OURS = (AttributeError, KeyError, TypeError, ValueError)
 
 LAUNCH_TIMES = ("first_step_after", "first_step_before", "finished_at")
 
@@ -148,9 +152,39 @@ def new_manifest(
 
 
 def read_manifest(run: Path) -> Manifest | None:
-    """Read the manifest of a run directory; None where it has none that can be read."""
+    """Read the manifest of a run directory; None where it has none, or it is not JSON.
+
+    Raises:
+        OtherVersionError: a newer version wrote it, or it is damaged.
+    """
     document = read_json(run / "manifest.json")
-    return None if document is None else Manifest.from_json(document)
+    if document is None:
+        return None
+    try:
+        return Manifest.from_json(document)
+    except NOT_OURS as error:
+        raise other_version(run / "manifest.json", error) from error
+
+
+def other_version(file: Path, error: Exception) -> OtherVersionError:
+    """What to say of a file of a run that this version cannot read.
+
+    Args:
+        error: what kept it from being read.
+    """
+    run, manifest = file.parent, read_object(file.parent / "manifest.json")
+    versions, code = manifest.get("versions"), manifest.get("code")
+    made_by = versions.get("yard") if isinstance(versions, dict) else None
+    revision = code.get("revision") if isinstance(code, dict) else None
+    by = f"Trainyard {made_by}" if made_by else "another version"
+    reader = f"a checkout of {revision}" if revision else "a newer checkout"
+    return OtherVersionError(
+        [
+            f"{run.name}: {file.name} cannot be read by Trainyard {__version__} ({error}). A newer "
+            "one wrote it, or it is damaged. Earlier ones can be read.",
+            f"    {by} made this run: read it with {reader}, or bring this one up to date: git pull",
+        ]
+    )
 
 
 def write_manifest(run: Path, manifest: Manifest) -> None:

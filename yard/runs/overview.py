@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yard.core.errors import OtherVersionError
 from yard.runs.manifest import read_manifest
 from yard.runs.summary import Summary, read_summary
 
@@ -37,14 +38,14 @@ def overview_of(run: Path) -> Overview:
     """Read what a list says of a run. One run that cannot be read must not hide the others."""
     try:
         manifest = read_manifest(run)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except OtherVersionError:
         manifest = None
     if manifest is None:
         return Overview(run.name, None, UNREADABLE, {}, None, None)
     try:
         summary = read_summary(run)
         status = UNFINISHED if summary is None else summary.status
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except OtherVersionError:
         summary, status = None, UNREADABLE
     return Overview(
         run.name, manifest.name, status, manifest.configuration, manifest.started_at, summary

@@ -39,12 +39,17 @@ class SetupRecord:
 
 
 def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
-    """Read the record of the last set-up; None when there was none."""
+    """Read the record of the last set-up.
+
+    None when there was none, or another version of yard wrote it in a form that is not known here:
+    then set-up runs, and writes it anew.
+    """
     document = read_json(_record_file(project, inventory))
-    if document is None:
+    try:
+        lists = {name: tuple(document.get(name, ())) for name in ("nodes", "datasets", "packages")}
+        return SetupRecord(**{**document, **lists})
+    except (AttributeError, TypeError):
         return None
-    lists = {name: tuple(document.get(name, ())) for name in ("nodes", "datasets", "packages")}
-    return SetupRecord(**{**document, **lists})
 
 
 def forget_setup(project: Project, inventory: Inventory) -> None:

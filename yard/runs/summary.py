@@ -9,7 +9,7 @@ from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.core.errors import Exit
 from yard.core.files import read_json, write_json
 from yard.core.words import printable
-from yard.runs.manifest import iso
+from yard.runs.manifest import NOT_OURS, iso, other_version
 from yard.runs.metrics import Metric, of_event
 from yard.plays.contract import NOTHING_STARTED
 from yard.runs.readings import last_values
@@ -161,9 +161,23 @@ class Summary:
 
 
 def read_summary(run: Path) -> Summary | None:
-    """Read the summary of a run directory; None while the run has none."""
+    """Read the summary of a run directory; None while the run has none.
+
+    Raises:
+        OtherVersionError: a newer version wrote it, or it is damaged.
+    """
     document = read_json(run / "summary.json")
-    return None if document is None else Summary.from_json(document)
+    if document is None:
+        return None
+    try:
+        return Summary.from_json(document)
+    except NOT_OURS as error:
+        raise other_version(run / "summary.json", error) from error
+
+
+def is_over(run: Path) -> bool:
+    """Whether a run has a summary, of this version of yard or another one."""
+    return read_json(run / "summary.json") is not None
 
 
 def write_summary(run: Path, summary: Summary) -> None:
