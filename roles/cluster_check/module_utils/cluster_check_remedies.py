@@ -22,7 +22,10 @@ REMEDIES = {
     "other_image": "make setup delivers the image of this checkout",
     "wrong_name": "look at the lines of {name} in /etc/hosts there; make setup writes them",
     "wrong_address": "put the node's own address on the training network into cluster_address",
-    "clock_off": "let all nodes follow one time server: systemctl status chrony",
+    "clock_off": (
+        "let all nodes follow one time server: chrony_state: present in the inventory, make setup; "
+        "where it is, chronyc -n sources there tells which answer"
+    ),
     # its GPUs
     "gpus_silent": "is the driver loaded, and of nvidia-smi's release? role nvidia_driver",
     "gpus_missing": "a card fell off the bus, or gpu_count of this host is wrong: lspci, dmesg",

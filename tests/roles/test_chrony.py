@@ -1,0 +1,124 @@
+"""The files of role chrony, with the settings of group_vars/: who asks whom, and who may ask."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from role_files import ROLES
+
+# As chronyc 4.6 wrote it in tries of a second each
+WAITED = "try: 60, refid: {}, correction: {:.9f}, skew: 0.000"
+HEAD = "# Written by Ansible, role chrony."
+PLAY = {
+    "hosts": "trainers",
+    "connection": "local",
+    "gather_facts": False,
+    "vars_files": [str(ROLES / "chrony/vars/main.yml")],
+    "tasks": [
+        {
+            "name": "Write them",
+            "ansible.builtin.copy": {
+                "dest": "{{ out }}/{{ inventory_hostname }}.json",
+                "mode": "0600",
+                "content": "{{ {'settings': lookup('template', templates ~ '/settings.j2'),"
+                " 'sources': lookup('template', templates ~ '/sources.j2'),"
+                " 'udp': firewall_node_udp_ports, 'mistakes': chrony_mistakes,"
+                " 'remedy': chrony_remedy} | to_json }}",
+            },
+        }
+    ],
+}
+
+
+def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the role writes on four nodes, line by line, the ports that a firewall opens, and
+    what is refused.
+
+    Args:
+        settings: by the node, what its inventory says.
+    """
+    # The playbook's own group_vars/, as those of playbooks/ are
+    (folder / "group_vars").symlink_to(ROLES.parent / "group_vars")
+    (folder / "play.yml").write_text(json.dumps([PLAY]))
+    hosts = {
+        f"n{number}": {
+            "ansible_host": f"192.0.2.{number}",
+            "cluster_address": f"10.0.0.{number}",
+            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+            "chrony_sources": [],
+            "chrony_server_host": "",
+            "chrony_wait_seconds": 60,
+            "chrony_clock_seconds": 1.0,
+            "chrony_waited": {"stdout_lines": [WAITED.format("00000000", 0)]},
+            **settings[f"n{number}"],
+        }
+        for number in (1, 2, 3, 4)
+    }
+    variables = {
+        "cluster_network": "10.0.0.0/24",
+        "out": str(folder),
+        "templates": str(ROLES / "chrony/templates"),
+    }
+    inventory = {"trainers": {"hosts": hosts, "vars": variables}}
+    (folder / "hosts.json").write_text(json.dumps(inventory))
+    subprocess.run(
+        ["ansible-playbook", "--inventory", folder / "hosts.json", folder / "play.yml"],
+        env={**os.environ, "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")},
+        check=True,
+        capture_output=True,
+    )
+    found = {host: json.loads((folder / f"{host}.json").read_text()) for host in hosts}
+    for files in found.values():
+        for name in ("settings", "sources"):
+            head, *files[name] = files[name].splitlines()
+            assert head == HEAD
+    return found
+
+
+def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
+    first = {"chrony_server_host": "{{ groups['trainers'] | first }}"}
+    named = ["server 192.0.2.9 iburst minpoll 4", "pool ntp.example.com maxsources 4 minpoll 4"]
+    found = written(
+        tmp_path,
+        n1={**first, "chrony_sources": ["server time1.example.com"]},
+        n2={**first, "chrony_sources": ["server time1.example.com"]},
+        n3={
+            "chrony_sources": named,
+            "chrony_waited": {"stdout_lines": [WAITED.format("C0000209", 3600)]},
+        },
+        n4={
+            "chrony_sources": ["time1.example.com", "server a\nallow"],
+            "chrony_server_host": "n9",
+            "chrony_waited": {"stdout_lines": ["506 Cannot talk to daemon"]},
+        },
+    )
+    remedies = {host: found[host].pop("remedy") for host in found}
+    assert found["n1"]["settings"][-2:] == ["local stratum 10", "allow 10.0.0.0/24"]
+    assert found["n1"]["sources"] == ["server time1.example.com iburst prefer trust"]
+    assert found["n1"]["udp"] == ["123"]
+    # At its address of the training network, and nobody else
+    served = {
+        "settings": [],
+        "sources": ["server 10.0.0.1 iburst prefer trust"],
+        "udp": [],
+        "mistakes": [],
+    }
+    assert found["n2"] == served
+    sources = [
+        "server 192.0.2.9 iburst minpoll 4 prefer trust",
+        "pool ntp.example.com maxsources 4 minpoll 4 iburst prefer trust",
+    ]
+    assert found["n3"] == {"settings": [], "sources": sources, "udp": [], "mistakes": []}
+    in_sources, in_host = found["n4"]["mistakes"]
+    assert in_sources.endswith('and not "time1.example.com", "server a\\nallow".')
+    assert in_host == "chrony_server_host names n9, which is no host of the inventory."
+    for host, words in {
+        "n1": ("no time source within 60 s", "Name servers that it reaches in chrony_sources"),
+        "n2": ("no time source within 60 s", "Does n1 run chrony", "UDP 123 pass to 10.0.0.1?"),
+        "n3": ("not within 1.0 s of its source", "3600.0", "`sudo chronyc makestep` there"),
+        "n4": ("chronyd does not answer on n4", "506 Cannot talk", "`systemctl status chrony`"),
+    }.items():
+        for word in words:
+            assert word in remedies[host]
