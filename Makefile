@@ -5,6 +5,11 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 INVENTORY ?= inventory/local
+
+# What keeps ranks apart from the rest of a node, for one command: container or native (docs/native.md).
+ifdef RUNTIME
+export TRAINYARD_RUNTIME := $(RUNTIME)
+endif
 VENV ?= .venv
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)

@@ -181,6 +181,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_account import with_account
 from ansible.module_utils.training_node_check import Check
 from ansible.module_utils.training_node_checks import (
     disk,
@@ -194,7 +195,16 @@ from ansible.module_utils.training_node_checks import (
     trouble_in,
     writable,
 )
-from ansible.module_utils.training_node_docker import EngineError, containers, get, inspect
+from ansible.module_utils.training_node_docker import get
+from ansible.module_utils.training_node_engine import (
+    EngineError,
+    containers,
+    image,
+    inspect,
+    is_native,
+    refuse_or_return,
+    running_containers,
+)
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
 from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
@@ -262,32 +272,38 @@ def ask_engine(needs: Needs) -> EngineAnswer:
     """Ask the engine for the image, for runs and for what belongs to none."""
     answer = EngineAnswer()
     try:
+        refuse_or_return()
         answer.strays = ask_strays(needs.uid)
         ask_image(needs, answer)
-        if needs.gpus:
+        if needs.gpus and is_native():
+            answer.problems.append(problem("gpus_not_native"))
+        elif needs.gpus:
             answer.problems += runtime_problems(get("/info"))
         ask_holder(needs, answer)
     except EngineError as error:
-        answer.problems.append(problem("no_engine", message=str(error)))
+        code = "no_namespaces" if is_native() else "no_engine"
+        answer.problems.append(problem(code, message=str(error)))
     return answer
 
 
 def ask_strays(uid: int) -> list[Problem]:
-    """Return what trains and belongs to no run."""
+    """Return what trains and belongs to no run; an account's own processes may do anything."""
+    if is_native():
+        return []
     runs = [inspect(container["Id"]) for container in containers("trainyard.run")]
     inits = [state["State"]["Pid"] for state in runs if state and state["State"]["Running"]]
-    problems: list[Problem] = strays(uid, get("/containers/json"), inits)
+    problems: list[Problem] = strays(uid, running_containers(), inits)
     return problems
 
 
 def ask_image(needs: Needs, answer: EngineAnswer) -> None:
     """See whether the image is there and can do the transport."""
-    image = get(f"/images/{needs.image}/json")
-    if image is None:
+    details = image(needs.image)
+    if details is None:
         answer.problems.append(problem("image_missing", image=needs.image))
         return
-    answer.image_id = image["Id"]
-    answer.labels = image["Config"]["Labels"] or {}
+    answer.image_id = details["Id"]
+    answer.labels = details["Config"]["Labels"] or {}
     transports = answer.labels.get("trainyard.transports", "").split()
     if needs.transport and needs.transport not in transports:
         answer.problems.append(
@@ -389,7 +405,7 @@ def site_problems(needs: Needs) -> list[Problem]:
 def port_problems(needs: Needs, engine: EngineAnswer) -> list[Problem]:
     """See whether there is a port for the run's sshd."""
     address, first = needs.address, needs.port
-    if needs.gpus_wanted:
+    if needs.gpus_wanted or is_native():
         last = first + needs.ports - 1
         if free_port(address, range(first, last + 1), engine.locks) is None:
             return [problem("ports_taken", address=address, first=first, last=last)]
@@ -425,7 +441,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    needs = Needs(**module.params)
+    needs = Needs(**with_account(module.params))
     checks = check_node(needs)
     engine = ask_engine(needs)
     gpus = look_for_gpus(needs, engine)

@@ -63,7 +63,7 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_docker import EngineError, containers
+from ansible.module_utils.training_node_engine import EngineError, containers
 from ansible.module_utils.training_node_lock import (
     guarded,
     holder_values,

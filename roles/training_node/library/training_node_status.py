@@ -59,7 +59,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_engine import EngineError
 from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
 from ansible.module_utils.training_node_runs import runs_of
 

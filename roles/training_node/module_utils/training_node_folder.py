@@ -14,6 +14,7 @@ import posixpath
 import pwd
 import re
 
+from ansible.module_utils.training_node_account import KEEPER
 from ansible.module_utils.training_node_checks import PATH_SECONDS, as_user, is_missing, within
 from ansible.module_utils.training_node_problems import Problem, problem
 
@@ -51,7 +52,8 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
         FolderError: it is not there or empty, that account cannot read it, or it must not be
             mounted.
     """
-    private = (*SYSTEM, root, *_home(uid))
+    # Without root nothing is passed that the account may not pass, and its home has its data.
+    private = (*SYSTEM, root, *(_home(uid) if KEEPER == 0 else ()))
     if path != posixpath.normpath(path) or path.startswith("//"):
         raise FolderError(problem("folder_not_plain", path=path))
     _refuse(path, path, private)
@@ -62,7 +64,7 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
         raise FolderError(problem("folder_unreadable", path=path, message=trouble))
     if os.path.realpath(path) != path:
         raise FolderError(problem("folder_is_link", path=path, target=os.path.realpath(path)))
-    mount = _last_of_root(path)
+    mount = _last_of_root(path) if KEEPER == 0 else path
     _refuse(path, mount, private)
     below = [place for place in _mounted() if place.startswith(f"{mount}/")]
     if below:

@@ -19,7 +19,7 @@ import shutil
 import time
 from contextlib import suppress
 
-from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_engine import EngineError
 from ansible.module_utils.training_node_foreign import logs_of, read_rank_file
 from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
 from ansible.module_utils.training_node_runs import is_rank_log, runs_of
@@ -44,10 +44,11 @@ class Keeper:
     """
 
     def __init__(self, root: str, host: str, every: float) -> None:
-        self._root = root
+        # The process leaves the directory in which it was begun.
+        self._root = os.path.abspath(root)
         self._host = host
         self._every = every
-        self._folder = os.path.join(root, FOLDER)
+        self._folder = os.path.join(self._root, FOLDER)
         self._gpus = Gpus()
         self._before = ProcessorLook()
 

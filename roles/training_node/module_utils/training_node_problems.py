@@ -27,6 +27,11 @@ AGREE = (
 )
 PROBLEMS = {
     "no_engine": Wording("{message}", "run make setup"),
+    "no_namespaces": Wording("{message}", "ask who administers the machine"),
+    "gpus_not_native": Wording(
+        "runs without containers have no GPU",
+        "let this node train with RUNTIME=container, or take it out of gpu_nodes",
+    ),
     "image_missing": Wording("it does not hold the image {image}", "run make setup"),
     "transport_missing": Wording(
         "the image {image} has no transport {transport}, but {transports}",

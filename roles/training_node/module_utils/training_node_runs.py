@@ -9,7 +9,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible.module_utils.training_node_docker import containers
+from ansible.module_utils.training_node_engine import containers
 from ansible.module_utils.training_node_foreign import logs_of, read_lines
 from ansible.module_utils.training_node_lock import gpus_of, is_live, read
 

@@ -64,6 +64,7 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_account import with_account
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_run_code import receive_run
 from ansible.module_utils.training_run_listing import CodeError
@@ -81,7 +82,7 @@ def main() -> None:
             "host": {"type": "str", "required": True},
         },
     )
-    options = module.params
+    options = with_account(module.params)
     directory = RunDirectory(options["root"], options["run_id"])
     try:
         received = receive_run(

@@ -117,8 +117,9 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_account import with_account
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_docker import (
+from ansible.module_utils.training_node_engine import (
     EngineError,
     containers,
     inspect,
@@ -249,7 +250,7 @@ def main() -> None:
             "patience": {"type": "int", "default": 10},
         },
     )
-    options = module.params
+    options = with_account(module.params)
     root, host = options["root"], options["host"]
     directory = RunDirectory(root, options["run_id"])
     mine = {"run": options["run_id"], "home": options["home"]}

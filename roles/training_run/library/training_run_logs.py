@@ -58,7 +58,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_engine import EngineError
 from ansible.module_utils.training_node_foreign import logs_of, read_rank_file
 from ansible.module_utils.training_node_lock import is_live, read
 

@@ -290,12 +290,14 @@ from contextlib import ExitStack
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_account import KEEPER, with_account
 from ansible.module_utils.training_node_directory import (
     ARGUMENTS,
     ENVIRONMENT,
     RunDirectory,
 )
-from ansible.module_utils.training_node_docker import EngineError, get, is_running, logs, run
+from ansible.module_utils.training_node_docker import get
+from ansible.module_utils.training_node_engine import EngineError, is_running, logs, run
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_foreign import open_directory, open_file
 from ansible.module_utils.training_node_hardware import memory_bytes
@@ -447,7 +449,7 @@ def write_files(directory: RunDirectory, files: dict[str, Any], uid: int, gid: i
         with open(path, "w", encoding="utf-8") as file:
             # Of secrets nobody is to see a byte before they have their owner and mode.
             os.fchmod(file.fileno(), 0o400 if name == ENVIRONMENT else 0o440)
-            os.fchown(file.fileno(), uid if name == ENVIRONMENT else 0, gid)
+            os.fchown(file.fileno(), uid if name == ENVIRONMENT else KEEPER, gid)
             file.write(text)
         if name in RECORDS:
             with open(os.path.join(directory.collect, name), "w", encoding="utf-8") as file:
@@ -504,9 +506,7 @@ def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
                 stderr=subprocess.PIPE,
                 text=True,
                 env={**os.environ, "LC_ALL": "C"},
-                user=uid,
-                group=gid,
-                extra_groups=[],
+                **({"user": uid, "group": gid, "extra_groups": []} if KEEPER == 0 else {}),
             )
             if copied.returncode:
                 raise error_of(copied.stderr)
@@ -613,7 +613,7 @@ def main() -> None:
             "wait": {"type": "float", "default": 15.0},
         },
     )
-    options = module.params
+    options = with_account(module.params)
     directory = RunDirectory(options["root"], options["run_id"])
     name = container_of(options["run_id"])
     try:

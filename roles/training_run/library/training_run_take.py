@@ -166,8 +166,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_account import KEEPER, with_account
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_docker import EngineError, containers, remove
+from ansible.module_utils.training_node_engine import (
+    EngineError,
+    containers,
+    is_native,
+    remove,
+)
 from ansible.module_utils.training_node_facts import oom_kills
 from ansible.module_utils.training_node_lock import (
     age,
@@ -230,12 +236,13 @@ class Wanted:
             it is.
         """
         held = taken_by(in_the_way(live, self.gpus))
-        if held or not self.gpus:
+        # Of runs of other accounts without root this one knows nothing but that a port is taken.
+        if held or not (self.gpus or is_native()):
             return {"port": self.port}, held
-        free = free_gpus(self.idle, live)
         ports = range(self.port, self.port + self.ports)
         port = free_port(self.address, ports, live)
-        problems = shortage(live, self.gpus, len(free), self.count)
+        free = free_gpus(self.idle, live)
+        problems = shortage(live, self.gpus, len(free), self.count) if self.gpus else []
         if port is None:
             values = {"address": self.address, "first": ports[0], "last": ports[-1]}
             problems.append(problem("ports_taken", **values))
@@ -334,7 +341,7 @@ def make_directories(directory: RunDirectory, uid: int, gid: int) -> None:
     ):
         os.makedirs(path, exist_ok=True)
         os.chmod(path, mode)
-        os.chown(path, 0, gid)
+        os.chown(path, KEEPER, gid)
     # The ranks' own last: what is theirs may change while root looks at it.
     os.makedirs(directory.work, mode=0o700, exist_ok=True)
     for name in WORK:
@@ -399,7 +406,7 @@ def main() -> None:
             "patience": {"type": "int", "default": 10},
         },
     )
-    options = module.params
+    options = with_account(module.params)
     directory = RunDirectory(options["root"], options["run_id"])
     lock = {
         "run": options["run_id"],
@@ -425,7 +432,7 @@ def main() -> None:
     except NoRoomError as error:
         module.fail_json(**error.result(options["host"]))
     except EngineError as error:
-        hindrance = problem("no_engine", message=str(error))
+        hindrance = problem("no_namespaces" if is_native() else "no_engine", message=str(error))
         module.fail_json(
             msg=hindrance.text, problems=[{"host": options["host"], **hindrance.asdict()}]
         )

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import IO
 
+from ansible.module_utils.training_node_account import KEEPER
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_run_listing import CHUNK, CodeError, Listing, digest_of
 from ansible.module_utils.training_run_records import remove_tree
@@ -109,7 +110,7 @@ class CodeStore:
             about = os.stat(self._object(name))
             os.utime(self._object(name), ns=(time.time_ns(), about.st_mtime_ns))
         for above, _, _ in os.walk(folder):
-            os.chown(above, 0, gid)
+            os.chown(above, KEEPER, gid)
             os.chmod(above, 0o750)
 
     def size(self, listings: Iterable[Listing]) -> int:

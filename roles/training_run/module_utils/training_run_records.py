@@ -9,7 +9,7 @@ import subprocess
 from contextlib import suppress
 
 from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
-from ansible.module_utils.training_node_docker import inspect, logs
+from ansible.module_utils.training_node_engine import inspect, logs
 
 
 def write_record(directory: RunDirectory, host: str, name: str, content: bytes) -> None:

@@ -1,0 +1,146 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: unpacks an image of this machine's engine into a folder."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: trainer_image_unpack
+short_description: Unpacks an image into a folder
+description:
+  - Writes the files of an image to C(rootfs) in a folder of the image's own, and what the engine
+    says of it to C(image.json) beside it. What is there of this image is left as it is. Folders of
+    other images are removed.
+  - Devices are left out, and all files belong to one user who can read them.
+author: Trainyard
+options:
+  reference:
+    description: The image, with its tag.
+    type: str
+    required: true
+  directory:
+    description: The folder of such folders.
+    type: path
+    required: true
+  uid:
+    description: Id of the user who gets the files.
+    type: int
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Unpack the image
+  trainer_image_unpack:
+    reference: trainyard/trainer:1f2e3d4c5b6a
+    directory: .trainyard/image/unpacked
+    uid: 1000
+"""
+
+RETURN = r"""
+folder:
+  description: The folder with C(rootfs) and C(image.json).
+  returned: always
+  type: str
+"""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+
+try:
+    import docker
+except ImportError:
+    docker = None
+
+# What a container has of its own.
+LEFT_OUT = ("dev/*", "proc/*", "sys/*")
+
+
+class UnpackError(Exception):
+    """The image cannot be unpacked."""
+
+
+def unpack(client: docker.DockerClient, image: docker.models.images.Image, folder: str) -> None:
+    """Write the files of an image, and what is known of it.
+
+    Raises:
+        UnpackError: tar says so.
+    """
+    rootfs = os.path.join(folder, "rootfs")
+    os.makedirs(rootfs)
+    container = client.containers.create(image.id)
+    try:
+        # As root, which may read and write all; whose they are is said after.
+        options = ["--extract", "--no-same-owner", f"--directory={rootfs}"]
+        excluded = [f"--exclude={pattern}" for pattern in LEFT_OUT]
+        with subprocess.Popen(
+            ["tar", *options, *excluded], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as tar:
+            assert tar.stdin is not None and tar.stderr is not None
+            try:
+                for chunk in container.export():
+                    tar.stdin.write(chunk)
+                tar.stdin.close()
+            except BrokenPipeError:
+                pass  # tar says why
+            said = tar.stderr.read().decode(errors="replace").strip()
+        if tar.returncode:
+            raise UnpackError(said)
+    finally:
+        container.remove()
+    with open(os.path.join(folder, "image.json"), "w", encoding="utf-8") as file:
+        json.dump(image.attrs, file, indent=2)
+
+
+def give(folder: str, uid: int) -> None:
+    """Give all files to a user, who can then read each of them."""
+    gid = pwd.getpwuid(uid).pw_gid
+    for above, _, names in os.walk(folder):
+        for path in (above, *(os.path.join(above, name) for name in names)):
+            os.chown(path, uid, gid, follow_symlinks=False)
+            if not os.path.islink(path):
+                # What set-uid programs gain, nobody gains in a container.
+                mode = os.stat(path).st_mode & 0o777
+                os.chmod(path, mode | (0o700 if os.path.isdir(path) else 0o400))
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "reference": {"type": "str", "required": True},
+            "directory": {"type": "path", "required": True},
+            "uid": {"type": "int", "required": True},
+        },
+    )
+    if docker is None:
+        module.fail_json(msg=missing_required_lib("docker"))
+    options = module.params
+    directory = options["directory"]
+    try:
+        client = docker.from_env(timeout=600)
+        image = client.images.get(options["reference"])
+        name = image.id.partition(":")[2]
+        folder = os.path.join(directory, name)
+        if os.path.isdir(folder):
+            module.exit_json(changed=False, folder=folder)
+        os.makedirs(directory, exist_ok=True)
+        for other in os.listdir(directory):
+            shutil.rmtree(os.path.join(directory, other))
+        scratch = os.path.join(directory, f".{name}")
+        unpack(client, image, scratch)
+        give(scratch, options["uid"])
+        os.rename(scratch, folder)
+    except docker.errors.ImageNotFound:
+        module.fail_json(msg=f"the control node does not hold {options['reference']}")
+    except (docker.errors.DockerException, OSError, UnpackError) as error:
+        module.fail_json(msg=f"{options['reference']} could not be unpacked: {error}")
+    module.exit_json(changed=True, folder=folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: makes a node ready for runs without root and without an engine."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: training_node_native
+short_description: Makes a node ready for runs of an account without root
+description:
+  - Sees that the machine has the programs that runs need and lets this account make namespaces.
+    What is missing only its administrator can mend.
+  - Makes the folder of the account in which data, runs and images are, for nobody else.
+author: Trainyard
+options:
+  directories:
+    description: The directories that are wanted, outer ones first.
+    type: list
+    elements: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Prepare
+  training_node_native:
+    directories: [.trainyard/node1, .trainyard/node1/runs]
+  environment:
+    TRAINYARD_NATIVE: .trainyard/node1
+"""
+
+RETURN = r"""
+lacking:
+  description: What keeps runs from being started here, a sentence each; nothing was made then.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+import shutil
+import stat
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_engine import EngineError, refuse_or_return
+
+# Program to the package of Debian and Ubuntu that has it.
+PROGRAMS = {
+    "unshare": "util-linux",
+    "mount": "mount",
+    "rsync": "rsync",
+    "ssh-keygen": "openssh-client",
+}
+PYTHON = (3, 9)
+
+
+def lacking() -> list[str]:
+    """Return what is missing on this machine, a sentence each."""
+    said = [
+        f"there is no {program}: the package {package} is wanted"
+        for program, package in PROGRAMS.items()
+        if shutil.which(program) is None
+    ]
+    if sys.version_info < PYTHON:
+        said.append(f"Python {'.'.join(map(str, PYTHON))} or newer is wanted")
+    if not said:
+        try:
+            refuse_or_return()
+        except EngineError as error:
+            said.append(str(error))
+    return said
+
+
+def strangers(directories: list[str]) -> list[str]:
+    """Return which of these directories somebody else could have put there, a sentence each."""
+    said = []
+    for directory in directories:
+        if not os.path.lexists(directory):
+            continue
+        about = os.lstat(directory)
+        if not stat.S_ISDIR(about.st_mode):
+            said.append(f"{directory} is no directory: move it away")
+        elif about.st_uid != os.geteuid() or about.st_mode & 0o022:
+            said.append(
+                f"{directory} belongs to another account, or others may write in it: move it away"
+            )
+    return said
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directories": {"type": "list", "elements": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    directories: list[str] = module.params["directories"]
+    said = lacking() or strangers(directories)
+    missing = [directory for directory in directories if not os.path.isdir(directory)]
+    if not said and not module.check_mode:
+        for directory in missing:
+            os.makedirs(directory, mode=0o700)
+    module.exit_json(changed=bool(missing) and not said, lacking=said)
+
+
+if __name__ == "__main__":
+    main()

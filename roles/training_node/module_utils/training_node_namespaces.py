@@ -1,0 +1,265 @@
+# Copyright Trainyard. Apache-2.0
+"""Containers without an engine and without root: namespaces that an ordinary account makes itself.
+
+Answers the questions of training_node_docker in the same words, for machines whose owners run no
+Docker engine for their users. An image is a folder with the files of the trainer image; a container
+is a process in user, mount, process, IPC and host name namespaces of its own (user_namespaces(7)),
+which sees that folder, read-only, as its root. Below the folder of the account:
+
+    images/<reference>/     a trainer image, `:` and `/` of its reference as %3A and %2F
+        image.json          what the engine that built it says of it (docker image inspect)
+        rootfs/             its files
+    containers/<name>/      a container
+        specification.json  what was asked for, the body of the Engine API's ContainerCreate
+        state               its state as the Engine API has it, a JSON object
+        log.0, log.1        its output with times; the newer one is written
+        hosts, init         what training_node_namespace_init is, and what it mounts
+"""
+
+from __future__ import annotations
+
+import inspect as sources
+import json
+import os
+import pwd
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+from ansible.module_utils import training_node_namespace_init as init
+from ansible.module_utils.training_node_docker import EngineError
+
+# Says where the account has its files; without it Docker's engine is asked.
+PLACE = "TRAINYARD_NATIVE"
+# In a container the account is the trainer image's, whatever its number is on the node.
+USER = 2000
+# How long to wait for a container to begin, or to be gone after it was killed, in seconds.
+PATIENCE = 15.0
+LOOK = 0.02
+# Of util-linux 2.37. All but the network, which is the node's.
+UNSHARE = (
+    *("unshare", "--user", f"--map-user={USER}", f"--map-group={USER}", "--keep-caps"),
+    *("--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
+)
+KILLED = 128 + signal.SIGKILL
+
+
+def place() -> str:
+    """The folder of the account on this node, absolute; relative to its home it may be given."""
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+    return os.path.join(home, os.path.expanduser(os.environ[PLACE]))
+
+
+def refuse_or_return() -> None:
+    """See that this account may make namespaces.
+
+    Raises:
+        EngineError: it may not, with what the system said.
+    """
+    try:
+        tried = subprocess.run(
+            [*UNSHARE, "mount", "-t", "proc", "proc", "/proc"],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError as error:
+        raise EngineError("there is no unshare: the package util-linux is wanted") from error
+    if tried.returncode:
+        raise EngineError(
+            f"this account may not make user namespaces ({tried.stderr.strip()}); sysctl has them as "
+            "user.max_user_namespaces, kernel.unprivileged_userns_clone and "
+            "kernel.apparmor_restrict_unprivileged_userns"
+        )
+
+
+def image(reference: str) -> dict[str, Any] | None:
+    """Return what there is to know of an image, or None where it is not here."""
+    try:
+        with open(os.path.join(image_folder(reference), "image.json"), encoding="utf-8") as file:
+            details: dict[str, Any] = json.load(file)
+            return details
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def image_folder(reference: str) -> str:
+    """Where an image is."""
+    return os.path.join(place(), "images", quote(reference, safe=""))
+
+
+def containers(label: str) -> list[dict[str, Any]]:
+    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
+    key, _, value = label.partition("=")
+    listed = []
+    for name in _names():
+        details = inspect(name)
+        labels = details["Config"]["Labels"] if details else {}
+        if details and key in labels and value in ("", labels[key]):
+            listed.append(
+                {
+                    "Id": name,
+                    "Names": [f"/{name}"],
+                    "Image": details["Config"]["Image"],
+                    "Labels": labels,
+                    "State": details["State"]["Status"],
+                }
+            )
+    return listed
+
+
+def inspect(container: str) -> dict[str, Any] | None:
+    """Return what there is to know of a container, or None where there is none."""
+    folder = _folder(container)
+    try:
+        with open(os.path.join(folder, "specification.json"), encoding="utf-8") as file:
+            specification = json.load(file)
+    except (FileNotFoundError, ValueError):
+        return None
+    return {
+        "Id": container,
+        "Name": f"/{container}",
+        "Image": (image(specification["Image"]) or {}).get("Id", ""),
+        "Config": {key: value for key, value in specification.items() if key != "HostConfig"},
+        "HostConfig": specification["HostConfig"],
+        "State": _state(folder),
+    }
+
+
+def is_running(container: str) -> bool:
+    """Tell whether a container is there and runs."""
+    return bool(_state(_folder(container))["Running"])
+
+
+def logs(container: str) -> bytes:
+    """Return stdout and stderr of a container in the order they came."""
+    parts = []
+    for name in init.LOGS:
+        with suppress(FileNotFoundError), open(os.path.join(_folder(container), name), "rb") as log:
+            parts.append(log.read())
+    # Every line begins with its time.
+    return b"".join(sorted(parts))
+
+
+def run(name: str, configuration: dict[str, Any]) -> None:
+    """Make a container (body of the API's ContainerCreate) and start it.
+
+    Raises:
+        EngineError: it cannot be.
+    """
+    details = image(configuration["Image"])
+    if details is None:
+        raise EngineError(f"starting {name}: there is no image {configuration['Image']}")
+    folder = _folder(name)
+    try:
+        os.makedirs(folder, mode=0o700)
+    except FileExistsError as error:
+        raise EngineError(f"starting {name}: there is a container of this name") from error
+    rootfs = os.path.join(image_folder(configuration["Image"]), "rootfs")
+    for path, content in (
+        ("specification.json", json.dumps(_absolute(configuration), indent=2)),
+        ("image.json", json.dumps(details["Config"])),
+        ("hosts", _hosts(configuration)),
+        ("init", sources.getsource(init)),
+    ):
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
+            file.write(content)
+    processes = int(configuration["HostConfig"].get("PidsLimit") or 0)
+    with open(os.path.join(folder, "start.log"), "wb") as said:
+        # It outlives this module, and the session of whoever logged in.
+        started = subprocess.Popen(
+            [*UNSHARE, sys.executable, "-I", os.path.join(folder, "init"), folder, rootfs],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+            preexec_fn=lambda: _limit(processes),  # noqa: PLW1509  # this process has one thread
+        )
+    deadline = time.monotonic() + PATIENCE
+    while not os.path.exists(os.path.join(folder, init.STATE)):
+        if started.poll() is not None or time.monotonic() > deadline:
+            started.kill()
+            with open(os.path.join(folder, "start.log"), encoding="utf-8") as file:
+                text = file.read().strip().splitlines()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise EngineError(f"starting {name}: {text[-1] if text else 'nothing was said'}")
+        time.sleep(LOOK)
+
+
+def send(container: str, name: str) -> None:
+    """Send a signal to the first process of a container. One that has ended needs none."""
+    state = _state(_folder(container))
+    if state["Running"]:
+        with suppress(ProcessLookupError):
+            os.kill(state["Pid"], signal.Signals[name])
+
+
+def remove(container: str) -> None:
+    """Remove a container. One that is gone is removed.
+
+    Raises:
+        EngineError: its processes do not end, or its files stay.
+    """
+    send(container, "SIGKILL")
+    deadline = time.monotonic() + PATIENCE
+    while is_running(container):
+        if time.monotonic() > deadline:
+            raise EngineError(f"removing {container}: its processes do not end")
+        time.sleep(LOOK)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(_folder(container))
+
+
+def _names() -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(place(), "containers")))
+    except FileNotFoundError:
+        return []
+
+
+def _folder(container: str) -> str:
+    return os.path.join(place(), "containers", quote(container, safe=""))
+
+
+def _state(folder: str) -> dict[str, Any]:
+    """The state of a container; one whose first process is gone without a word was killed."""
+    try:
+        with open(os.path.join(folder, init.STATE), encoding="utf-8") as file:
+            state: dict[str, Any] = json.load(file)
+    except (FileNotFoundError, ValueError):
+        return {"Status": "created", "Running": False, "ExitCode": 0, "OOMKilled": False, "Pid": 0}
+    if state["Running"] and init.began(state["Pid"]) != state["Began"]:
+        return {**state, "Status": "exited", "Running": False, "ExitCode": KILLED}
+    return state
+
+
+def _absolute(configuration: dict[str, Any]) -> dict[str, Any]:
+    """A container's specification, with what it mounts by whole paths: modules begin at home."""
+    host = dict(configuration["HostConfig"])
+    host["Binds"] = [os.path.abspath(entry) for entry in host.get("Binds", ())]
+    return {**configuration, "HostConfig": host}
+
+
+def _hosts(configuration: dict[str, Any]) -> str:
+    """What is /etc/hosts in a container."""
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
+    for entry in configuration["HostConfig"].get("ExtraHosts", ()):
+        host, _, address = entry.partition(":")
+        lines.append(f"{address} {host}")
+    return "\n".join(lines) + "\n"
+
+
+def _limit(processes: int) -> None:
+    """Limit the processes of this account in the container, as far as the machine allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    if processes:
+        allowed = processes if most == resource.RLIM_INFINITY else min(processes, most)
+        resource.setrlimit(resource.RLIMIT_NPROC, (allowed, allowed))
