@@ -1,0 +1,114 @@
+"""RUNTIME=native: an ordinary account, without sudo and without a Docker engine of its own.
+
+The machines are those of the local cluster, where root has set up containers before; the account
+can use none of that but the data, which everybody may read.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster import Cluster
+from commands import BackgroundRun, Outcome, make
+from machines import CHECKOUT, INVENTORY, NODES, containers_of_runs, in_machine
+
+STUDENT = "student"
+HOME = f"/home/{STUDENT}"
+# Beside its home: what every login and every temporary file touches.
+ELSEWHERE = f"find / -xdev -newer /tmp/begin -not -type d -not -path '{HOME}/*'"
+OF_LOGINS = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/", "/var/log/", "/var/tmp/")
+
+
+@pytest.fixture(scope="module")
+def students(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An inventory of nodes on which the account is an ordinary one."""
+    cluster.make_ready()
+    local = yaml.safe_load((CHECKOUT / INVENTORY / "nodes.yml").read_text())["trainers"]
+    with ExitStack() as stack:
+        for node in NODES:
+            in_machine(
+                node,
+                f"useradd --create-home --shell /bin/bash {STUDENT} && "
+                f"cp -r /root/.ssh {HOME} && chown -R {STUDENT}: {HOME}/.ssh && touch /tmp/begin",
+            )
+            stack.callback(in_machine, node, f"pkill -u {STUDENT} || true; sleep 0.5")
+            stack.callback(in_machine, node, f"userdel --remove --force {STUDENT}")
+        variables = {
+            **local["vars"],
+            "ansible_user": STUDENT,
+            "trainyard_runtime": "native",
+            "training_node_data": "/srv/trainyard/data",
+        }
+        hosts = {name: local["hosts"][name] for name in NODES}
+        folder = tmp_path_factory.mktemp("students")
+        (folder / "hosts.yml").write_text(
+            yaml.safe_dump(
+                {"trainers": {"hosts": hosts, "vars": variables}, "container_hosts": None}
+            )
+        )
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def ready(students: Path) -> Outcome:
+    """Set-up by that account."""
+    return make("setup", INVENTORY=students)
+
+
+def test_set_up_does_what_the_account_may_and_says_what_it_passes_over(ready: Outcome) -> None:
+    assert ready.status == 0, ready.output
+    assert "left the machines as they are: /etc/hosts, accounts" in ready.output
+    for node in NODES:
+        changed = in_machine(node, ELSEWHERE).splitlines()
+        assert [path for path in changed if not path.startswith(OF_LOGINS)] == []
+        refused = in_machine(node, f"su {STUDENT} -c 'sudo -n true; docker ps' 2>&1 || true")
+        assert "password is required" in refused
+        assert "permission denied" in refused
+
+
+def test_it_trains_on_two_nodes_as_that_account_and_nothing_stays(
+    ready: Outcome, students: Path
+) -> None:
+    assert ready.status == 0
+    run = BackgroundRun(
+        INVENTORY=students, MODEL="cnn_a", NODES=2, EPOCHS=1, TRAIN_IMAGES=2560, BATCH=64
+    )
+    run.wait_for_output("  step ")
+    for node in NODES:
+        ranks = in_machine(node, f"pgrep -u {STUDENT} -f 'trainer train' | wc -l")
+        assert int(ranks) >= 1
+        assert containers_of_runs(node) == ""
+    outcome = run.finish()
+    assert outcome.status == 0, outcome.output
+    summary = run.summary()
+    assert summary["status"] == "succeeded"
+    assert (summary["hosts"], summary["steps"]) == (list(NODES), 20)
+    manifest = json.loads((run.directory / "manifest.json").read_text())
+    assert manifest["configuration"]["runtime"] == "native"
+    for rank, node in enumerate(NODES):
+        log = (run.directory / "logs" / f"rank-{rank}.log").read_text()
+        assert f"rank {rank} of 2 on {node}" in log
+        left = in_machine(node, f"ls -A {HOME}/.trainyard/{node}/runs {HOME}/.trainyard/*/cont*")
+        assert left.split() == [
+            f"{HOME}/.trainyard/{node}/containers:",
+            f"{HOME}/.trainyard/{node}/runs:",
+            ".code",
+        ]
+
+
+def test_a_run_is_stopped_as_any_other(ready: Outcome, students: Path) -> None:
+    assert ready.status == 0
+    run = BackgroundRun(INVENTORY=students, MODEL="cnn_a", NODES=2, EPOCHS=50, TRAIN_IMAGES=20000)
+    run.wait_for_output("  step ")
+    shown = make("status", INVENTORY=students)
+    assert shown.output.count("cnn_a") >= 2
+    stopped = make("stop", INVENTORY=students, RUN=run.run_id)
+    assert stopped.status == 0, stopped.output
+    run.finish()
+    summary = run.summary()
+    assert summary["status"] == "stopped"
+    for node in NODES:
+        assert in_machine(node, f"pgrep -u {STUDENT} -f 'trainer|mpirun|prted' || true") == ""
