@@ -16,6 +16,7 @@ from yard.core.words import plural, size
 from yard.pages.index import write_index
 from yard.plays.contract import CLEAN_UP
 from yard.plays.events import Event
+from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
 from yard.runs.folder import is_followed, list_runs, remove_run
 from yard.runs.summary import read_summary
@@ -154,8 +155,12 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
         if event.result.get("trouble") and place != HERE:
             context.console.print(f"{place}: {event.result['trouble']}", soft_wrap=True)
 
+    inventory = read_inventory(context.project, context.inventory)
+    # Nodes without an engine have their images as folders, of which nothing is removed.
+    limit = ["localhost"] if inventory.runtime == NATIVE else []
     variables = {"clean_up_remove": remove}
-    outcome = play(context, "clean_up", variables, take, log=fresh_log(context, "clean_up"))
+    log = fresh_log(context, "clean_up")
+    outcome = play(context, "clean_up", variables, take, log=log, limit=limit)
     if outcome.cancelled:
         raise Interrupted("interrupted; what was shown is removed in part perhaps")
     if not outcome.ok:

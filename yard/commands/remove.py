@@ -10,7 +10,7 @@ from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.project import Project
 from yard.core.words import plural
 from yard.operations.setup import run_operation
-from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.runs.cluster_state import UNREACHABLE, ClusterState
 from yard.screen.question import confirm
 
@@ -40,6 +40,14 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
     if inventory.container_hosts:
         raise RequestError(
             [f"the nodes of {shown} are containers: make local-down INVENTORY={shown} removes them"]
+        )
+    if inventory.runtime == NATIVE:
+        raise RequestError(
+            [
+                "without root (RUNTIME=native) set-up made one folder in the home of each node's "
+                "account, and nothing else:",
+                f"    make exec CMD='rm -r ~/.trainyard' INVENTORY={shown}",
+            ]
         )
     state = ask_nodes(context)
     _check_idle(state)

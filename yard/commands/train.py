@@ -27,7 +27,7 @@ from yard.operations.readiness import lacks_image_alone, make_ready, setup_would
 from yard.operations.retries import going_on, try_again
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.events import Outcome
-from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.resolve import resolve
@@ -172,6 +172,8 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
         f"[bold]{escape(job.model)}[/]{data}, {least}{plural(job.nodes, 'node')}, "
         f"{least_ranks}{plural(job.world_size, 'rank')} ({escape(inventory.name)})"
     )
+    if inventory.runtime == NATIVE:
+        console.print("without root and containers: in namespaces of the account on each node")
     if job.gpus_per_node is not None:
         console.print(f"takes {plural(job.gpus_per_node, 'free GPU')} of each node")
     if isinstance(job, Training):

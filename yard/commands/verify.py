@@ -9,7 +9,7 @@ from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.operations.setup import raise_refusal
 from yard.operations.stop import stop_on_nodes
 from yard.plays.contract import CHECK_PARTS, CONTAINERS, owner_variables
-from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.plays.play import play
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.measurements import VERIFICATION, open_measurement
@@ -39,6 +39,13 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     if unknown:
         raise RequestError([f"no checks {', '.join(unknown)}; there are: {', '.join(CHECK_PARTS)}"])
     inventory = read_inventory(project, context.inventory)
+    if inventory.runtime == NATIVE:
+        raise RequestError(
+            [
+                "verify: looks into machines as root; where there is none (RUNTIME=native), each "
+                "launch looks at its nodes, and make bench measures the network between them"
+            ]
+        )
     if not inventory.trainers:
         shown = project.shown(inventory.path)
         raise ClusterError(f"there is no node yet\nrun: make setup INVENTORY={shown}")

@@ -1,6 +1,7 @@
 """Has anything that set-up reads changed since it last ran?"""
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ SOURCES = (
 IMAGE_SOURCES = ("docker/trainer/",)
 # What names of an inventory's files begin with, beside those of the checkout's.
 INVENTORY_PREFIX = "inventory:"
+# Of the environment: what keeps ranks apart from the rest of a node, for one command.
+RUNTIME = "TRAINYARD_RUNTIME"
 # Written by tools beside the sources, and read by no play.
 IGNORED = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ansible"})
 
@@ -36,13 +39,15 @@ def fingerprint_sources(project: Project) -> dict[str, str]:
 
 
 def fingerprint_inventory(inventory: Path) -> dict[str, str]:
-    """SHA-256 of every file of an inventory.
+    """SHA-256 of every file of an inventory, and what the environment says in its place.
 
     Apart from the sources, because set-up itself writes the local cluster's nodes into its
     inventory: this half counts as it is after set-up, the other as it was before.
     """
     parent = inventory.parent
-    return {
+    runtime = os.environ.get(RUNTIME)
+    said = {f"{INVENTORY_PREFIX}{RUNTIME}": runtime} if runtime else {}
+    return said | {
         f"{INVENTORY_PREFIX}{path.relative_to(parent)}": _sha256(path) for path in _files(inventory)
     }
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,12 +13,15 @@ from typing import Any
 from yard.core.errors import RequestError
 from yard.core.files import read_object
 from yard.core.project import Project, inventory_name
+from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory_cache import recall, remember
 
 # Ansible's words where it has no password for a file of its Vault, or a wrong one.
 VAULT_LOCKED = "no vault secrets"
 # The image for GPUs until set-up has chosen one, as in group_vars/all/images.yml.
 UNCHOSEN_IMAGE = "cuda12"
+# What keeps the ranks apart from the rest of a node (group_vars/all/runtime.yml).
+CONTAINER, NATIVE = "container", "native"
 VAULT_REMEDY = (
     "    export ANSIBLE_VAULT_PASSWORD_FILE=<file with the password>, as in docs/roles.md#secrets"
 )
@@ -64,6 +68,8 @@ class Inventory:
         image_target: which image the nodes get: `runtime`, or where some have GPUs the one that
             set-up chose for them.
         gpus: of each trainer, how many GPUs runs get of it; None where the inventory does not tell.
+        runtime: whether the ranks are in containers, or, of an account without root, in namespaces
+            that it makes itself ("native").
     """
 
     path: Path
@@ -79,6 +85,7 @@ class Inventory:
     cluster_size: int | None = None
     gpus: Mapping[str, int | None] = field(default_factory=dict)
     image_target: str = "runtime"
+    runtime: str = CONTAINER
 
     @property
     def gpus_per_node(self) -> int:
@@ -194,7 +201,21 @@ def parse_inventory(
         cluster_size=making.get("local_cluster_size"),
         gpus=_gpus_by_host(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
         image_target=_image_target(document, variables, image_fits),
+        runtime=_runtime(variables),
     )
+
+
+def _runtime(variables: Mapping[str, Any]) -> str:
+    """What the inventory says, or else the environment.
+
+    Raises:
+        RequestError: there is no such runtime.
+    """
+    said = str(variables.get("trainyard_runtime", "{{"))
+    runtime = (os.environ.get(RUNTIME) or CONTAINER) if "{{" in said else said
+    if runtime not in (CONTAINER, NATIVE):
+        raise RequestError([f"runtime {runtime}: there are {CONTAINER} and {NATIVE}"])
+    return runtime
 
 
 def _image_target(

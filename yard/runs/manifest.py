@@ -137,7 +137,7 @@ def new_manifest(
         name=request.name,
         started_at=started_at,
         request=request.to_json(),
-        configuration=job.to_json(),
+        configuration={**job.to_json(), "runtime": inventory.runtime},
         inventory=project.shown(inventory.path),
         inventory_path=str(inventory.path),
         code=git_revision(project.root),

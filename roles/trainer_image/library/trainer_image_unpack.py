@@ -81,7 +81,8 @@ def unpack(client: docker.DockerClient, image: docker.models.images.Image, folde
         with subprocess.Popen(
             ["tar", *options, *excluded], stdin=subprocess.PIPE, stderr=subprocess.PIPE
         ) as tar:
-            assert tar.stdin is not None and tar.stderr is not None
+            assert tar.stdin is not None
+            assert tar.stderr is not None
             try:
                 for chunk in container.export():
                     tar.stdin.write(chunk)

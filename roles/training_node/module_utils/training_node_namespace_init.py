@@ -9,6 +9,8 @@ its own capabilities, which count in these namespaces alone: a rank, which has n
 neither trace it nor reach the node's files through it (ptrace(2)).
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
@@ -17,6 +19,9 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 STATE = "state"
 LOGS = ("log.0", "log.1")
@@ -45,7 +50,7 @@ NOT_FOUND = 127
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def began(pid):
+def began(pid: int) -> int | None:
     """When a process began, in clock ticks since the machine did; None where there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
@@ -55,7 +60,13 @@ def began(pid):
         return None
 
 
-def mount(source, target, kind=None, flags=0, data=None):
+def mount(
+    source: str | None,
+    target: str,
+    kind: str | None = None,
+    flags: int = 0,
+    data: str | None = None,
+) -> None:
     """Call mount(2)."""
     arguments = (None if text is None else text.encode() for text in (source, target, kind))
     if _libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() if data else None):
@@ -63,7 +74,7 @@ def mount(source, target, kind=None, flags=0, data=None):
         raise OSError(number, f"mount of {source} at {target}: {os.strerror(number)}")
 
 
-def bind(source, target, read_only=False):
+def bind(source: str, target: str, read_only: bool = False) -> None:
     """Mount a file or folder of the node at a place of the container, which is made."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
@@ -76,14 +87,14 @@ def bind(source, target, read_only=False):
         make_read_only(target)
 
 
-def make_read_only(target):
+def make_read_only(target: str) -> None:
     """Make a mount read-only, for this container."""
     has = os.statvfs(target).f_flag
     kept = sum(flag for present, flag in KEPT if has & present)
     mount(None, target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
-def temporary(target, options):
+def temporary(target: str, options: str) -> None:
     """Mount a file system in memory, with the options of mount(8)."""
     os.makedirs(target, exist_ok=True)
     words = options.split(",")
@@ -93,7 +104,7 @@ def temporary(target, options):
     mount("tmpfs", target, "tmpfs", flags, ",".join(data))
 
 
-def lay_out(folder, root, host):
+def lay_out(folder: str, root: str, host: Mapping[str, Any]) -> None:
     """Mount all that the container sees below `root`.
 
     Args:
@@ -119,7 +130,7 @@ def lay_out(folder, root, host):
         make_read_only(root)
 
 
-def devices(target, host):
+def devices(target: str, host: Mapping[str, Any]) -> None:
     """Make /dev: the usual ones, shared memory, and those that were asked for."""
     temporary(target, "nosuid,size=64k,mode=755")
     for path in (
@@ -136,12 +147,12 @@ def devices(target, host):
 class Log:
     """Writes what the container says, with times, and keeps the newest of it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
         self._files = [os.open(os.path.join(folder, name), flags, 0o600) for name in LOGS]
         self._size = 0
 
-    def line(self, text):
+    def line(self, text: bytes) -> None:
         """Write a line."""
         now = time.time()
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
@@ -153,7 +164,7 @@ class Log:
             self._size = 0
         self._size += os.write(self._files[0], record)
 
-    def follow(self, pipe):
+    def follow(self, pipe: int) -> None:
         """Write lines until nobody has the pipe any more."""
         with os.fdopen(pipe, "rb") as output:
             # A line without an end must not fill the memory.
@@ -164,44 +175,46 @@ class Log:
 class State:
     """Writes the state of the container, as the Docker Engine API has it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, STATE)
         # From the node's own /proc, which is still there: its number on the node.
         pid = int(os.readlink("/proc/self"))
-        self._state = {"Pid": pid, "Began": began(pid), "OOMKilled": False}
+        self._state: dict[str, Any] = {"Pid": pid, "Began": began(pid), "OOMKilled": False}
         self._file = -1
 
-    def open(self):
+    def open(self) -> None:
         """Make the file, which says that the container runs."""
         flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC
         self._file = os.open(self._path + ".new", flags, 0o600)
         self._write(Status="running", Running=True, ExitCode=0, StartedAt=_now())
         os.rename(self._path + ".new", self._path)
 
-    def end(self, status):
+    def end(self, status: int) -> None:
         """Note how the container ended."""
         self._write(Status="exited", Running=False, ExitCode=status, FinishedAt=_now())
 
-    def _write(self, **values):
+    def _write(self, **values: Any) -> None:
         self._state.update(values)
         content = json.dumps(self._state).encode()
         # One write, as a reader may look at any instant; blanks are nothing in JSON.
         os.pwrite(self._file, content.ljust(512), 0)
 
 
-def _now():
+def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def environment(image, specification):
+def environment(image: Mapping[str, Any], specification: Mapping[str, Any]) -> dict[str, str]:
     """The environment of the container's program: the image's, and what was asked for over it."""
     entries = [*(image.get("Env") or ()), *specification.get("Env", ())]
     named = dict(entry.partition("=")[::2] for entry in entries)
     return {**named, "HOME": f"/home/{specification['User']}"}
 
 
-def start(image, specification, log):
-    """Start the container's program; return its process id."""
+def start(
+    image: Mapping[str, Any], specification: Mapping[str, Any], log: Log
+) -> tuple[int, threading.Thread]:
+    """Start the container's program; return its process id, and what writes down what it says."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -227,7 +240,7 @@ def start(image, specification, log):
     return child, follower
 
 
-def wait_for(child):
+def wait_for(child: int) -> int:
     """Reap whatever ends in here until the program has; return its status as a shell gives it."""
     while True:
         pid, status = os.wait()
@@ -236,7 +249,8 @@ def wait_for(child):
             return code if code >= 0 else 128 - code
 
 
-def main(folder, root):
+def main(folder: str, root: str) -> int:
+    """Run the container; return the status of its program."""
     with open(f"{folder}/specification.json", encoding="utf-8") as file:
         specification = json.load(file)
     with open(f"{folder}/image.json", encoding="utf-8") as file:
@@ -250,8 +264,13 @@ def main(folder, root):
     os.chroot(root)
     os.chdir("/")
     child, follower = start(image, specification, log)
+
+    def hand_on(received: int, _: object) -> None:
+        with suppress(ProcessLookupError):  # it has ended just now
+            os.kill(child, received)
+
     for number in FORWARDED:
-        signal.signal(number, lambda received, _: os.kill(child, received))
+        signal.signal(number, hand_on)
     status = wait_for(child)
     # What the program left behind may hold the pipe.
     follower.join(0.5)

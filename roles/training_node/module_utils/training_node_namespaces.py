@@ -74,8 +74,8 @@ def refuse_or_return() -> None:
         raise EngineError("there is no unshare: the package util-linux is wanted") from error
     if tried.returncode:
         raise EngineError(
-            f"this account may not make user namespaces ({tried.stderr.strip()}); sysctl has them as "
-            "user.max_user_namespaces, kernel.unprivileged_userns_clone and "
+            f"this account may not make user namespaces ({tried.stderr.strip()}); sysctl has them "
+            "as user.max_user_namespaces, kernel.unprivileged_userns_clone and "
             "kernel.apparmor_restrict_unprivileged_userns"
         )
 
@@ -181,7 +181,7 @@ def run(name: str, configuration: dict[str, Any]) -> None:
             stderr=subprocess.STDOUT,
             cwd="/",
             start_new_session=True,
-            preexec_fn=lambda: _limit(processes),  # noqa: PLW1509  # this process has one thread
+            preexec_fn=lambda: _limit(processes),  # this process has one thread
         )
     deadline = time.monotonic() + PATIENCE
     while not os.path.exists(os.path.join(folder, init.STATE)):
