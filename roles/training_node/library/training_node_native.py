@@ -15,9 +15,14 @@ description:
 author: Trainyard
 options:
   directories:
-    description: The directories that are wanted, outer ones first.
+    description: The directories that are to be the account's own, outer ones first.
     type: list
     elements: path
+    required: true
+  data:
+    description: >-
+      Directory of the data sets. It is made where there is none, and may be somebody else's.
+    type: path
     required: true
 """
 
@@ -25,6 +30,7 @@ EXAMPLES = r"""
 - name: Prepare
   training_node_native:
     directories: [.trainyard/node1, .trainyard/node1/runs]
+    data: /scratch/datasets
   environment:
     TRAINYARD_NATIVE: .trainyard/node1
 """
@@ -92,12 +98,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directories": {"type": "list", "elements": "path", "required": True},
+            "data": {"type": "path", "required": True},
         },
         supports_check_mode=True,
     )
     directories: list[str] = module.params["directories"]
     said = lacking() or strangers(directories)
-    missing = [directory for directory in directories if not os.path.isdir(directory)]
+    wanted = [*directories, module.params["data"]]
+    missing = [directory for directory in wanted if not os.path.isdir(directory)]
     if not said and not module.check_mode:
         for directory in missing:
             os.makedirs(directory, mode=0o700)
