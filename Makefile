@@ -101,7 +101,7 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall) \
 	$(call option,CHECKPOINT_SECONDS,--checkpoint-seconds)
 
-.PHONY: train rerun scaling runs status top logs attach stop report tensorboard bench
+.PHONY: train rerun notebook scaling runs status top logs attach stop report tensorboard bench
 # What starts a program of one's own reaches it as it was typed, quotation marks and dollar signs too.
 unexport ENTRY SCRIPT_ARGS
 # Who is told of the end; from the environment, because the address of a hook is a secret.
@@ -122,6 +122,12 @@ train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NO
 
 rerun: $(READY) ## launch anew what a run was; your own code from the copy that the run kept: RUN=latest
 	@$(YARD) rerun $(or $(RUN),latest)
+
+# Without NODE= the command says what is missing.
+notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl-C leaves it running: NODE=gpu01 CODE=folder DATASET= GPUS_PER_NODE= REQUIREMENTS=file|none IDLE=minutes
+	@$(YARD) notebook $(if $(NODE),'$(NODE)') $(call option,CODE,--code) $(call option,DATASET,--dataset) \
+		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
+		$(call option,IDLE,--idle)
 
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(ARGS)
@@ -251,3 +257,5 @@ lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/t
 	for list in runtime cuda13 cuda12 cuda12-legacy nvcc installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
 		--output-file docker/trainer/requirements/$$list.txt; done
+	uv pip compile docker/notebook/requirements.in $(LOCK) --python-version 3.13 \
+		--python-platform x86_64-manylinux_2_40 --only-binary :all: --output-file docker/notebook/requirements.txt

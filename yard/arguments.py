@@ -10,6 +10,7 @@ import yaml
 from yard import __version__
 from yard.code.settings import PER
 from yard.plays.contract import CHECK_PARTS
+from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
 from yard.request.parse import (
     parse_checkpoint_seconds,
     parse_nodes,
@@ -41,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_train(commands)
     _add_scaling(commands)
+    _add_notebook(commands)
 
     command = _add(commands, "setup", "prepare the machines (site.yml)", operates=True)
     command.add_argument("--nodes", type=int, metavar="N", help="size of a local cluster")
@@ -206,6 +208,43 @@ def _add_train(commands: Any) -> None:
     )
     project.add_argument(
         "--grace", type=int, metavar="SECONDS", help="from SIGTERM to SIGKILL when a run is ended"
+    )
+
+
+def _add_notebook(commands: Any) -> None:
+    parser = _add(commands, "notebook", "Jupyter Lab on a node, and the way to it", operates=True)
+    parser.add_argument("node", metavar="NODE", help="the machine, by its name in the inventory")
+    parser.add_argument(
+        "--code",
+        default="",
+        metavar="FOLDER",
+        help=f"whose files the notebook has, and gives back (default: {NOTEBOOKS}/NODE)",
+    )
+    parser.add_argument(
+        "--dataset", help="one of training_datasets or of `yard data`, or a folder of the node"
+    )
+    parser.add_argument(
+        "--gpus-per-node",
+        type=int,
+        metavar="N",
+        help="take N free GPUs of the machine, beside other runs (default: the whole machine)",
+    )
+    parser.add_argument(
+        "--requirements",
+        metavar="FILE|none",
+        help="the file of the folder that says which packages it requires beside Jupyter Lab",
+    )
+    parser.add_argument(
+        "--idle",
+        type=int,
+        default=IDLE_MINUTES,
+        metavar="MINUTES",
+        help=f"without use, after which it ends by itself; 0: never (default: {IDLE_MINUTES})",
+    )
+    parser.epilog = (
+        "Prints an address of this machine and keeps the way to the node open. Ctrl-C closes the "
+        "way, and the notebook goes on: the same command comes back to it. `yard stop` ends it and "
+        "brings its files home; so does this command when it finds that the notebook has ended."
     )
 
 

@@ -210,6 +210,21 @@ def _logs(context: Context, options: argparse.Namespace) -> Exit:
     return show_logs(context, run, options.rank, options.follow)
 
 
+def _notebook(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.notebook import notebook
+    from yard.request.notebook import NotebookRequest
+
+    request = NotebookRequest(
+        node=options.node,
+        code=options.code,
+        dataset=options.dataset,
+        gpus_per_node=options.gpus_per_node,
+        requirements=options.requirements,
+        idle_minutes=options.idle,
+    )
+    return notebook(context, request, STARTED_AT)
+
+
 def _provision(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.rent import provision
 
@@ -299,6 +314,7 @@ COMMANDS: Mapping[str, Command] = {
     "local-down": _local_down,
     "local-up": _local_up,
     "logs": _logs,
+    "notebook": _notebook,
     "provision": _provision,
     "provision-check": _provision_check,
     "rerun": _rerun,

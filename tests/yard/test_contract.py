@@ -45,6 +45,7 @@ def uses(path: Path, module: str) -> bool:
         (contract.OFFER_CHECKPOINTS, "training_run/tasks/checkpoints.yml"),
         (contract.END_RUN, "training_run/tasks/stop.yml"),
         (contract.READ_RECORD, "training_run/tasks/record.yml"),
+        (contract.SERVE_NOTEBOOK, "training_run/tasks/serve.yml"),
         (contract.CLEAN_UP, "training_node/tasks/clean_up.yml"),
         (contract.WATCH_NODE, "training_node/tasks/watch.yml"),
         (contract.PLAN_MACHINES, "ec2_machines/tasks/look.yml"),

@@ -8,6 +8,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit
 from yard.operations.ending import conclude, finish
 from yard.operations.launch import RunFollower
+from yard.operations.notebook import bring_back
 from yard.operations.stop import stop_ranks
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.manifest import write_manifest
@@ -47,4 +48,5 @@ def attach(context: Context, run: Path) -> Exit:
             )
             return Exit.DONE
         show_result(context.console, context.project, run, summary)
+        bring_back(context, run)
         return Exit(summary.exit_status)

@@ -15,6 +15,7 @@ from yard.operations.packages import LOCK
 from yard.request.own_code import ProjectRequest
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.manifest import Manifest
+from yard.runs.notebook_files import notebook_of
 from yard.runs.record import read_run
 
 
@@ -26,6 +27,11 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
         ClusterError, Interrupted: see `train`.
     """
     manifest = read_run(run).manifest
+    about = notebook_of(manifest)
+    if about is not None:
+        raise RequestError(
+            [f"{run.name}: is a notebook; start one: make notebook NODE={about['node']}"]
+        )
     there = replace(context, inventory=Path(manifest.inventory_path))
     return train(there, request_of(run, manifest), started_at)
 

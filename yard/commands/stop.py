@@ -8,6 +8,7 @@ from rich.markup import escape
 from yard.core.context import Context
 from yard.core.errors import Exit, Interrupted
 from yard.operations.ending import conclude
+from yard.operations.notebook import bring_back
 from yard.operations.stop import stop_on_nodes, stop_ranks
 from yard.runs.folder import STOP_MARK, find_run, is_followed
 from yard.runs.measurements import Kind, find_measurement, inventory_of
@@ -41,6 +42,7 @@ def _stop_run(context: Context, run: Path) -> Exit:
     outcome = stop_ranks(context, run)
     if summary is None:
         show_result(context.console, context.project, run, conclude(run))
+        bring_back(context, run)
     else:
         context.console.print(
             f"{escape(run.name)} had ended before ({summary.status})", soft_wrap=True

@@ -88,13 +88,13 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         follower = RunFollower(context, run, manifest, "train", variables)
         outcome = follower.run()
         too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
-        if not too_late and _mended(context, inventory, job, packages, outcome):
+        if not too_late and mended(context, inventory, job, packages, outcome):
             follower.run()
         try_again(context, run, job, variables, request.retries)
         return finish(context, run)
 
 
-def _mended(
+def mended(
     context: Context, inventory: Inventory, job: Job, packages: Packages | None, outcome: Outcome
 ) -> bool:
     """Mend what kept a launch from starting, where that is ours to do."""

@@ -204,7 +204,7 @@ def run_ssh(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env=_environment(target, settings),
+        env=environment_of(target, settings),
         # Without the terminal, on which the ssh of a bastion would ask. And Ctrl-C ends this
         # program alone, which ends the others.
         start_new_session=True,
@@ -219,7 +219,8 @@ def run_ssh(
     return Answer(process.returncode, output, said)
 
 
-def _environment(target: Target, settings: Settings) -> Mapping[str, str]:
+def environment_of(target: Target, settings: Settings) -> Mapping[str, str]:
+    """The environment of an ssh that gets the password of a target, or asks nobody for one."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     if target.password is None:
         return {**environment, "SSH_ASKPASS_REQUIRE": "never"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.errors import Exit
+from yard.operations.notebook import bring_back
 from yard.operations.notification import notify
 from yard.operations.stop import stop_ranks
 from yard.runs.gathering import gather_readings
@@ -25,6 +26,7 @@ def finish(context: Context, run: Path) -> Exit:
         stop_ranks(context, run)
     summary = conclude(run)
     show_result(context.console, context.project, run, summary)
+    bring_back(context, run)
     notify(context.console, run, summary)
     if not interrupted:
         return Exit(summary.exit_status)

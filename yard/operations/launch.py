@@ -1,7 +1,7 @@
 """Launches a run and follows it, or follows one that goes on."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class RunFollower:
     """One run of a playbook that follows a run (train or attach), and what its events tell.
 
     Attributes:
+        limit: hosts that it may run on; none means all.
         phase: of the launch, see `yard.plays.contract`.
     """
 
@@ -42,6 +43,7 @@ class RunFollower:
     manifest: Manifest
     playbook: str
     variables: Mapping[str, Any]
+    limit: Sequence[str] = ()
     phase: str = CHECK
     _lines: Lines[Any] = field(init=False)
     _carrier: CheckpointCarrier = field(init=False)
@@ -97,6 +99,7 @@ class RunFollower:
                 lambda event: self._take(event, progress, began_at),
                 log=self.directory / "ansible.log",
                 inventory=Path(self.manifest.inventory_path),
+                limit=self.limit,
             )
             if outcome.cancelled:
                 progress.fail()

@@ -63,7 +63,11 @@ class Packages:
 
 
 def have_packages(
-    context: Context, inventory: Inventory, requirements: Requirements, earlier: Path | None
+    context: Context,
+    inventory: Inventory,
+    requirements: Requirements,
+    earlier: Path | None,
+    fixed: str | None = None,
 ) -> Packages | None:
     """Settle what a project gets of what it requires, and have it on this machine.
 
@@ -71,6 +75,7 @@ def have_packages(
 
     Args:
         earlier: the lock of the run that is repeated.
+        fixed: the versions where nothing is to be settled: `name==version` with hashes.
 
     Returns:
         None where the image has all of it.
@@ -86,6 +91,8 @@ def have_packages(
     held = read_held(project.root / _HELD.format(target=inventory.image_target))
     # The lock says what it was made for: that of a repeated run may be for another image.
     head = "".join(f"# with {name} {version}\n" for name, version in held.items())
+    if fixed is not None:
+        return _have(context, store, requirements.path, head + fixed)
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
     if earlier is not None:
         text = earlier.read_text(encoding="utf-8")

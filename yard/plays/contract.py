@@ -17,6 +17,7 @@ READ_STATUS = "training_node_status"
 OFFER_CHECKPOINTS = "training_run_checkpoints"
 END_RUN = "training_run_end"
 READ_RECORD = "training_run_record"
+SERVE_NOTEBOOK = "training_run_notebook"
 CLEAN_UP = "training_node_clean_up"
 # Of playbooks/top.yml: what has a node look at itself, and what reads what it finds.
 WATCH_NODE, READ_WATCH = "training_node_watch", "raw"

@@ -1,0 +1,52 @@
+"""What a notebook requires: Jupyter Lab, in fixed versions, and what its project asks for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from yard.code.requirements import Requirements
+
+# Below the checkout: what is asked for, and the versions that it came to, with hashes (make lock).
+FOLDER = Path("docker/notebook")
+ASKED, SETTLED = "requirements.in", "requirements.txt"
+
+
+@dataclass(frozen=True)
+class NotebookRequirements:
+    """What a notebook requires.
+
+    Attributes:
+        requirements: what is asked for, as one list.
+        settled: the versions, where they are known: a project without requirements gets those that
+            the checkout fixes. None where they have to fit what the project requires.
+    """
+
+    requirements: Requirements
+    settled: str | None
+
+
+def notebook_requirements(
+    root: Path, own: Requirements | None, scratch: Path
+) -> NotebookRequirements:
+    """Put what a notebook requires together.
+
+    Args:
+        root: the checkout.
+        own: what the project requires; None where that is nothing.
+        scratch: a folder that this may write files into.
+    """
+    asked = (root / FOLDER / ASKED).read_text(encoding="utf-8")
+    if own is None:
+        path = str(FOLDER / ASKED)
+        settled = (root / FOLDER / SETTLED).read_text(encoding="utf-8")
+        return NotebookRequirements(Requirements(path, root, (), {path: asked}), settled)
+    if own.packages:
+        lines = [line.partition("#")[0].strip() for line in asked.splitlines()]
+        packages = (*own.packages, *filter(None, lines))
+        texts = {**own.texts, ASKED: asked}
+        return NotebookRequirements(Requirements(own.path, own.folder, packages, texts), None)
+    # uv is told of one file; it reads both lists from there.
+    scratch.mkdir(parents=True, exist_ok=True)
+    both = scratch / "notebook.in"
+    both.write_text(f"-r {root / FOLDER / ASKED}\n-r {own.folder / own.path}\n", encoding="utf-8")
+    texts = {**own.texts, ASKED: asked}
+    return NotebookRequirements(Requirements(str(both), own.folder, (), texts), None)

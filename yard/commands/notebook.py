@@ -1,0 +1,211 @@
+"""`make notebook`: Jupyter Lab on a node, and the way to it."""
+
+import http.client
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from rich.markup import escape
+
+from yard.code.snapshot import FOLDER
+from yard.commands.attach import attach
+from yard.commands.train import announce, keep_code, mended
+from yard.contact.ssh import Target, settings_of
+from yard.contact.tunnel import LOOPBACK, Tunnel, direct_way, open_tunnel
+from yard.core.context import Context
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.operations.ending import finish
+from yard.operations.launch import RunFollower
+from yard.operations.notebook import (
+    START_SECONDS,
+    Server,
+    ask_server,
+    notebook_packages,
+    private_file,
+    read_server,
+)
+from yard.operations.packages import deliver_packages, packages_variables
+from yard.operations.readiness import make_ready
+from yard.plays.connections import Connection, read_connections
+from yard.plays.contract import NOTHING_STARTED
+from yard.plays.inventory import read_inventory
+from yard.request.notebook import NotebookRequest, check_notebook, resolve_notebook
+from yard.runs.folder import create_run, followed
+from yard.runs.manifest import new_manifest, read_manifest, write_manifest
+from yard.runs.notebook_files import find_notebook, notebook_of
+
+# How often it is looked whether the server still answers, in seconds, and after how many times
+# without an answer it has ended.
+LOOK_EVERY, MOST_SILENT = 5.0, 3
+# How often a Ctrl-C is looked for, in seconds.
+TICK = 0.2
+
+
+def notebook(context: Context, request: NotebookRequest, started_at: float) -> Exit:
+    """Start a notebook on a node, or come back to the one that is there, and keep the way open.
+
+    Args:
+        started_at: when the command began, Unix seconds.
+
+    Raises:
+        RequestError: the request makes no sense; nothing has been touched.
+        ClusterError: the node cannot be reached, or the way to it broke.
+        Interrupted: the user stopped before the notebook had started.
+    """
+    inventory = read_inventory(context.project, context.inventory)
+    check_notebook(request, inventory)
+    run = find_notebook(context.project.runs, request.node, inventory.path)
+    server = None
+    if run is not None:
+        server = _come_back(context, request, run)
+    if run is None or server is None:
+        run, server = _start(context, request, started_at)
+    if server is None:
+        return Exit(finish(context, run))
+    return _keep_way(context, request.node, run, server)
+
+
+def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server | None:
+    """The server of a notebook that goes on; None where it has ended and its files are home."""
+    manifest = read_manifest(run)
+    assert manifest is not None, "it was found by its manifest"
+    server = ask_server(context, run, manifest, request.node)
+    if server is None:
+        context.console.print(f"{escape(run.name)} has ended; bringing its files home")
+        attach(context, run)
+        return None
+    context.console.print(f"{escape(run.name)} goes on", soft_wrap=True)
+    about = notebook_of(manifest) or {}
+    folder = Path(request.code).expanduser().resolve() if request.code else None
+    if folder is not None and str(folder) != about.get("folder"):
+        there = escape(str(about.get("folder")))
+        context.console.print(
+            f"[yellow]It has the files of {there}[/], and not those of CODE=; "
+            f"make stop RUN={run.name} ends it",
+            soft_wrap=True,
+        )
+    return server
+
+
+def _start(
+    context: Context, request: NotebookRequest, started_at: float
+) -> tuple[Path, Server | None]:
+    """Start a notebook; without a server it has not started, and `finish` says why."""
+    project, interrupts = context.project, context.interrupts
+    inventory = read_inventory(project, context.inventory)
+    job = resolve_notebook(request, inventory, project)
+    announce(context.console, inventory, job)
+    packages = notebook_packages(context, inventory, job)
+    inventory = make_ready(context, inventory, job)
+    if request.node not in inventory.trainers:
+        number = inventory.nodes.index(request.node) + 1
+        raise RequestError([f"{request.node}: is not there yet; make local-up NODES={number}"])
+    deliver_packages(context, inventory, packages)
+    if interrupts.requested:
+        raise Interrupted("interrupted before anything was started")
+    run = create_run(project.runs, job)
+    context.console.print(f"Run {escape(run.name)}", soft_wrap=True)
+    code = keep_code(run, job, packages)
+    manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
+    write_manifest(run, manifest)
+    with followed(run), private_file() as file:
+        variables = {
+            **job.extravars(),
+            **packages_variables(packages),
+            "training_run_code": str(run / FOLDER),
+            "training_run_restarts": 0,
+            "training_run_notebook_file": str(file),
+            "training_run_notebook_seconds": START_SECONDS,
+        }
+        follower = RunFollower(context, run, manifest, "notebook", variables, limit=[request.node])
+        outcome = follower.run()
+        too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
+        if not too_late and not outcome.ok and mended(context, inventory, job, packages, outcome):
+            outcome = follower.run()
+        if not outcome.ok or interrupts.requested:
+            return run, None
+        # The playbook has ended and the run has not.
+        write_manifest(run, follower.manifest.with_launch(playbook="running"))
+        return run, read_server(file)
+
+
+def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
+    """Keep the way to a server open until Ctrl-C, or until the notebook has ended."""
+    console, interrupts = context.console, context.interrupts
+    with _way(context, node, server) as way:
+        if interrupts.requested:
+            _say_goes_on(context, node, run)
+            return Exit.DONE
+        if not way.is_open:
+            raise ClusterError(_broken(node, run, way))
+        url = f"http://{LOOPBACK}:{way.port}/lab?token={server.token}"
+        console.print(url, soft_wrap=True, markup=False)
+        console.print("Ctrl-C closes the way there; the notebook goes on.")
+        silent = 0
+        while silent < MOST_SILENT:
+            looked_at = time.monotonic()
+            while time.monotonic() - looked_at < LOOK_EVERY:
+                if interrupts.requested:
+                    _say_goes_on(context, node, run)
+                    return Exit.DONE
+                time.sleep(TICK)
+            if not way.is_open:
+                raise ClusterError(_broken(node, run, way))
+            silent = 0 if _answers(way.port) else silent + 1
+    console.print(f"{escape(run.name)} does not answer any more", soft_wrap=True)
+    manifest = read_manifest(run)
+    assert manifest is not None, "it was written when the run began"
+    if ask_server(context, run, manifest, node) is not None:
+        raise ClusterError(f"{node}: the server runs and does not answer\n{_ways(node, run)}")
+    return attach(context, run)
+
+
+def _way(context: Context, node: str, server: Server) -> AbstractContextManager[Tunnel]:
+    connection = _connection(context, node)
+    if connection.plugin == "local":
+        return direct_way(server.port)
+    target = Target.of(connection)
+    settings = settings_of(target)
+    if isinstance(settings, str):
+        raise ClusterError(f"{node}: ssh does not take what the inventory tells it\n{settings}")
+    return open_tunnel(target, settings, server.port, lambda: context.interrupts.requested)
+
+
+def _connection(context: Context, node: str) -> Connection:
+    hosts = read_connections(context.project, context.inventory).hosts
+    connection = next((host for host in hosts if host.host == node), None)
+    if connection is None or connection.problem is not None:
+        raise RequestError([f"{node}: {connection.problem if connection else 'not there'}"])
+    if connection.plugin not in ("ssh", "local"):
+        raise RequestError(
+            [f"{node}: is reached by {connection.plugin}; the way to a notebook goes by ssh"]
+        )
+    return connection
+
+
+def _answers(port: int) -> bool:
+    """Whether the server answers; the question does not count as use."""
+    server = http.client.HTTPConnection(LOOPBACK, port, timeout=10)
+    try:
+        server.request("GET", "/api?no_track_activity=1")
+        return server.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        server.close()
+
+
+def _say_goes_on(context: Context, node: str, run: Path) -> None:
+    context.console.print(f"The notebook goes on:\n{_ways(node, run)}", soft_wrap=True)
+
+
+def _broken(node: str, run: Path, way: Tunnel) -> str:
+    said = "".join(f"\n    {line}" for line in way.words.splitlines()[-5:])
+    return f"the way to {node} is closed{said}\nThe notebook goes on there:\n{_ways(node, run)}"
+
+
+def _ways(node: str, run: Path) -> str:
+    return (
+        f"    make notebook NODE={node}   comes back to it\n"
+        f"    make stop RUN={run.name}   ends it and brings its files home"
+    )
