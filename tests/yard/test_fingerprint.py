@@ -24,6 +24,9 @@ def test_changes_are_seen_and_caches_are_not(fresh: Yard) -> None:
     cache.mkdir()
     (cache / "x.pyc").touch()
     (fresh.root / "notes.txt").touch()
+    packages = fresh.root / "docker/notebook/requirements.txt"
+    packages.parent.mkdir(parents=True)
+    packages.touch()
     assert changed_files(before, fingerprint_sources(project)) == []
     (fresh.root / "site.yml").write_text("---\n")
     (fresh.root / "playbooks/data.yml").unlink()

@@ -9,11 +9,12 @@ from rich.markup import escape
 
 from yard.code.snapshot import FOLDER
 from yard.commands.attach import attach
-from yard.commands.train import announce, keep_code, mended
+from yard.commands.train import keep_code, mended
 from yard.contact.ssh import Target, settings_of
 from yard.contact.tunnel import LOOPBACK, Tunnel, direct_way, open_tunnel
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.core.words import plural
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
 from yard.operations.notebook import (
@@ -29,7 +30,7 @@ from yard.operations.readiness import make_ready
 from yard.plays.connections import Connection, read_connections
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import read_inventory
-from yard.request.notebook import NotebookRequest, check_notebook, resolve_notebook
+from yard.request.notebook import Notebook, NotebookRequest, check_notebook, resolve_notebook
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.notebook_files import find_notebook, notebook_of
@@ -94,7 +95,7 @@ def _start(
     project, interrupts = context.project, context.interrupts
     inventory = read_inventory(project, context.inventory)
     job = resolve_notebook(request, inventory, project)
-    announce(context.console, inventory, job)
+    _announce(context, job)
     packages = notebook_packages(context, inventory, job)
     inventory = make_ready(context, inventory, job)
     if request.node not in inventory.trainers:
@@ -127,6 +128,19 @@ def _start(
         # The playbook has ended and the run has not.
         write_manifest(run, follower.manifest.with_launch(playbook="running"))
         return run, read_server(file)
+
+
+def _announce(context: Context, job: Notebook) -> None:
+    what = plural(job.gpus_per_node, "free GPU") if job.gpus_per_node else "the whole machine"
+    limit = plural(job.idle_minutes, "minute")
+    end = f"ends by itself after {limit} without use" if job.idle_minutes else "ends by make stop"
+    files = plural(len(job.code.files.travelling), "file")
+    folder = context.project.shown(job.folder)
+    context.console.print(
+        f"[bold]Jupyter Lab[/] on {escape(job.node)}: takes {what}, {end}\n"
+        f"{files} of {escape(folder)}, which they come home to",
+        soft_wrap=True,
+    )
 
 
 def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:

@@ -21,6 +21,8 @@ SOURCES = (
 # Those of them that the trainer image is built from, and nothing else reads. Role trainer_image
 # names the image after the same ones.
 IMAGE_SOURCES = ("docker/trainer/",)
+# Those that no node's state comes from: packages of notebooks come with the first notebook.
+UNREAD = ("docker/notebook/",)
 # What names of an inventory's files begin with, beside those of the checkout's.
 INVENTORY_PREFIX = "inventory:"
 # Of the environment: what keeps ranks apart from the rest of a node, for one command.
@@ -32,9 +34,10 @@ IGNORED = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache
 def fingerprint_sources(project: Project) -> dict[str, str]:
     """SHA-256 of every file below `SOURCES`, by path relative to the checkout."""
     return {
-        str(path.relative_to(project.root)): _sha256(path)
+        name: _sha256(path)
         for source in SOURCES
         for path in _files(project.root / source)
+        if not (name := str(path.relative_to(project.root))).startswith(UNREAD)
     }
 
 

@@ -1,0 +1,105 @@
+"""A notebook as a user has it: one address, a browser, cells, and its files at home again."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import CONTROL, SHIFT, open_browser
+from commands import RUNS, BackgroundMake, make
+from machines import RUN_ROOT, containers_of_runs, in_machine
+
+pytestmark = pytest.mark.usefixtures("ready_cluster")
+
+NODE = "node1"
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/lab\?token=([0-9a-f]{48})\n")
+CELL = """\
+import os, pathlib
+import horovod.torch as hvd, torch
+hvd.init()
+total = hvd.allreduce(torch.ones(2) * 21, op=hvd.Sum).sum().item()
+files = sum(path.is_file() for path in pathlib.Path("/data").rglob("*"))
+pathlib.Path("found.txt").write_text(f"{hvd.size()} {total} {files}")
+print("it", "computed", total, "of", files, "files")
+"""
+OUTPUTS = (
+    "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText).join('\\n')"
+)
+
+
+def opened(**variables: object) -> tuple[BackgroundMake, str, str]:
+    """A `make notebook` whose way is open, its address, and the token."""
+    command = BackgroundMake("notebook", NODE=NODE, **variables)
+    found = command.wait_for("an address", lambda: ADDRESS.search(command.output), 300)
+    return command, found[0].strip(), found[1]
+
+
+def command_lines(host: str) -> str:
+    """Arguments of all processes of a node, and of this machine."""
+    here = subprocess.run(["ps", "-eo", "args", "ww"], capture_output=True, text=True, check=True)
+    return here.stdout + in_machine(host, "ps -eo args ww")
+
+
+def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    notebook: dict[str, Any] = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    for number, source in enumerate((CELL, "")):
+        cell = {"cell_type": "code", "id": f"c{number}", "metadata": {}, "outputs": []}
+        notebook["cells"].append({**cell, "execution_count": None, "source": source})
+    (folder / "mine.ipynb").write_text(json.dumps(notebook))
+    (folder / "notes.txt").write_text("as sent")
+    command, address, token = opened(CODE=folder)
+    run = (RUNS / "latest").resolve()
+
+    with open_browser() as page:
+        page.open(address.replace("/lab?", "/lab/tree/mine.ipynb?"))
+        page.click(".jp-CodeCell .cm-content")
+        page.wait_for("document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')")
+        page.press("Enter", 13, SHIFT)
+        printed = page.wait_for(f"({OUTPUTS}).match(/it computed [^\\n]*files/)?.[0]")
+        page.press("s", 83, CONTROL)
+        page.wait_for("document.title && !document.querySelector('.jp-mod-dirty')")
+    assert re.fullmatch(r"it computed 42\.0 of \d+ files", printed)
+    assert int(printed.split()[4]) > 0, "no data"
+
+    # The node is held, and says by whom.
+    refused = make("train", MODEL="cnn_a", NODES=2, TRAIN_IMAGES=256)
+    assert refused.status == 3, refused.output
+    assert run.name in refused.output
+    status = json.loads(make("status", JSON=1).output)
+    assert {each["host"]: each["state"] for each in status["nodes"]}[NODE] == "busy"
+    assert [each["run"] for each in status["runs"]] == [run.name]
+
+    # The token is in the address alone.
+    assert token not in command_lines(NODE)
+    for file in (path for path in run.rglob("*") if path.is_file()):
+        assert token not in file.read_text(errors="replace"), file
+    listens = in_machine(NODE, "ss -Hltn")
+    port = in_machine(NODE, f"cat {RUN_ROOT}/{run.name}/notebook.json").split('"port": ')[1]
+    assert re.findall(rf"(\S+):{port.split(',')[0]}\s", listens) == ["127.0.0.1"]
+
+    # Ctrl-C closes the way; the same command comes back to the same server.
+    command.interrupt()
+    command.finish()
+    assert "The notebook goes on" in command.output
+    again, _, same = opened()
+    assert same == token
+    assert f"{run.name} goes on" in again.output
+    (folder / "notes.txt").write_text("changed here")
+    in_machine(NODE, f"echo there >{RUN_ROOT}/{run.name}/work/project/notes.txt")
+    again.interrupt()
+    again.finish()
+
+    stopped = make("stop", RUN=run.name)
+    assert stopped.status == 0, stopped.output
+    assert containers_of_runs(NODE) == ""
+    assert in_machine(NODE, f"ls {RUN_ROOT}") == ""
+    assert (folder / "found.txt").read_text().split()[:2] == ["1", "42.0"]
+    assert "it computed" in (folder / "mine.ipynb").read_text()
+    assert (folder / "notes.txt").read_text() == "changed here"
+    assert (folder / f"notes.{run.name}.txt").read_text() == "there\n"
+    assert token not in (run / "logs/rank-0.log").read_text()
+    assert json.loads(make("status", JSON=1).output)["runs"] == []
