@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chromium import CONTROL, SHIFT, open_browser
 from commands import RUNS, BackgroundMake, make
-from machines import RUN_ROOT, containers_of_runs, in_machine
+from machines import NODES, RUN_ROOT, containers_of_runs, in_machine
 
 pytestmark = pytest.mark.usefixtures("ready_cluster")
 
@@ -56,8 +56,11 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
 
     with open_browser() as page:
         page.open(address.replace("/lab?", "/lab/tree/mine.ipynb?"))
+        page.wait_for(
+            "!!document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')"
+        )
         page.click(".jp-CodeCell .cm-content")
-        page.wait_for("document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')")
+        page.wait_for("!!document.querySelector('.jp-Notebook.jp-mod-editMode')")
         page.press("Enter", 13, SHIFT)
         printed = page.wait_for(f"({OUTPUTS}).match(/it computed [^\\n]*files/)?.[0]")
         page.press("s", 83, CONTROL)
@@ -66,7 +69,7 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
     assert int(printed.split()[4]) > 0, "no data"
 
     # The node is held, and says by whom.
-    refused = make("train", MODEL="cnn_a", NODES=2, TRAIN_IMAGES=256)
+    refused = make("train", CODE="examples/own-code", NODES=len(NODES))
     assert refused.status == 3, refused.output
     assert run.name in refused.output
     status = json.loads(make("status", JSON=1).output)

@@ -7,6 +7,7 @@ environment of the server.
 """
 
 import argparse
+import json
 import os
 import secrets
 import socket
@@ -22,7 +23,9 @@ SETTINGS = "OMPI_MCA_"
 PACKAGES = Path("/opt/trainyard/packages")
 # Below the run directory: where Jupyter notes its servers and kernels.
 RUNTIME = ".notebook"
-TOKEN = "token"
+TOKEN, CONFIG = "token", "config"
+# The page does not ask whether it may fetch news: a node may have no way to them.
+PAGE = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 
 
 def environment_of(present: Mapping[str, str], runtime: Path) -> dict[str, str]:
@@ -41,7 +44,7 @@ def environment_of(present: Mapping[str, str], runtime: Path) -> dict[str, str]:
     return kept | {
         "JUPYTERLAB_DIR": str(PACKAGES / "share/jupyter/lab"),
         "JUPYTER_PATH": str(PACKAGES / "share/jupyter"),
-        "JUPYTER_CONFIG_PATH": str(PACKAGES / "etc/jupyter"),
+        "JUPYTER_CONFIG_PATH": f"{runtime / CONFIG}:{PACKAGES / 'etc/jupyter'}",
         "JUPYTER_RUNTIME_DIR": str(runtime),
         "JUPYTER_TOKEN_FILE": str(runtime / TOKEN),
     }
@@ -75,8 +78,11 @@ def arguments_of(port: int, idle_seconds: int) -> list[str]:
 
 
 def make_runtime(folder: Path) -> None:
-    """Make the private folder, with a new token."""
+    """Make the private folder, with a new token and the settings of the page."""
     folder.mkdir(mode=0o700, exist_ok=True)
+    page = folder / CONFIG / "labconfig/page_config.json"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(json.dumps(PAGE), encoding="utf-8")
     descriptor = os.open(folder / TOKEN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(24))
