@@ -36,6 +36,13 @@ def opened(**variables: object) -> tuple[BackgroundMake, str, str]:
     return command, found[0].strip(), found[1]
 
 
+def close(command: BackgroundMake) -> None:
+    """Press Ctrl-C, which closes the way and no more."""
+    command.interrupt()
+    command.wait_for_output("The notebook goes on")
+    command.put_an_end_to()
+
+
 def command_lines(host: str) -> str:
     """Arguments of all processes of a node, and of this machine."""
     here = subprocess.run(["ps", "-eo", "args", "ww"], capture_output=True, text=True, check=True)
@@ -85,16 +92,13 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
     assert re.findall(rf"(\S+):{port.split(',')[0]}\s", listens) == ["127.0.0.1"]
 
     # Ctrl-C closes the way; the same command comes back to the same server.
-    command.interrupt()
-    command.finish()
-    assert "The notebook goes on" in command.output
+    close(command)
     again, _, same = opened()
     assert same == token
     assert f"{run.name} goes on" in again.output
     (folder / "notes.txt").write_text("changed here")
     in_machine(NODE, f"echo there >{RUN_ROOT}/{run.name}/work/project/notes.txt")
-    again.interrupt()
-    again.finish()
+    close(again)
 
     stopped = make("stop", RUN=run.name)
     assert stopped.status == 0, stopped.output

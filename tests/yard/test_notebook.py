@@ -13,15 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from ssh_machines import Machine, start
 from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard, made
 
 from yard.code.jupyter import notebook_requirements
 from yard.code.requirements import Requirements
+from yard.commands.rerun import rerun
 from yard.contact.ssh import Target, settings_of
 from yard.contact.tunnel import open_tunnel, tunnel_command
+from yard.core.context import Context
 from yard.core.errors import ClusterError, RequestError
+from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations.ending import conclude
 from yard.operations.notebook import Server, private_file, read_server
@@ -327,6 +331,15 @@ def test_what_a_node_could_make_programs_here_obey_stays_away(
     assert [path.name for path in outside.iterdir()] == ["secret"]
     assert (outside / "secret").read_text() == "mine"
     assert sorted(os.listdir(folder)) == ["link.txt", "linked", "start.ipynb"]
+
+
+def test_it_is_started_anew_by_its_own_command_alone(
+    ended: tuple[Path, Manifest], checkout: Project
+) -> None:
+    context = Context(checkout, Path("unread"), Console(), Interrupts())
+    with pytest.raises(RequestError) as caught:
+        rerun(context, ended[0], 0.0)
+    assert "make notebook NODE=beta" in str(caught.value)
 
 
 def test_the_notebook_of_a_node_is_found_until_it_is_summed_up(
