@@ -52,7 +52,10 @@ def command_lines(host: str) -> str:
 def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    notebook: dict[str, Any] = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    # Without it the page asks which kernel it shall be.
+    about = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    notebook: dict[str, Any] = {"cells": [], "metadata": about, "nbformat": 4}
+    notebook["nbformat_minor"] = 5
     for number, source in enumerate((CELL, "")):
         cell = {"cell_type": "code", "id": f"c{number}", "metadata": {}, "outputs": []}
         notebook["cells"].append({**cell, "execution_count": None, "source": source})
