@@ -69,6 +69,14 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self._do("Input.dispatchMouseEvent", type=kind, **place)
 
+    def click_until(self, selector: str, expression: str, seconds: float = 60) -> None:
+        """Click there again and again, until an expression is true."""
+        deadline = time.monotonic() + seconds
+        while not self.value(expression):
+            assert time.monotonic() < deadline, f"clicks on {selector} do not lead to {expression}"
+            self.click(selector)
+            time.sleep(0.5)
+
     def press(self, key: str, code: int, modifiers: int = 0, text: str = "") -> None:
         """Press a key and let it go.
 

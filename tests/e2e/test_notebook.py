@@ -69,8 +69,10 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
         page.wait_for(
             "!!document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')"
         )
-        page.click(".jp-CodeCell .cm-content")
-        page.wait_for("!!document.querySelector('.jp-Notebook.jp-mod-editMode')")
+        # The page moves its parts for a while after it has a kernel.
+        page.click_until(
+            ".jp-CodeCell .cm-content", "!!document.querySelector('.jp-Notebook.jp-mod-editMode')"
+        )
         page.press("Enter", 13, SHIFT)
         printed = page.wait_for(f"({OUTPUTS}).match(/it computed [^\\n]*files/)?.[0]")
         page.press("s", 83, CONTROL)
