@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ files = sum(path.is_file() for path in pathlib.Path("/data").rglob("*"))
 pathlib.Path("found.txt").write_text(f"{hvd.size()} {total} {files}")
 print("it", "computed", total, "of", files, "files")
 """
+RUNS_OR_RAN = "/[0-9*]/.test(document.querySelector('.jp-CodeCell .jp-InputPrompt')?.innerText)"
+EDITS = "!!document.querySelector('.jp-Notebook.jp-mod-editMode')"
 OUTPUTS = (
     "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText).join('\\n')"
 )
@@ -69,11 +72,13 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
         page.wait_for(
             "!!document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')"
         )
-        # The page moves its parts for a while after it has a kernel.
-        page.click_until(
-            ".jp-CodeCell .cm-content", "!!document.querySelector('.jp-Notebook.jp-mod-editMode')"
-        )
-        page.press("Enter", 13, SHIFT)
+        # A page that shows its kernel may still be connecting to it, and drops what is run then.
+        deadline = time.monotonic() + 60
+        while not page.value(RUNS_OR_RAN):
+            assert time.monotonic() < deadline, "the cell does not run"
+            page.click_until(".jp-CodeCell .cm-content", EDITS)
+            page.press("Enter", 13, SHIFT)
+            time.sleep(2)
         printed = page.wait_for(f"({OUTPUTS}).match(/it computed [^\\n]*files/)?.[0]")
         page.press("s", 83, CONTROL)
         page.wait_for("document.title && !document.querySelector('.jp-mod-dirty')")

@@ -61,6 +61,7 @@ def test_kernels_are_no_ranks_of_mpirun(started: Path) -> None:
 def test_it_listens_on_loopback_and_ends_when_nobody_uses_it(started: Path) -> None:
     arguments = (started / "arguments").read_text().splitlines()
     assert "--ServerApp.ip=127.0.0.1" in arguments
+    assert "--KernelManager.transport=ipc" in arguments
     assert "--ServerApp.shutdown_no_activity_timeout=600" in arguments
     assert "--MappingKernelManager.cull_idle_timeout=600" in arguments
     assert "--TerminalManager.cull_inactive_timeout=600" in arguments

@@ -63,6 +63,8 @@ def arguments_of(port: int, idle_seconds: int) -> list[str]:
     arguments += ["--ServerApp.port_retries=50", "--ServerApp.root_dir=."]
     arguments += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     arguments += ["--LabApp.news_url=None", "--LabApp.extension_manager=readonly"]
+    # Kernels answer on sockets of the private folder: on TCP, any account could listen to outputs.
+    arguments += ["--KernelManager.transport=ipc"]
     if idle_seconds:
         interval = max(5, min(300, idle_seconds // 4))
         for manager, limit in (
