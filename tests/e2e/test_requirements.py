@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import RUNS, make
+from commands import RUNS, Outcome, make
 from formats import errors
 from machines import in_machine
 
@@ -31,17 +31,27 @@ def log(rank: int) -> str:
     return (newest() / f"logs/rank-{rank}.log").read_text()
 
 
-def test_a_script_of_accelerate(programs: Path) -> None:
+@pytest.fixture(scope="module")
+def installed(programs: Path) -> tuple[Outcome, Path]:
+    """A first run of the project, for which its packages are installed, and its directory."""
     outcome = make(
         "train", CODE=programs, ENTRY="-m accelerate.test_utils.scripts.test_sync", NODES=2
     )
+    return outcome, newest()
+
+
+def test_a_script_of_accelerate(installed: tuple[Outcome, Path]) -> None:
+    outcome, run = installed
     assert outcome.status == 0, outcome.output
     # It says so where it is one process of several, and tests something else where it is alone.
-    assert "Test Distributed `no_sync` context manager" in log(0)
-    assert errors(newest()) == []
+    said = (run / "logs/rank-0.log").read_text()
+    assert "Test Distributed `no_sync` context manager" in said
+    assert errors(run) == []
 
 
-def test_an_example_of_torchx_with_lightning(programs: Path) -> None:
+def test_an_example_of_torchx_with_lightning_has_what_is_installed(
+    installed: tuple[Outcome, Path], programs: Path
+) -> None:
     outcome = make(
         "train",
         CODE=programs,
@@ -57,13 +67,7 @@ def test_an_example_of_torchx_with_lightning(programs: Path) -> None:
     summary = json.loads((newest() / "summary.json").read_text())
     assert next(iter(summary["readings"])) == "val_loss"
     assert "val_loss" in (newest() / "report.html").read_text()
-
-
-def test_what_was_installed_is_installed_once(programs: Path) -> None:
-    outcome = make(
-        "train", CODE=programs, ENTRY="-m accelerate.test_utils.scripts.test_sync", NODES=2
-    )
-    assert outcome.status == 0, outcome.output
+    # What the project requires was installed for the run before.
     assert "Adding" not in outcome.output
     manifest = json.loads((newest() / "manifest.json").read_text())
     identity = manifest["project"]["packages"]["id"]
@@ -73,14 +77,11 @@ def test_what_was_installed_is_installed_once(programs: Path) -> None:
     }
     assert len(images) == 1
     assert images != {""}
-    # Nothing of the project is in the image that others have.
-    alone = make("train", CODE="examples/own-code", NODES=2, SCRIPT_ARGS="--steps 5")
-    assert alone.status == 0, alone.output
-    image = json.loads((newest() / "nodes/node1/facts.json").read_text())["image"]["name"]
-    assert "-" not in image.partition(":")[2]
 
 
-def test_a_conflict_with_the_image_is_told_before_anything_is_done(tmp_path: Path) -> None:
+def test_a_conflict_with_the_image_is_told_before_anything_is_done(
+    installed: tuple[Outcome, Path], tmp_path: Path
+) -> None:
     (tmp_path / "train.py").touch()
     (tmp_path / "requirements.txt").write_text("torch>=2.7\n")
     before = newest()
@@ -90,3 +91,6 @@ def test_a_conflict_with_the_image_is_told_before_anything_is_done(tmp_path: Pat
     assert newest() == before
     outcome = make("train", CODE=tmp_path, NODES=2, REQUIREMENTS="none")
     assert outcome.status == 0, outcome.output
+    # Nothing of the other project is in the image that this one has.
+    image = json.loads((newest() / "nodes/node1/facts.json").read_text())["image"]["name"]
+    assert "-" not in image.partition(":")[2]

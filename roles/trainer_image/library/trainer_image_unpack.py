@@ -44,18 +44,21 @@ folder:
   type: str
 """
 
+import importlib
 import json
 import os
 import pwd
 import shutil
 import subprocess
+from contextlib import suppress
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-try:
-    import docker
-except ImportError:
-    docker = None
+# The library has no types, and mypy takes the folder of the images for it.
+docker: Any = None
+with suppress(ImportError):
+    docker = importlib.import_module("docker")
 
 # What a container has of its own.
 LEFT_OUT = ("dev/*", "proc/*", "sys/*")
@@ -65,8 +68,12 @@ class UnpackError(Exception):
     """The image cannot be unpacked."""
 
 
-def unpack(client: docker.DockerClient, image: docker.models.images.Image, folder: str) -> None:
+def unpack(client: Any, image: Any, folder: str) -> None:
     """Write the files of an image, and what is known of it.
+
+    Args:
+        client: of the engine (docker.DockerClient).
+        image: docker.models.images.Image.
 
     Raises:
         UnpackError: tar says so.

@@ -59,7 +59,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_docker import EngineError, is_running
+from ansible.module_utils.training_node_engine import EngineError, is_running
 from ansible.module_utils.training_node_foreign import open_directory, read_end
 from ansible.module_utils.training_node_lock import container_of, own
 

@@ -487,6 +487,10 @@ def hand_over(directory: RunDirectory, uid: int, gid: int) -> None:
 
 def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
     give(directory.resume, uid, gid)
+    # Without root all belongs to one account, which this is.
+    as_owner: dict[str, Any] = (
+        {"user": uid, "group": gid, "extra_groups": []} if KEEPER == 0 else {}
+    )
     carried_on = PROJECTS | {"checkpoints": "checkpoints"}
     # What this node had itself comes over what the first node had, where it is not older.
     for above, (place, name) in (
@@ -506,7 +510,7 @@ def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
                 stderr=subprocess.PIPE,
                 text=True,
                 env={**os.environ, "LC_ALL": "C"},
-                **({"user": uid, "group": gid, "extra_groups": []} if KEEPER == 0 else {}),
+                **as_owner,
             )
             if copied.returncode:
                 raise error_of(copied.stderr)
