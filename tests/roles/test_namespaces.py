@@ -3,8 +3,10 @@
 The image is a folder of links and the machine's own /usr, which is mounted into it.
 """
 
+import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +20,9 @@ from ansible.module_utils import training_node_engine as engine
 from ansible.module_utils import training_node_namespace_init as init
 from ansible.module_utils import training_node_namespaces as namespaces
 from role_files import ROLES
+
+sys.path.append(str(ROLES / "training_node" / "library"))
+native = importlib.import_module("training_node_native")
 
 IMAGE = "trainyard/trainer:1"
 NAME = "trainyard-run"
@@ -103,8 +108,9 @@ def test_it_sees_what_is_mounted_and_writes_there_alone(place: Path) -> None:
     (place / "config" / "file").write_text("kept")
     (place / "secret").write_text("of the node")
     script = (
-        "cat /etc/trainyard/file; for path in /x /etc/x /usr/x /etc/trainyard/x /run/trainyard/x "
-        f"/tmp/x /dev/shm/x; do touch $path && echo wrote $path; done; cat {place}/secret; ls /"
+        "cat /etc/trainyard/file; for path in /x /etc/x /usr/x /etc/trainyard/x /sys/kernel/notes "
+        "/run/trainyard/x /tmp/x /dev/shm/x; do touch $path && echo wrote $path; done; "
+        f"cat {place}/secret; ls /"
     )
     binds = [f"{place}/work:/run/trainyard", f"{place}/config:/etc/trainyard:ro"]
     engine.run(NAME, specification(script, Binds=binds))
@@ -142,6 +148,24 @@ def test_a_signal_reaches_the_program_which_ends_as_it_likes() -> None:
     assert ended()["ExitCode"] == 3
     assert said()[-1] == "asked"
     engine.send(NAME, "SIGTERM")  # one that has ended needs none
+
+
+@pytest.mark.usefixtures("place")
+def test_a_signal_is_not_lost_that_comes_before_the_program() -> None:
+    for number in range(5):
+        name = f"{NAME}-{number}"
+        engine.run(name, specification("exec sleep 1000"))
+        engine.send(name, "SIGTERM")
+        assert ended(name)["ExitCode"] == 128 + signal.SIGTERM
+
+
+@pytest.mark.usefixtures("place")
+def test_a_program_finds_signals_and_limits_as_a_login_has_them() -> None:
+    engine.run(NAME, specification("yes | head -1; grep SigIgn /proc/self/status; ulimit -n"))
+    ended()
+    lines = said()
+    assert lines[:2] == ["y", "SigIgn:\t0000000000000000"]
+    assert int(lines[2]) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 @pytest.mark.usefixtures("place")
@@ -208,6 +232,37 @@ def test_what_cannot_be_started_says_why_and_leaves_nothing() -> None:
     assert ended()["ExitCode"] == init.NOT_FOUND
 
 
+def test_half_of_one_is_in_nobodys_way(place: Path) -> None:
+    (place / "containers" / NAME).mkdir(parents=True)
+    (place / "containers" / NAME / "hosts").write_text("half")
+    engine.run(NAME, specification("echo whole"))
+    ended()
+    assert said() == ["whole"]
+
+
+def test_root_needs_none_and_a_folder_of_another_machine_is_left_alone(tmp_path: Path) -> None:
+    assert os.geteuid() == 0
+    (refused,) = native.lacking()
+    assert "RUNTIME=native is for an ordinary account" in refused
+    assert native.unfit(str(tmp_path)) == []
+    assert native.unfit(str(tmp_path)) == []
+    (tmp_path / "machine").write_text("another\n")
+    (refused,) = native.unfit(str(tmp_path))
+    assert "set trainyard_native_root" in refused
+
+
+def test_a_folder_that_others_may_change_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o770)
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    names = [str(tmp_path / name) for name in ("own", "none", "file", "open", "theirs")]
+    refused = native.strangers(names)
+    assert [line.split()[0] for line in refused] == names[2:]
+
+
 def driver(place: Path, code: str) -> list[str]:
     """Python that an ordinary account runs, with what a node has of the roles."""
     start = (
@@ -228,7 +283,7 @@ def test_a_machine_that_allows_no_namespaces_says_so(place: Path) -> None:
     without = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
     for command, expected in (
         (["sh", "-c", 'exec "$@"', "sh"], "fine"),
-        (["unshare", "--user", "--map-root-user", "sh", "-c", without, "sh"], "may not make"),
+        (["unshare", "--user", "--map-root-user", "sh", "-c", without, "sh"], "may not create"),
     ):
         told = subprocess.run(
             [*command, *driver(place, code)], capture_output=True, text=True, check=True

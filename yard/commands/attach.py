@@ -9,6 +9,7 @@ from yard.core.errors import Exit
 from yard.operations.ending import conclude, finish
 from yard.operations.launch import RunFollower
 from yard.operations.notebook import bring_back
+from yard.operations.runtime import as_it_ran
 from yard.operations.stop import stop_ranks
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.manifest import write_manifest
@@ -28,6 +29,7 @@ def attach(context: Context, run: Path) -> Exit:
     with followed(run):
         summary = read_summary(run)
         record = read_run(run)
+        as_it_ran(context, record.manifest)
         if summary is None and record.manifest.hosts:
             variables = {"training_run_nodes": list(record.manifest.hosts)}
             RunFollower(context, run, record.manifest, "attach", variables).run()

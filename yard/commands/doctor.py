@@ -9,7 +9,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.operations.first_contact import ask_hosts
 from yard.plays.connections import Connections, read_connections
-from yard.plays.inventory import read_inventory
+from yard.plays.inventory import NATIVE, read_inventory
 from yard.screen.contact_view import show_contact
 
 
@@ -26,14 +26,19 @@ def doctor(context: Context, on: Sequence[str], as_json: bool) -> Exit:
     """
     project = context.project
     # Names mistakes with their lines, which Ansible does not.
-    read_inventory(project, context.inventory)
+    there = read_inventory(project, context.inventory)
     connections = read_connections(project, context.inventory)
     hosts = [host for host in connections.hosts if not on or host.host in on]
     _check_names(connections, on)
     contact = Contact(
         here=check_here(project, context.inventory),
         hosts=ask_hosts(
-            project, context.inventory, connections, hosts, lambda: context.interrupts.requested
+            project,
+            context.inventory,
+            connections,
+            hosts,
+            lambda: context.interrupts.requested,
+            root=there.runtime != NATIVE,
         ),
     )
     if as_json:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, RequestError
+from yard.operations.runtime import as_it_ran
 from yard.plays.contract import READ_LOGS
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
@@ -85,7 +86,9 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
 
 def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view: LogView) -> None:
     """Print what the nodes have of a run that goes on."""
-    inventory = Path(read_run(run).manifest.inventory_path)
+    manifest = read_run(run).manifest
+    as_it_ran(context, manifest)
+    inventory = Path(manifest.inventory_path)
 
     def take(event: Event) -> None:
         if event.module == READ_LOGS and event.kind in ("runner_on_ok", "runner_retry"):

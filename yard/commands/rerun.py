@@ -12,6 +12,7 @@ from yard.commands.train import train
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.operations.packages import LOCK
+from yard.operations.runtime import as_it_ran
 from yard.request.own_code import ProjectRequest
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.manifest import Manifest
@@ -32,6 +33,7 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
         raise RequestError(
             [f"{run.name}: is a notebook; start one: make notebook NODE={about['node']}"]
         )
+    as_it_ran(context, manifest)
     there = replace(context, inventory=Path(manifest.inventory_path))
     return train(there, request_of(run, manifest), started_at)
 

@@ -69,11 +69,12 @@ class Facts:
 class Expectation:
     """What a host must have: names and releases of distributions, and the least Python.
 
-    No releases mean any.
+    No releases mean any. `root` is whether its user has to become root.
     """
 
     releases: Mapping[str, Sequence[str]]
     least_python: tuple[int, ...]
+    root: bool = True
 
     @property
     def shown_releases(self) -> str:

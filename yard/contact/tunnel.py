@@ -107,7 +107,7 @@ def open_tunnel(
         tunnel = Tunnel(port, process, said)
         try:
             deadline = time.monotonic() + OPEN_SECONDS
-            while tunnel.is_open and not takes_connections(port):
+            while tunnel.is_open and not listens_for_us(port):
                 if stopped() or time.monotonic() > deadline:
                     _end(process)
                     break
@@ -125,13 +125,15 @@ def free_port() -> int:
     return port
 
 
-def takes_connections(port: int) -> bool:
-    """Whether something listens on a port of the loopback."""
-    try:
-        with socket.create_connection((LOOPBACK, port), timeout=1.0):
-            return True
-    except OSError:
-        return False
+def listens_for_us(port: int) -> bool:
+    """Whether a program of this account listens on a port of the loopback (proc_net(5)).
+
+    What listens may be another account's, which saw the port in ssh's arguments and was faster: it
+    would be given the token.
+    """
+    ours = (f"0100007F:{port:04X}", "0A", str(os.geteuid()))
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        return any((entry[1], entry[3], entry[7]) == ours for entry in map(str.split, file))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -55,18 +55,20 @@ def ask_hosts(
     connections: Connections,
     hosts: Sequence[Connection],
     stopped: Callable[[], bool],
+    root: bool = True,
 ) -> tuple[HostReport, ...]:
     """Ask hosts, and change nothing on them.
 
     Args:
         connections: what Ansible said of the whole inventory.
         hosts: those of them to ask.
+        root: whether set-up becomes root there.
         stopped: asked several times a second; once true, no further host is asked.
 
     Raises:
         Interrupted: it was stopped.
     """
-    expectation = Expectation(supported_releases(project), connections.least_python)
+    expectation = Expectation(supported_releases(project), connections.least_python, root)
     files = InventoryFiles(project, inventory)
     gates: dict[str, Semaphore] = {}
     with ThreadPoolExecutor(PARALLEL) as pool:
@@ -211,7 +213,7 @@ def _look(
     facts = parse_facts(answer, asked_at)
     trouble = (
         trouble_of_system(facts, connection.python, expectation)
-        or trouble_with_root(run, connection, facts)
+        or (trouble_with_root(run, connection, facts) if expectation.root else None)
         or trouble_of_state(facts)
     )
     # Who is logged in says what needs sudo, whatever ssh was told.
@@ -221,7 +223,7 @@ def _look(
         place,
         trouble=None if trouble is None else trouble.with_values(values),
         facts=facts,
-        root=becoming(connection, facts),
+        root=becoming(connection, facts) if expectation.root else "needs no root",
     )
 
 

@@ -15,6 +15,7 @@ from yard.core.errors import ClusterError, Interrupted, UnreachableError
 from yard.core.files import read_object
 from yard.core.words import plural
 from yard.operations.packages import Packages, announce_packages, have_packages
+from yard.operations.runtime import as_it_ran
 from yard.plays.contract import SERVE_NOTEBOOK, stop_variables
 from yard.plays.events import Event
 from yard.plays.inventory import Inventory
@@ -82,11 +83,12 @@ def ask_server(context: Context, run: Path, manifest: Manifest, node: str) -> Se
         ClusterError: it cannot tell.
         Interrupted: the user stopped.
     """
+    as_it_ran(context, manifest)
     running: list[bool] = []
 
     def take(event: Event) -> None:
         if event.module == SERVE_NOTEBOOK and event.kind == "runner_on_ok":
-            running.append(bool(event.result["running"]))
+            running.append(bool(event.result.get("running")))
 
     with private_file() as file, make_progress(context.console) as progress:
         progress.phase(f"Asking {node} for its notebook")

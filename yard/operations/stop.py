@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from yard.core.context import Context
+from yard.operations.runtime import as_it_ran
 from yard.plays.contract import stop_variables
 from yard.plays.events import Outcome
 from yard.plays.play import play
@@ -20,6 +21,7 @@ def stop_ranks(context: Context, run: Path, wanted: bool = True) -> Outcome:
         wanted: the user wants the end; else the run has ended, and what it left is collected.
     """
     manifest = read_run(run).manifest
+    as_it_ran(context, manifest)
     if wanted:
         # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
         (run / STOP_MARK).touch()

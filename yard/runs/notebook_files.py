@@ -10,7 +10,7 @@ from yard.code.snapshot import FOLDER
 from yard.core.errors import RequestError
 from yard.runs.folder import list_runs
 from yard.runs.manifest import Manifest, read_manifest
-from yard.runs.summary import read_summary
+from yard.runs.summary import is_over
 
 # Of a run directory: what is new or changed in the working directory of its first node.
 WORKDIR = "workdir"
@@ -45,7 +45,7 @@ def find_notebook(runs: Path, node: str, inventory: Path) -> Path | None:
         about = None if manifest is None else notebook_of(manifest)
         if manifest is None or about is None or about["node"] != node:
             continue
-        if manifest.inventory_path == str(inventory) and read_summary(run) is None:
+        if manifest.inventory_path == str(inventory) and not is_over(run):
             return run
     return None
 

@@ -44,13 +44,17 @@ folder:
   type: str
 """
 
+import fcntl
 import importlib
 import json
 import os
 import pwd
 import shutil
 import subprocess
-from contextlib import suppress
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -62,6 +66,8 @@ with suppress(ImportError):
 
 # What a container has of its own.
 LEFT_OUT = ("dev/*", "proc/*", "sys/*")
+# What was unpacked so long ago is on all nodes that it was for.
+SENDING_SECONDS = 3600
 
 
 class UnpackError(Exception):
@@ -83,20 +89,24 @@ def unpack(client: Any, image: Any, folder: str) -> None:
     container = client.containers.create(image.id)
     try:
         # As root, which may read and write all; whose they are is said after.
-        options = ["--extract", "--no-same-owner", f"--directory={rootfs}"]
+        options = ["--extract", "--no-same-owner", "--anchored", f"--directory={rootfs}"]
         excluded = [f"--exclude={pattern}" for pattern in LEFT_OUT]
-        with subprocess.Popen(
-            ["tar", *options, *excluded], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as tar:
+        with (
+            tempfile.TemporaryFile() as words,
+            subprocess.Popen(
+                ["tar", *options, *excluded], stdin=subprocess.PIPE, stderr=words
+            ) as tar,
+        ):
             assert tar.stdin is not None
-            assert tar.stderr is not None
             try:
                 for chunk in container.export():
                     tar.stdin.write(chunk)
                 tar.stdin.close()
             except BrokenPipeError:
                 pass  # tar says why
-            said = tar.stderr.read().decode(errors="replace").strip()
+            tar.wait()
+            words.seek(0)
+            said = words.read().decode(errors="replace").strip()
         if tar.returncode:
             raise UnpackError(said)
     finally:
@@ -115,6 +125,25 @@ def give(folder: str, uid: int) -> None:
                 # What set-uid programs gain, nobody gains in a container.
                 mode = os.stat(path).st_mode & 0o777
                 os.chmod(path, mode | (0o700 if os.path.isdir(path) else 0o400))
+
+
+@contextmanager
+def alone(directory: str) -> Iterator[None]:
+    """Keep other commands of this machine from unpacking at the same time."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_others(directory: str) -> None:
+    """Remove images that no other command sends just now."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if time.time() - os.stat(path).st_mtime > SENDING_SECONDS:
+            shutil.rmtree(path)
 
 
 def main() -> None:
@@ -137,12 +166,15 @@ def main() -> None:
         if os.path.isdir(folder):
             module.exit_json(changed=False, folder=folder)
         os.makedirs(directory, exist_ok=True)
-        for other in os.listdir(directory):
-            shutil.rmtree(os.path.join(directory, other))
-        scratch = os.path.join(directory, f".{name}")
-        unpack(client, image, scratch)
-        give(scratch, options["uid"])
-        os.rename(scratch, folder)
+        os.chmod(directory, 0o755)  # who sends the files passes it
+        with alone(directory):
+            if not os.path.isdir(folder):
+                remove_others(directory)
+                scratch = os.path.join(directory, f".{name}")
+                shutil.rmtree(scratch, ignore_errors=True)
+                unpack(client, image, scratch)
+                give(scratch, options["uid"])
+                os.rename(scratch, folder)
     except docker.errors.ImageNotFound:
         module.fail_json(msg=f"the control node does not hold {options['reference']}")
     except (docker.errors.DockerException, OSError, UnpackError) as error:

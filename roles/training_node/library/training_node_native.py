@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: training_node_native
 short_description: Makes a node ready for runs of an account without root
 description:
-  - Sees that the machine has the programs that runs need and lets this account make namespaces.
+  - Sees that the machine has the programs that runs need and lets this account create namespaces.
     What is missing only its administrator can mend.
   - Makes the folder of the account in which data, runs and images are, for nobody else.
 author: Trainyard
@@ -59,10 +59,17 @@ PROGRAMS = {
     "ssh-keygen": "openssh-client",
 }
 PYTHON = (3, 9)
+MACHINE_ID = "/etc/machine-id"
 
 
 def lacking() -> list[str]:
     """Return what is missing on this machine, a sentence each."""
+    if os.geteuid() == 0:
+        # In its namespaces such an account would still own what the kernel gives to root.
+        return [
+            "who logs in is root, and RUNTIME=native is for an ordinary account (ansible_user, "
+            "without ansible_become)"
+        ]
     said = [
         f"there is no {program}: the package {package} is wanted"
         for program, package in PROGRAMS.items()
@@ -94,6 +101,28 @@ def strangers(directories: list[str]) -> list[str]:
     return said
 
 
+def unfit(directory: str) -> list[str]:
+    """Return why nothing can be run from a folder of the account, a sentence each."""
+    said = []
+    if os.statvfs(directory).f_flag & os.ST_NOEXEC:
+        said.append(f"{directory} is on a file system without programs (noexec)")
+    machine = os.path.join(directory, "machine")
+    with open(MACHINE_ID, encoding="ascii") as file:
+        own = file.read()
+    try:
+        with open(machine, encoding="ascii") as file:
+            noted = file.read()
+    except FileNotFoundError:
+        with open(machine, "w", encoding="ascii") as file:
+            file.write(own)
+    else:
+        if noted != own:
+            said.append(
+                f"{directory} is another machine's of the same name: set trainyard_native_root"
+            )
+    return said
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -103,12 +132,20 @@ def main() -> None:
         supports_check_mode=True,
     )
     directories: list[str] = module.params["directories"]
-    said = lacking() or strangers(directories)
+    root = directories[0]
+    outer = [] if os.path.isabs(root) else [os.path.dirname(root)]
+    said = lacking() or strangers([*outer, *directories])
     wanted = [*directories, module.params["data"]]
     missing = [directory for directory in wanted if not os.path.isdir(directory)]
     if not said and not module.check_mode:
-        for directory in missing:
-            os.makedirs(directory, mode=0o700)
+        # For nobody else, outer ones included.
+        os.umask(0o077)
+        try:
+            for directory in missing:
+                os.makedirs(directory)
+            said = unfit(root)
+        except OSError as error:
+            said = [f"{error.filename}: {error.strerror}"]
     module.exit_json(changed=bool(missing) and not said, lacking=said)
 
 

@@ -281,8 +281,12 @@ def ask_engine(needs: Needs) -> EngineAnswer:
             answer.problems += runtime_problems(get("/info"))
         ask_holder(needs, answer)
     except EngineError as error:
-        code = "no_namespaces" if is_native() else "no_engine"
-        answer.problems.append(problem(code, message=str(error)))
+        message = str(error)
+        answer.problems.append(
+            problem("no_namespaces", message=message)
+            if is_native()
+            else problem("no_engine", message=message)
+        )
     return answer
 
 

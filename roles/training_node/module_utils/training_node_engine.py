@@ -7,71 +7,30 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible.module_utils import training_node_docker as docker
-from ansible.module_utils import training_node_namespaces as namespaces
-from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_docker import EngineError, get
+from ansible.module_utils.training_node_docker import containers as docker_containers
+from ansible.module_utils.training_node_docker import inspect as docker_inspect
+from ansible.module_utils.training_node_docker import is_running as docker_is_running
+from ansible.module_utils.training_node_docker import logs as docker_logs
+from ansible.module_utils.training_node_docker import remove as docker_remove
+from ansible.module_utils.training_node_docker import run as docker_run
+from ansible.module_utils.training_node_docker import send as docker_send
+from ansible.module_utils.training_node_namespaces import PLACE, refuse_without_namespaces
+from ansible.module_utils.training_node_namespaces import containers as native_containers
+from ansible.module_utils.training_node_namespaces import image as native_image
+from ansible.module_utils.training_node_namespaces import inspect as native_inspect
+from ansible.module_utils.training_node_namespaces import is_running as native_is_running
+from ansible.module_utils.training_node_namespaces import logs as native_logs
+from ansible.module_utils.training_node_namespaces import remove as native_remove
+from ansible.module_utils.training_node_namespaces import run as native_run
+from ansible.module_utils.training_node_namespaces import send as native_send
 
 __all__ = ["EngineError"]
 
 
 def is_native() -> bool:
     """Whether the account's own namespaces are meant, and no engine."""
-    return namespaces.PLACE in os.environ
-
-
-def containers(label: str) -> list[dict[str, Any]]:
-    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
-    found: list[dict[str, Any]] = _engine().containers(label)
-    return found
-
-
-def running_containers() -> list[dict[str, Any]]:
-    """Return all containers that run, whoever made them; of other accounts nothing is known."""
-    if is_native():
-        return []
-    found: list[dict[str, Any]] = docker.get("/containers/json")
-    return found
-
-
-def image(reference: str) -> dict[str, Any] | None:
-    """Return what there is to know of an image, or None where the node has none of this name."""
-    if is_native():
-        details: dict[str, Any] | None = namespaces.image(reference)
-    else:
-        details = docker.get(f"/images/{reference}/json")
-    return details
-
-
-def inspect(container: str) -> dict[str, Any] | None:
-    """Return `docker inspect` of one container, or None where there is none."""
-    details: dict[str, Any] | None = _engine().inspect(container)
-    return details
-
-
-def is_running(container: str) -> bool:
-    """Tell whether a container is there and runs."""
-    return bool(_engine().is_running(container))
-
-
-def logs(container: str) -> bytes:
-    """Return stdout and stderr of a container in the order they came, each line with its time."""
-    said: bytes = _engine().logs(container)
-    return said
-
-
-def run(name: str, configuration: dict[str, Any]) -> None:
-    """Make a container (body of the API's ContainerCreate) and start it."""
-    _engine().run(name, configuration)
-
-
-def send(container: str, signal: str) -> None:
-    """Send a signal to the first process of a container. One that has ended needs none."""
-    _engine().send(container, signal)
-
-
-def remove(container: str) -> None:
-    """Remove a container with its anonymous volumes. One that is gone is removed."""
-    _engine().remove(container)
+    return PLACE in os.environ
 
 
 def refuse_or_return() -> None:
@@ -81,8 +40,57 @@ def refuse_or_return() -> None:
         EngineError: they cannot, with the reason.
     """
     if is_native():
-        namespaces.refuse_or_return()
+        refuse_without_namespaces()
 
 
-def _engine() -> Any:
-    return namespaces if is_native() else docker
+def containers(label: str) -> list[dict[str, Any]]:
+    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
+    found: list[dict[str, Any]]
+    found = native_containers(label) if is_native() else docker_containers(label)
+    return found
+
+
+def running_containers() -> list[dict[str, Any]]:
+    """Return all containers that run, whoever made them; of other accounts nothing is known."""
+    found: list[dict[str, Any]] = [] if is_native() else get("/containers/json")
+    return found
+
+
+def image(reference: str) -> dict[str, Any] | None:
+    """Return what there is to know of an image, or None where the node has none of this name."""
+    details: dict[str, Any] | None
+    details = native_image(reference) if is_native() else get(f"/images/{reference}/json")
+    return details
+
+
+def inspect(container: str) -> dict[str, Any] | None:
+    """Return `docker inspect` of one container, or None where there is none."""
+    details: dict[str, Any] | None
+    details = native_inspect(container) if is_native() else docker_inspect(container)
+    return details
+
+
+def is_running(container: str) -> bool:
+    """Tell whether a container is there and runs."""
+    return bool(native_is_running(container) if is_native() else docker_is_running(container))
+
+
+def logs(container: str) -> bytes:
+    """Return stdout and stderr of a container in the order they came, each line with its time."""
+    said: bytes = native_logs(container) if is_native() else docker_logs(container)
+    return said
+
+
+def run(name: str, configuration: dict[str, Any]) -> None:
+    """Make a container (body of the API's ContainerCreate) and start it."""
+    (native_run if is_native() else docker_run)(name, configuration)
+
+
+def send(container: str, signal: str) -> None:
+    """Send a signal to the first process of a container. One that has ended needs none."""
+    (native_send if is_native() else docker_send)(container, signal)
+
+
+def remove(container: str) -> None:
+    """Remove a container with its anonymous volumes. One that is gone is removed."""
+    (native_remove if is_native() else docker_remove)(container)

@@ -52,8 +52,9 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
         FolderError: it is not there or empty, that account cannot read it, or it must not be
             mounted.
     """
-    # Without root nothing is passed that the account may not pass, and its home has its data.
-    private = (*SYSTEM, root, *(_home(uid) if KEEPER == 0 else ()))
+    # Without root the account's data may be in its home, beside its keys.
+    home = _home(uid) if KEEPER == 0 else tuple(f"{place}/.ssh" for place in _home(uid))
+    private = (*SYSTEM, os.path.realpath(root), *home)
     if path != posixpath.normpath(path) or path.startswith("//"):
         raise FolderError(problem("folder_not_plain", path=path))
     _refuse(path, path, private)

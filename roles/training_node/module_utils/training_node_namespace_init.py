@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -94,6 +95,14 @@ def make_read_only(target: str) -> None:
     mount(None, target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
+def mounts_below(target: str) -> list[str]:
+    """Where file systems are mounted: at a place, and below it."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        places = [line.split(" ")[4] for line in file]
+    whole = [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text) for text in places]
+    return [place for place in whole if f"{place}/".startswith(f"{target}/")]
+
+
 def temporary(target: str, options: str) -> None:
     """Mount a file system in memory, with the options of mount(8)."""
     os.makedirs(target, exist_ok=True)
@@ -123,7 +132,14 @@ def lay_out(folder: str, root: str, host: Mapping[str, Any]) -> None:
     mount("proc", root + "/proc", "proc", MS_NOSUID | MS_NODEV)
     os.makedirs(root + "/sys", exist_ok=True)
     mount("/sys", root + "/sys", flags=MS_BIND | MS_REC)
+    # The account has control groups of its own there, and could freeze what is not of this run.
+    for place in mounts_below(root + "/sys"):
+        with suppress(PermissionError):  # a place that this may not pass no rank may
+            make_read_only(place)
     bind(f"{folder}/hosts", f"{root}/etc/hosts", read_only=True)
+    names = os.path.realpath("/etc/resolv.conf")
+    if os.path.isfile(names) and not os.path.islink(f"{root}/etc/resolv.conf"):
+        bind(names, f"{root}/etc/resolv.conf", read_only=True)
     for source, target, *options in sorted(binds, key=lambda entry: entry[1]):
         bind(source, root + target, read_only=options == ["ro"])
     if host.get("ReadonlyRootfs"):
@@ -169,7 +185,8 @@ class Log:
         with os.fdopen(pipe, "rb") as output:
             # A line without an end must not fill the memory.
             for text in iter(lambda: output.readline(64 << 10), b""):
-                self.line(text if text.endswith(b"\n") else text + b"\n")
+                with suppress(OSError):  # a full disk must not end who says something
+                    self.line(text if text.endswith(b"\n") else text + b"\n")
 
 
 class State:
@@ -204,6 +221,21 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+def leave_keyring() -> None:
+    """Join a session keyring of its own: that of the login may have tickets and keys."""
+    number = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
+    if number is not None:
+        _libc.syscall(number, 1, None)  # keyctl(KEYCTL_JOIN_SESSION_KEYRING)
+
+
+def prefer_to_be_killed(score: int) -> None:
+    """Where the node runs out of memory, the ranks go before whoever has to tell of it."""
+    with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+        present = int(file.read())
+        if score > present:
+            file.write(str(score))
+
+
 def environment(image: Mapping[str, Any], specification: Mapping[str, Any]) -> dict[str, str]:
     """The environment of the container's program: the image's, and what was asked for over it."""
     entries = [*(image.get("Env") or ()), *specification.get("Env", ())]
@@ -219,8 +251,10 @@ def start(
     child = os.fork()
     if child == 0:
         try:
-            for number in FORWARDED:
+            # Python has the last two ignored, and what is ignored stays so in the program.
+            for number in (*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
             nowhere = os.open(os.devnull, os.O_RDONLY)
             for present, standard in ((nowhere, 0), (writer, 1), (writer, 2)):
                 os.dup2(present, standard)
@@ -260,6 +294,10 @@ def main(folder: str, root: str) -> int:
     name = specification["Hostname"].encode()
     if _libc.sethostname(name, len(name)):
         raise OSError(ctypes.get_errno(), "the host name cannot be set")
+    leave_keyring()
+    prefer_to_be_killed(specification["HostConfig"].get("OomScoreAdj", 0))
+    # What is sent from here on, and before there is a program, waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     state.open()
     os.chroot(root)
     os.chdir("/")
@@ -271,6 +309,7 @@ def main(folder: str, root: str) -> int:
 
     for number in FORWARDED:
         signal.signal(number, hand_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     status = wait_for(child)
     # What the program left behind may hold the pipe.
     follower.join(0.5)

@@ -32,8 +32,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from ansible.module_utils import training_node_namespace_init as init
 from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils.training_node_namespace_init import LOGS, STATE, began
 
 # Says where the account has its files; without it Docker's engine is asked.
 PLACE = "TRAINYARD_NATIVE"
@@ -56,8 +56,8 @@ def place() -> str:
     return os.path.join(home, os.path.expanduser(os.environ[PLACE]))
 
 
-def refuse_or_return() -> None:
-    """See that this account may make namespaces.
+def refuse_without_namespaces() -> None:
+    """See that this account may create namespaces.
 
     Raises:
         EngineError: it may not, with what the system said.
@@ -72,9 +72,11 @@ def refuse_or_return() -> None:
         )
     except FileNotFoundError as error:
         raise EngineError("there is no unshare: the package util-linux is wanted") from error
+    if "unrecognized option" in tried.stderr:
+        raise EngineError("unshare is too old: util-linux 2.37 is wanted")
     if tried.returncode:
         raise EngineError(
-            f"this account may not make user namespaces ({tried.stderr.strip()}); sysctl has them "
+            f"this account may not create user namespaces ({tried.stderr.strip()}); sysctl has them "
             "as user.max_user_namespaces, kernel.unprivileged_userns_clone and "
             "kernel.apparmor_restrict_unprivileged_userns"
         )
@@ -141,7 +143,7 @@ def is_running(container: str) -> bool:
 def logs(container: str) -> bytes:
     """Return stdout and stderr of a container in the order they came."""
     parts = []
-    for name in init.LOGS:
+    for name in LOGS:
         with suppress(FileNotFoundError), open(os.path.join(_folder(container), name), "rb") as log:
             parts.append(log.read())
     # Every line begins with its time.
@@ -158,19 +160,24 @@ def run(name: str, configuration: dict[str, Any]) -> None:
     if details is None:
         raise EngineError(f"starting {name}: there is no image {configuration['Image']}")
     folder = _folder(name)
+    if inspect(name) is not None:
+        raise EngineError(f"starting {name}: there is a container of this name")
+    # Half of one that could not be written, the disk being full.
+    shutil.rmtree(folder, ignore_errors=True)
+    rootfs = os.path.join(image_folder(configuration["Image"]), "rootfs")
     try:
         os.makedirs(folder, mode=0o700)
-    except FileExistsError as error:
-        raise EngineError(f"starting {name}: there is a container of this name") from error
-    rootfs = os.path.join(image_folder(configuration["Image"]), "rootfs")
-    for path, content in (
-        ("specification.json", json.dumps(_absolute(configuration), indent=2)),
-        ("image.json", json.dumps(details["Config"])),
-        ("hosts", _hosts(configuration)),
-        ("init", sources.getsource(init)),
-    ):
-        with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
-            file.write(content)
+        for path, content in (
+            ("image.json", json.dumps(details["Config"])),
+            ("hosts", _hosts(configuration)),
+            ("init", sources.getsource(sys.modules[began.__module__])),
+            ("specification.json", json.dumps(_absolute(configuration), indent=2)),
+        ):
+            with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
+                file.write(content)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise EngineError(f"starting {name}: {error}") from error
     processes = int(configuration["HostConfig"].get("PidsLimit") or 0)
     with open(os.path.join(folder, "start.log"), "wb") as said:
         # It outlives this module, and the session of whoever logged in.
@@ -183,9 +190,11 @@ def run(name: str, configuration: dict[str, Any]) -> None:
             start_new_session=True,
             preexec_fn=lambda: _limit(processes),  # this process has one thread
         )
-    deadline = time.monotonic() + PATIENCE
-    while not os.path.exists(os.path.join(folder, init.STATE)):
-        if started.poll() is not None or time.monotonic() > deadline:
+    deadline, state = time.monotonic() + PATIENCE, os.path.join(folder, STATE)
+    while not os.path.exists(state):
+        # One that is through at once has left its state.
+        over = started.poll() is not None and not os.path.exists(state)
+        if over or time.monotonic() > deadline:
             started.kill()
             with open(os.path.join(folder, "start.log"), encoding="utf-8") as file:
                 text = file.read().strip().splitlines()
@@ -214,8 +223,13 @@ def remove(container: str) -> None:
         if time.monotonic() > deadline:
             raise EngineError(f"removing {container}: its processes do not end")
         time.sleep(LOOK)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(_folder(container))
+    while os.path.isdir(_folder(container)):
+        try:
+            shutil.rmtree(_folder(container))
+        except OSError as error:  # NFS keeps a file that somebody has open still
+            if time.monotonic() > deadline:
+                raise EngineError(f"removing {container}: {error}") from error
+            time.sleep(LOOK)
 
 
 def _names() -> list[str]:
@@ -232,11 +246,11 @@ def _folder(container: str) -> str:
 def _state(folder: str) -> dict[str, Any]:
     """The state of a container; one whose first process is gone without a word was killed."""
     try:
-        with open(os.path.join(folder, init.STATE), encoding="utf-8") as file:
+        with open(os.path.join(folder, STATE), encoding="utf-8") as file:
             state: dict[str, Any] = json.load(file)
     except (FileNotFoundError, ValueError):
         return {"Status": "created", "Running": False, "ExitCode": 0, "OOMKilled": False, "Pid": 0}
-    if state["Running"] and init.began(state["Pid"]) != state["Began"]:
+    if state["Running"] and began(state["Pid"]) != state["Began"]:
         return {**state, "Status": "exited", "Running": False, "ExitCode": KILLED}
     return state
 
@@ -245,6 +259,8 @@ def _absolute(configuration: dict[str, Any]) -> dict[str, Any]:
     """A container's specification, with what it mounts by whole paths: modules begin at home."""
     host = dict(configuration["HostConfig"])
     host["Binds"] = [os.path.abspath(entry) for entry in host.get("Binds", ())]
+    # An account can limit no memory, and what goes home says what holds.
+    host["Memory"] = host["MemorySwap"] = 0
     return {**configuration, "HostConfig": host}
 
 
@@ -258,7 +274,12 @@ def _hosts(configuration: dict[str, Any]) -> str:
 
 
 def _limit(processes: int) -> None:
-    """Limit the processes of this account in the container, as far as the machine allows."""
+    """Limit the processes of this account in the container, as far as the machine allows.
+
+    Files it may open as many as the machine lets it: a login's own limit is mostly small.
+    """
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes:
         allowed = processes if most == resource.RLIM_INFINITY else min(processes, most)

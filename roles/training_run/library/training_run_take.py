@@ -432,7 +432,12 @@ def main() -> None:
     except NoRoomError as error:
         module.fail_json(**error.result(options["host"]))
     except EngineError as error:
-        hindrance = problem("no_namespaces" if is_native() else "no_engine", message=str(error))
+        message = str(error)
+        hindrance = (
+            problem("no_namespaces", message=message)
+            if is_native()
+            else problem("no_engine", message=message)
+        )
         module.fail_json(
             msg=hindrance.text, problems=[{"host": options["host"], **hindrance.asdict()}]
         )

@@ -1,0 +1,23 @@
+"""A run is reached as it was started, whatever the command that asks for it was told."""
+
+import os
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.plays.fingerprint import RUNTIME
+from yard.plays.inventory import CONTAINER, read_inventory
+from yard.runs.manifest import Manifest
+
+
+def as_it_ran(context: Context, manifest: Manifest) -> None:
+    """Have the playbooks that follow look for a run in containers, or in an account's namespaces.
+
+    Raises:
+        RequestError: its inventory is gone, or has mistakes.
+    """
+    ran = manifest.configuration.get("runtime", CONTAINER)
+    if ran == (os.environ.get(RUNTIME) or CONTAINER):
+        return
+    # An inventory that says it itself needs no more words, and set-up would take them for a change.
+    if read_inventory(context.project, Path(manifest.inventory_path)).runtime != ran:
+        os.environ[RUNTIME] = ran
