@@ -76,8 +76,8 @@ def refuse_without_namespaces() -> None:
         raise EngineError("unshare is too old: util-linux 2.37 is wanted")
     if tried.returncode:
         raise EngineError(
-            f"this account may not create user namespaces ({tried.stderr.strip()}); sysctl has them "
-            "as user.max_user_namespaces, kernel.unprivileged_userns_clone and "
+            f"this account may not create user namespaces ({tried.stderr.strip()}); sysctl has "
+            "them as user.max_user_namespaces, kernel.unprivileged_userns_clone and "
             "kernel.apparmor_restrict_unprivileged_userns"
         )
 
