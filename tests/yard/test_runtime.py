@@ -1,14 +1,21 @@
 """RUNTIME=: what keeps ranks apart from the rest of a node, and what is refused without root."""
 
 import json
+import os
 import subprocess
+from dataclasses import replace
 
 import pytest
-from yard_command import REPOSITORY, Yard
+from rich.console import Console
+from yard_command import DATA, REPOSITORY, Yard
 
+from yard.core.context import Context
+from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations.runtime import as_it_ran
 from yard.plays.fingerprint import RUNTIME, fingerprint_inventory
 from yard.plays.inventory import CONTAINER, NATIVE, parse_inventory
+from yard.runs.manifest import read_manifest
 
 LAB = ("--inventory", "inventory/lab")
 FROM_ENVIRONMENT = "{{ lookup('ansible.builtin.env', 'TRAINYARD_RUNTIME') or 'container' }}"
@@ -87,3 +94,29 @@ def test_make_hands_it_to_whatever_it_starts() -> None:
         check=True,
     )
     assert told.stdout == "runtime=native\n"
+
+
+@pytest.mark.parametrize(
+    ("ran", "told", "then"),
+    [
+        (NATIVE, None, NATIVE),
+        (CONTAINER, NATIVE, CONTAINER),
+        (NATIVE, NATIVE, NATIVE),
+        (CONTAINER, None, None),
+    ],
+)
+def test_a_run_is_looked_for_as_it_was_started(
+    ran: str, told: str | None, then: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {**os.environ, **({RUNTIME: told} if told else {})}
+    monkeypatch.setattr(os, "environ", environment)
+    checkout = DATA / "checkout"
+    begun = read_manifest(DATA / "runs/killed")
+    assert begun is not None
+    configuration = {**begun.configuration, "runtime": ran}
+    manifest = replace(
+        begun, configuration=configuration, inventory_path=str(checkout / "inventory/lab")
+    )
+    context = Context(Project(checkout), checkout / "inventory/lab", Console(), Interrupts())
+    as_it_ran(context, manifest)
+    assert environment.get(RUNTIME) == then
