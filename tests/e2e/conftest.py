@@ -4,7 +4,9 @@ Fixtures that all of these tests share; tests/README.md tells how to add a test.
 modules: commands.py (make targets), machines.py (the nodes, past make), cluster.py (its size).
 """
 
+import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,10 @@ pytest.register_assert_rewrite("cluster", "commands", "faults.fault", "formats",
 
 from cluster import USUAL_NODES, Cluster  # noqa: E402
 from commands import RUNS, BackgroundMake, Outcome, make  # noqa: E402
+
+# Set by .ci/run, which must not take longer than its limit: Unix seconds, after which no test is
+# begun that is marked as `further` or needs more than the usual nodes. Two cores may be slow.
+ENDS = "TRAINYARD_TEST_ENDS"
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +43,23 @@ def nodes_of(test: pytest.Item) -> int:
     return int(marker.args[0]) if marker else USUAL_NODES
 
 
+def is_further(test: pytest.Item) -> bool:
+    """Whether a test may be left out where time is short."""
+    return test.get_closest_marker("further") is not None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the cluster grow once: tests on more nodes come last."""
-    items.sort(key=nodes_of)
+    """Let the cluster grow once: tests on more nodes come late, and last what may be left out."""
+    items.sort(key=lambda test: (is_further(test), nodes_of(test)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a test out where there is no time for it, before it makes any node ready."""
+    ends = os.environ.get(ENDS)
+    may_go = is_further(item) or nodes_of(item) > USUAL_NODES
+    if ends and may_go and time.time() > float(ends):
+        pytest.skip(f"no time is left for it ({ENDS}): make e2e runs all")
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "nodes(number): nodes of the local cluster, 2 by default")
+    config.addinivalue_line("markers", f"further: is left out where time is short, see {ENDS}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ import pytest
 from commands import make
 from machines import CHECKOUT, NODES
 
-pytestmark = pytest.mark.usefixtures("ready_cluster")
+pytestmark = [pytest.mark.usefixtures("ready_cluster"), pytest.mark.further]
 
 
 def test_measures_every_way_to_train() -> None:

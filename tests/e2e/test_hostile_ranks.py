@@ -21,6 +21,8 @@ from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, in_machine, wait_for
 from tables import merge
 from trainings import LONG, SHORTEST
 
+pytestmark = pytest.mark.further
+
 # Of a node: of every entry there type, mode, owner, size, time and target are listed.
 WATCHED = "/etc /root /home /srv /usr/local /opt /var/spool /var/lib/trainyard /boot"
 FIND = f"find {WATCHED} -xdev -printf '%y %m %u:%g %s %T@ %p %l\\n' 2>/dev/null | sort"

@@ -6,7 +6,7 @@ import pytest
 from commands import make
 from machines import CHECKOUT
 
-pytestmark = pytest.mark.usefixtures("ready_cluster")
+pytestmark = [pytest.mark.usefixtures("ready_cluster"), pytest.mark.further]
 
 
 def test_compares_one_node_with_two() -> None:
