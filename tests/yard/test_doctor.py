@@ -543,6 +543,19 @@ def test_a_host_that_is_fit(host: str, root: str, asked: Asked) -> None:
 
 
 @machines
+def test_without_root_nobody_has_to_become_root(site: Site) -> None:
+    told = {}
+    for runtime in ("container", "native"):
+        host = site.plain_host(ansible_user="ops", ansible_become=False, trainyard_runtime=runtime)
+        inventory = site.inventory_of(f"runtime_{runtime}", gpu01=host)
+        answer = site.yard("--inventory", str(inventory), "doctor", "--json")
+        (told[runtime],) = json.loads(answer.stdout)["hosts"]
+    assert told["container"]["trouble"]["code"] == "not_root"
+    assert told["native"]["trouble"] is None
+    assert told["native"]["root"] == "needs no root"
+
+
+@machines
 def test_hosts_that_ssh_does_not_reach(asked: Asked) -> None:
     assert asked.host("fine_here")["place"] == "this machine"
     assert asked.host("container")["note"] == "reached by community.docker.docker, not asked"
