@@ -36,6 +36,7 @@ def plan(test: str, ends: str | None) -> str:
     [
         ("test_bench", "1", True),
         ("test_four_nodes", "1", True),
+        ("test_own_code", "1", True),
         ("test_main_job", "1", False),
         ("test_bench", None, False),
         ("test_bench", "99999999999", False),

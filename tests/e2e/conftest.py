@@ -19,7 +19,7 @@ from cluster import USUAL_NODES, Cluster  # noqa: E402
 from commands import RUNS, BackgroundMake, Outcome, make  # noqa: E402
 
 # Set by .ci/run, which must not take longer than its limit: Unix seconds, after which no test is
-# begun that is marked as `further` or needs more than the usual nodes. Two cores may be slow.
+# begun but those of the main job. Two cores may be slow.
 ENDS = "TRAINYARD_TEST_ENDS"
 
 
@@ -44,21 +44,25 @@ def nodes_of(test: pytest.Item) -> int:
 
 
 def is_further(test: pytest.Item) -> bool:
-    """Whether a test may be left out where time is short."""
+    """Whether a test is among the first to be left out where time is short."""
     return test.get_closest_marker("further") is not None
 
 
+def is_of_main_job(test: pytest.Item) -> bool:
+    """Whether a test looks at the run without which nothing is proven."""
+    return "main_job" in getattr(test, "fixturenames", ())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the cluster grow once: tests on more nodes come late, and last what may be left out."""
-    items.sort(key=lambda test: (is_further(test), nodes_of(test)))
+    """Begin with the main job, and let the cluster grow once: tests on more nodes come late."""
+    items.sort(key=lambda test: (not is_of_main_job(test), is_further(test), nodes_of(test)))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave a test out where there is no time for it, before it makes any node ready."""
     ends = os.environ.get(ENDS)
-    may_go = is_further(item) or nodes_of(item) > USUAL_NODES
-    if ends and may_go and time.time() > float(ends):
+    if ends and not is_of_main_job(item) and time.time() > float(ends):
         pytest.skip(f"no time is left for it ({ENDS}): make e2e runs all")
 
 
@@ -94,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "nodes(number): nodes of the local cluster, 2 by default")
-    config.addinivalue_line("markers", f"further: is left out where time is short, see {ENDS}")
+    config.addinivalue_line("markers", f"further: comes last, and so is left out first, see {ENDS}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
