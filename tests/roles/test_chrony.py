@@ -78,7 +78,10 @@ def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any
 
 
 def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
-    first = {"chrony_server_host": "{{ groups['trainers'] | first }}"}
+    first = {
+        "chrony_state": "present",
+        "chrony_server_host": "{{ groups['trainers'] | first }}",
+    }
     named = ["server 192.0.2.9 iburst minpoll 4", "pool ntp.example.com maxsources 4 minpoll 4"]
     found = written(
         tmp_path,
