@@ -1,4 +1,5 @@
-# Trainyard. `make` alone prints what there is; every target takes INVENTORY=, RUNTIME= and VENV= for another place to install.
+# Trainyard. `make` alone prints what there is; every target takes INVENTORY= and RUNTIME=,
+# and VENV= for another place to install.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help

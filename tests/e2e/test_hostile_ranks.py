@@ -464,3 +464,4 @@ def test_a_rank_that_takes_all_memory_is_found_whatever_it_writes(ready_cluster:
     attack(run, "head -c 2G /dev/zero | tail -c 2G > /dev/null", "node2")
     attack(run, "head -c 1G /dev/zero > /dev/shm/filler", "node2")
     check_blamed(run, run.finish(), "container_out_of_memory")
+    assert make("train", **SHORTEST).status == 0

@@ -27,6 +27,9 @@ native = importlib.import_module("training_node_native")
 IMAGE = "trainyard/trainer:1"
 NAME = "trainyard-run"
 SOON = 10.0
+# 32 and 33 are the C library's own, which it lets no program set: its posix_spawn has them
+# ignored in what it starts, and so in all that comes of that.
+SIGNALS_OF_GLIBC = 1 << (32 - 1) | 1 << (33 - 1)
 
 
 @pytest.fixture
@@ -164,7 +167,9 @@ def test_a_program_finds_signals_and_limits_as_a_login_has_them() -> None:
     engine.run(NAME, specification("yes | head -1; grep SigIgn /proc/self/status; ulimit -n"))
     ended()
     lines = said()
-    assert lines[:2] == ["y", "SigIgn:\t0000000000000000"]
+    assert lines[0] == "y"
+    ignored = int(lines[1].removeprefix("SigIgn:"), 16)
+    assert ignored & ~SIGNALS_OF_GLIBC == 0
     assert int(lines[2]) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
@@ -275,7 +280,7 @@ def driver(place: Path, code: str) -> list[str]:
 def test_a_machine_that_allows_no_namespaces_says_so(place: Path) -> None:
     code = (
         "from ansible.module_utils import training_node_engine as engine\n"
-        "try: engine.refuse_or_return()\n"
+        "try: engine.require_engine()\n"
         "except engine.EngineError as error: print(error)\n"
         "else: print('fine')"
     )

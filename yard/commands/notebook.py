@@ -29,7 +29,7 @@ from yard.operations.packages import deliver_packages, packages_variables
 from yard.operations.readiness import make_ready
 from yard.plays.connections import Connection, read_connections
 from yard.plays.contract import NOTHING_STARTED
-from yard.plays.inventory import read_inventory
+from yard.plays.inventory import Inventory, read_inventory
 from yard.request.notebook import Notebook, NotebookRequest, check_notebook, resolve_notebook
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
@@ -60,7 +60,7 @@ def notebook(context: Context, request: NotebookRequest, started_at: float) -> E
     if run is not None:
         server = _come_back(context, request, run)
     if run is None or server is None:
-        run, server = _start(context, request, started_at)
+        run, server = _start(context, request, inventory, started_at)
     if server is None:
         return Exit(finish(context, run))
     return _keep_way(context, request.node, run, server)
@@ -89,11 +89,10 @@ def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server 
 
 
 def _start(
-    context: Context, request: NotebookRequest, started_at: float
+    context: Context, request: NotebookRequest, inventory: Inventory, started_at: float
 ) -> tuple[Path, Server | None]:
     """Start a notebook; without a server it has not started, and `finish` says why."""
     project, interrupts = context.project, context.interrupts
-    inventory = read_inventory(project, context.inventory)
     job = resolve_notebook(request, inventory, project)
     _announce(context, job)
     packages = notebook_packages(context, inventory, job)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from yard.code.snapshot import FOLDER
-from yard.core.errors import RequestError
+from yard.core.errors import OtherVersionError
 from yard.runs.folder import list_runs
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.summary import is_over
@@ -114,5 +114,5 @@ def _copy(source: Path, target: Path) -> None:
 def _manifest(run: Path) -> Manifest | None:
     try:
         return read_manifest(run)
-    except (TypeError, KeyError, RequestError):
-        return None  # of another version
+    except OtherVersionError:
+        return None

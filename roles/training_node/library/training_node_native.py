@@ -49,7 +49,7 @@ import stat
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_engine import EngineError, refuse_or_return
+from ansible.module_utils.training_node_engine import EngineError, require_engine
 
 # Program to the package of Debian and Ubuntu that has it.
 PROGRAMS = {
@@ -79,7 +79,7 @@ def lacking() -> list[str]:
         said.append(f"Python {'.'.join(map(str, PYTHON))} or newer is wanted")
     if not said:
         try:
-            refuse_or_return()
+            require_engine()
         except EngineError as error:
             said.append(str(error))
     return said

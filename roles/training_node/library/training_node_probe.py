@@ -202,7 +202,8 @@ from ansible.module_utils.training_node_engine import (
     image,
     inspect,
     is_native,
-    refuse_or_return,
+    no_engine,
+    require_engine,
     running_containers,
 )
 from ansible.module_utils.training_node_folder import FolderError, find_mount
@@ -272,7 +273,7 @@ def ask_engine(needs: Needs) -> EngineAnswer:
     """Ask the engine for the image, for runs and for what belongs to none."""
     answer = EngineAnswer()
     try:
-        refuse_or_return()
+        require_engine()
         answer.strays = ask_strays(needs.uid)
         ask_image(needs, answer)
         if needs.gpus and is_native():
@@ -281,12 +282,7 @@ def ask_engine(needs: Needs) -> EngineAnswer:
             answer.problems += runtime_problems(get("/info"))
         ask_holder(needs, answer)
     except EngineError as error:
-        message = str(error)
-        answer.problems.append(
-            problem("no_namespaces", message=message)
-            if is_native()
-            else problem("no_engine", message=message)
-        )
+        answer.problems.append(no_engine(error))
     return answer
 
 

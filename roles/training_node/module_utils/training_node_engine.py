@@ -15,7 +15,7 @@ from ansible.module_utils.training_node_docker import logs as docker_logs
 from ansible.module_utils.training_node_docker import remove as docker_remove
 from ansible.module_utils.training_node_docker import run as docker_run
 from ansible.module_utils.training_node_docker import send as docker_send
-from ansible.module_utils.training_node_namespaces import PLACE, refuse_without_namespaces
+from ansible.module_utils.training_node_namespaces import PLACE, require_namespaces
 from ansible.module_utils.training_node_namespaces import containers as native_containers
 from ansible.module_utils.training_node_namespaces import image as native_image
 from ansible.module_utils.training_node_namespaces import inspect as native_inspect
@@ -24,6 +24,7 @@ from ansible.module_utils.training_node_namespaces import logs as native_logs
 from ansible.module_utils.training_node_namespaces import remove as native_remove
 from ansible.module_utils.training_node_namespaces import run as native_run
 from ansible.module_utils.training_node_namespaces import send as native_send
+from ansible.module_utils.training_node_problems import Problem, problem
 
 __all__ = ["EngineError"]
 
@@ -33,14 +34,24 @@ def is_native() -> bool:
     return PLACE in os.environ
 
 
-def refuse_or_return() -> None:
-    """See that containers can be started at all.
+def require_engine() -> None:
+    """See that containers can be started at all, as far as that needs no container.
 
     Raises:
         EngineError: they cannot, with the reason.
     """
     if is_native():
-        refuse_without_namespaces()
+        require_namespaces()
+
+
+def no_engine(error: EngineError) -> Problem:
+    """What keeps a run from this node where there is no engine, or none is allowed."""
+    found: Problem
+    if is_native():
+        found = problem("no_namespaces", message=str(error))
+    else:
+        found = problem("no_engine", message=str(error))
+    return found
 
 
 def containers(label: str) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ def place() -> str:
     return os.path.join(home, os.path.expanduser(os.environ[PLACE]))
 
 
-def refuse_without_namespaces() -> None:
+def require_namespaces() -> None:
     """See that this account may create namespaces.
 
     Raises:

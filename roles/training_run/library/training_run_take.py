@@ -172,6 +172,7 @@ from ansible.module_utils.training_node_engine import (
     EngineError,
     containers,
     is_native,
+    no_engine,
     remove,
 )
 from ansible.module_utils.training_node_facts import oom_kills
@@ -432,12 +433,7 @@ def main() -> None:
     except NoRoomError as error:
         module.fail_json(**error.result(options["host"]))
     except EngineError as error:
-        message = str(error)
-        hindrance = (
-            problem("no_namespaces", message=message)
-            if is_native()
-            else problem("no_engine", message=message)
-        )
+        hindrance = no_engine(error)
         module.fail_json(
             msg=hindrance.text, problems=[{"host": options["host"], **hindrance.asdict()}]
         )
