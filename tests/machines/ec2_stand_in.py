@@ -1,7 +1,8 @@
 """Stands in for EC2: moto's server on loopback, with a record of every call.
 
 What moto lacks is added: placement groups, consoles that show a host key, the list of prices, and
-the page that says from which address one asks. Its machines are records; nothing runs on them.
+the page that says from which address one asks. Its machines are records; nothing runs on them,
+unless a test puts a real machine behind each (`Ec2.started`, `Ec2.ended`).
 """
 
 import base64
@@ -9,7 +10,7 @@ import io
 import json
 import threading
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,9 @@ class Ec2:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     # What the consoles show, by id of the machine.
     host_keys: dict[str, str] = field(default_factory=dict)
+    # Told of machines that start and end, as moto has them, before the one who asked is answered.
+    started: Callable[[Iterable[Any]], None] = lambda machines: None
+    ended: Callable[[Iterable[str]], None] = lambda ids: None
 
     def environment(self) -> dict[str, str]:
         """What points boto3 here."""
@@ -243,10 +247,19 @@ def _add_what_moto_lacks(ec2: Ec2) -> None:
         if self._get_param("LaunchTemplate"):
             for instance in result.result.instances:
                 instance.lifecycle = "spot"
+        ec2.started(result.result.instances)
+        return result
+
+    terminate = EC2Response.terminate_instances
+
+    def terminate_instances(self: Any) -> Any:
+        result: Any = terminate(self)
+        ec2.ended(self._get_param("InstanceIds", []))
         return result
 
     for name, action in {
         "run_instances": run_instances,
+        "terminate_instances": terminate_instances,
         "create_placement_group": create,
         "describe_placement_groups": describe,
         "delete_placement_group": delete,
