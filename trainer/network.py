@@ -1,7 +1,8 @@
 """The training network, as the communication libraries want to have it named.
 
-People name it once for all machines, as CIDR. Open MPI takes that as it is. Gloo, NCCL and UCX want
-the name of the interface, which differs from machine to machine, so every rank looks its own up.
+People name it once for all machines, as CIDR. Open MPI takes that as it is where it is a network of
+IPv4. Else it wants the name of the interface, as Gloo, NCCL and UCX do. That differs from machine
+to machine, so every rank looks its own up.
 """
 
 import ipaddress
@@ -31,6 +32,11 @@ class Interface:
     name: str
     address: str
 
+    @property
+    def has_ipv6(self) -> bool:
+        """Whether the address is one of IPv6."""
+        return ":" in self.address
+
 
 def cluster_address() -> str:
     """This machine's address on the training network; the loopback's where none is named."""
@@ -38,8 +44,21 @@ def cluster_address() -> str:
     return interface.address if interface else "127.0.0.1"
 
 
+def listen(address: str, port: int = 0) -> socket.socket:
+    """Listen on an address of this machine, of IPv4 or IPv6.
+
+    Args:
+        port: 0 for any that is free.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family)
+
+
 def use_cluster_network() -> None:
-    """Point Gloo, NCCL and UCX to the training network. Call it before any of them starts.
+    """Point the communication libraries to the training network. Call it before they start.
 
     What is set already wins: it came from the settings of the site.
 
@@ -54,6 +73,10 @@ def use_cluster_network() -> None:
     # "=": this name, not whatever begins with it.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")
     os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(name), name]))
+    if interface.has_ipv6:
+        os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", name)
+        # NCCL looks for addresses of IPv4 first, and the interface may have some of both kinds.
+        os.environ.setdefault("NCCL_SOCKET_FAMILY", "AF_INET6")
 
 
 def rdma_ports(interface: str, sysfs: Path = SYSFS) -> list[str]:

@@ -25,6 +25,7 @@ TRAIN = training_run_mpirun.Launch(
     gpus=0,
     threads=0,
     network="10.0.0.0/24",
+    interfaces=(),
     stall_seconds=50,
     job_seconds=0,
     dataset="/data/cifar10",
@@ -96,6 +97,16 @@ def test_a_training_with_every_setting() -> None:
         "-x TRAINYARD_EXCHANGE_NICE=10 -x HOROVOD_CYCLE_TIME=2 -x FLAG=True "
         "/opt/trainyard/bin/rank"
     )
+
+
+def test_a_network_of_ipv6_goes_by_the_names_of_its_interfaces() -> None:
+    alike = line(network="fd00:1::/64", interfaces=("eth0",))
+    assert "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 " in alike
+    assert "-x TRAINYARD_NETWORK=fd00:1::/64" in alike
+    # A rank whose machine lacks one of the names would be left without any.
+    unlike = line(network="fd00:1::/64", interfaces=("eth0", "ens5"))
+    assert "--prtemca prte_if_include eth0,ens5 --mca btl_tcp_disable_family 4 " in unlike
+    assert "btl_tcp_if_include" not in unlike
 
 
 def test_verify_runs_mpi_alone_first() -> None:

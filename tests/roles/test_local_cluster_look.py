@@ -29,6 +29,9 @@ def test_networks() -> None:
     assert local_cluster_engine.networks_of([told]) == [
         {"subnets": ["10.0.0.0/24"], "labels": {"trainyard.cluster": "a"}, "bridge": "ty-a"}
     ]
+    both = {"IPAM": {"Config": [{"Subnet": "172.18.0.0/16"}, {"Subnet": "fd00:1::/64"}]}}
+    told_both = {**told, **both, "EnableIPv6": True}
+    assert local_cluster_engine.networks_of([told_both])[0]["subnets"] == ["fd00:1::/64"]
     bare = {"IPAM": {"Config": None}, "Labels": None, "Options": None}
     assert local_cluster_engine.networks_of([bare]) == [{"subnets": [], "labels": {}, "bridge": ""}]
 

@@ -36,6 +36,7 @@ def options() -> dict[str, Any]:
             "gpus": 0,
             "threads": 0,
             "network": "",
+            "interfaces": [],
             "start_seconds": 180,
             "stall_seconds": 50,
             "silence_seconds": 600,

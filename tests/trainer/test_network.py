@@ -2,24 +2,26 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from trainer.errors import WorldError
-from trainer.network import VARIABLE, cluster_address, rdma_ports, use_cluster_network
+from trainer.network import VARIABLE, cluster_address, listen, rdma_ports, use_cluster_network
 
 NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "UCX_NET_DEVICES")
+NAMES_OF_IPV6 = ("OMPI_MCA_btl_tcp_if_include", "NCCL_SOCKET_FAMILY")
 
 
 @pytest.fixture(autouse=True)
 def no_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = dict(os.environ)
-    for name in (*NAMES, VARIABLE):
+    for name in (*NAMES, *NAMES_OF_IPV6, VARIABLE):
         monkeypatch.delenv(name, raising=False)
     yield
-    for name in NAMES:
-        os.environ.pop(name, None)
-    os.environ.update({name: before[name] for name in NAMES if name in before})
+    os.environ.clear()
+    os.environ.update(before)
 
 
 def test_without_a_network_nothing_is_named() -> None:
@@ -32,7 +34,36 @@ def test_interface_is_found_by_its_network(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv(VARIABLE, "127.0.0.0/8")
     use_cluster_network()
     assert [os.environ[name] for name in NAMES] == ["lo", "=lo", "lo"]
+    assert not any(name in os.environ for name in NAMES_OF_IPV6)
     assert cluster_address() == "127.0.0.1"
+
+
+def test_of_a_network_of_ipv6_open_mpi_and_nccl_are_told_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Containers without a network may have no IPv6, not even on the loopback.
+    def entry(address: str) -> SimpleNamespace:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return SimpleNamespace(family=family, address=address)
+
+    known = {
+        "eth0": [entry("172.18.0.2"), entry("fe80::1%eth0"), entry("fd00:1::11")],
+        "lo": [entry("127.0.0.1")],
+    }
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: known)
+    monkeypatch.setenv(VARIABLE, "fd00:1::/64")
+    use_cluster_network()
+    assert [os.environ[name] for name in NAMES] == ["eth0", "=eth0", "eth0"]
+    assert [os.environ[name] for name in NAMES_OF_IPV6] == ["eth0", "AF_INET6"]
+    assert cluster_address() == "fd00:1::11"
+
+
+def test_listens_on_a_port_that_is_free_and_on_no_other() -> None:
+    with listen("127.0.0.1") as free:
+        address, port = free.getsockname()
+        assert address == "127.0.0.1"
+        with pytest.raises(OSError, match="in use"):
+            listen("127.0.0.1", port)
 
 
 def test_what_the_site_has_set_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from trainer.checkpointing import Checkpointer
 from trainer.config import TrainConfig
 from trainer.engines import DdpEngine, Engine, HorovodEngine, tuning
 from trainer.learner import Learner
-from trainer.network import cluster_address
+from trainer.network import cluster_address, listen
 from trainer.optimizer import adamw
 from trainer.progress import Progress
 from trainer.step import TrainStep
@@ -221,7 +221,7 @@ class TorchrunArm:
 
     def turn(self, number: int, steps: int) -> list[float]:
         """See `Arm`."""
-        with socket.create_server((cluster_address(), 0)) as free:
+        with listen(cluster_address()) as free:
             host, port = self._world.gather(free.getsockname()[:2])[0]
         with tempfile.TemporaryDirectory(prefix="torchrun-") as scratch:
             result = Path(scratch, "seconds.json")

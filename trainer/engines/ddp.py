@@ -1,7 +1,6 @@
 """PyTorch's own DistributedDataParallel."""
 
 import os
-import socket
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer import openmpi
 from trainer.engines.base import DEFAULT_OPTIONS, ExchangeOptions
 from trainer.errors import ConfigError
-from trainer.network import cluster_address
+from trainer.network import cluster_address, listen
 
 # For every backend of the configuration, the one of torch.distributed. NCCL moves
 # what is in GPU memory and nothing else; what the loop sums for its logs is in main memory.
@@ -137,7 +136,7 @@ def _join_world(backend: str) -> None:
     # and on whichever port is free; MPI, which is up, tells the others where.
     world = MPI.COMM_WORLD
     rank, world_size = world.Get_rank(), world.Get_size()
-    listener = socket.create_server((cluster_address(), 0)) if rank == 0 else None
+    listener = listen(cluster_address()) if rank == 0 else None
     host, port = world.bcast(listener.getsockname()[:2] if listener else None)
     store = dist.TCPStore(
         host,

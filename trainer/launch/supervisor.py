@@ -17,6 +17,7 @@ from trainer.launch.reports import collect_reports
 from trainer.launch.settings import LaunchSettings
 from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
+from trainer.network import listen
 from trainer.problems import Problem, Scalar
 
 # Seconds between two looks at the ranks.
@@ -140,9 +141,9 @@ class Supervisor:
 
 def meeting_point(address: str) -> dict[str, str]:
     """Where the ranks of torch meet: this node, which has rank 0, and a port that is free now."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, TORCH_PORT))
-        except OSError:
-            probe.bind((address, 0))
-        return {"MASTER_ADDR": address, "MASTER_PORT": str(probe.getsockname()[1])}
+    try:
+        free = listen(address, TORCH_PORT)
+    except OSError:
+        free = listen(address)
+    with free:
+        return {"MASTER_ADDR": address, "MASTER_PORT": str(free.getsockname()[1])}

@@ -41,10 +41,17 @@ def inspected(kind: str, names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def networks_of(things: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return subnets, labels and bridge of networks that the engine told of."""
+    """Return subnets, labels and bridge of networks that the engine told of.
+
+    Of a network of IPv6 that is its subnet of IPv6: the engine gives it one of IPv4 as well.
+    """
     return [
         {
-            "subnets": [part["Subnet"] for part in network["IPAM"]["Config"] or []],
+            "subnets": [
+                part["Subnet"]
+                for part in network["IPAM"]["Config"] or []
+                if ":" in part["Subnet"] or not network.get("EnableIPv6")
+            ],
             "labels": network["Labels"] or {},
             "bridge": (network["Options"] or {}).get("com.docker.network.bridge.name", ""),
         }

@@ -150,6 +150,10 @@ address:
   description: The address that was tried, as given.
   returned: always
   type: str
+interface:
+  description: Network interface with that address, where it is one of IPv6; empty else.
+  returned: always
+  type: str
 cores:
   description: Processor cores that processes on this node may use.
   returned: always
@@ -208,7 +212,7 @@ from ansible.module_utils.training_node_engine import (
 )
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
-from ansible.module_utils.training_node_hardware import hardware, multiplies_bf16
+from ansible.module_utils.training_node_hardware import hardware, interface_of, multiplies_bf16
 from ansible.module_utils.training_node_lock import holder_values, holders
 from ansible.module_utils.training_node_parts import (
     free_gpus,
@@ -464,6 +468,7 @@ def main() -> None:
         image_id=engine.image_id,
         run=engine.run,
         address=needs.address,
+        interface=interface_of(needs.address),
         cores=len(os.sched_getaffinity(0)),
         gpus=len(gpus.gpus),
         gpu_devices=[gpu.asdict() for gpu in gpus.gpus],

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 NODES = "/sys/devices/system/node"
+ADDRESSES_OF_IPV6 = "/proc/net/if_inet6"
 # Block devices that are no disks: loops, RAM disks, device mapper, MD, optical and floppy drives.
 NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
 
@@ -103,6 +107,25 @@ def nics() -> list[dict[str, Any]]:
             }
         )
     return interfaces
+
+
+def interface_of(address: str) -> str:
+    """Name of the network interface with an address of IPv6; empty for any other address.
+
+    Args:
+        address: itself, or a name that has one.
+    """
+    with contextlib.suppress(OSError):
+        found = socket.getaddrinfo(address, None, socket.AF_INET6, socket.SOCK_STREAM)
+        wanted = {
+            ipaddress.IPv6Address(str(entry[4][0]).partition("%")[0]).packed for entry in found
+        }
+        # proc(5): the address as 32 digits, four numbers, the name.
+        for line in _read(ADDRESSES_OF_IPV6).splitlines():
+            fields = line.split()
+            if bytes.fromhex(fields[0]) in wanted:
+                return fields[-1]
+    return ""
 
 
 def _list(directory: str) -> Iterator[str]:

@@ -146,6 +146,11 @@ options:
         description: CIDR of the training network; empty lets Open MPI choose.
         type: str
         default: ""
+      interfaces:
+        description: Names of the nodes' interfaces there, each once, where it is a network of IPv6.
+        type: list
+        elements: str
+        default: []
       start_seconds:
         description: How long a training may take to its first step; 0 for ever.
         type: int
@@ -408,6 +413,7 @@ def launch_for(launch: dict[str, Any]) -> Launch:
         gpus=launch["gpus"],
         threads=launch["threads"],
         network=launch["network"],
+        interfaces=tuple(launch["interfaces"]),
         stall_seconds=launch["stall_seconds"],
         job_seconds=launch["job_seconds"],
         dataset=f"/data/{launch['dataset']}",
@@ -580,6 +586,7 @@ LAUNCH_OPTIONS = {
     "gpus": {"type": "int", "required": True},
     "threads": {"type": "int", "default": 0},
     "network": {"type": "str", "default": ""},
+    "interfaces": {"type": "list", "elements": "str", "default": []},
     "start_seconds": {"type": "int", "default": 0},
     "stall_seconds": {"type": "int", "default": 0},
     "silence_seconds": {"type": "int", "default": 0},

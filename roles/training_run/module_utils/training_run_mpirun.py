@@ -72,6 +72,7 @@ class Launch:
         gpus: likewise.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
+        interfaces: the nodes' interfaces there, each once, where it is a network of IPv6.
         stall_seconds: how long a run may go without a step; 0 for ever.
         job_seconds: after how many seconds mpirun ends the ranks; 0 for never.
         dataset: directory of the data set in the container.
@@ -91,6 +92,7 @@ class Launch:
     gpus: int
     threads: int
     network: str
+    interfaces: tuple[str, ...]
     stall_seconds: int
     job_seconds: int
     dataset: str
@@ -120,7 +122,14 @@ class Launch:
 
     def mca(self) -> dict[str, Any]:
         """MCA parameters of Open MPI, by name."""
-        merged: dict[str, Any] = {"btl_tcp_if_include": self.network} if self.network else {}
+        merged: dict[str, Any] = {}
+        if self.interfaces:
+            # Where nodes have other names for it, each rank says its own (trainer/network.py): a
+            # node that lacks one of the names would find no way to the others.
+            name = self.interfaces[0] if len(self.interfaces) == 1 else None
+            merged = {"btl_tcp_if_include": name} if name else {"btl_tcp_disable_family": 4}
+        elif self.network:
+            merged = {"btl_tcp_if_include": self.network}
         for layer in self.layers:
             merged.update(layer.mca)
         return merged
@@ -173,7 +182,9 @@ class Launch:
         for name, value in DAEMONS.items():
             settings += ["--prtemca", name, str(value)]
         if self.network:
-            settings += ["--prtemca", "prte_if_include", self.network]
+            # Open MPI takes a network of IPv4 as CIDR, and no other.
+            chosen = ",".join(self.interfaces) or self.network
+            settings += ["--prtemca", "prte_if_include", chosen]
         for name, value in self.mca().items():
             settings += ["--mca", name, str(value)]
         for name, value in self.environment().items():
