@@ -54,9 +54,17 @@ class Machines:
         for machine in started:
             container, address = self.free.popitem()
             self.behind[machine.id] = container
-            in_node(container, f"ip address add {machine.private_ip}/20 dev eth0")
-            in_node(container, f"ip address add {machine.public_ip}/32 dev lo")
-            # The way to it goes over the node, as it would over the gateway of the subnet.
+            # The interface has the private address alone. To this machine, and to the packages
+            # behind it, the node goes by the others.
+            in_node(
+                container,
+                "gateway=$(ip route show default | cut -d' ' -f3) && "
+                "ip address flush dev eth0 && "
+                f"ip address add {machine.private_ip}/20 dev eth0 && "
+                f"ip address add {machine.public_ip}/32 dev lo && "
+                f"ip address add {address}/32 dev lo && "
+                f"ip route add default via $gateway dev eth0 onlink src {address}",
+            )
             ip("route", "replace", f"{machine.public_ip}/32", "via", address)
             self.routes.append(machine.public_ip)
             [imported] = [c for c in self.ec2.calls if c.action == "ImportKeyPair"]

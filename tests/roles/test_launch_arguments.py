@@ -99,6 +99,16 @@ def test_a_training_with_every_setting() -> None:
     )
 
 
+def test_a_network_goes_by_the_name_of_its_interface_where_nodes_have_the_same() -> None:
+    alike = line(interfaces=("eth0",))
+    assert "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 " in alike
+    unlike = line(interfaces=("eth0", "ens5"))
+    assert "--prtemca prte_if_include eth0,ens5 --mca btl_tcp_if_include 10.0.0.0/24 " in unlike
+    unknown = line(interfaces=("eth0", ""))
+    assert "--prtemca prte_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24 " in unknown
+    assert "if_include" not in bare(interfaces=("eth0",))
+
+
 def test_a_network_of_ipv6_goes_by_the_names_of_its_interfaces() -> None:
     alike = line(network="fd00:1::/64", interfaces=("eth0",))
     assert "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 " in alike

@@ -1,46 +1,38 @@
 """What a node says of its network interfaces."""
 
 import socket
+import subprocess
 
 import pytest
 from ansible.module_utils import training_node_hardware as hardware
 
-NAME = "node1.example.org"
-# As proc(5) shows them: the loopback, an address that somebody gave, and one that the kernel made.
-TABLE = """\
-00000000000000000000000000000001 01 80 10 80       lo
-fd123456789a00430000000000000011 4a 40 00 80   enp3s0
-fe80000000000000004222fffe1a0002 4a 40 20 80   enp3s0
-"""
+
+def test_the_interface_of_an_address() -> None:
+    assert hardware.interface_of("127.0.0.1") == "lo"
+    assert hardware.interface_of("192.0.2.1") == ""  # of nobody (RFC 5737)
 
 
-@pytest.fixture(autouse=True)
-def table(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path_factory.mktemp("proc") / "if_inet6"
-    path.write_text(TABLE)
-    monkeypatch.setattr(hardware, "ADDRESSES_OF_IPV6", str(path))
+def test_addresses_of_ipv6_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
 
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        asked.append(command[-1])
+        told = b'[{},{"ifindex":2,"ifname":"enp3s0","addr_info":[{}]}]' if len(asked) > 1 else b""
+        return subprocess.CompletedProcess(command, 0, told)
 
-@pytest.mark.parametrize(
-    ("address", "interface"),
-    [
-        ("fd12:3456:789a:43::11", "enp3s0"),
-        ("FD12:3456:789A:0043:0:0:0:11", "enp3s0"),
-        ("::1", "lo"),
-        ("fd12:3456:789a:43::12", ""),
-        ("10.0.0.11", ""),
-    ],
-)
-def test_the_interface_of_an_address(address: str, interface: str) -> None:
-    assert hardware.interface_of(address) == interface
-
-
-def test_a_name_stands_for_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(name: str, *_: object) -> list[tuple[object, ...]]:
-        if name != NAME:
+    def resolve(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        if name != "node1":
             raise socket.gaierror
-        return [(socket.AF_INET6, 1, 6, "", ("fd12:3456:789a:43::11", 0, 0, 0))]
+        found = ("fe80::1%enp3s0", 0, 0, 2), ("fd12:3456:789a:43::11", 0, 0, 0)
+        return [(socket.AF_INET6, 1, 6, "", place) for place in found]
 
-    monkeypatch.setattr(socket, "getaddrinfo", answer)
-    assert hardware.interface_of(NAME) == "enp3s0"
-    assert hardware.interface_of("unknown.example.org") == ""
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert hardware.interface_of("node1") == "enp3s0"
+    assert asked == ["fe80::1", "fd12:3456:789a:43::11"]
+    assert hardware.interface_of("node2") == ""
+
+
+def test_a_machine_without_that_program_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "IP", "/nowhere/ip")
+    assert hardware.interface_of("127.0.0.1") == ""

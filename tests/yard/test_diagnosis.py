@@ -137,6 +137,16 @@ WORDS = [
         "on node2",
     ),
     (
+        "ranks_unreachable",
+        "mpirun",
+        "At least one pair of MPI processes are unable to reach each other for\n"
+        "MPI communications.  This means that no Open MPI device has indicated\n"
+        "that it can be used to communicate between these processes.\n\n"
+        "  Process 1 ([[13212,1],1]) is on host: node2\n"
+        "  Process 2 ([[13212,1],0]) is on host: node1\n  BTLs attempted: self\n",
+        "between node2 and node1",
+    ),
+    (
         "not_enough_slots",
         "mpirun",
         "There are not enough slots available in the system to satisfy the 2\nslots that",

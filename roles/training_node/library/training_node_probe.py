@@ -151,7 +151,7 @@ address:
   returned: always
   type: str
 interface:
-  description: Network interface with that address, where it is one of IPv6; empty else.
+  description: Network interface with that address; empty where none has it.
   returned: always
   type: str
 cores:

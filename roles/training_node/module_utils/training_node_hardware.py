@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
+import json
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 NODES = "/sys/devices/system/node"
-ADDRESSES_OF_IPV6 = "/proc/net/if_inet6"
+# Not in the path of every account
+IP = "/usr/sbin/ip"
 # Block devices that are no disks: loops, RAM disks, device mapper, MD, optical and floppy drives.
 NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
 
@@ -110,21 +112,19 @@ def nics() -> list[dict[str, Any]]:
 
 
 def interface_of(address: str) -> str:
-    """Name of the network interface with an address of IPv6; empty for any other address.
+    """Name of the network interface with an address; empty where no one has it.
 
     Args:
-        address: itself, or a name that has one.
+        address: of IPv4 or IPv6, or a name that has one.
     """
-    with contextlib.suppress(OSError):
-        found = socket.getaddrinfo(address, None, socket.AF_INET6, socket.SOCK_STREAM)
-        wanted = {
-            ipaddress.IPv6Address(str(entry[4][0]).partition("%")[0]).packed for entry in found
-        }
-        # proc(5): the address as 32 digits, four numbers, the name.
-        for line in _read(ADDRESSES_OF_IPV6).splitlines():
-            fields = line.split()
-            if bytes.fromhex(fields[0]) in wanted:
-                return fields[-1]
+    with contextlib.suppress(OSError, ValueError, subprocess.CalledProcessError):
+        for *_, place in socket.getaddrinfo(address, None, type=socket.SOCK_STREAM):
+            asked = [IP, "-json", "address", "show", "to", str(place[0]).partition("%")[0]]
+            told = subprocess.run(asked, check=True, capture_output=True).stdout
+            # Of interfaces that lack the address older versions list an empty object.
+            for entry in json.loads(told or "[]"):
+                if name := entry.get("ifname"):
+                    return str(name)
     return ""
 
 

@@ -147,7 +147,7 @@ options:
         type: str
         default: ""
       interfaces:
-        description: Names of the nodes' interfaces there, each once, where it is a network of IPv6.
+        description: Names of the interfaces there, each once; one that is not known is empty.
         type: list
         elements: str
         default: []

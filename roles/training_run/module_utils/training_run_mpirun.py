@@ -72,7 +72,7 @@ class Launch:
         gpus: likewise.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
-        interfaces: the nodes' interfaces there, each once, where it is a network of IPv6.
+        interfaces: the nodes' interfaces there, each once; one that is not known is empty.
         stall_seconds: how long a run may go without a step; 0 for ever.
         job_seconds: after how many seconds mpirun ends the ranks; 0 for never.
         dataset: directory of the data set in the container.
@@ -121,13 +121,19 @@ class Launch:
         return (*spare, self.profile, self.further)
 
     def mca(self) -> dict[str, Any]:
-        """MCA parameters of Open MPI, by name."""
+        """MCA parameters of Open MPI, by name.
+
+        Interfaces go by name where all nodes have the same. Open MPI 5.0.7 takes no network of IPv6
+        as CIDR, and does not find one of IPv4 on the last interface of a machine, nor behind
+        another address of the same interface. A rank that is told a name which its machine lacks
+        finds no way to the others.
+        """
         merged: dict[str, Any] = {}
-        if self.interfaces:
-            # Where nodes have other names for it, each rank says its own (trainer/network.py): a
-            # node that lacks one of the names would find no way to the others.
-            name = self.interfaces[0] if len(self.interfaces) == 1 else None
-            merged = {"btl_tcp_if_include": name} if name else {"btl_tcp_disable_family": 4}
+        if self.network and len(self.interfaces) == 1 and all(self.interfaces):
+            merged = {"btl_tcp_if_include": self.interfaces[0]}
+        elif ":" in self.network:
+            # Each rank says the name of its own (trainer/network.py).
+            merged = {"btl_tcp_disable_family": 4}
         elif self.network:
             merged = {"btl_tcp_if_include": self.network}
         for layer in self.layers:
@@ -182,8 +188,8 @@ class Launch:
         for name, value in DAEMONS.items():
             settings += ["--prtemca", name, str(value)]
         if self.network:
-            # Open MPI takes a network of IPv4 as CIDR, and no other.
-            chosen = ",".join(self.interfaces) or self.network
+            known = all(self.interfaces)
+            chosen = ",".join(self.interfaces) if known and self.interfaces else self.network
             settings += ["--prtemca", "prte_if_include", chosen]
         for name, value in self.mca().items():
             settings += ["--mca", name, str(value)]
