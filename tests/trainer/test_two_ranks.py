@@ -95,7 +95,8 @@ def test_training_on_real_images(
 ) -> None:
     run_dir = make_run_dir({**config, "precision": precision, "epochs": 2})
 
-    assert launch(run_dir).wait(timeout=TIMEOUT) == 0, "".join(logs(run_dir))
+    # A processor that does not multiply bf16 itself takes minutes.
+    assert launch(run_dir).wait(timeout=3 * TIMEOUT) == 0, "".join(logs(run_dir))
 
     assert (run_dir / "exit_status").read_text() == "0\n"
     for rank, log in enumerate(logs(run_dir)):
