@@ -69,6 +69,21 @@ def test_the_launcher_gets_the_arguments_of_mpirun_a_line_each(options: dict[str
     assert "FLAG=x" in arguments
 
 
+@pytest.mark.parametrize("name", ["eth0\n--mca", "eth0,lo", "eth0 lo", "", "a" * 16])
+def test_what_a_node_says_of_its_interface_is_no_argument(
+    name: str, options: dict[str, Any]
+) -> None:
+    options["launch"] |= {"network": "10.0.0.0/24", "interfaces": [name]}
+    arguments = start.files_for(options)["mpirun.arguments"].splitlines()
+    place = arguments.index("prte_if_include")
+    assert arguments[place : place + 4] == [
+        *("prte_if_include", "10.0.0.0/24"),
+        *("--mca", "btl_tcp_if_include"),
+    ]
+    options["launch"]["interfaces"] = ["enp3s0.7"]
+    assert "enp3s0.7" in start.files_for(options)["mpirun.arguments"].splitlines()
+
+
 @pytest.mark.parametrize(("project", "expected"), [(True, (0, 600, 30)), (False, (180, 0, 0))])
 def test_a_project_is_watched_in_its_own_way(
     project: bool, expected: tuple[int, ...], options: dict[str, Any], tmp_path: Path

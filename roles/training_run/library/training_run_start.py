@@ -286,6 +286,7 @@ problems:
 import itertools
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -321,6 +322,8 @@ METRICS = "metrics.jsonl"
 OWN = "own"
 # As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
 NVIDIA = "nvidia"
+# Nodes say what theirs are called, and mpirun's arguments stand a line each in a file.
+INTERFACE = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
 
 
 def lines_of(secrets: dict[str, Any]) -> str:
@@ -413,7 +416,9 @@ def launch_for(launch: dict[str, Any]) -> Launch:
         gpus=launch["gpus"],
         threads=launch["threads"],
         network=launch["network"],
-        interfaces=tuple(launch["interfaces"]),
+        interfaces=tuple(
+            name if INTERFACE.fullmatch(name) else "" for name in launch["interfaces"]
+        ),
         stall_seconds=launch["stall_seconds"],
         job_seconds=launch["job_seconds"],
         dataset=f"/data/{launch['dataset']}",
