@@ -35,7 +35,8 @@ def test_nor_what_did_not_fail(record: Record, case: str) -> None:
 def test_an_attempt_is_put_aside_and_what_goes_on_stays(recorded: Callable[[str], Path]) -> None:
     run = recorded("killed")
     (run / "checkpoints").mkdir()
-    (run / "checkpoints/epoch-1.pt").touch()
+    for name in ("epoch-1.pt", "epoch-1.pt.sha256"):
+        (run / "checkpoints" / name).touch()
     place = put_attempt_aside(run)
     assert (place.name, count_attempts(run)) == ("1", 2)
     assert (place / "logs/rank-1.log").is_file()
@@ -51,6 +52,18 @@ def test_an_attempt_is_put_aside_and_what_goes_on_stays(recorded: Callable[[str]
         "training_run_metrics_from": str(run / "metrics.jsonl"),
     }
     assert list(resume_variables(run, same_run=False)) == ["training_run_resume_from"]
+
+
+def test_a_checkpoint_that_did_not_come_home_whole_is_none(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("killed")
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints/epoch-0-step-60.pt").touch()
+    (run / "checkpoints/last.pt").symlink_to("epoch-0-step-60.pt")
+    assert list(resume_variables(run, same_run=True)) == ["training_run_metrics_from"]
+    (run / "checkpoints/epoch-0-step-60.pt.sha256").touch()
+    assert "training_run_resume_from" in resume_variables(run, same_run=True)
 
 
 def test_a_run_without_checkpoint_cannot_be_gone_on_from(recorded: Callable[[str], Path]) -> None:

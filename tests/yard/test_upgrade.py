@@ -70,7 +70,8 @@ def test_the_report_and_the_logs_of_the_first_version(fresh: Yard) -> None:
 def test_a_run_goes_on_from_an_earlier_version(commit: str, tmp_path: Path) -> None:
     run = run_of(commit, tmp_path)
     (run / "checkpoints").mkdir()
-    (run / "checkpoints/epoch-1.pt").touch()
+    for name in ("epoch-1.pt", "epoch-1.pt.sha256"):
+        (run / "checkpoints" / name).touch()
     check_resumable(run)
     summary, manifest = read_summary(run), read_manifest(run)
     assert summary is not None

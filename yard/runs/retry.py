@@ -92,7 +92,7 @@ def resume_variables(run: Path, same_run: bool) -> dict[str, str]:
         folders = [*(run / name for name in OF_PROGRAMS), *_folders_of_nodes(run)]
         if any(map(holds_files, folders)):
             variables[RESUME_FROM] = str(run)
-    elif any((run / "checkpoints").glob("*.pt")):
+    elif _has_checkpoint(run / "checkpoints"):
         variables[RESUME_FROM] = str(run / "checkpoints")
     metrics = run / "metrics.jsonl"
     if same_run and metrics.is_file() and metrics.stat().st_size:
@@ -113,6 +113,17 @@ def check_resumable(run: Path) -> None:
             [f"{run.name} left no file to go on from: {', '.join(OF_PROGRAMS)} are empty"]
         )
     raise RequestError([f"{run.name} has no checkpoint to go on from"])
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    """Whether a checkpoint of the trainer's is there with its checksum.
+
+    Where the node dies while the first one comes home, the checksum may be missing, which comes
+    behind it. The run then starts anew.
+    """
+    return any(
+        path.with_name(f"{path.name}.sha256").is_file() for path in folder.glob("epoch-*.pt")
+    )
 
 
 def _is_project(run: Path) -> bool:
