@@ -1,5 +1,6 @@
 """The machines of the local cluster, past make and Ansible: a shell on each, and Docker."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -9,12 +10,34 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 CHECKOUT = Path(__file__).resolve().parents[2]
+# For names and networks that no other checkout of this machine has
+CHECKOUT_HASH = hashlib.sha256(bytes(CHECKOUT)).hexdigest()
 # As for make, which reads the same variable. tests/README.md: a second cluster on one machine.
 INVENTORY = os.environ.get("INVENTORY", "inventory/local")
 NODES = ("node1", "node2")
 # Where runs keep their files on a node
 RUN_ROOT = "/srv/trainyard/runs"
+
+
+def write_inventory(folder: Path, name: str, network: str) -> None:
+    """Write the inventory of a local cluster beside the usual one; its keys go beside the folder.
+
+    Args:
+        folder: made here.
+        name: prefix of its machines.
+        network: CIDR.
+    """
+    document = yaml.safe_load((CHECKOUT / "inventory/local/hosts.yml").read_text())
+    document["container_hosts"]["vars"] |= {
+        "local_cluster_name": name,
+        "local_cluster_network": network,
+        "local_cluster_directory": str(folder.parent / "cluster"),
+    }
+    folder.mkdir()
+    (folder / "hosts.yml").write_text(yaml.safe_dump(document))
 
 
 @cache

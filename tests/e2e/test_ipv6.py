@@ -1,19 +1,16 @@
 """Whole runs on nodes that know each other by addresses of IPv6 alone."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from commands import Outcome, make
-from machines import CHECKOUT, docker
+from machines import CHECKOUT_HASH, docker, write_inventory
 from trainings import SHORTEST
 
 pytestmark = pytest.mark.further
 
-CHECKOUT_HASH = hashlib.sha256(bytes(CHECKOUT)).hexdigest()
-NAME = f"six-{CHECKOUT_HASH[:4]}"
+NAME = f"ipv6-{CHECKOUT_HASH[:4]}"
 # Unique local addresses (RFC 4193), of this checkout
 NETWORK = f"fd{CHECKOUT_HASH[:2]}:{CHECKOUT_HASH[2:6]}:{CHECKOUT_HASH[6:10]}:1::/64"
 
@@ -21,14 +18,8 @@ NETWORK = f"fd{CHECKOUT_HASH[:2]}:{CHECKOUT_HASH[2:6]}:{CHECKOUT_HASH[6:10]}:1::
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cluster of its own; its nodes have no address of IPv4 towards each other."""
-    folder = tmp_path_factory.mktemp(NAME)
-    document = yaml.safe_load((CHECKOUT / "inventory/local/hosts.yml").read_text())
-    document["container_hosts"]["vars"] |= {
-        "local_cluster_name": NAME,
-        "local_cluster_network": NETWORK,
-        "local_cluster_directory": str(tmp_path_factory.mktemp("cluster")),
-    }
-    (folder / "hosts.yml").write_text(yaml.safe_dump(document))
+    folder = tmp_path_factory.mktemp(NAME) / "inventory"
+    write_inventory(folder, NAME, NETWORK)
     try:
         assert make("setup", INVENTORY=folder, NODES=2).status == 0
         for node in ("node1", "node2"):

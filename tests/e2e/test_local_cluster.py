@@ -6,24 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 from commands import make
-from machines import CHECKOUT, NODES, docker, in_machine
+from machines import CHECKOUT_HASH, NODES, docker, in_machine, write_inventory
 
-CHECKOUT_HASH = hashlib.sha256(bytes(CHECKOUT)).digest()
-NAME = f"passing-{CHECKOUT_HASH.hex()[:4]}"
+NAME = f"passing-{CHECKOUT_HASH[:4]}"
 # 10.117.0.0/24 is the local cluster's.
-NETWORK = f"10.117.{CHECKOUT_HASH[0] % 254 + 1}.0/24"
-
-
-def write_inventory(folder: Path) -> None:
-    """Write an inventory for a cluster with a name and a network of its own."""
-    document = yaml.safe_load((CHECKOUT / "inventory/local/hosts.yml").read_text())
-    document["container_hosts"]["vars"] |= {
-        "local_cluster_name": NAME,
-        "local_cluster_network": NETWORK,
-        "local_cluster_directory": str(folder.parent / "cluster"),
-    }
-    folder.mkdir()
-    (folder / "hosts.yml").write_text(yaml.safe_dump(document))
+NETWORK = f"10.117.{int(CHECKOUT_HASH[:2], 16) % 254 + 1}.0/24"
 
 
 def of_the_cluster() -> dict[str, list[str]]:
@@ -41,7 +28,7 @@ def of_the_cluster() -> dict[str, list[str]]:
 @pytest.mark.usefixtures("ready_cluster")
 def test_local_down_leaves_nothing_and_touches_no_other_cluster(tmp_path: Path) -> None:
     inventory = tmp_path / NAME
-    write_inventory(inventory)
+    write_inventory(inventory, NAME, NETWORK)
     others = {host: in_machine(host, "cat /proc/1/stat | cut -d' ' -f22") for host in NODES}
     try:
         assert make("local-up", NODES=1, INVENTORY=inventory).status == 0

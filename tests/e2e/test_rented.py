@@ -5,7 +5,6 @@ stands behind each, with the addresses, the account and the key that EC2 says, a
 """
 
 import base64
-import hashlib
 import json
 import os
 import shutil
@@ -21,15 +20,14 @@ import pytest
 import yaml
 from commands import RUNS, Outcome, make
 from ec2_stand_in import REGION, Ec2
-from machines import CHECKOUT, docker
+from machines import CHECKOUT, CHECKOUT_HASH, docker, write_inventory
 from trainings import SHORTEST
 
 pytestmark = pytest.mark.further
 
-CHECKOUT_HASH = hashlib.sha256(bytes(CHECKOUT)).digest()
-NAME = f"rented-{CHECKOUT_HASH.hex()[:4]}"
-# 10.117.0.0/24 is the local cluster's, and tests of a second one have the other end.
-NETWORK = f"10.117.{254 - CHECKOUT_HASH[1] % 100}.0/24"
+NAME = f"rented-{CHECKOUT_HASH[:4]}"
+# 10.117.0.0/24 is the local cluster's.
+NETWORK = f"10.117.{int(CHECKOUT_HASH[2:4], 16) % 254 + 1}.0/24"
 # Account of Debian's images on EC2
 ADMIN = "admin"
 
@@ -102,6 +100,12 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
+def remove(folder: Path) -> None:
+    """Remove a folder that `make destroy` has left, because it failed."""
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
 @dataclass(frozen=True)
 class Story:
     """How each command ended.
@@ -123,14 +127,8 @@ class Story:
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     """Nodes as they come, on which nothing has been set up, and EC2 in front of them."""
-    folder = tmp_path_factory.mktemp("nodes")
-    document = yaml.safe_load((CHECKOUT / "inventory/local/hosts.yml").read_text())
-    document["container_hosts"]["vars"] |= {
-        "local_cluster_name": NAME,
-        "local_cluster_network": NETWORK,
-        "local_cluster_directory": str(tmp_path_factory.mktemp("cluster")),
-    }
-    (folder / "hosts.yml").write_text(yaml.safe_dump(document))
+    folder = tmp_path_factory.mktemp(NAME) / "inventory"
+    write_inventory(folder, NAME, NETWORK)
     with ExitStack() as stack:
         ec2 = stack.enter_context(ec2_stand_in.running())
         stack.callback(make, "local-down", INVENTORY=folder)
@@ -169,7 +167,7 @@ def story(machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Itera
             patch.delenv(name)
         for name, value in machines.ec2.environment().items():
             patch.setenv(name, value)
-        stack.callback(shutil.rmtree, inventory, ignore_errors=True)
+        stack.callback(remove, inventory)
         before = set(RUNS.glob("*/"))
         outcomes = {
             "provision": make("provision", SITE=site, COUNT=2, YES=1),
