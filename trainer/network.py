@@ -1,8 +1,9 @@
 """The training network, as the communication libraries want to have it named.
 
-People name it once for all machines, as CIDR. Open MPI takes that as it is where it is a network of
-IPv4. Else it wants the name of the interface, as Gloo, NCCL and UCX do. That differs from machine
-to machine, so every rank looks its own up.
+People name it once for all machines, as CIDR. Gloo, NCCL and UCX want the name of the interface,
+which differs from machine to machine, so every rank looks its own up. Open MPI is told by the
+launch, but of a network of IPv6 only where the interface has the same name on all nodes: it takes
+no CIDR of those, and the rank says the name.
 """
 
 import ipaddress
@@ -32,11 +33,6 @@ class Interface:
     name: str
     address: str
 
-    @property
-    def has_ipv6(self) -> bool:
-        """Whether the address is one of IPv6."""
-        return ":" in self.address
-
 
 def cluster_address() -> str:
     """This machine's address on the training network; the loopback's where none is named."""
@@ -53,7 +49,7 @@ def listen(address: str, port: int = 0) -> socket.socket:
     Raises:
         OSError: the port is taken.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
     return socket.create_server((address, port), family=family)
 
 
@@ -73,7 +69,7 @@ def use_cluster_network() -> None:
     # "=": this name, not whatever begins with it.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")
     os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(name), name]))
-    if interface.has_ipv6:
+    if _is_ipv6(interface.address):
         os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", name)
         # NCCL looks for addresses of IPv4 first, and the interface may have some of both kinds.
         os.environ.setdefault("NCCL_SOCKET_FAMILY", "AF_INET6")
@@ -86,6 +82,10 @@ def rdma_ports(interface: str, sysfs: Path = SYSFS) -> list[str]:
         return []
     port = int((sysfs / interface / "dev_port").read_text()) + 1
     return [f"{device.name}:{port}" for device in sorted(devices.iterdir())]
+
+
+def _is_ipv6(address: str) -> bool:
+    return ":" in address
 
 
 def _cluster_interface() -> Interface | None:

@@ -120,6 +120,11 @@ class Launch:
         spare = () if self.has_spare_core else (self.without_spare_core,)
         return (*spare, self.profile, self.further)
 
+    @property
+    def known_interfaces(self) -> tuple[str, ...]:
+        """The nodes' interfaces; none where one is not known."""
+        return self.interfaces if all(self.interfaces) else ()
+
     def mca(self) -> dict[str, Any]:
         """MCA parameters of Open MPI, by name.
 
@@ -129,8 +134,8 @@ class Launch:
         finds no way to the others.
         """
         merged: dict[str, Any] = {}
-        if self.network and len(self.interfaces) == 1 and all(self.interfaces):
-            merged = {"btl_tcp_if_include": self.interfaces[0]}
+        if self.network and len(self.known_interfaces) == 1:
+            merged = {"btl_tcp_if_include": self.known_interfaces[0]}
         elif ":" in self.network:
             # Each rank says the name of its own (trainer/network.py).
             merged = {"btl_tcp_disable_family": 4}
@@ -188,8 +193,7 @@ class Launch:
         for name, value in DAEMONS.items():
             settings += ["--prtemca", name, str(value)]
         if self.network:
-            known = all(self.interfaces)
-            chosen = ",".join(self.interfaces) if known and self.interfaces else self.network
+            chosen = ",".join(self.known_interfaces) or self.network
             settings += ["--prtemca", "prte_if_include", chosen]
         for name, value in self.mca().items():
             settings += ["--mca", name, str(value)]
