@@ -27,6 +27,7 @@ native = importlib.import_module("training_node_native")
 IMAGE = "trainyard/trainer:1"
 NAME = "trainyard-run"
 SOON = 10.0
+BACKGROUND = (signal.SIGINT, signal.SIGQUIT)
 # 32 and 33 are the C library's own, which it lets no program set: its posix_spawn has them
 # ignored in what it starts, and so in all that comes of that.
 SIGNALS_OF_GLIBC = 1 << (32 - 1) | 1 << (33 - 1)
@@ -162,7 +163,16 @@ def test_a_signal_is_not_lost_that_comes_before_the_program() -> None:
         assert ended(name)["ExitCode"] == 128 + signal.SIGTERM
 
 
-@pytest.mark.usefixtures("place")
+@pytest.fixture
+def in_the_background() -> Iterator[None]:
+    """What a shell without job control starts with "&" has these ignored."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in BACKGROUND}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("place", "in_the_background")
 def test_a_program_finds_signals_and_limits_as_a_login_has_them() -> None:
     engine.run(NAME, specification("yes | head -1; grep SigIgn /proc/self/status; ulimit -n"))
     ended()

@@ -251,8 +251,9 @@ def start(
     child = os.fork()
     if child == 0:
         try:
-            # Python has the last two ignored, and what is ignored stays so in the program.
-            for number in (*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ):
+            # What is ignored stays so in the program: Python ignores two of them, a shell others
+            # of what it starts in the background.
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
             nowhere = os.open(os.devnull, os.O_RDONLY)
