@@ -39,6 +39,12 @@ class DdpEngine:
         if not available[backend]:
             there = ", ".join(name for name in available if available[name])
             raise ConfigError(f"backend {backend!r} does not work here; there are: {there}")
+        # Its functions keep the group that there is at their import, as a default argument. Where
+        # DistributedDataParallel is the first to import them, there is one. The threads of that
+        # group then run on after it is left, and one that lets go of a tensor while the interpreter
+        # ends aborts the rank.
+        from torch.distributed.nn import functional  # noqa: F401
+
         # A process can be in several groups; the first one is the default that others build on.
         if dist.is_initialized():
             self.group = dist.new_group(backend=BACKENDS[backend])

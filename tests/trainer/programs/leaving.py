@@ -1,6 +1,10 @@
-"""A rank that leaves a group of Gloo's does not wait for a thread that waits for the rank."""
+"""A rank that leaves a group of Gloo's does not wait for a thread that waits for the rank.
+
+And it leaves none of the group's threads behind: one of them would abort the ending interpreter.
+"""
 
 import faulthandler
+import os
 
 import torch
 from torch import nn
@@ -10,6 +14,17 @@ from trainer.optimizer import adamw
 
 ROUNDS = 300
 faulthandler.dump_traceback_later(120, exit=True)
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+# What torch and MPI start once, for whatever needs it.
+from mpi4py import MPI  # noqa: E402, F401
+
+nn.Linear(2, 2)(torch.randn(2)).sum().backward()
+before = threads()
 engine = DdpEngine("gloo")
 
 
@@ -24,4 +39,6 @@ for _ in range(ROUNDS):
     further = DdpEngine("gloo")
     train(further)
     further.close()
+train(engine)
 engine.close()
+assert threads() == before, (threads(), before)
