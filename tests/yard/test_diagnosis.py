@@ -315,6 +315,33 @@ def test_a_file_that_holds_no_findings_hides_nothing(
     assert diagnose(read_run(run)).cause.startswith("Unknown: mpirun ended with status 3")
 
 
+ABORTED = (
+    "prterun noticed that process rank 1 with PID 34 on node node2 exited on\nsignal 6 (Aborted).\n"
+)
+
+
+def test_of_a_rank_that_died_of_a_signal_its_last_words_are_shown(record: Record) -> None:
+    own = (
+        *(f"step {number}" for number in range(40)),
+        "terminate called after throwing an instance of 'gloo::IoException'",
+        "  what():  Connection closed by peer",
+        "Fatal Python error: Aborted",
+        "",
+        "Current thread 0x00007f01 (most recent call first):",
+        *(f'  File "/opt/module.py", line {number} in frame' for number in range(20)),
+    )
+    log = Log("logs/rank-1.log", "\n".join(own), "node2", 1)
+    run = replace(record("unknown"), rank_logs=(log,), mpirun_log=Log("logs/mpirun.log", ABORTED))
+    found = diagnose(run)
+    assert (found.signature, found.log, found.rank) == ("rank_signal", log.path, 1)
+    assert found.proof[:4] == ("step 39", *own[40:43])
+    assert len(found.proof) == 10
+    silent = replace(run, rank_logs=(replace(log, text="\n"),))
+    assert diagnose(silent).log == "logs/mpirun.log"
+    plain = replace(run, rank_logs=(replace(log, text="\n".join(own[:40])),))
+    assert diagnose(plain).proof == own[30:40]
+
+
 def test_an_unreachable_node_is_told_from_one_that_is_not_fit(record: Record) -> None:
     unfit = record("unfit")
     problem = Problem("unreachable", "unreachable: No route to host", "node2")

@@ -135,9 +135,16 @@ def test_usual_mistakes_are_known(run: Path, name: str, exception: str, said: st
     assert found.proof == ("code/train.py:5: x = 1 / 0", exception.rpartition("distributed.")[2])
 
 
+def test_what_a_thread_of_torch_ended_at_its_end(run: Path) -> None:
+    said = "epoch 3 done\nterminate called without an active exception\n"
+    found = diagnosed(failed(run, "", said, statuses=(0, 134)))
+    assert (found.rank, found.signature) == (1, "aborted_at_its_end")
+    assert found.proof[-2:] == ("epoch 3 done", "terminate called without an active exception")
+
+
 def test_every_mistake_of_programs_is_tested() -> None:
     names = {signature.name for signature in load_signatures() if signature.where == "program"}
-    assert names == {name for name, *_ in EXCEPTIONS}
+    assert names == {name for name, *_ in EXCEPTIONS} | {"aborted_at_its_end"}
 
 
 def test_a_warning_that_ended_nothing_is_not_the_cause(run: Path) -> None:

@@ -18,6 +18,8 @@ PROOF_LINES = 3
 TAIL_LINES = 10
 # mpirun's own words for the rank that ended the job; the second form is of an exit status.
 FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\s+\[[^\]]*,(\d+)\]")
+# How faulthandler begins; the stacks of all threads follow, and what a C++ library said is before it.
+FAULT = "Fatal Python error: "
 ANSIBLE_LOG = "ansible.log"
 
 
@@ -199,6 +201,10 @@ def _of_words(
         survivors = {int(other["survivor"]) for other in match.re.finditer(log.text)}
         rank, host = _without(record, survivors)
     words = {**groups, "rank": rank, "host": host or "the node"}
+    proof = _lines_of(log.text, match)
+    own = next((own for own in record.rank_logs if own.rank == rank), None)
+    if signature.proof == "rank" and own is not None and _written(own.text):
+        log, proof = own, _last_words(own.text)
     return Diagnosis(
         host=host,
         rank=rank,
@@ -206,7 +212,7 @@ def _of_words(
         remedy=_remedy(record, signature).format_map(_Words(words)),
         signature=signature.name,
         log=log.path,
-        proof=(*_place(record, log), *_lines_of(log.text, match)),
+        proof=(*_place(record, log), *proof),
     )
 
 
@@ -285,6 +291,14 @@ def _lines_of(text: str, match: re.Match[str]) -> tuple[str, ...]:
     touched = _written(text[begin : end if end >= 0 else len(text)])[:PROOF_LINES]
     before = _written(text[:begin])
     return tuple(before[len(before) - (PROOF_LINES - len(touched)) :] + touched)
+
+
+def _last_words(text: str) -> tuple[str, ...]:
+    """The end of a rank's log; where Python's fault handler wrote last, from just before that."""
+    lines = _written(text)
+    died = [number for number, line in enumerate(lines) if line.startswith(FAULT)]
+    begin = max(died[-1] - PROOF_LINES, 0) if died else -TAIL_LINES
+    return tuple(lines[begin:][:TAIL_LINES])
 
 
 def _written(text: str) -> list[str]:

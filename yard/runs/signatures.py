@@ -26,6 +26,7 @@ class Signature:
     fault: str | None = None
     where: str | None = None
     pattern: re.Pattern[str] | None = None
+    proof: str | None = None
     program_remedy: str | None = None
 
 
