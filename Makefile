@@ -114,7 +114,7 @@ attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
 train: export TRAINYARD_ENTRY = $(value ENTRY)
 train: export TRAINYARD_SCRIPT_ARGS = $(value SCRIPT_ARGS)
-train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \

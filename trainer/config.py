@@ -45,7 +45,7 @@ class TrainConfig:
         seed: of the parameters, the subset, the order of images and the augmentation.
         log_every_steps: distance of two `step` lines in `metrics.jsonl`.
         world_size: number of ranks that must be there.
-        hosts: host names that must be there, each with the same number of ranks.
+        hosts: host names that must be there.
         optimizer: "adamw" or "sgd".
         momentum: of `sgd`, in Nesterov's form.
         reference_batch: number of images in a step that `learning_rate` is meant for; the rate
@@ -71,6 +71,7 @@ class TrainConfig:
             `trainer.checkpoint_interval`.
         seconds_between_failures: how long a run on these nodes goes on without one, on average.
         backend: what engine `ddp` sends gradients with.
+        slots: number of ranks on each of `hosts`, in their order; None: the same on each.
     """
 
     model: str
@@ -111,6 +112,7 @@ class TrainConfig:
     checkpoint_seconds: float | None = None
     seconds_between_failures: float = 30 * 24 * 3600
     backend: str = "gloo"
+    slots: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -135,9 +137,18 @@ class TrainConfig:
         _require(self.engine == "horovod" or self.buckets is None, "buckets needs engine 'horovod'")
         _require(len(self.hosts) > 0, "hosts is empty")
         _require(len(set(self.hosts)) == len(self.hosts), "hosts names a host twice")
+        if self.slots is None:
+            _require(
+                self.world_size % len(self.hosts) == 0,
+                f"world_size {self.world_size} does not spread evenly over {len(self.hosts)} hosts",
+            )
+            return
         _require(
-            self.world_size % len(self.hosts) == 0,
-            f"world_size {self.world_size} does not spread evenly over {len(self.hosts)} hosts",
+            len(self.slots) == len(self.hosts)
+            and all(slots >= 1 for slots in self.slots)
+            and sum(self.slots) == self.world_size,
+            f"slots must be a number for each of the {len(self.hosts)} hosts, at least 1, and "
+            f"{self.world_size} together, not {', '.join(map(str, self.slots))}",
         )
 
     @classmethod
@@ -189,6 +200,12 @@ class TrainConfig:
         return self.learning_rate * self.batch_per_rank * self.world_size / self.reference_batch
 
     @property
+    def ranks_by_host(self) -> dict[str, int]:
+        """How many ranks each host must have."""
+        even = self.world_size // len(self.hosts)
+        return dict(zip(self.hosts, self.slots or [even] * len(self.hosts), strict=True))
+
+    @property
     def exchange_buckets(self) -> int | None:
         """The number of buckets, where it may not follow from how long steps take."""
         # In which order ranks are added up depends on where a bucket begins.
@@ -196,7 +213,14 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as plain JSON values, the inverse of `from_json`."""
-        return {**dataclasses.asdict(self), "hosts": list(self.hosts)}
+        values = dataclasses.asdict(self)
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+
+_PLURALS = {str: "strings", int: "integers"}
 
 
 def _require(holds: bool, message: str) -> None:
@@ -211,9 +235,10 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
             return None
         kind = next(member for member in typing.get_args(kind) if member is not types.NoneType)
     if typing.get_origin(kind) is tuple:
-        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        member = typing.get_args(kind)[0]
+        if isinstance(value, list) and all(type(entry) is member for entry in value):
             return tuple(value)
-        raise ConfigError(f"{name} must be a list of strings, not {value!r}")
+        raise ConfigError(f"{name} must be a list of {_PLURALS[member]}, not {value!r}")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

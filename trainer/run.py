@@ -39,7 +39,7 @@ def train(config: TrainConfig) -> None:
 
 def _train(config: TrainConfig, engine: Engine) -> None:
     ranks = gather_ranks(engine)
-    check_ranks(ranks, config.world_size, config.hosts)
+    check_ranks(ranks, config.ranks_by_host)
     device = pick_device(engine.local_rank)
     data = load_data(config, engine, device)
     resumed = load_resumed(config, engine, data)

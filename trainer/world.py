@@ -4,7 +4,7 @@ import collections
 import os
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -39,24 +39,28 @@ def gather_ranks(engine: Engine) -> list[Rank]:
     return [Rank(**answer) for answer in engine.gather(asdict(me))]
 
 
-def check_ranks(ranks: Sequence[Rank], world_size: int, hosts: Sequence[str]) -> None:
+def check_ranks(ranks: Sequence[Rank], ranks_by_host: Mapping[str, int]) -> None:
     """Compare the real world with the requested one.
 
     A launcher that ignores a host file starts every rank on its own host, or each in a world of
     its own, and reports success. This is where that ends. A host name matches with or without
     its domain.
 
+    Args:
+        ranks: who is there.
+        ranks_by_host: how many ranks were asked for on each host.
+
     Raises:
-        WorldError: another number of ranks, other hosts, or an uneven spread.
+        WorldError: another number of ranks, other hosts, or another spread.
     """
     # Domains count only where two of the requested hosts differ in nothing else.
-    name = _short if len(set(map(_short, hosts))) == len(hosts) else str
+    name = _short if len(set(map(_short, ranks_by_host))) == len(ranks_by_host) else str
     running = collections.Counter(name(rank.host) for rank in ranks)
-    requested = {name(host): world_size // len(hosts) for host in hosts}
-    if len(ranks) == world_size and running == requested:
+    requested = {name(host): slots for host, slots in ranks_by_host.items()}
+    if running == requested:
         return
     raise WorldError(
-        f"asked were {world_size} ranks ({_spread(requested)}), "
+        f"asked were {sum(requested.values())} ranks ({_spread(requested)}), "
         f"running are {len(ranks)} ({_spread(running)})"
     )
 

@@ -15,6 +15,7 @@ from yard.request.parse import (
     parse_checkpoint_seconds,
     parse_nodes,
     parse_option,
+    parse_procs_per_node,
     parse_train_images,
 )
 from yard.request.training import HOLD, RANK_BATCH
@@ -279,7 +280,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="take N free GPUs of each machine, beside other runs (default: whole machines)",
     )
-    parser.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
+    parser.add_argument(
+        "--procs-per-node",
+        type=_argument(parse_procs_per_node, "a number, or `node`"),
+        metavar="N|node",
+        help="ranks on each machine; node: on each as many as it has GPUs, or as "
+        "training_node_slots says of it",
+    )
     parser.epilog = (
         "What is not given here comes from the model's entry in training_models (group_vars/), "
         "else from the inventory's training_run_* variables; nodes and ranks on each are else 1."

@@ -27,6 +27,8 @@ from machines import CHECKOUT, INVENTORY, NODES, in_machine
 OPERATOR = "ops"
 PASSWORD = 'it\'s a "passphrase" with $signs'
 WANDB_KEY = "fedcba9876543210fedcba9876543210fedcba98"
+# Ranks that node1 and node2 carry, where a run takes as many as each has
+SLOTS = 1, 2
 # node2 listens here for logins, and no longer on 22
 SSHD_PORT = 2022
 # Of sshd in the containers of a run
@@ -93,6 +95,7 @@ def write_inventory(folder: Path, home: Path) -> None:
     known_hosts = home / "known_hosts"
     hosts = {name: local["hosts"][name] for name in NODES}
     hosts["node2"]["ansible_port"] = SSHD_PORT
+    hosts["node1"]["training_node_slots"], hosts["node2"]["training_node_slots"] = SLOTS
     key = local["vars"]["ansible_ssh_private_key_file"]
     pinned = Path(key).with_name("known_hosts").read_text()
     address = hosts["node2"]["ansible_host"]
@@ -258,6 +261,20 @@ FEW_STEPS = {
 }
 
 
+# Adds up the ranks' numbers, from 1, and says how many there are on the node.
+COUNT = """
+import os
+import torch, torch.distributed as dist
+import torch.distributed.nn.functional
+
+dist.init_process_group("gloo")
+mine = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(mine)
+print(f"sum {mine.item()} of {os.environ['LOCAL_WORLD_SIZE']} here", flush=True)
+dist.destroy_process_group()
+"""
+
+
 def newest_run() -> tuple[Path, dict[str, Any]]:
     """The newest run's directory and summary, of which all here have the same numbers."""
     run = (RUNS / "latest").resolve()
@@ -292,6 +309,57 @@ def test_trains_over_ucx(watched: tuple[Outcome, Path]) -> None:
     _, run = watched
     arguments = (run / "mpirun.arguments").read_text().split()
     assert arguments[arguments.index("pml") + 1] == "ucx"
+
+
+@pytest.mark.parametrize("engine", ["horovod", "ddp"])
+def test_each_node_has_as_many_ranks_as_it_carries(engine: str, site: Site, data: Outcome) -> None:
+    wish = {**FEW_STEPS, "MODEL": "cnn_a", "TRAIN_IMAGES": "all", "ENGINE": engine}
+    outcome = site.make("train", **wish, PROCS_PER_NODE="node")
+    assert outcome.status == 0
+    assert "ranks as each node carries: 1 on node1, 2 on node2" in outcome.output
+    run = (RUNS / "latest").resolve()
+    assert run.name.endswith("_n2_pnode")
+    assert placed(run) == [("node1", 0), ("node2", 0), ("node2", 1)]
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["world_size"], summary["procs_per_node"]) == (3, "node")
+    # 16 images are two steps of three ranks with two each; four are left over.
+    assert summary["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("launch", "program"), [("rank", ["main.py"]), ("node", ["-m", "torch.distributed.run"])]
+)
+def test_a_program_of_one_s_own_has_as_many_ranks_as_each_node_carries(
+    launch: str, program: list[str], site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "main.py").write_text(COUNT)
+    outcome = site.make(
+        "train",
+        CODE=tmp_path,
+        ENTRY=" ".join(program) if launch == "node" else program[0],
+        SCRIPT_ARGS="main.py" if launch == "node" else "",
+        LAUNCH=launch,
+        NODES=2,
+        PROCS_PER_NODE="node",
+    )
+    assert outcome.status == 0
+    run = (RUNS / "latest").resolve()
+    assert placed(run) == [("node1", 0), ("node2", 0), ("node2", 1)]
+    said = "".join(path.read_text() for path in (run / "logs").glob("rank-*.log"))
+    assert re.findall(r"sum \S+", said) == ["sum 6.0"] * 3
+    assert sorted(re.findall(r"of (\d) here", said)) == ["1", "2", "2"]
+
+
+def test_scaling_asks_for_a_number_of_ranks(site: Site) -> None:
+    refused = site.make("scaling", MODEL="cnn_a", PROCS_PER_NODE="node")
+    assert refused.status == 2
+    assert "scaling compares nodes with the same number of ranks" in refused.output
+
+
+def placed(run: Path) -> list[tuple[str, int]]:
+    """Where the ranks of a run were, by rank."""
+    ranks = json.loads((run / "world.json").read_text())["ranks"]
+    return [(rank["host"], rank["local_rank"]) for rank in ranks]
 
 
 def test_containers_listen_on_the_port_of_the_site(watched: tuple[Outcome, Path]) -> None:

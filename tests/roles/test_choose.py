@@ -27,7 +27,8 @@ BROKEN = {"failed": True, "msg": "Timed out after 60 s"}
 def choose(
     count: int, minimum: int, failed: dict[str, int] | None = None, **probes: dict[str, Any]
 ) -> Any:
-    return plugin.choose(probes, count, minimum, IMAGE, failed or {})
+    slots = dict.fromkeys(probes, 1) | {host: 0 for host in probes if host.startswith("bare")}
+    return plugin.choose(probes, count, minimum, IMAGE, failed or {}, slots)
 
 
 def test_the_first_fit_nodes_are_chosen_in_the_order_of_the_inventory() -> None:
@@ -115,6 +116,7 @@ def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -
         *choose(2, 2, {"a": 2}, a=FIT, b=FIT).problems,
         *choose(2, 2, a=FIT, b={"problems": [], "image_id": ""}).problems,
         *choose(1, 1, a={"problems": [], "address": "a\nb"}).problems,
+        *choose(1, 1, bare=FIT).problems,
         plugin.check_transport("x", ["tcp"]),
     ]
     assert {entry.text for entry in choices if entry.code == code}
@@ -169,3 +171,15 @@ def test_a_node_that_answers_something_else_is_not_fit(name: str, value: Any) ->
 @pytest.mark.parametrize("address", ["10.0.0.11", "fd00::1", "fe80::1%eth0", "node-1.example.org"])
 def test_addresses_that_there_are(address: str) -> None:
     assert choose(1, 1, a={**FIT, "address": address}).nodes == ("a",)
+
+
+def test_a_node_that_carries_no_ranks_has_no_part() -> None:
+    choice = choose(2, 1, bare1=FIT, a=FIT, bare2=DOWN)
+    assert (choice.nodes, choice.problems) == (("a",), ())
+    refused = choose(2, 2, bare1=FIT, a=FIT, bare2=DOWN)
+    assert [(entry.host, entry.code) for entry in refused.problems] == [
+        (None, "too_few_nodes"),
+        ("bare1", "no_slots"),
+        ("bare2", "unreachable"),
+    ]
+    assert "training_node_slots does not say how many ranks it carries" in refused.message

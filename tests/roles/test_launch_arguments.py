@@ -19,9 +19,8 @@ Settings = training_run_mpirun.Settings
 BENCH = training_run_mpirun.Bench(("vit", "resnet18"), rounds=5, seconds=5, bf16=False)
 TRAIN = training_run_mpirun.Launch(
     command="train",
-    node_count=2,
-    ranks_per_node=1,
-    cores=2,
+    slots=(1, 1),
+    cores=(2, 2),
     gpus=0,
     threads=0,
     network="10.0.0.0/24",
@@ -88,7 +87,7 @@ def bare(**changes: Any) -> str:
 
 def test_a_training_with_every_setting() -> None:
     assert line() == (
-        "--hostfile /etc/trainyard/hostfile -n 2 --map-by ppr:1:node --bind-to none "
+        "--hostfile /etc/trainyard/hostfile -n 2 --map-by slot --bind-to none "
         f"{DAEMONS} --prtemca prte_if_include 10.0.0.0/24 "
         "--mca btl_tcp_if_include 10.0.0.0/24 --mca mpi_yield_when_idle 1 "
         "--mca pml ob1 --mca btl self,tcp "
@@ -124,10 +123,10 @@ def test_verify_runs_mpi_alone_first() -> None:
         f"--bind-to none --timeout 90 {DAEMONS} -x OMP_NUM_THREADS=1 "
         "-x HOROVOD_STALL_CHECK_TIME_SECONDS=10 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=20"
     )
-    assert bare(command="verify", ranks_per_node=2, job_seconds=90, stall_seconds=20) == (
+    assert bare(command="verify", slots=(2, 2), job_seconds=90, stall_seconds=20) == (
         f"--hostfile /etc/trainyard/hostfile -n 2 --map-by ppr:1:node {common} "
         "/opt/trainyard/bin/hello_mpi --then "
-        f"--hostfile /etc/trainyard/hostfile -n 4 --map-by ppr:2:node {common} "
+        f"--hostfile /etc/trainyard/hostfile -n 4 --map-by slot {common} "
         "/opt/trainyard/bin/rank verify --out /run/trainyard/verify"
     )
 
@@ -135,8 +134,10 @@ def test_verify_runs_mpi_alone_first() -> None:
 @pytest.mark.parametrize(("bf16", "flag"), [(False, ""), (True, " --bf16")])
 def test_bench(bf16: bool, flag: str) -> None:
     # Nothing ends a benchmark for standing still: its parts are no steps.
-    assert bare(command="bench", node_count=1, threads=1, bench=replace(BENCH, bf16=bf16)) == (
-        "--hostfile /etc/trainyard/hostfile -n 1 --map-by ppr:1:node --bind-to none "
+    assert bare(
+        command="bench", slots=(1,), cores=(2,), threads=1, bench=replace(BENCH, bf16=bf16)
+    ) == (
+        "--hostfile /etc/trainyard/hostfile -n 1 --map-by slot --bind-to none "
         f"{DAEMONS} -x OMP_NUM_THREADS=1 /opt/trainyard/bin/rank bench suite --batch 64 "
         "--dataset /data/cifar10 --rounds 5 --seconds 5 --json /run/trainyard/bench.json "
         f"--model vit --model resnet18{flag}"
@@ -150,8 +151,18 @@ def test_bench(bf16: bool, flag: str) -> None:
 def test_the_cores_of_a_node_are_shared_out_among_its_ranks(
     cores: int, ranks: int, threads: int, expected: int
 ) -> None:
-    launch = replace(TRAIN, cores=cores, ranks_per_node=ranks, threads=threads)
+    launch = replace(TRAIN, cores=(cores, 64), slots=(ranks, ranks), threads=threads)
     assert launch.environment()["OMP_NUM_THREADS"] == expected
+
+
+def test_nodes_with_different_numbers_of_ranks() -> None:
+    launch = replace(TRAIN, slots=(4, 1), cores=(16, 2))
+    # The rank with the fewest cores sets the pace; more threads elsewhere would wait for it.
+    assert launch.environment()["OMP_NUM_THREADS"] == 2
+    arguments = launch.arguments()
+    assert arguments[2:6] == ["-n", "5", "--map-by", "slot"]
+    # One node has a core left, the other has none.
+    assert not launch.has_spare_core
 
 
 @pytest.mark.parametrize(
@@ -159,8 +170,8 @@ def test_the_cores_of_a_node_are_shared_out_among_its_ranks(
     [
         ({}, False),
         ({"threads": 1}, True),
-        ({"threads": 1, "ranks_per_node": 2}, False),
-        ({"cores": 7, "ranks_per_node": 4}, True),
+        ({"threads": 1, "slots": (2, 2)}, False),
+        ({"cores": (7, 7), "slots": (4, 4)}, True),
         ({"gpus": 1}, True),
     ],
 )
@@ -195,17 +206,19 @@ def test_a_run_that_may_hang_for_ever_is_not_ended_by_horovod() -> None:
     assert not any("STALL" in name for name in replace(TRAIN, stall_seconds=0).environment())
 
 
-@pytest.mark.parametrize(("per", "ranks", "slots"), [("rank", "6", 3), ("node", "2", 1)])
-def test_the_program_of_a_project(per: str, ranks: str, slots: int) -> None:
-    project = replace(TRAIN, project=True, program_per=per, ranks_per_node=3)
+@pytest.mark.parametrize(
+    ("per", "count", "place"), [("rank", "6", "slot"), ("node", "2", "ppr:1:node")]
+)
+def test_the_program_of_a_project(per: str, count: str, place: str) -> None:
+    project = replace(TRAIN, project=True, program_per=per, slots=(3, 3))
     arguments = project.arguments()
     assert arguments[:6] == [
         "--hostfile",
         "/etc/trainyard/hostfile",
         "-n",
-        ranks,
+        count,
         "--map-by",
-        f"ppr:{slots}:node",
+        place,
     ]
     assert arguments[-5:] == ["-x", "MASTER_ADDR", "-x", "MASTER_PORT", "/opt/trainyard/bin/rank"]
 

@@ -86,6 +86,11 @@ def test_missing_key_is_named(config: dict[str, Any]) -> None:
         ("hosts", ["node1", 2]),
         ("hosts", ["node1", "node1"]),
         ("hosts", ["node1", "node2", "node3"]),
+        ("slots", [2, 1]),
+        ("slots", [1]),
+        ("slots", [2.0]),
+        ("slots", [True, True]),
+        ("slots", []),
     ],
 )
 def test_bad_value_is_refused_by_name(config: dict[str, Any], key: str, value: Any) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
 
 from trainer.launch.processes import program_processes
-from trainer.launch.program import Project, environment_of
+from trainer.launch.program import Project, environment_of, write_world
 from trainer.launch.sampler import first_processes
 from trainer.launch.settings import Limits
 from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
 
-PROJECT = Project("r", ("python3", "train.py"), "rank", 2, 1, 3, "cifar10", "", ("node1", "node2"))
+NODES = ("node1", "node2")
+PROJECT = Project("r", ("python3", "train.py"), "rank", (2, 2), 1, 3, "cifar10", "", NODES)
 MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 # torch itself says whether ranks were started as torchrun does, and brings them together.
 TORCH = """
@@ -51,7 +53,7 @@ def launched(
         "run_id": "r",
         "program": program,
         "per": per,
-        "ranks_per_node": 2,
+        "slots": [2],
         "restarts": 0,
         "retries": 0,
         "dataset": "",
@@ -105,8 +107,24 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
     assert "TORCHELASTIC_USE_AGENT_STORE" not in found
 
 
+@pytest.mark.parametrize(
+    ("rank", "local", "node", "ranks_there"),
+    [(0, 0, 0, 3), (2, 2, 0, 3), (3, 0, 1, 1), (4, 0, 2, 2)],
+)
+def test_nodes_may_have_ranks_of_different_number(
+    rank: int, local: int, node: int, ranks_there: int, tmp_path: Path
+) -> None:
+    project = replace(PROJECT, slots=(3, 1, 2), hosts=("a", "b", "c"))
+    found = environment_of(project, rank, local, Path("/run"), MEETING)
+    assert (found["GROUP_RANK"], found["LOCAL_WORLD_SIZE"]) == (str(node), str(ranks_there))
+    assert (found["WORLD_SIZE"], found["GROUP_WORLD_SIZE"]) == ("6", "3")
+    write_world(project, tmp_path / "world.json")
+    entry = json.loads((tmp_path / "world.json").read_text())["ranks"][rank]
+    assert entry == {"rank": rank, "local_rank": local, "host": "abc"[node]}
+
+
 def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
-    project = Project("r", ("torchrun", "train.py"), "node", 2, 0, 0, "", "", ("node1", "node2"))
+    project = Project("r", ("torchrun", "train.py"), "node", (3, 2), 0, 0, "", "", NODES)
     found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",

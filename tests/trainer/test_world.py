@@ -10,32 +10,34 @@ def ranks(*hosts: str) -> list[Rank]:
 
 
 def test_the_world_that_was_asked_for_is_accepted() -> None:
-    check_ranks(ranks("node1", "node2"), 2, ["node1", "node2"])
-    check_ranks(ranks("node1", "node1", "node2", "node2"), 4, ["node1", "node2"])
-    check_ranks(ranks("node1.example.org", "node2.example.org"), 2, ["node1", "node2"])
-    check_ranks(ranks("node1", "node2"), 2, ["node1.example.org", "node2.example.org"])
-    check_ranks(ranks("node.east", "node.west"), 2, ["node.east", "node.west"])
+    check_ranks(ranks("node1", "node2"), {"node1": 1, "node2": 1})
+    check_ranks(ranks("node1", "node1", "node2", "node2"), {"node1": 2, "node2": 2})
+    check_ranks(ranks("node1", "node1", "node1", "node2"), {"node1": 3, "node2": 1})
+    check_ranks(ranks("node1.example.org", "node2.example.org"), {"node1": 1, "node2": 1})
+    check_ranks(ranks("node1", "node2"), {"node1.example.org": 1, "node2.example.org": 1})
+    check_ranks(ranks("node.east", "node.west"), {"node.east": 1, "node.west": 1})
 
 
 @pytest.mark.parametrize(
-    ("world", "size", "hosts"),
+    ("world", "asked"),
     [
-        (ranks("node1", "node1"), 2, ["node1", "node2"]),
-        (ranks("node1"), 2, ["node1", "node2"]),
-        (ranks("node1", "node2"), 4, ["node1", "node2"]),
-        (ranks("node1", "node3"), 2, ["node1", "node2"]),
-        (ranks("node.east", "node.east"), 2, ["node.east", "node.west"]),
-        (ranks("node1", "node1", "node1", "node2"), 4, ["node1", "node2"]),
+        (ranks("node1", "node1"), {"node1": 1, "node2": 1}),
+        (ranks("node1"), {"node1": 1, "node2": 1}),
+        (ranks("node1", "node2"), {"node1": 2, "node2": 2}),
+        (ranks("node1", "node3"), {"node1": 1, "node2": 1}),
+        (ranks("node.east", "node.east"), {"node.east": 1, "node.west": 1}),
+        (ranks("node1", "node1", "node1", "node2"), {"node1": 2, "node2": 2}),
+        (ranks("node1", "node2", "node2"), {"node1": 2, "node2": 1}),
     ],
 )
-def test_another_world_is_refused(world: list[Rank], size: int, hosts: list[str]) -> None:
+def test_another_world_is_refused(world: list[Rank], asked: dict[str, int]) -> None:
     with pytest.raises(WorldError):
-        check_ranks(world, size, hosts)
+        check_ranks(world, asked)
 
 
 def test_refusal_says_what_was_asked_and_what_runs() -> None:
     with pytest.raises(WorldError) as refusal:
-        check_ranks(ranks("node1", "node1"), 2, ["node1", "node2"])
+        check_ranks(ranks("node1", "node1"), {"node1": 1, "node2": 1})
     message = "asked were 2 ranks (1 on node1, 1 on node2), running are 2 (2 on node1)"
     assert refusal.value.problem == Problem("wrong_world", {"message": message})
     assert f"the world is not the one asked for: {message}. No step was" in str(refusal.value)

@@ -11,7 +11,12 @@ from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory, parse_inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
-from yard.request.parse import parse_nodes, parse_option, parse_train_images
+from yard.request.parse import (
+    parse_nodes,
+    parse_option,
+    parse_procs_per_node,
+    parse_train_images,
+)
 from yard.request.recipe import read_recipe
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
@@ -125,6 +130,54 @@ def test_a_run_has_as_many_ranks_as_it_is_given_gpus() -> None:
     assert given(cluster_check_gpu_count=8, training_node_gpus="{{ ours }}") == 8
 
 
+def with_slots(lab: Inventory, **slots: int | None) -> Inventory:
+    """An inventory of nodes that carry so many ranks; None where it does not tell."""
+    return replace(lab, trainers=tuple(slots), slots=slots)
+
+
+def test_as_many_ranks_as_each_node_carries(lab: Inventory) -> None:
+    site = with_slots(lab, a=4, b=1, c=8)
+    asked = TrainRequest("vit", nodes=2, procs_per_node="node")
+    training = resolve(asked, site)
+    assert (training.procs_per_node, training.world_size) == ("node", 5)
+    assert training.label.endswith("_n2_pnode")
+    assert training.extravars()["training_run_procs_per_node"] == "node"
+    said = training.to_json()
+    assert (said["procs_per_node"], said["world_size"]) == ("node", 5)
+    assert "slots" not in said
+    # The inventory may say it for all runs; what is typed wins.
+    always = replace(site, defaults={**site.defaults, "procs_per_node": "node"})
+    assert resolve(TrainRequest("vit", nodes=3), always).world_size == 13
+    assert resolve(TrainRequest("vit", nodes=3, procs_per_node=1), always).world_size == 3
+    assert "one step of 13 ranks takes 13,000 images" in problems_of(
+        TrainRequest("vit", nodes=3, batch=1000), always
+    )
+
+
+def test_a_node_that_does_not_say_what_it_carries_is_named(lab: Inventory) -> None:
+    asked = TrainRequest("vit", nodes=1, procs_per_node="node")
+    problem = problems_of(asked, with_slots(lab, a=4, b=None, c=0))
+    assert "this inventory does not say how many ranks b, c carry (training_node_slots" in problem
+    both = problems_of(replace(asked, gpus_per_node=2), with_slots(lab, a=4))
+    assert "takes whole nodes, and 2 GPUs of each are asked for" in both
+
+
+def test_a_node_carries_what_the_inventory_says_or_a_rank_for_each_gpu() -> None:
+    told = {
+        "trainers": {"hosts": ["a", "b", "c", "d"]},
+        "gpu_nodes": {"hosts": ["a", "b"]},
+        "_meta": {
+            "hostvars": {
+                "a": {"cluster_check_gpu_count": 8},
+                "b": {"cluster_check_gpu_count": 8, "training_node_slots": 4},
+                "c": {"training_node_slots": 2},
+                "d": {"training_node_slots": -1},
+            }
+        },
+    }
+    assert parse_inventory(told, Path("site")).slots == {"a": 8, "b": 4, "c": 2, "d": 0}
+
+
 def test_all_images_is_told_from_nothing_said(lab: Inventory) -> None:
     training = resolve(TrainRequest("vit", train_images="all"), lab)
     assert training.train_images is None
@@ -222,6 +275,7 @@ def test_options_are_read_as_yaml() -> None:
         parse_option("seed", int)
     assert parse_train_images("all") == "all"
     assert parse_train_images("500") == 500
+    assert (parse_procs_per_node("node"), parse_procs_per_node("3")) == ("node", 3)
     with pytest.raises(ValueError, match="some"):
         parse_train_images("some")
 

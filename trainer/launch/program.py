@@ -5,7 +5,9 @@ rank this is. The program gets mpirun's names and those of torchrun (torch.distr
 most programs read, and Trainyard's own (docs/own-code.md). This process becomes the program.
 """
 
+import bisect
 import glob
+import itertools
 import json
 import os
 import sys
@@ -40,7 +42,7 @@ class Project:
         run_id: the run.
         program: a program and its arguments.
         per: "rank": it is a rank; "node": it starts the ranks of a node itself.
-        ranks_per_node: ranks on each node.
+        slots: ranks on each of `hosts`, in their order.
         restarts: how often the run was started before.
         retries: how often it is started again at the most, from its first start on.
         dataset: name of the data set that was asked for; empty where none was.
@@ -52,7 +54,7 @@ class Project:
     run_id: str
     program: tuple[str, ...]
     per: str
-    ranks_per_node: int
+    slots: tuple[int, ...]
     restarts: int
     retries: int
     dataset: str
@@ -63,9 +65,12 @@ class Project:
     def read(cls, path: Path) -> "Project":
         """Read `program.json`."""
         values = json.loads(path.read_text(encoding="utf-8"))
-        return cls(
-            **{**values, "program": tuple(values["program"]), "hosts": tuple(values["hosts"])}
-        )
+        lists = {name: tuple(values[name]) for name in ("program", "slots", "hosts")}
+        return cls(**{**values, **lists})
+
+    def node_of(self, rank: int) -> int:
+        """The number of the node with this rank; mpirun fills one node after the other."""
+        return bisect.bisect_right(list(itertools.accumulate(self.slots)), rank)
 
 
 def environment_of(
@@ -78,7 +83,7 @@ def environment_of(
         directory: the run directory.
         present: the environment so far, with MASTER_ADDR and MASTER_PORT.
     """
-    node = rank if project.per == "node" else rank // project.ranks_per_node
+    node = rank if project.per == "node" else project.node_of(rank)
     own: dict[str, Any] = {
         "TRAINYARD_OUTPUT_DIR": directory / "outputs",
         "TRAINYARD_CHECKPOINT_DIR": directory / "checkpoints",
@@ -89,7 +94,7 @@ def environment_of(
     if project.per == "node":
         ranks = {
             "PET_NNODES": len(project.hosts),
-            "PET_NPROC_PER_NODE": project.ranks_per_node,
+            "PET_NPROC_PER_NODE": project.slots[node],
             "PET_NODE_RANK": node,
             "PET_MASTER_ADDR": present["MASTER_ADDR"],
             "PET_MASTER_PORT": present["MASTER_PORT"],
@@ -108,12 +113,12 @@ def torchrun_names(
     TORCHELASTIC_USE_AGENT_STORE is not set: with it, rank 0 would host no store.
     """
     nodes = len(project.hosts)
-    world = nodes * project.ranks_per_node
+    world = sum(project.slots)
     return {
         "RANK": rank,
         "LOCAL_RANK": local,
         "WORLD_SIZE": world,
-        "LOCAL_WORLD_SIZE": project.ranks_per_node,
+        "LOCAL_WORLD_SIZE": project.slots[node],
         "GROUP_RANK": node,
         "GROUP_WORLD_SIZE": nodes,
         "NODE_RANK": node,
@@ -138,11 +143,12 @@ class _Place:
 
 def write_world(project: Project, path: Path) -> None:
     """Note where the ranks are; mpirun fills one node after the other."""
-    places = [
-        _Place(node * project.ranks_per_node + local, local, host)
-        for node, host in enumerate(project.hosts)
-        for local in range(project.ranks_per_node)
+    hosts_and_locals = [
+        (host, local)
+        for host, slots in zip(project.hosts, project.slots, strict=True)
+        for local in range(slots)
     ]
+    places = [_Place(rank, local, host) for rank, (host, local) in enumerate(hosts_and_locals)]
     write_json(path, {"world_size": len(places), "ranks": [asdict(place) for place in places]})
 
 

@@ -13,6 +13,7 @@ from yard.core.errors import Exit, RequestError
 from yard.core.files import write_json, write_text
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
+from yard.request.job import AS_EACH_HAS
 from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
 from yard.runs.folder import list_runs
@@ -37,6 +38,13 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
     if several.nodes == 1:
         raise RequestError(["nodes 1: scaling compares one node with more"])
     many = resolve(several, inventory)
+    if many.procs_per_node == AS_EACH_HAS:
+        raise RequestError(
+            [
+                f"processes per node {AS_EACH_HAS}: scaling compares nodes with the same number of "
+                "ranks; give it as a number"
+            ]
+        )
     single = replace(several, nodes=1)
     if hold == GLOBAL_BATCH:
         single = replace(single, batch=many.batch_per_rank * many.nodes)

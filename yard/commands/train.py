@@ -166,7 +166,7 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
     """Say what will be trained, before anything is done."""
     range_ = job.min_nodes < job.nodes
     least = f"{job.min_nodes} to " if range_ else ""
-    least_ranks = f"{job.min_nodes * job.procs_per_node} to " if range_ else ""
+    least_ranks = f"{job.ranks_on(job.min_nodes)} to " if range_ else ""
     data = "" if job.dataset is None else f" on [bold]{escape(job.dataset)}[/]"
     console.print(
         f"[bold]{escape(job.model)}[/]{data}, {least}{plural(job.nodes, 'node')}, "
@@ -174,6 +174,9 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
     )
     if inventory.runtime == NATIVE:
         console.print("without root and containers: in namespaces of the account on each node")
+    if job.slots:
+        slots = ", ".join(f"{slots} on {name}" for name, slots in job.slots.items())
+        console.print(escape(f"ranks as each node carries: {slots}"), soft_wrap=True)
     if job.gpus_per_node is not None:
         console.print(f"takes {plural(job.gpus_per_node, 'free GPU')} of each node")
     if isinstance(job, Training):

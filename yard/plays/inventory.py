@@ -68,6 +68,8 @@ class Inventory:
         image_target: which image the nodes get: `runtime`, or where some have GPUs the one that
             set-up chose for them.
         gpus: of each trainer, how many GPUs runs get of it; None where the inventory does not tell.
+        slots: of each trainer, how many ranks it carries in a run that takes as many as each has:
+            what the inventory says, or one for each of those GPUs.
         runtime: whether the ranks are in containers, or, of an account without root, in namespaces
             that it makes itself ("native").
     """
@@ -84,6 +86,7 @@ class Inventory:
     max_nodes: int | None = None
     cluster_size: int | None = None
     gpus: Mapping[str, int | None] = field(default_factory=dict)
+    slots: Mapping[str, int | None] = field(default_factory=dict)
     image_target: str = "runtime"
     runtime: str = CONTAINER
 
@@ -172,6 +175,7 @@ def parse_inventory(
     variables = hostvars.get(speaker, {})
     making = hostvars.get(container_hosts[0], {}) if container_hosts else {}
     prefix = "training_run_"
+    gpus = _gpus_by_host(trainers, set(_hosts(document, "gpu_nodes")), hostvars)
     return Inventory(
         path=path,
         name=inventory_name(path),
@@ -199,7 +203,8 @@ def parse_inventory(
         container_hosts=container_hosts,
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),
-        gpus=_gpus_by_host(trainers, set(_hosts(document, "gpu_nodes")), hostvars),
+        gpus=gpus,
+        slots={host: _slots(hostvars.get(host, {}), gpus[host]) for host in trainers},
         image_target=_image_target(document, variables, image_fits),
         runtime=_runtime(variables),
     )
@@ -247,6 +252,12 @@ def _gpus(variables: Mapping[str, Any]) -> int | None:
         return len({name.strip() for name in named.split(",") if name.strip()})
     count = variables.get("cluster_check_gpu_count")
     return count if isinstance(count, int) and count > 0 else None
+
+
+def _slots(variables: Mapping[str, Any], gpus: int | None) -> int | None:
+    """Number of ranks that a host carries: what the inventory says, or else one for each GPU."""
+    said = variables.get("training_node_slots")
+    return said if isinstance(said, int) and said > 0 else gpus
 
 
 def _models(variables: Mapping[str, Any]) -> dict[str, Model]:

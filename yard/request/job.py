@@ -1,8 +1,12 @@
 """What every launch has, whether the trainer runs or a user's own code."""
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+# In place of a number of ranks on each node: as many as the inventory says of it.
+AS_EACH_HAS = "node"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +16,7 @@ class Request:
     Attributes:
         gpus_per_node: how many free GPUs of each node it takes; None: whole nodes.
         min_nodes: with how many nodes it is done at the least; None: with as many as `nodes` says.
+        procs_per_node: ranks on each node, or AS_EACH_HAS.
         resume: run whose checkpoints are gone on from.
         retries: how often a failed run is started again.
         stall: seconds without a step after which a run counts as hanging; 0: never.
@@ -20,7 +25,7 @@ class Request:
     nodes: int | None = None
     min_nodes: int | None = None
     gpus_per_node: int | None = None
-    procs_per_node: int | None = None
+    procs_per_node: int | str | None = None
     dataset: str | None = None
     transport: str | None = None
     name: str | None = None
@@ -45,6 +50,8 @@ class Job(ABC):
         dataset: None where none is asked for.
         nodes, min_nodes: how many at the most and at the least.
         gpus_per_node: how many free GPUs of each node it takes; None for whole nodes.
+        procs_per_node: ranks on each node, or AS_EACH_HAS.
+        slots: for that, the ranks that each node of the inventory carries, by name.
         transport, stall_seconds: None leaves them to the launch role's default.
     """
 
@@ -52,15 +59,20 @@ class Job(ABC):
     dataset: str | None
     nodes: int
     min_nodes: int
-    procs_per_node: int
+    procs_per_node: int | str
     transport: str | None
     stall_seconds: int | None = None
     gpus_per_node: int | None = None
+    slots: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def world_size(self) -> int:
-        """Number of ranks."""
-        return self.nodes * self.procs_per_node
+        """Number of ranks, on the first nodes of the inventory."""
+        return self.ranks_on(self.nodes)
+
+    def ranks_on(self, nodes: int) -> int:
+        """How many ranks the first nodes of the inventory have, if all of them are fit."""
+        return ranks_on(nodes, self.procs_per_node, self.slots)
 
     @property
     @abstractmethod
@@ -84,3 +96,10 @@ class Job(ABC):
             "training_run_stall_seconds": self.stall_seconds,
         }
         return {name: value for name, value in variables.items() if value is not None}
+
+
+def ranks_on(nodes: int, procs_per_node: int | str, slots: Mapping[str, int]) -> int:
+    """How many ranks the first nodes of an inventory have; for the arguments see `Job`."""
+    if isinstance(procs_per_node, int):
+        return nodes * procs_per_node
+    return sum(list(slots.values())[:nodes])

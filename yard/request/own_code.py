@@ -188,6 +188,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     values = Values(request, inventory, problems)
     nodes, procs_per_node = values.world()
     gpus_per_node = values.gpus_per_node()
+    slots = values.slots(procs_per_node, gpus_per_node)
     stall = request.stall if request.stall is not None else settings.stall
     min_nodes = request.min_nodes if request.min_nodes is not None else nodes
     values.check_counts(min_nodes)
@@ -215,6 +216,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         min_nodes=min_nodes,
         procs_per_node=procs_per_node,
         gpus_per_node=gpus_per_node,
+        slots=slots,
         transport=transport,
         stall_seconds=stall,
         code=code,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from yard.request.job import AS_EACH_HAS
 from yard.request.training import ALL_IMAGES, AUTO
 
 
@@ -22,6 +23,15 @@ def parse_checkpoint_seconds(text: str) -> int | str:
         ValueError: it is neither.
     """
     return AUTO if text == AUTO else int(text)
+
+
+def parse_procs_per_node(text: str) -> int | str:
+    """Read `--procs-per-node`: a number, or `node` for as many as each node carries.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return AS_EACH_HAS if text == AS_EACH_HAS else int(text)
 
 
 def parse_nodes(text: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from yard.core.errors import RequestError
 from yard.plays.inventory import Dataset, Inventory, Model
+from yard.request.job import ranks_on
 from yard.request.training import ALL_IMAGES, NAMED, Training, TrainRequest
 from yard.request.values import Values, listed, too_many_nodes, unknown
 
@@ -79,6 +80,7 @@ class _Resolver(Values):
         request = self.request
         nodes, procs_per_node = self.world()
         gpus_per_node = self.gpus_per_node()
+        slots = self.slots(procs_per_node, gpus_per_node)
         epochs = self.number("epochs", "epochs", request.epochs)
         batch = self.number("batch", "batch_per_rank", request.batch)
         rate = self.number("learning rate", "learning_rate", request.lr, whole=False)
@@ -90,7 +92,7 @@ class _Resolver(Values):
         available = dataset.train_images if dataset else None
         usable = images if images is not None else available
         if usable is not None and None not in (nodes, procs_per_node, batch):
-            self.check_step(nodes * procs_per_node, batch, usable)
+            self.check_step(ranks_on(nodes, procs_per_node, slots), batch, usable)
         engine = self.choice("engine", request.engine)
         precision = self.choice("precision", request.precision)
         transport = self.choice("transport", request.transport)
@@ -104,6 +106,7 @@ class _Resolver(Values):
             nodes=nodes,
             procs_per_node=procs_per_node,
             gpus_per_node=gpus_per_node,
+            slots=slots,
             epochs=epochs,
             batch_per_rank=batch,
             learning_rate=float(rate),

@@ -28,6 +28,7 @@ NAMED = {
     "resume_dir",
     "run_dir",
     "seconds_between_failures",
+    "slots",
     "train_images",
     "world_size",
 }
@@ -90,7 +91,9 @@ class Training(Job):
 
     def to_json(self) -> dict[str, Any]:
         """The plain values, for the manifest."""
-        return {**asdict(self), "world_size": self.world_size}
+        values = {**asdict(self), "world_size": self.world_size}
+        del values["slots"]  # the inventory's
+        return values
 
     def extravars(self) -> dict[str, Any]:
         """The launch role's variables; an unset one is left out and the role's default holds."""

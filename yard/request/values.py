@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yard.plays.inventory import Dataset, Inventory, Model
-from yard.request.job import Request
+from yard.request.job import AS_EACH_HAS, Request
 
 
 @dataclass
@@ -30,14 +30,41 @@ class Values:
         """The nodes, and the processes on each; None for one that is wrong."""
         nodes = self.number("nodes", "node_count", self.request.nodes, 1)
         # A rank computes on one GPU. What is wrong with the number of GPUs is said where they are.
-        given = self.request.gpus_per_node
+        asked = self.request.procs_per_node
+        if asked is None and self.request.gpus_per_node:
+            asked = self.request.gpus_per_node
+        if self.value("procs_per_node", asked) == AS_EACH_HAS:
+            return nodes, AS_EACH_HAS
         procs_per_node = self.number(
             "processes per node",
             "procs_per_node",
-            given if self.request.procs_per_node is None and given else self.request.procs_per_node,
+            asked,
             self.value("gpus_per_node", None) or self.inventory.gpus_per_node or 1,
         )
         return nodes, procs_per_node
+
+    def slots(self, procs_per_node: int | str | None, gpus_per_node: int | None) -> dict[str, int]:
+        """The ranks that each node carries, where a run takes as many as each has; else none.
+
+        Any node of the inventory may have a part in the run: it takes the place of one that is not
+        fit.
+        """
+        if procs_per_node != AS_EACH_HAS:
+            return {}
+        if gpus_per_node is not None:
+            self.problems.append(
+                f"processes per node {AS_EACH_HAS}: takes whole nodes, and {gpus_per_node} GPUs of "
+                "each are asked for; leave one of them out"
+            )
+        known = {name: self.inventory.slots.get(name) or 0 for name in self.inventory.nodes}
+        silent = [name for name, slots in known.items() if slots < 1]
+        if silent:
+            self.problems.append(
+                f"processes per node {AS_EACH_HAS}: this inventory does not say how many ranks "
+                f"{', '.join(silent)} carr{'y' if len(silent) > 1 else 'ies'} "
+                "(training_node_slots, or cluster_check_gpu_count in group gpu_nodes)"
+            )
+        return known
 
     def gpus_per_node(self) -> int | None:
         """How many GPUs of each node are taken; None for whole nodes, or where that is wrong."""
@@ -77,7 +104,7 @@ class Values:
         self,
         label: str,
         name: str,
-        typed: float | None,
+        typed: float | str | None,
         fallback: float | None = None,
         whole: bool = True,
     ) -> Any:

@@ -120,8 +120,8 @@ def read_point(run: Path) -> ScalingRun:
     assert summary is not None, "train writes a summary"
     batch, epochs = summary.batch_per_rank, summary.epochs
     assert batch is not None and epochs is not None, "the trainer has both"  # noqa: PT018
+    ranks = summary.world_size or summary.nodes * int(summary.procs_per_node)
     start, end = of_event(record.metrics, "start")[0], of_event(record.metrics, "end")[-1]
-    ranks = summary.world_size or summary.nodes * summary.procs_per_node
     configuration = {**record.manifest.configuration, **record.config}
     return ScalingRun(
         run_id=summary.run_id,

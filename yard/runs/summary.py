@@ -105,7 +105,7 @@ class Summary:
     world_size: int | None
     hosts: tuple[str, ...]
     nodes: int
-    procs_per_node: int
+    procs_per_node: int | str
     batch_per_rank: int | None
     epochs: int | None
     steps: int
@@ -319,7 +319,11 @@ def _world_size(record: RunRecord) -> int | None:
     """The ranks; those of a program of the user's own are taken to be as many as were begun."""
     if not record.is_project:
         return record.world.world_size
-    ranks = len(record.hosts) * int(record.manifest.configuration["procs_per_node"])
+    procs_per_node = record.manifest.configuration["procs_per_node"]
+    if isinstance(procs_per_node, str):  # as many as each node carries
+        ranks = record.world.world_size
+    else:
+        ranks = len(record.hosts) * procs_per_node
     return ranks if record.rank_logs and ranks else None
 
 

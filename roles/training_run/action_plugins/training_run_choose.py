@@ -14,6 +14,7 @@ Arguments:
     image: the image that all of them must hold, with its tag.
     transport: name of the transport.
     transports: names of those that there are.
+    slots: how many ranks each node gets, by host.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ SENTENCES = {
     "images_differ": "The nodes hold different images under the name {image}. Nothing was started.",
     "unreachable": "unreachable: {message}",
     "no_answer": "{message}",
+    "no_slots": "it gives no GPUs to runs, and training_node_slots does not say how many ranks it "
+    "carries",
     "strange_answer": "what it says of its {name} is of no form that a node has: look at it",
 }
 
@@ -131,6 +134,7 @@ def choose(
     node_minimum: int,
     image: str,
     failed: Mapping[str, int],
+    slots: Mapping[str, int],
 ) -> Choice:
     """Choose the first fit nodes; those that failed before come last, and after two failures never.
 
@@ -139,6 +143,9 @@ def choose(
     in ascending order, never in 40.
     """
     unfit = {host: node_problems(host, probe) for host, probe in probes.items()}
+    for host, problems in unfit.items():
+        if not problems and slots[host] < 1:
+            problems.append(problem(host, "no_slots"))
     for host, failures in failed.items():
         if host in unfit and failures >= MOST_FAILURES:
             unfit[host].append(problem(host, "failed_twice", failures=failures))
@@ -187,6 +194,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 "image": {"type": "str", "required": True},
                 "transport": {"type": "str", "required": True},
                 "transports": {"type": "list", "elements": "str", "required": True},
+                "slots": {"type": "dict", "required": True},
             }
         )
         unknown = check_transport(arguments["transport"], arguments["transports"])
@@ -199,6 +207,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 arguments["node_minimum"],
                 arguments["image"],
                 {host: int(count) for host, count in arguments["failed"].items()},
+                arguments["slots"],
             )
         result["nodes"] = list(choice.nodes)
         result["left_out"] = list(choice.left_out)

@@ -126,13 +126,15 @@ options:
         description: Port of the sshd in the container of each.
         type: dict
         required: true
-      ranks_per_node:
-        description: Ranks on each node.
-        type: int
+      slots:
+        description: Ranks on each node, in the order of nodes.
+        type: list
+        elements: int
         required: true
       cores:
-        description: Cores that the run has on the node where it has the fewest.
-        type: int
+        description: Cores that the run has on each node, in the order of nodes.
+        type: list
+        elements: int
         required: true
       gpus:
         description: GPUs that the run has on the node where it has the fewest.
@@ -258,8 +260,8 @@ EXAMPLES = r"""
       nodes: [node1]
       addresses: {node1: 10.0.0.11}
       ports: {node1: 2222}
-      ranks_per_node: 1
-      cores: 2
+      slots: [1]
+      cores: [2]
       gpus: 0
       dataset: cifar10
       batch_per_rank: 64
@@ -410,9 +412,8 @@ def launch_for(launch: dict[str, Any]) -> Launch:
     bench = launch["bench"]
     return Launch(
         command=launch["command"],
-        node_count=len(launch["nodes"]),
-        ranks_per_node=launch["ranks_per_node"],
-        cores=launch["cores"],
+        slots=tuple(launch["slots"]),
+        cores=tuple(launch["cores"]),
         gpus=launch["gpus"],
         threads=launch["threads"],
         network=launch["network"],
@@ -586,8 +587,8 @@ LAUNCH_OPTIONS = {
     "nodes": {"type": "list", "elements": "str", "required": True},
     "addresses": {"type": "dict", "required": True},
     "ports": {"type": "dict", "required": True},
-    "ranks_per_node": {"type": "int", "required": True},
-    "cores": {"type": "int", "required": True},
+    "slots": {"type": "list", "elements": "int", "required": True},
+    "cores": {"type": "list", "elements": "int", "required": True},
     "gpus": {"type": "int", "required": True},
     "threads": {"type": "int", "default": 0},
     "network": {"type": "str", "default": ""},

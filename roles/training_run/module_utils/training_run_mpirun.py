@@ -66,10 +66,9 @@ class Launch:
 
     Attributes:
         command: the trainer's subcommand: train, bench or verify.
-        node_count: number of nodes.
-        ranks_per_node: ranks on each.
-        cores: of the run on the node where it has the fewest.
-        gpus: likewise.
+        slots: ranks on each node, in the order of nodes.
+        cores: of the run on each node.
+        gpus: of the run on the node where it has the fewest.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
         interfaces: the nodes' interfaces there, each once; one that is not known is empty.
@@ -86,9 +85,8 @@ class Launch:
     """
 
     command: str
-    node_count: int
-    ranks_per_node: int
-    cores: int
+    slots: tuple[int, ...]
+    cores: tuple[int, ...]
     gpus: int
     threads: int
     network: str
@@ -106,13 +104,20 @@ class Launch:
 
     @property
     def threads_per_rank(self) -> int:
-        """One thread a core and rank: with more, the ranks of a node take each other's cores."""
-        return self.threads or max(self.cores // self.ranks_per_node, 1)
+        """One thread a core and rank: with more, the ranks of a node take each other's cores.
+
+        As many on all nodes: the ranks wait for the slowest after every step.
+        """
+        fewest = min(cores // slots for cores, slots in zip(self.cores, self.slots, strict=True))
+        return self.threads or max(fewest, 1)
 
     @property
     def has_spare_core(self) -> bool:
-        """Whether a core is left for Horovod's background thread."""
-        return self.gpus > 0 or self.cores > self.threads_per_rank * self.ranks_per_node
+        """Whether each node has a core left for Horovod's background thread."""
+        return self.gpus > 0 or all(
+            cores > self.threads_per_rank * slots
+            for cores, slots in zip(self.cores, self.slots, strict=True)
+        )
 
     @property
     def layers(self) -> tuple[Settings, ...]:
@@ -176,16 +181,16 @@ class Launch:
             return ["verify", "--out", f"{WORK}/verify"]
         return []
 
-    def programs(self) -> list[tuple[int, list[str]]]:
-        """One mpirun after the other: how many ranks on a node, and what each is.
+    def programs(self) -> list[tuple[bool, list[str]]]:
+        """One mpirun after the other: whether it is for the node and not a rank, and what it is.
 
         `verify` runs a program of MPI alone first, once on every node: where that fails, Horovod is
         not to blame.
         """
         if self.project:
-            return [(1 if self.program_per == "node" else self.ranks_per_node, [RANK])]
-        hello = [(1, [HELLO_MPI, THEN])] if self.command == "verify" else []
-        return [*hello, (self.ranks_per_node, [RANK, *self.trainer_arguments()])]
+            return [(self.program_per == "node", [RANK])]
+        hello = [(True, [HELLO_MPI, THEN])] if self.command == "verify" else []
+        return [*hello, (False, [RANK, *self.trainer_arguments()])]
 
     def arguments(self) -> list[str]:
         """The arguments of all mpiruns, as `trainer.launch` takes them."""
@@ -203,10 +208,14 @@ class Launch:
             # Where the ranks of torch meet; the launcher finds a port that is free.
             settings += ["-x", MASTER_ADDR, "-x", MASTER_PORT]
         arguments = []
-        for ranks, program in self.programs():
-            arguments += ["--hostfile", HOSTFILE, "-n", str(ranks * self.node_count)]
+        for once_a_node, program in self.programs():
+            # The host file has the slots of each node; one after the other is filled.
+            count, place = (
+                (len(self.slots), "ppr:1:node") if once_a_node else (sum(self.slots), "slot")
+            )
+            arguments += ["--hostfile", HOSTFILE, "-n", str(count), "--map-by", place]
             # Ranks are not bound: the container has the node's cores, and a bound rank cannot use
             # what its neighbour leaves idle.
-            arguments += ["--map-by", f"ppr:{ranks}:node", "--bind-to", "none"]
+            arguments += ["--bind-to", "none"]
             arguments += [*settings, *program]
         return arguments
