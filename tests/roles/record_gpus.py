@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_machines
-from ansible.module_utils import cluster_check_gpus, training_node_gpus
+from ansible.module_utils import training_node_gpus
 
 FOLDER = Path(__file__).parent / "data/gpus"
 # The first line of the table.
@@ -49,7 +49,6 @@ def ask(name: str, root: Path) -> dict[str, str]:
     return {
         "gpus": query("gpu", training_node_gpus.FIELDS),
         "users": query("compute-apps", training_node_gpus.USER_FIELDS),
-        "health": query("gpu", cluster_check_gpus.FIELDS),
         "table": DATE.sub("", machine.smi()),
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import cluster_check_gpus as module
+from ansible.module_utils.training_node_gpus import parse_gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 MODEL = "NVIDIA A100-SXM4-40GB"
@@ -19,7 +20,8 @@ LOG = """[ 100.1] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off t
 def recorded(machine: str, log: str = "", more: str = "") -> list[dict[str, Any]]:
     """The GPUs of a machine."""
     said = json.loads((RECORDED / f"{machine}.json").read_text())
-    found: list[dict[str, Any]] = module.parse_gpus(said["health"] + more, said["table"], log)
+    gpus = parse_gpus(said["gpus"] + more)
+    found: list[dict[str, Any]] = module.state_of(gpus, said["table"], log)
     return found
 
 
@@ -78,8 +80,8 @@ def test_a_warning_is_no_card() -> None:
 
 def test_what_a_card_does_not_tell_is_no_fault() -> None:
     # Cards for screens count no errors, and some do not tell their temperature.
-    said = "0, NVIDIA RTX A5000, 00000000:81:00.0, 550.163.01, 24564, [N/A], [N/A]\n"
-    (gpu,) = module.parse_gpus(said, "", "")
+    said = "0, GPU-1, NVIDIA RTX A5000, 00000000:81:00.0, 550.163.01, 24564, [N/A], [N/A], 8.6\n"
+    (gpu,) = module.state_of(parse_gpus(said), "", "")
     assert (gpu["celsius"], gpu["uncorrected_errors"], gpu["trouble"]) == (None, 0, "")
 
 

@@ -29,7 +29,7 @@ def lines(driver: str, count: int = 1, capability: str = "7.5", model: str = "Te
     """What nvidia-smi says of GPUs that are alike."""
     return "".join(
         f"{index}, {UUID}{index}, {model}, 00000000:{index + 1:02X}:00.0, {driver}, 15360"
-        f", {capability}\n"
+        f", 40, 0, {capability}\n"
         for index in range(count)
     )
 
@@ -91,8 +91,11 @@ def test_gpus_are_chosen_by_number_and_uuid(
 
 
 def test_what_a_gpu_does_not_tell_is_left_out() -> None:
-    (gpu,) = gpus.parse_gpus("0, GPU-1, Quadro K600, 00000000:01:00.0, 470.82.01, [N/A], [N/A]\n")
-    assert (gpu.memory_bytes, gpu.capability, gpu.branch) == (0, "", 470)
+    (gpu,) = gpus.parse_gpus(
+        "0, GPU-1, Quadro K600, 00000000:01:00.0, 470.82.01, [N/A], [N/A], [N/A], [N/A]\n"
+    )
+    told = (gpu.memory_bytes, gpu.celsius, gpu.uncorrected_errors, gpu.capability, gpu.branch)
+    assert told == (0, None, 0, "", 470)
 
 
 @pytest.mark.parametrize("machine", ["a100-550", "a100-550-lost"])
@@ -101,11 +104,13 @@ def test_the_lines_are_those_of_the_program(machine: str) -> None:
     model, uuid = "NVIDIA A100-SXM4-40GB", "GPU-12345678-1234-1234-1234-12345678000"
     slots, memory = ("07", "0F", "47"), 40 * 2**30
     ours = [
-        gpus.Gpu(index, f"{uuid}{index}", model, f"00000000:{slot}:00.0", DRIVER, memory, "8.0")
+        gpus.Gpu(
+            index, f"{uuid}{index}", model, f"00000000:{slot}:00.0", DRIVER, memory, 33, 0, "8.0"
+        )
         for index, slot in zip(range(len(said.splitlines())), slots, strict=False)
     ]
     if machine == "a100-550-lost":
-        ours[1] = replace(ours[1], memory_bytes=0, trouble="GPU is lost")
+        ours[1] = replace(ours[1], memory_bytes=0, celsius=None, trouble="GPU is lost")
     assert gpus.parse_gpus(said) == ours
     assert gpus.parse_gpus(f"{said}WARNING: infoROM is corrupted at gpu 0000:47:00.0\n") == ours
 

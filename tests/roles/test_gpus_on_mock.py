@@ -24,6 +24,8 @@ from ansible.module_utils.local_cluster_gpus import (
     fetch_smi,
     find_tools,
 )
+from ansible.module_utils.training_node_gpu_faults import gpu_faults
+from ansible.module_utils.training_node_gpus import read_gpus
 from gpu_machines import CHECKOUT, FakeDriver
 from role_files import ROLES
 
@@ -136,6 +138,27 @@ def test_verify_names_the_gpu_that_is_ill(
     lost = code == "gpu_lost"
     assert [found.code for found in problems_of(machine, "12.8")] == ["gpu_lost"] * lost
     assert problems_of(machine, "12.8", names="0,1,3") == []
+
+
+@pytest.mark.parametrize("release", ["535.183.01", "550.163.01"])
+@pytest.mark.parametrize(
+    ("mode", "code"),
+    [
+        ("fallen_off_bus", "gpu_lost"),
+        ("lost", "gpu_lost"),
+        ("ecc_uncorrectable", "gpu_ecc_errors"),
+    ],
+)
+def test_the_end_of_a_run_names_the_gpu_that_fell_ill(
+    release: str, mode: str, code: str, drive: Drive
+) -> None:
+    machine = drive("a100", 3, release)
+    before = [gpu.asdict() for gpu in read_gpus()[0]]
+    assert gpu_faults(before, 0.0) == []
+    machine.change(1, failure={"mode": mode})
+    ((found, values),) = gpu_faults(before, 0.0)
+    assert (found, values["gpu"], values["model"]) == (code, 1, "NVIDIA A100-SXM4-40GB")
+    assert gpu_faults([before[0], before[2]], 0.0) == []
 
 
 def test_a_process_on_a_gpu_is_named(drive: Drive) -> None:

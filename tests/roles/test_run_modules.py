@@ -216,6 +216,30 @@ def trainers_line(event: str, step: int) -> str:
     )
 
 
+def test_the_end_compares_the_gpus_with_what_was_noted_at_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def gpu_faults(before: list[dict[str, Any]], since: float) -> list[tuple[str, dict[str, Any]]]:
+        asked.append((before, since))
+        return [("gpu_lost", {"gpu": 1, "model": "A100", "message": "GPU is lost"})]
+
+    monkeypatch.setattr(end, "gpu_faults", gpu_faults)
+    directory = training_node_directory.RunDirectory(str(tmp_path), "r")
+    # Of a run that never began nothing is noted.
+    assert end.faults_of_gpus(directory, "node1") == []
+    facts = Path(directory.records("node1"), "facts.json")
+    facts.parent.mkdir(parents=True)
+    facts.write_text("{")  # of a full disk
+    assert end.faults_of_gpus(directory, "node1") == []
+    facts.write_text(json.dumps({"gpu_devices": [{"index": 1}]}))
+    assert end.faults_of_gpus(directory, "node1") == [
+        {"code": "gpu_lost", "values": {"gpu": 1, "model": "A100", "message": "GPU is lost"}}
+    ]
+    assert [before for before, _ in asked] == [[{"index": 1}]]
+
+
 def test_a_follower_gets_the_newest_step_in_its_place(tmp_path: Path) -> None:
     """It writes what it gets into a file that is to be that of the run."""
     events = ["start", "step", "step", "epoch", "end"]

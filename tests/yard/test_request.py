@@ -55,7 +55,7 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
         },
     }
 
-    def per_node(told: dict[str, Any], asked: int | None = None) -> int:
+    def per_node(told: dict[str, Any], asked: int | None = None) -> int | str:
         site = parse_inventory(told, Path("site"))
         request = TrainRequest("vit", nodes=2, procs_per_node=asked)
         training = resolve(request, replace(lab, trainers=site.trainers, gpus=site.gpus))

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from test_schemas import errors
+
 from yard.core.errors import Exit
 from yard.runs.record import RunRecord, read_run
 from yard.runs.summary import first_step_time, read_summary, summarise, write_summary
@@ -125,3 +127,16 @@ def test_written_as_promised_and_read_back(recorded: Callable[[str], Path]) -> N
         assert set(json.loads((run / "summary.json").read_text())) >= PROMISED
         assert read_summary(run) == summary
         run.rename(run.with_name(case))
+
+
+def test_what_happened_to_gpus_is_a_warning_where_the_run_got_over_it(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("succeeded")
+    values = {"gpu": 1, "model": "NVIDIA A100-SXM4-40GB", "errors": 2}
+    findings = run / "nodes/node2/findings.json"
+    findings.parent.mkdir(parents=True, exist_ok=True)
+    findings.write_text(json.dumps([{"code": "gpu_ecc_errors", "values": values}]))
+    assert errors("findings", json.loads(findings.read_text())) == []
+    (warning,) = summarise(read_run(run)).warnings
+    assert warning.startswith("GPU 1 of node2 had uncorrected errors of its memory during the run")

@@ -21,6 +21,7 @@ from yard.runs.world import Resumed
 FILES_REFUSED, FILES_BEYOND_LIMITS = "files_refused", "files_beyond_limits"
 # The code of a finding: a share took no copies, see `training_run_share`.
 SHARE_FAILED = "share_failed"
+GPU_LOST, GPU_ECC_ERRORS, GPU_XID_ERRORS = "gpu_lost", "gpu_ecc_errors", "gpu_xid_errors"
 # What the report calls a run that is not over; the file never has it.
 RUNNING = "running"
 LEFT_NOTHING = (
@@ -251,7 +252,11 @@ def _summary(
         diagnosis=None,
         attempts=record.attempts,
         readings=last_values(record.readings),
-        warnings=(*(silence.text for silence in record.silences), *_share_warnings(record)),
+        warnings=(
+            *(silence.text for silence in record.silences),
+            *_share_warnings(record),
+            *_gpu_warnings(record),
+        ),
         effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
         resumed=record.world.resumed,
     )
@@ -340,6 +345,21 @@ def _share_warnings(record: RunRecord) -> tuple[str, ...]:
         "They are in the run's directory here."
         for finding in record.findings
         if finding.code == SHARE_FAILED
+    )
+
+
+def _gpu_warnings(record: RunRecord) -> tuple[str, ...]:
+    """What went wrong with GPUs, whether the run got over it or not."""
+    said = {
+        GPU_LOST: "stopped answering",
+        GPU_ECC_ERRORS: "had uncorrected errors of its memory",
+        GPU_XID_ERRORS: "had faults that the driver reported",
+    }
+    return tuple(
+        f"GPU {_shown(finding.values.get('gpu'))} of {finding.host or '?'} {said[finding.code]} "
+        "during the run: make verify looks at it."
+        for finding in record.findings
+        if finding.code in said
     )
 
 

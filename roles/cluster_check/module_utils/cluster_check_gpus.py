@@ -3,33 +3,17 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import subprocess
 from typing import Any
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
 from ansible.module_utils.training_node_check import at_most, equal
-from ansible.module_utils.training_node_gpus import trouble_of
+from ansible.module_utils.training_node_gpu_faults import bus_slot, kernel_log, xids
+from ansible.module_utils.training_node_gpus import SMI, SMI_SECONDS, Gpu
+from ansible.module_utils.training_node_gpus import read_gpus as ask_gpus
 
 DRIVER = "/proc/driver/nvidia/version"
-QUERY_SECONDS = 20
-# What is asked of every GPU. The errors are those since the driver was loaded, of all memories of
-# the card. The same is in `nvidia-smi -q -x` under names that differ by generation.
-FIELDS = (
-    "index",
-    "name",
-    "pci.bus_id",
-    "driver_version",
-    "memory.total",
-    "temperature.gpu",
-    "ecc.errors.uncorrected.volatile.total",
-)
-# "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, ...": a fault the driver saw, by number
-# (docs.nvidia.com/deploy/xid-errors).
-XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
-# Xids that a user's program causes: 13 and 31 faults in a kernel, 43 its end, 45 its clean-up.
-OF_PROGRAMS = frozenset({13, 31, 43, 45})
 
 
 def driver_release() -> str:
@@ -44,51 +28,42 @@ def driver_release() -> str:
 
 def read_gpus() -> tuple[list[dict[str, Any]], str]:
     """GPUs, and why they could not be asked (empty where they could)."""
+    gpus, trouble = ask_gpus()
+    if trouble:
+        return [], trouble
     try:
-        query = f"--query-gpu={','.join(FIELDS)}"
-        status, said = _run("nvidia-smi", query, "--format=csv,noheader,nounits")
-        if status != 0:
-            return [], said or f"nvidia-smi ended with status {status}"
         # Its table tells the CUDA that the driver takes, which no query does.
-        _, table = _run("nvidia-smi")
-        _, log = _run("dmesg")
-    except FileNotFoundError as error:
-        return [], f"there is no {error.filename}"
+        table = subprocess.run([SMI], capture_output=True, text=True, timeout=SMI_SECONDS).stdout
     except subprocess.TimeoutExpired:
-        return [], f"nvidia-smi gave no answer within {QUERY_SECONDS} s"
-    return parse_gpus(said, table, log), ""
+        return [], f"{SMI} gave no answer within {SMI_SECONDS} s"
+    return state_of(gpus, table, kernel_log()), ""
 
 
-def parse_gpus(said: str, table: str, kernel_log: str) -> list[dict[str, Any]]:
-    """Read what nvidia-smi says, and count the driver's faults by card.
+def state_of(gpus: list[Gpu], table: str, log: str) -> list[dict[str, Any]]:
+    """What there is to judge of each GPU.
 
     Args:
-        said: the answer to a query for FIELDS, as CSV without head and units.
+        gpus: as nvidia-smi tells of them.
         table: what it says when it is asked nothing.
-        kernel_log: that of dmesg.
+        log: the kernel's, whose faults are counted by card.
     """
-    xids = [(_slot(slot), int(number)) for slot, number in XID.findall(kernel_log)]
+    faults = xids(log)
     cuda = re.search(r"CUDA Version: *(\d+\.\d+)", table)
-    gpus = []
-    for row in csv.reader(said.splitlines(), skipinitialspace=True):
-        if len(row) != len(FIELDS):
-            continue  # a warning: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
-        index, model, slot, driver, memory, celsius, errors = row
-        gpus.append(
-            {
-                "index": int(index),
-                "model": model,
-                "slot": _slot(slot),
-                "driver": driver,
-                "cuda": cuda[1] if cuda else "",
-                "memory_bytes": 2**20 * (_number(memory) or 0),
-                "celsius": _number(celsius),
-                "uncorrected_errors": _number(errors) or 0,
-                "xids": sorted({number for at, number in xids if at == _slot(slot)} - OF_PROGRAMS),
-                "trouble": trouble_of(memory),
-            }
-        )
-    return gpus
+    return [
+        {
+            "index": gpu.index,
+            "model": gpu.model,
+            "slot": bus_slot(gpu.slot),
+            "driver": gpu.driver,
+            "cuda": cuda[1] if cuda else "",
+            "memory_bytes": gpu.memory_bytes,
+            "celsius": gpu.celsius,
+            "uncorrected_errors": gpu.uncorrected_errors,
+            "xids": faults.get(bus_slot(gpu.slot), []),
+            "trouble": gpu.trouble,
+        }
+        for gpu in gpus
+    ]
 
 
 def gpu_checks(
@@ -97,7 +72,7 @@ def gpu_checks(
     """Compare the GPUs with what the inventory says, and look at their state.
 
     Args:
-        gpus: as `parse_gpus` returns them.
+        gpus: as `state_of` returns them.
         trouble: why they could not be asked; empty where they could.
         count: how many the inventory says there are; 0 says nothing.
         model: their model in the inventory; empty says nothing.
@@ -126,21 +101,3 @@ def gpu_checks(
         quiet = equal("GPU Xid errors", xids, "none", subject=subject)
         checks.append(coded(quiet, "gpu_xid_errors"))
     return checks
-
-
-def _run(*command: str) -> tuple[int, str]:
-    """Exit status and output of a command."""
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS)
-    said = answer.stdout if answer.returncode == 0 else answer.stdout + answer.stderr
-    return answer.returncode, said.strip()
-
-
-def _number(text: str) -> int | None:
-    """A number; None for `[N/A]` and for errors."""
-    return int(text) if text.isdecimal() else None
-
-
-def _slot(text: str) -> str:
-    """A card's place on the bus without its function: `00000000:3B:00.0` and `0000:3b:00` alike."""
-    match = re.search(r"([0-9a-f]{2}):([0-9a-f]{2})(?:\.\d)?$", text.lower())
-    return f"{match[1]}:{match[2]}" if match else text.lower()

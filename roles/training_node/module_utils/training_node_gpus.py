@@ -13,7 +13,19 @@ SMI = "nvidia-smi"
 SMI_SECONDS = 20
 # What is asked of every GPU. Drivers before 510 know no compute_cap.
 CAPABILITY = "compute_cap"
-FIELDS = ("index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", CAPABILITY)
+# Errors are those since the driver was loaded, of all memories of the card. The same is in
+# `nvidia-smi -q -x` under names that differ by generation.
+FIELDS = (
+    "index",
+    "uuid",
+    "name",
+    "pci.bus_id",
+    "driver_version",
+    "memory.total",
+    "temperature.gpu",
+    "ecc.errors.uncorrected.volatile.total",
+    CAPABILITY,
+)
 USER_FIELDS = ("gpu_uuid", "pid", "process_name")
 NO_CAPABILITY = f'"{CAPABILITY}" is not a valid field'
 # What nvidia-smi prints for what a model does not have; anything else in brackets is an error.
@@ -33,6 +45,8 @@ class Gpu:
         slot: its place on the bus: `00000000:3B:00.0`.
         driver: release of the driver: `550.163.01`.
         memory_bytes: its memory; 0 where it does not tell.
+        celsius: its temperature; None where it does not tell.
+        uncorrected_errors: of its memories, since the driver was loaded; 0 where it counts none.
         capability: compute capability: `8.0`; empty where the driver does not tell.
         trouble: why it does not answer: `GPU is lost`; empty where it does.
     """
@@ -43,6 +57,8 @@ class Gpu:
     slot: str
     driver: str
     memory_bytes: int
+    celsius: int | None
+    uncorrected_errors: int
     capability: str
     trouble: str = ""
 
@@ -89,7 +105,9 @@ def parse_gpus(said: str) -> list[Gpu]:
     for row in csv.reader(said.splitlines(), skipinitialspace=True):
         if len(row) < len(FIELDS) - 1:
             continue  # a warning: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
-        index, uuid, model, slot, driver, memory, capability = [*row, ""][: len(FIELDS)]
+        index, uuid, model, slot, driver, memory, celsius, errors, capability = [*row, ""][
+            : len(FIELDS)
+        ]
         gpus.append(
             Gpu(
                 index=int(index),
@@ -97,7 +115,9 @@ def parse_gpus(said: str) -> list[Gpu]:
                 model=model,
                 slot=slot,
                 driver=driver,
-                memory_bytes=2**20 * int(memory) if memory.isdecimal() else 0,
+                memory_bytes=2**20 * (_number(memory) or 0),
+                celsius=_number(celsius),
+                uncorrected_errors=_number(errors) or 0,
                 capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
                 trouble=trouble_of(memory),
             )
@@ -150,6 +170,11 @@ def runs_on(built_for: list[str], capability: str) -> bool:
         other_major == major and other_minor <= minor
         for other_major, other_minor in map(_numbers, built_for)
     )
+
+
+def _number(text: str) -> int | None:
+    """A number; None for `[N/A]` and for errors."""
+    return int(text) if text.isdecimal() else None
 
 
 def _numbers(capability: str) -> tuple[int, int]:

@@ -110,6 +110,7 @@ trouble:
   type: str
 """
 
+import json
 import os
 import signal
 import time
@@ -129,6 +130,7 @@ from ansible.module_utils.training_node_engine import (
 )
 from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
 from ansible.module_utils.training_node_foreign import is_there
+from ansible.module_utils.training_node_gpu_faults import gpu_faults, seconds_since_start
 from ansible.module_utils.training_node_lock import (
     guarded,
     is_part,
@@ -147,6 +149,7 @@ from ansible.module_utils.training_run_collect import (
 )
 from ansible.module_utils.training_run_container import GRACE
 from ansible.module_utils.training_run_records import (
+    FACTS,
     json_record,
     keep_records,
     remove_keys,
@@ -201,6 +204,18 @@ def machine_findings(root: str, lock: dict[str, Any] | None) -> list[dict[str, A
     if killed > 0:
         findings.append(finding("node_out_of_memory", processes=killed))
     return findings
+
+
+def faults_of_gpus(directory: RunDirectory, host: str) -> list[dict[str, Any]]:
+    """Return what went wrong with the run's GPUs since it began, when they were noted."""
+    path = os.path.join(directory.records(host), FACTS)
+    try:
+        with open(path, encoding="utf-8") as file:
+            before = json.load(file)["gpu_devices"]
+        since = seconds_since_start(path)
+    except (OSError, ValueError, KeyError):  # it never began, or its disk was full
+        return []
+    return [finding(code, **values) for code, values in gpu_faults(before, since)]
 
 
 def was_killed(container: str, run: str) -> bool:
@@ -276,6 +291,8 @@ def main() -> None:
             with suppress(OSError):
                 put(root, {**lock, "ending": True})
 
+    # While the run's container holds them: the driver may forget when nobody does.
+    findings += faults_of_gpus(directory, host)
     removed: list[str] = []
     trouble = ""
     try:

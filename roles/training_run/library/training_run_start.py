@@ -314,7 +314,12 @@ from ansible.module_utils.training_run_code import copy_project
 from ansible.module_utils.training_run_collect import PROJECTS, give
 from ansible.module_utils.training_run_container import Container, memory_limit, rdma_devices
 from ansible.module_utils.training_run_mpirun import Bench, Launch, Settings
-from ansible.module_utils.training_run_records import json_record, remove_tree, write_record
+from ansible.module_utils.training_run_records import (
+    FACTS,
+    json_record,
+    remove_tree,
+    write_record,
+)
 from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for, size_of
 
 # Of what the container is given, what goes home.
@@ -564,7 +569,7 @@ def prepare(directory: RunDirectory, options: dict[str, Any], files: dict[str, A
     size = len(facts) + len(json.dumps(files))
     with room_for("the files of the run", directory.path, lambda: size, undo):
         write_files(directory, files, uid, gid)
-        write_record(directory, host, "facts.json", facts)
+        write_record(directory, host, FACTS, facts)
     copy_project(directory, uid, gid)
     hand_over(directory, uid, gid)
 

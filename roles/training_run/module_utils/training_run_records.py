@@ -11,6 +11,9 @@ from contextlib import suppress
 from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
 from ansible.module_utils.training_node_engine import inspect, logs
 
+# What the node was when the run began.
+FACTS = "facts.json"
+
 
 def write_record(directory: RunDirectory, host: str, name: str, content: bytes) -> None:
     """Write a record of a node, of those that go home."""

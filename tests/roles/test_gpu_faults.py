@@ -1,0 +1,108 @@
+"""What goes wrong with the GPUs of a run while it goes on, as its end finds it.
+
+`test_gpus_on_mock.py` asks the real nvidia-smi; the kernel's lines are in the form of
+docs.nvidia.com/deploy/xid-errors, which no mock writes.
+"""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils import training_node_gpu_faults as faults
+from ansible.module_utils.training_node_gpus import Gpu, parse_gpus
+
+RECORDED = Path(__file__).parent / "data/gpus"
+LOG = """[  100.100000] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.
+[  200.200000] NVRM: Xid (PCI:0000:07:00): 31, pid=77, name=python3, Ch 0000000a, MMU Fault
+[  300.300000] NVRM: Xid (PCI:0000:0f:00): 48, pid='<unknown>', Double Bit ECC Error
+"""
+
+
+def recorded(machine: str) -> list[Gpu]:
+    found: list[Gpu] = parse_gpus(json.loads((RECORDED / f"{machine}.json").read_text())["gpus"])
+    return found
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have the machine tell this at the end of a run."""
+
+    def tell(gpus: list[Gpu], silent: str = "", log: str = "") -> None:
+        monkeypatch.setattr(faults, "read_gpus", lambda: (gpus, silent))
+        monkeypatch.setattr(faults, "kernel_log", lambda: log)
+
+    return tell
+
+
+BEFORE = [gpu.asdict() for gpu in recorded("a100-550")]
+
+
+def test_a_run_on_which_nothing_happened_has_no_faults(later: Any) -> None:
+    later(recorded("a100-550"))
+    assert faults.gpu_faults(BEFORE, 0.0) == []
+
+
+def test_a_run_without_gpus_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(faults, "read_gpus")
+    assert faults.gpu_faults([], 0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "code", "values"),
+    [
+        ("a100-550-lost", "gpu_lost", {"message": "GPU is lost"}),
+        ("a100-550-ecc-errors", "gpu_ecc_errors", {"errors": 2}),
+    ],
+)
+def test_the_gpu_that_fell_ill_is_named(
+    machine: str, code: str, values: dict[str, Any], later: Any
+) -> None:
+    later(recorded(machine))
+    who = {"gpu": 1, "model": "NVIDIA A100-SXM4-40GB"}
+    assert faults.gpu_faults(BEFORE, 0.0) == [(code, {**who, **values})]
+    # A GPU of other runs is none of this one's.
+    assert faults.gpu_faults(BEFORE[:1], 0.0) == []
+    # It was so before the run began.
+    ill = [gpu.asdict() for gpu in recorded(machine)]
+    assert faults.gpu_faults(ill, 0.0) == []
+
+
+def test_a_driver_that_answers_no_more_has_lost_them_all(later: Any) -> None:
+    later([], silent="Unable to determine the device handle for GPU0000:07:00.0:\nUnknown Error")
+    found = faults.gpu_faults(BEFORE, 0.0)
+    assert [code for code, _ in found] == ["gpu_lost", "gpu_lost"]
+    assert found[0][1]["message"].endswith("GPU0000:07:00.0: Unknown Error")
+
+
+def test_a_gpu_that_is_listed_no_more_is_lost(later: Any) -> None:
+    later(recorded("a100-550")[:1])
+    ((code, values),) = faults.gpu_faults(BEFORE, 0.0)
+    assert (code, values["gpu"], values["message"]) == ("gpu_lost", 1, "it is no longer there")
+
+
+def test_the_drivers_faults_count_from_the_beginning_of_the_run(later: Any) -> None:
+    later(recorded("a100-550"), log=LOG)
+    assert [values["xids"] for _, values in faults.gpu_faults(BEFORE, 0.0)] == ["48, 79"]
+    ((code, values),) = faults.gpu_faults(BEFORE, 250.0)
+    assert (code, values["gpu"], values["xids"]) == ("gpu_xid_errors", 1, "48")
+    assert faults.gpu_faults(BEFORE, 400.0) == []
+
+
+def test_the_worst_is_told_first(later: Any) -> None:
+    ill = [replace(gpu, uncorrected_errors=3) for gpu in recorded("a100-550")]
+    ill[1] = replace(ill[1], trouble="GPU is lost", uncorrected_errors=0)
+    later(ill, log=LOG)
+    told = [(code, values["gpu"]) for code, values in faults.gpu_faults(BEFORE, 0.0)]
+    assert told == [("gpu_lost", 1), ("gpu_ecc_errors", 0), ("gpu_xid_errors", 1)]
+
+
+def test_a_files_age_is_told_on_the_clock_of_the_kernels_log(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    path.touch()
+    os.utime(path, (time.time() - 30,) * 2)
+    age = time.clock_gettime(time.CLOCK_MONOTONIC) - faults.seconds_since_start(str(path))
+    assert age == pytest.approx(30, abs=5)
