@@ -38,13 +38,14 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp(NAME) / "inventory"
     write_inventory(folder, NAME, NETWORK)
     document = yaml.safe_load((folder / "hosts.yml").read_text())
-    document["container_hosts"]["vars"]["local_cluster_gpus"] = {"node1": GPUS}
+    machines = {"local_cluster_size": 1, "local_cluster_gpus": {"node1": GPUS}}
+    document["container_hosts"]["vars"] |= machines
     (folder / "hosts.yml").write_text(yaml.safe_dump(document))
     (folder / "group_vars").mkdir()
     # This machine, which builds the image, has to see it too.
     (folder / "group_vars/all.yml").write_text("trainer_image_target: runtime\n")
     try:
-        up = make("setup", INVENTORY=folder, NODES=1)
+        up = make("setup", INVENTORY=folder)
         if "GPU tools" in up.output and up.status:
             pytest.skip(up.output)
         assert up.status == 0

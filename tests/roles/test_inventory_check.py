@@ -96,6 +96,24 @@ def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> No
     ]
 
 
+def test_wants_what_this_machine_reads_too_for_all_hosts(inventory: Path) -> None:
+    (inventory / "group_vars/trainers.yml").write_text("trainer_image_target: cuda12\n")
+    replace(inventory / "hosts.yml", "cluster_address: 10.0.0.12", "trainer_image_target: runtime")
+    status, lines = check(inventory)
+    assert status == 2
+    assert lines[:2] == [
+        "hosts.yml:8: trainer_image_target is set for gpu02 alone, and this machine, which builds "
+        "the image, does not see it. Set it in group_vars/all.yml of the inventory.",
+        "group_vars/trainers.yml:1: trainer_image_target is set for group trainers alone, and this "
+        "machine, which builds the image, does not see it. Set it in group_vars/all.yml of the "
+        "inventory.",
+    ]
+    (inventory / "hosts.yml").write_text(yaml.safe_dump(GOOD, sort_keys=False))
+    (inventory / "group_vars/trainers.yml").rename(inventory / "group_vars/all.yml")
+    status, lines = check(inventory)
+    assert status == 0, lines
+
+
 def test_knows_the_prefix_of_every_role(inventory: Path) -> None:
     slips = []
     for file in sorted(CHECKOUT.glob("roles/*/meta/argument_specs.yml")):

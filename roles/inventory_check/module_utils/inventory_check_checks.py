@@ -22,7 +22,11 @@ from ansible.module_utils.inventory_check_roles import (
     declared_variables,
     groups_of_plays,
 )
-from ansible.module_utils.inventory_check_variables import name_problems, type_problems
+from ansible.module_utils.inventory_check_variables import (
+    name_problems,
+    scope_problems,
+    type_problems,
+)
 
 TRAINERS, GPU_GROUP = "trainers", "gpu_nodes"
 # Variables whose values the checks read, beside all that end in _network.
@@ -63,6 +67,7 @@ def check_files(
         *files.problems,
         *name_problems(files, names_of_hosts or {}, *expectation),
         *type_problems(files, expectation.declared),
+        *scope_problems(files),
     ]
 
 

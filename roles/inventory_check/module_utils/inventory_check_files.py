@@ -38,6 +38,7 @@ class Definition(NamedTuple):
         file, line: where it is set; lines from 1.
         node: the value as written.
         owner: the host it is set for (a pattern with a range, perhaps), or the empty string.
+        group: the group it is set for, or the empty string.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Definition(NamedTuple):
     line: int
     node: yaml.Node
     owner: str = ""
+    group: str = ""
 
     @property
     def value(self) -> str:
@@ -129,10 +131,11 @@ class InventoryFiles:
                     continue
                 if not isinstance(node, yaml.MappingNode):
                     self._structure("variables_not_mapping", file, node)
-                owner = file.relative_to(below).parts[0] if name == "host_vars" else ""
+                owner = file.relative_to(below).parts[0]
                 suffix = Path(owner).suffix
                 owner = owner.removesuffix(suffix) if suffix in YAML_SUFFIXES else owner
-                self._define(file, node, owner)
+                of_host = name == "host_vars"
+                self._define(file, node, owner if of_host else "", "" if of_host else owner)
 
     def _read_inventory(self, file: Path) -> None:
         node = self._compose(file)
@@ -171,7 +174,7 @@ class InventoryFiles:
                     self._structure("section_not_mapping", file, section, **values)
                 continue
             if section.value == "vars":
-                self._define(file, content)
+                self._define(file, content, group=name)
             elif section.value == "hosts":
                 self._read_hosts(file, content, name)
             else:
@@ -192,10 +195,10 @@ class InventoryFiles:
                 self._structure("host_not_mapping", file, key, host=key.value)
             self._define(file, variables, key.value)
 
-    def _define(self, file: Path, node: yaml.Node, owner: str = "") -> None:
+    def _define(self, file: Path, node: yaml.Node, owner: str = "", group: str = "") -> None:
         for key, value in _entries(node):
             line = key.start_mark.line + 1
-            self.definitions.append(Definition(key.value, file, line, value, owner))
+            self.definitions.append(Definition(key.value, file, line, value, owner, group))
 
     def _compose(self, file: Path) -> yaml.Node | None:
         """Parse a file into nodes; None where it is not YAML, or was read before."""

@@ -99,6 +99,10 @@ TEXTS = {
     "network_differs": (
         "the nodes differ in cluster_network: {networks}. Set it once, for group trainers."
     ),
+    "variable_not_for_all": (
+        "{variable} is set for {whom} alone, and this machine, which builds the image, does not "
+        "see it. Set it in group_vars/all.yml of the inventory."
+    ),
     "address_invalid": (
         '{variable} of {host}: "{address}" is not an IP address. '
         "Set {variable} to one in {network}."

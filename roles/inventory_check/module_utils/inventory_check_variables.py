@@ -15,6 +15,8 @@ from ansible.module_utils.inventory_check_roles import Declared, role_of
 
 # How alike two names must be for one to be taken for a slip of the other (difflib's ratio).
 ALIKE = 0.85
+# What the machine that builds the image reads, and the nodes as well.
+FOR_ALL = ("trainer_image_target",)
 KINDS = {list: "a list", dict: "a mapping", bool: "true or false", int: "a number", str: "a text"}
 Finding = tuple[str, dict[str, Any]]
 
@@ -88,6 +90,18 @@ def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem
         values = {"variable": definition.name, "kind": _kind(value), "declared": _kind(wanted)}
         place = {"site_file": shown(example.file, files.checkout), "site_line": example.line}
         return "site_variable_kind", values | place
+
+    return _of_definitions(files.definitions, files, find)
+
+
+def scope_problems(files: InventoryFiles) -> Iterator[Problem]:
+    """Find variables that this machine reads too, and that are set for other hosts alone."""
+
+    def find(definition: Definition) -> Finding | None:
+        if definition.name not in FOR_ALL or definition.group == "all":
+            return None
+        whom = definition.owner or f"group {definition.group}"
+        return "variable_not_for_all", {"variable": definition.name, "whom": whom}
 
     return _of_definitions(files.definitions, files, find)
 
