@@ -124,6 +124,14 @@ def test_a_gpu_that_fell_off_the_bus_is_named(answer: Any, bus: Path) -> None:
     assert codes(CUDA12, bus, names="0,2") == []
 
 
+def test_a_run_on_some_gpus_passes_one_over_that_is_lost(answer: Any, bus: Path) -> None:
+    answer(0, json.loads((RECORDED / "a100-550-lost.json").read_text())["gpus"])
+    told = fit.look_at_gpus("all", "trainer:1", CUDA12, str(bus), wanted=2)
+    assert (told.problems, [gpu.index for gpu in told.idle]) == ([], [0, 2])
+    many = fit.look_at_gpus("all", "trainer:1", CUDA12, str(bus), wanted=3)
+    assert [problem.code for problem in many.problems] == ["gpu_lost"]
+
+
 def test_a_driver_that_knows_no_capability_is_read(answer: Any) -> None:
     # NVIDIA/TensorRT-LLM#735; canonical/inference-snaps#89 has the words.
     answer(2, 'Field "compute_cap" is not a valid field to query.')

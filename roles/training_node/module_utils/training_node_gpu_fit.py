@@ -73,20 +73,23 @@ def look_at_gpus(
         problem("gpu_not_there", gpu=name, present=", ".join(str(gpu.index) for gpu in there))
         for name in missing
     ]
-    problems += [
+    lost = [
         problem("gpu_lost", gpu=gpu.index, model=gpu.model, message=gpu.trouble)
         for gpu in chosen
         if gpu.trouble
     ]
     if labels is not None:
         problems += image_problems(chosen, image, labels)
-    free = [gpu for gpu in chosen if gpu.uuid not in held]
+    free = [gpu for gpu in chosen if gpu.uuid not in held and not gpu.trouble]
     users = user_problems(free)
     busy = {user.values["gpu"] for user in users}
     idle = [gpu for gpu in free if gpu.index not in busy]
-    # A run that takes some finds others than those that are in use, as long as there are enough.
+    # A run that takes some finds others than those that are lost or in use, as long as there are
+    # enough.
+    if wanted and len(idle) >= wanted:
+        return GpuFit(chosen, problems, idle)
     in_the_way = users if len(idle) < (wanted or len(free)) else []
-    return GpuFit(chosen, [*problems, *in_the_way], idle)
+    return GpuFit(chosen, [*lost, *problems, *in_the_way], idle)
 
 
 def count_cards(sys: str) -> int:
