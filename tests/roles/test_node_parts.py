@@ -359,7 +359,7 @@ def look(
     def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
         if what == "compute-apps":
             return 0, "GPU-1, 71, /usr/bin/python3\nGPU-3, 72, /usr/bin/python3\n"
-        told = "{0}, GPU-{0}, Tesla T4, 00000000:{0}0:00.0, 580.65.06, 15360, 7.5"
+        told = "{0}, GPU-{0}, Tesla T4, 00000000:{0}0:00.0, 580.65.06, 15360, 40, 0, 7.5"
         return 0, "\n".join(map(told.format, range(4)))
 
     monkeypatch.setattr(training_node_gpus, "_query", query)
