@@ -12,6 +12,7 @@ from ansible.module_utils import (
     cluster_check_judgement,
     cluster_check_remedies,
 )
+from ansible.module_utils.cluster_check_notes import Transport, notes
 from jsonschema import Draft202012Validator
 from test_cluster_check import HOSTS, THRESHOLDS, Containers, Measured, containers, good
 
@@ -25,7 +26,8 @@ def verdict(measured: Measured, containers: Containers) -> dict[str, Any]:
     cluster = cluster_check_cluster.Cluster(measured, THRESHOLDS)
     jobs = cluster_check_containers.Containers(**containers)
     findings = cluster_check_judgement.judge(cluster, None, jobs)
-    document = cluster_check_document.verdict(cluster, findings, jobs.ranks, began_at=1e9)
+    known = notes(cluster, Transport("tcp", rdma=False))
+    document = cluster_check_document.verdict(cluster, findings, known, jobs.ranks, began_at=1e9)
     read: dict[str, Any] = json.loads(json.dumps(document))
     return read
 
@@ -113,9 +115,22 @@ def test_no_object_of_the_schema_takes_further_keys() -> None:
         inner = [found for entry in node.values() for found in objects(entry)]
         return [*([node] if "properties" in node else []), *inner]
 
-    assert len(objects(SCHEMA)) == 6
+    assert len(objects(SCHEMA)) == 7
     for node in objects(SCHEMA):
         assert node["additionalProperties"] is False
         assert set(node["required"]) <= set(node["properties"])
         for name, entry in node["properties"].items():
             assert "description" in entry or "$ref" in entry, name
+
+
+def test_what_is_worth_knowing_is_part_of_the_verdict(
+    good: Measured, containers: Containers
+) -> None:
+    port = {"name": "mlx5_0:1", "link": "InfiniBand", "state": "ACTIVE", "rate": "100 Gb/sec"}
+    for host in HOSTS:
+        good[host]["node"] |= {"interface": "ib0", "rdma": [{**port, "interface": "ib0"}]}
+        good[host].pop("pairs")
+    document = {**verdict(good, containers), "allreduce": []}
+    assert errors(document) == []
+    (note,) = document["notes"]
+    assert (note["code"], note["hosts"]) == ("rdma_unused", list(HOSTS))

@@ -56,6 +56,14 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What is worth knowing of some nodes, and nobody's fault."""
+
+    hosts: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The verdict on a cluster.
 
@@ -76,6 +84,7 @@ class Verdict:
     bandwidth_gigabits: Sequence[Sequence[float | None]]
     latency_milliseconds: Sequence[Sequence[float | None]]
     allreduce: Sequence[Mapping[str, Any]]
+    notes: tuple[Note, ...] = ()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Verdict":
@@ -103,6 +112,9 @@ class Verdict:
             bandwidth_gigabits=document["bandwidth_gigabits"],
             latency_milliseconds=document["latency_milliseconds"],
             allreduce=document.get("allreduce", ()),
+            notes=tuple(
+                Note(tuple(note["hosts"]), note["text"]) for note in document.get("notes", ())
+            ),
         )
 
 

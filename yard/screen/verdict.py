@@ -14,7 +14,9 @@ from yard.screen.verdict_cells import CHECK_HEADINGS, HARDWARE_HEADINGS, check_r
 
 
 def show_findings(console: Console, verdict: Verdict) -> None:
-    """Print a line for every check, then who is at fault and why, then the verdict."""
+    """Print a line for every check, then who is at fault and why, what else is worth knowing, and
+    the verdict.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for number, heading in enumerate(CHECK_HEADINGS):
         table.add_column(heading, no_wrap=number < 2)
@@ -32,6 +34,9 @@ def show_findings(console: Console, verdict: Verdict) -> None:
             )
             if cause.remedy:
                 console.print(f"    {escape(cause.remedy)}", soft_wrap=True)
+    for note in verdict.notes:
+        hosts = ", ".join(note.hosts)
+        console.print(f"[bold yellow]{escape(hosts)}[/]  {escape(note.text)}", soft_wrap=True)
     what = f"{plural(len(verdict.hosts), 'node')}, {duration(verdict.seconds)}"
     console.print(f"[bold green]Fit[/]: {what}" if verdict.ok else f"[bold red]Not fit[/]: {what}")
 

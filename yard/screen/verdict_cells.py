@@ -16,6 +16,7 @@ HARDWARE_HEADINGS = (
     "disks",
     "GPUs",
     "network",
+    "RDMA",
 )
 # Of an image's digest so many characters are shown: `sha256:` and twelve digits.
 DIGEST_LENGTH = 19
@@ -41,7 +42,7 @@ def check_rows(checks: Sequence[Check]) -> list[CheckRow]:
 
 
 def hardware_cells(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """One node: processor, cores, NUMA nodes, memory, disks, GPUs, network cards."""
+    """One node: processor, cores, NUMA nodes, memory, disks, GPUs, network cards, RDMA."""
     cpu = node["cpu"]
     disks = [
         f"{disk['name']} {disk['kind']} {disk['bytes'] / 1e9:,.0f} GB" for disk in node["disks"]
@@ -63,7 +64,18 @@ def hardware_cells(node: Mapping[str, Any]) -> tuple[str, ...]:
         ", ".join(disks) or "none",
         ", ".join(gpus) or "none",
         ", ".join(nics),
+        _rdma(node),
     )
+
+
+def _rdma(node: Mapping[str, Any]) -> str:
+    """The ports for RDMA, and what UCX and NCCL would send over."""
+    ports = [f"{port['name']} {port['link']} {port['rate']} {port['state']}"
+             for port in node.get("rdma", ())]  # fmt: skip
+    if not ports:
+        return "none"
+    ways = ", ".join(f"{library.upper()} takes {way}" for library, way in node["ways"].items())
+    return f"{', '.join(ports)}; {ways}"
 
 
 def _check_row(name: str, checks: Sequence[Check]) -> CheckRow:

@@ -10,7 +10,8 @@ module: cluster_check_node
 short_description: Tells releases, names and GPUs of a node
 description:
   - Tells which releases of Open MPI, UCX, Docker and the kernel's GPU driver the node has, to which
-    addresses it resolves the names of the cluster, and in which state its GPUs are.
+    addresses it resolves the names of the cluster, in which state its GPUs are, and what it has for
+    RDMA.
   - Changes nothing.
 author: Trainyard
 options:
@@ -79,6 +80,19 @@ gpus:
   returned: always
   type: list
   elements: dict
+interface:
+  description: Its network interface in the training network; empty where it has none.
+  returned: always
+  type: str
+rdma:
+  description: Ports of adapters for RDMA, each with name, link, state, rate and interface.
+  returned: always
+  type: list
+  elements: dict
+ways:
+  description: What UCX and NCCL would send over, C(ucx) and C(nccl).
+  returned: always
+  type: dict
 port:
   description: A free TCP port of the ephemeral range; 0 where the address is another node's.
   returned: always
@@ -96,9 +110,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
 from ansible.module_utils.cluster_check_gpus import driver_release, gpu_checks, read_gpus
 from ansible.module_utils.cluster_check_ports import free_port
+from ansible.module_utils.cluster_check_rdma import port_checks, read_ports, ways
 from ansible.module_utils.training_node_check import Check, equal
 from ansible.module_utils.training_node_checks import shared_memory
 from ansible.module_utils.training_node_docker import EngineError, get
+from ansible.module_utils.training_node_hardware import interface_of
 
 # A name server that does not answer holds up the resolver for many seconds.
 RESOLVE_SECONDS = 5.0
@@ -197,6 +213,8 @@ def main() -> None:
         *name_checks(params["names"]),
         address_check(params["address"], params["network"], port > 0),
     ]
+    interface, rdma = interface_of(params["address"]), read_ports()
+    checks += port_checks(rdma, interface)
     gpus: list[dict[str, Any]] = []
     if params["gpu"]:
         gpus, trouble = read_gpus()
@@ -215,6 +233,9 @@ def main() -> None:
         },
         checks=[check.asdict() for check in checks],
         gpus=gpus,
+        interface=interface,
+        rdma=[entry.asdict() for entry in rdma],
+        ways=ways(rdma, interface),
         port=port,
     )
 

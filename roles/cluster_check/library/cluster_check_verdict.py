@@ -67,6 +67,13 @@ options:
         type: list
         elements: list
         required: true
+  transport:
+    description: What runs use unasked.
+    type: dict
+    default: {name: "", rdma: false}
+    suboptions:
+      name: {description: As TRANSPORT= has it, type: str, required: true}
+      rdma: {description: Whether its ranks take RDMA, type: bool, required: true}
   directory:
     description: Where the files go. Without, nothing is written.
     type: path
@@ -121,6 +128,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
 from ansible.module_utils.cluster_check_document import nodes, verdict, write
 from ansible.module_utils.cluster_check_judgement import excluded, faults, judge
+from ansible.module_utils.cluster_check_notes import Transport, notes
 from ansible.module_utils.cluster_check_results import read_containers, read_program
 
 # What a host must have for a program over all nodes.
@@ -162,6 +170,14 @@ ARGUMENTS: dict[str, Any] = {
             "steps": {"type": "list", "elements": "list", "required": True},
         },
     },
+    "transport": {
+        "type": "dict",
+        "default": {"name": "", "rdma": False},
+        "options": {
+            "name": {"type": "str", "required": True},
+            "rdma": {"type": "bool", "required": True},
+        },
+    },
     "directory": {"type": "path"},
     "began_at": {"type": "float", "default": 0.0},
 }
@@ -197,7 +213,11 @@ def main() -> None:
         containers = read_containers(steps, params["containers"]["excluded"], directory or "")
     findings = judge(cluster, program, containers)
     document = verdict(
-        cluster, findings, containers.ranks if containers else [], params["began_at"]
+        cluster,
+        findings,
+        notes(cluster, Transport(**params["transport"])),
+        containers.ranks if containers else [],
+        params["began_at"],
     )
     if directory and not module.check_mode:
         os.makedirs(directory, exist_ok=True)

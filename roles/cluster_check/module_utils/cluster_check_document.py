@@ -13,15 +13,21 @@ from typing import Any
 from ansible.module_utils.cluster_check_cluster import Cluster
 from ansible.module_utils.cluster_check_finding import Finding
 from ansible.module_utils.cluster_check_judgement import faults
+from ansible.module_utils.cluster_check_notes import Note
 from ansible.module_utils.cluster_check_programs import Rank, allreduce
 
 
 def verdict(
-    cluster: Cluster, findings: Sequence[Finding], ranks: Sequence[Rank], began_at: float
+    cluster: Cluster,
+    findings: Sequence[Finding],
+    notes: Sequence[Note],
+    ranks: Sequence[Rank],
+    began_at: float,
 ) -> dict[str, Any]:
     """What goes into verdict.json.
 
     Args:
+        notes: what is worth knowing and nobody's fault.
         ranks: what the ranks of trainer/verify wrote; empty where they were not run.
         began_at: when the first check began, Unix seconds.
     """
@@ -31,6 +37,7 @@ def verdict(
         "seconds": round(time.time() - began_at, 1),
         "hosts": cluster.hosts,
         "faults": [asdict(fault) for fault in faults(findings)],
+        "notes": [{**asdict(note), "hosts": list(note.hosts)} for note in notes],
         "checks": [finding.asdict() for finding in findings],
         "bandwidth_gigabits": matrix(findings, cluster.hosts, "bandwidth"),
         "latency_milliseconds": matrix(findings, cluster.hosts, "latency"),
@@ -71,6 +78,8 @@ def nodes(cluster: Cluster) -> dict[str, Any]:
                 "nodename": node.get("nodename"),
                 **probe["hardware"],
                 "gpus": node.get("gpus", []),
+                "rdma": node.get("rdma", []),
+                "ways": node.get("ways", {}),
                 "releases": node.get("releases", {}),
             }
     return descriptions

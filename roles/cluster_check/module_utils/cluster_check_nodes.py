@@ -10,6 +10,7 @@ from typing import Any
 from ansible.module_utils.cluster_check_attribution import majority
 from ansible.module_utils.cluster_check_cluster import RESULTS, Cluster, one_line
 from ansible.module_utils.cluster_check_finding import Finding, about_node
+from ansible.module_utils.cluster_check_notes import rdma_of
 from ansible.module_utils.cluster_check_remedies import NODE_CODES, OTHER
 from ansible.module_utils.training_node_check import Check, equal
 
@@ -66,8 +67,21 @@ def _releases(cluster: Cluster) -> list[Finding]:
         }
         if any(releases.values()) and key in cluster.thresholds.same_releases:
             findings += _same(name, releases, "other_release")
+    findings += _rdma(cluster)
     images = {host: cluster.answer(host, "probe")["image_id"] for host in cluster.up}
     return findings + _same("image", images, "other_image")
+
+
+def _rdma(cluster: Cluster) -> list[Finding]:
+    """What the nodes have for RDMA behind the training network, where one of them has some."""
+    links = {}
+    for host in cluster.up:
+        answer = cluster.answer(host, "node")
+        if "rdma" in answer:
+            interface = answer.get("interface", "")
+            behind = [port["link"] for port in rdma_of(answer) if port["interface"] == interface]
+            links[host] = behind[0] if behind else ""
+    return _same("RDMA", links, "other_rdma") if any(links.values()) else []
 
 
 def _same(name: str, values: Mapping[str, str], code: str) -> list[Finding]:

@@ -26,6 +26,11 @@ REMEDIES = {
         "let all nodes follow one time server: chrony_state: present in the inventory, make setup; "
         "where it is, chronyc -n sources there tells which answer"
     ),
+    "rdma_down": (
+        "look at cable and switch port; an InfiniBand port that stays in INIT waits for the subnet "
+        "manager (opensm, or the switch's)"
+    ),
+    "other_rdma": "mpirun hangs where only some ranks can take it: bring all nodes alike",
     # its GPUs
     "gpus_silent": "is the driver loaded, and of nvidia-smi's release? role nvidia_driver",
     "gpus_missing": "a card fell off the bus, or gpu_count of this host is wrong: lspci, dmesg",
