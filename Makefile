@@ -163,7 +163,7 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup bench-edits
+.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup bench-edits bench-native
 test: $(TESTABLE) ## all of the below, of the roles what molecule-core has
 	@for tier in lint unit molecule-core e2e; do \
 		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
@@ -228,6 +228,9 @@ bench-setup: $(READY) ## measure set-up of 2 and 8 local nodes of its own, and w
 
 bench-edits: $(READY) ## measure from the command to the first step, without and after an edit, on 2 and 8 local nodes of its own
 	tests/speed/edits.py $(ARGS)
+
+bench-native: $(READY) ## measure trainings without root and containers beside those in containers, on 2 local nodes of its own
+	tests/speed/native.py $(ARGS)
 
 ##@ Upkeep
 

@@ -7,16 +7,15 @@ can use none of that but the data, which everybody may read.
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 from cluster import Cluster
 from commands import BackgroundRun, Outcome, make
 from machines import CHECKOUT, INVENTORY, NODES, containers_of_runs, in_machine
+from ordinary_account import HOME, STUDENT, add_account, remove_account, write_native_inventory
 
-STUDENT = "student"
-HOME = f"/home/{STUDENT}"
 # Beside its home: what every login and every temporary file touches.
 ELSEWHERE = f"find / -xdev -newer /tmp/begin -not -type d -not -path '{HOME}/*'"
 OF_LOGINS = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/", "/var/log/", "/var/tmp/")
@@ -26,29 +25,14 @@ OF_LOGINS = ("/dev/", "/proc/", "/run/", "/sys/", "/tmp/", "/var/log/", "/var/tm
 def students(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An inventory of nodes on which the account is an ordinary one."""
     cluster.make_ready()
-    local = yaml.safe_load((CHECKOUT / INVENTORY / "nodes.yml").read_text())["trainers"]
     with ExitStack() as stack:
         for node in NODES:
-            in_machine(
-                node,
-                f"useradd --create-home --shell /bin/bash {STUDENT} && "
-                f"cp -r /root/.ssh {HOME} && chown -R {STUDENT}: {HOME}/.ssh && touch /tmp/begin",
-            )
-            stack.callback(in_machine, node, f"pkill -u {STUDENT} || true; sleep 0.5")
-            stack.callback(in_machine, node, f"userdel --remove --force {STUDENT}")
-        variables = {
-            **local["vars"],
-            "ansible_user": STUDENT,
-            "trainyard_runtime": "native",
-            "training_node_data": "/srv/trainyard/data",
-        }
-        hosts = {name: local["hosts"][name] for name in NODES}
+            shell = partial(in_machine, node)
+            add_account(shell)
+            stack.callback(remove_account, shell)
+            shell("touch /tmp/begin")
         folder = tmp_path_factory.mktemp("students")
-        (folder / "hosts.yml").write_text(
-            yaml.safe_dump(
-                {"trainers": {"hosts": hosts, "vars": variables}, "container_hosts": None}
-            )
-        )
+        write_native_inventory(folder, CHECKOUT / INVENTORY / "nodes.yml", NODES)
         yield folder
 
 
