@@ -144,6 +144,7 @@ def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -
         ("cores", 10**30),
         ("cores", True),
         ("gpus", 1.5),
+        ("gpus", 1000),
         ("gpu_devices", {}),
         ("hardware", "x"),
         ("bf16", "yes"),

@@ -109,7 +109,9 @@ def test_what_is_behind_another_network_is_said_with_every_transport() -> None:
         assert "UCX sends over ib0" in note.text
 
 
-@pytest.mark.parametrize("told", ["mlx5_0", [1], [{"name": 1}], [{**port(), "more": ""}], None])
+@pytest.mark.parametrize(
+    "told", ["mlx5_0", [1], [{"name": 1}], [{**port(), "more": ""}], [port("\x1b[2J")], None]
+)
 def test_what_a_node_says_in_another_form_is_nothing(told: Any) -> None:
     assert notes.notes(measured(a=told), TCP) == []
     assert judge(measured(a=told, b=[port()]))

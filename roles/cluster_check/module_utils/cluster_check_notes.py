@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from ansible.module_utils.cluster_check_cluster import Cluster
 from ansible.module_utils.cluster_check_rdma import ACTIVE
 
+# What a node may say of a port: it is shown on terminals.
+SHOWN = re.compile(r"[ -~]{0,64}")
 # By code; names in braces are filled in.
 TEXTS = {
     "rdma_unused": (
@@ -68,7 +71,9 @@ def _of_rdma(answer: Mapping[str, Any], transport: Transport) -> list[tuple[str,
     shown = ", ".join(f"{port['name']} {port['link']} {port['rate']}".strip() for port in active)
     behind = [port for port in active if port["interface"] == answer.get("interface", "")]
     if not behind:
-        values = {"ports": shown, "ucx": str(answer.get("interface") or "TCP")}
+        interface = answer.get("interface")
+        is_named = isinstance(interface, str) and interface and SHOWN.fullmatch(interface)
+        values = {"ports": shown, "ucx": interface if is_named else "TCP"}
         return [("rdma_elsewhere", TEXTS["rdma_elsewhere"].format(**values))]
     if not transport.rdma:
         values = {"ports": shown, "transport": transport.name}
@@ -83,7 +88,7 @@ def rdma_of(answer: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
     is_well = isinstance(ports, list) and all(
         isinstance(port, Mapping)
         and port.keys() == names
-        and all(isinstance(value, str) for value in port.values())
+        and all(isinstance(value, str) and SHOWN.fullmatch(value) for value in port.values())
         for port in ports
     )
     return ports if is_well and ports else []

@@ -44,6 +44,7 @@ SENTENCES = {
 ADDRESS = re.compile(r"[0-9A-Za-z._:%-]{1,255}")
 IMAGE = re.compile(r"[0-9A-Za-z:]{0,100}")
 MOST = 10**6
+MOST_GPUS = 256
 
 # After so many failures in one run a node has no part in it any more.
 MOST_FAILURES = 2
@@ -92,6 +93,11 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MOST
 
 
+def _is_count_of_gpus(value: Any) -> bool:
+    # A run may start a rank for each.
+    return _is_count(value) and value <= MOST_GPUS
+
+
 def _is_problem(entry: Any) -> bool:
     return (
         isinstance(entry, Mapping)
@@ -107,7 +113,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     "image_id": lambda value: isinstance(value, str) and IMAGE.fullmatch(value) is not None,
     "address": lambda value: isinstance(value, str) and ADDRESS.fullmatch(value) is not None,
     "cores": _is_count,
-    "gpus": _is_count,
+    "gpus": _is_count_of_gpus,
     "gpu_devices": lambda value: isinstance(value, list),
     "gpus_idle": lambda value: isinstance(value, list),
     "hardware": lambda value: isinstance(value, Mapping),
