@@ -46,8 +46,8 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "group_vars/all.yml").write_text("trainer_image_target: runtime\n")
     try:
         up = make("setup", INVENTORY=folder)
-        if "GPU tools" in up.output and up.status:
-            pytest.skip(up.output)
+        if up.status and "let TRAINYARD_GPU_TOOLS name a folder" in up.output:
+            pytest.skip("NVIDIA's mock is not there: docs/gpus.md")
         assert up.status == 0
         label_the_image()
         yield folder
