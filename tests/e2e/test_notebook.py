@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from chromium import CONTROL, SHIFT, open_browser
-from commands import RUNS, BackgroundMake, make
+from commands import RUNS, make
 from machines import NODES, RUN_ROOT, containers_of_runs, in_machine
+from notebooks import close, opened
 
 pytestmark = pytest.mark.usefixtures("ready_cluster")
 
 NODE = "node1"
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/lab\?token=([0-9a-f]{48})\n")
 CELL = """\
 import os, pathlib
 import horovod.torch as hvd, torch
@@ -30,20 +30,6 @@ EDITS = "!!document.querySelector('.jp-Notebook.jp-mod-editMode')"
 OUTPUTS = (
     "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText).join('\\n')"
 )
-
-
-def opened(**variables: object) -> tuple[BackgroundMake, str, str]:
-    """A `make notebook` whose way is open, its address, and the token."""
-    command = BackgroundMake("notebook", NODE=NODE, **variables)
-    found = command.wait_for("an address", lambda: ADDRESS.search(command.output), 300)
-    return command, found[0].strip(), found[1]
-
-
-def close(command: BackgroundMake) -> None:
-    """Press Ctrl-C, which closes the way and no more."""
-    command.interrupt()
-    command.wait_for_output("The notebook goes on")
-    command.put_an_end_to()
 
 
 def command_lines(host: str) -> str:
@@ -64,7 +50,7 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
         notebook["cells"].append({**cell, "execution_count": None, "source": source})
     (folder / "mine.ipynb").write_text(json.dumps(notebook))
     (folder / "notes.txt").write_text("as sent")
-    command, address, token = opened(CODE=folder)
+    command, address, token = opened(NODE, CODE=folder)
     run = (RUNS / "latest").resolve()
 
     with open_browser() as page:
@@ -103,7 +89,7 @@ def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
 
     # Ctrl-C closes the way; the same command comes back to the same server.
     close(command)
-    again, _, same = opened()
+    again, _, same = opened(NODE)
     assert same == token
     assert f"{run.name} goes on" in again.output
     (folder / "notes.txt").write_text("changed here")
