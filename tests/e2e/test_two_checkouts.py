@@ -72,7 +72,7 @@ def logs_in(checkout: Path, host: str) -> bool:
 def second(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Second]:
     """A second checkout whose set-up has run; afterwards no node knows it."""
     cluster.make_ready()
-    # .trainyard/ssh/config has the nodes of the inventory that was set up last: another test's maybe.
+    # .trainyard/ssh/config has the nodes of the inventory that was set up last.
     assert make("setup").status == 0
     checkout = tmp_path_factory.mktemp("second") / "trainyard"
     checkout.mkdir()
