@@ -119,10 +119,9 @@ def test_a_notebook_as_that_account(ready: Outcome, students: Path, tmp_path: Pa
         urlopen(f"{server}/api/kernels", timeout=60)
     assert ask("contents/notes.txt")["content"] == "as sent"
     ask("contents/found.txt", "PUT", {"type": "file", "format": "text", "content": "found"})
-    kernel = ask("kernels", "POST", {})["id"]
-    wait_for("the kernel", lambda: ask(f"kernels/{kernel}")["execution_state"] == "idle")
-    whose = in_machine("node1", f"pgrep -u {STUDENT} -f ipykernel | wc -l")
-    assert int(whose) >= 1
+    ask("kernels", "POST", {})
+    kernels = f"pgrep -u {STUDENT} -f ipykernel_launcher || true"
+    wait_for("the kernel", lambda: in_machine("node1", kernels))
     close(command)
     assert make("stop", INVENTORY=students, RUN=run.name).status == 0
     assert (tmp_path / "found.txt").read_text() == "found"
