@@ -26,6 +26,8 @@ DIRECTORY = CHECKOUT / ".trainyard/speed"
 # Beside the networks of local clusters and of scenarios.
 NETWORK = "10.119.0.0/24"
 HOSTS = 1000
+# Where make keeps the variables of its command line
+OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,15 @@ def run(command: Sequence[str | Path]) -> None:
     Raises:
         SystemExit: it failed; what it printed is shown.
     """
+    # What make was given for this program is not meant for the make of a command.
+    environment = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     done = subprocess.run(
-        command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=CHECKOUT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}")
