@@ -64,7 +64,7 @@ def test_it_trains_on_two_nodes_as_that_account_and_nothing_stays(
     run = BackgroundRun(
         INVENTORY=students, MODEL="cnn_a", NODES=2, EPOCHS=1, TRAIN_IMAGES=2560, BATCH=64
     )
-    ranks = f"pgrep -u {STUDENT} -f 'trainer train' || true"
+    ranks = f"pgrep -u {STUDENT} -f 'trainer train' || true"  # 1 where there is none yet
     # A fast machine is through with the training in less than a second, and not with its start.
     run.wait_for("ranks", lambda: all(in_machine(node, ranks) for node in NODES))
     assert [containers_of_runs(node) for node in NODES] == ["", ""]
@@ -120,9 +120,10 @@ def test_a_notebook_as_that_account(ready: Outcome, students: Path, tmp_path: Pa
     assert ask("contents/notes.txt")["content"] == "as sent"
     ask("contents/found.txt", "PUT", {"type": "file", "format": "text", "content": "found"})
     ask("kernels", "POST", {})
-    kernels = f"pgrep -u {STUDENT} -f ipykernel_launcher || true"
+    kernels = f"pgrep -u {STUDENT} -f ipykernel_launcher || true"  # 1 where there is none yet
     wait_for("the kernel", lambda: in_machine("node1", kernels))
     close(command)
     assert make("stop", INVENTORY=students, RUN=run.name).status == 0
     assert (tmp_path / "found.txt").read_text() == "found"
-    assert in_machine("node1", f"pgrep -u {STUDENT} -f 'jupyter|ipykernel' || true") == ""
+    left = f"pgrep -u {STUDENT} -f 'jupyter|ipykernel' || true"  # 1 where there is none, as wanted
+    assert in_machine("node1", left) == ""

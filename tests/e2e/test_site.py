@@ -327,17 +327,18 @@ def test_each_node_has_as_many_ranks_as_it_carries(engine: str, site: Site, data
 
 
 @pytest.mark.parametrize(
-    ("launch", "program"), [("rank", ["main.py"]), ("node", ["-m", "torch.distributed.run"])]
+    ("launch", "entry", "arguments"),
+    [("rank", "main.py", ""), ("node", "-m torch.distributed.run", "main.py")],
 )
 def test_a_program_of_one_s_own_has_as_many_ranks_as_each_node_carries(
-    launch: str, program: list[str], site: Site, tmp_path: Path
+    launch: str, entry: str, arguments: str, site: Site, tmp_path: Path
 ) -> None:
     (tmp_path / "main.py").write_text(COUNT)
     outcome = site.make(
         "train",
         CODE=tmp_path,
-        ENTRY=" ".join(program) if launch == "node" else program[0],
-        SCRIPT_ARGS="main.py" if launch == "node" else "",
+        ENTRY=entry,
+        SCRIPT_ARGS=arguments,
         LAUNCH=launch,
         NODES=2,
         PROCS_PER_NODE="node",

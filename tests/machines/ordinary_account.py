@@ -24,7 +24,7 @@ def add_account(shell: Callable[[str], Any]) -> None:
 
 def remove_account(shell: Callable[[str], Any]) -> None:
     """End what the account runs, and remove it with its home."""
-    shell(f"pkill -u {STUDENT} || true; sleep 0.5")
+    shell(f"pkill -u {STUDENT} || true; sleep 0.5")  # 1 where it runs nothing
     shell(f"userdel --remove --force {STUDENT}")
 
 

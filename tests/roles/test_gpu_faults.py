@@ -6,6 +6,7 @@ docs.nvidia.com/deploy/xid-errors, which no mock writes.
 
 import json
 import os
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import training_node_gpu_faults as faults
+from ansible.module_utils import training_node_gpus
 from ansible.module_utils.training_node_gpus import Gpu, parse_gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
@@ -82,6 +84,29 @@ def test_a_gpu_that_is_listed_no_more_is_lost(later: Any) -> None:
     later(recorded("a100-550")[:1])
     ((code, values),) = faults.gpu_faults(BEFORE, 0.0)
     assert (code, values["gpu"], values["message"]) == ("gpu_lost", 1, "it is no longer there")
+
+
+def test_what_an_earlier_version_noted_is_read(later: Any) -> None:
+    later(recorded("a100-550-ecc-errors"))
+    noted = [{key: gpu[key] for key in gpu if key != "uncorrected_errors"} for gpu in BEFORE]
+    assert faults.gpu_faults(noted, 0.0) == []
+
+
+def test_a_program_that_hangs_in_the_driver_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexec sleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(training_node_gpus, "SMI_SECONDS", 0.2)
+    # It does not end when it is killed.
+    monkeypatch.delattr(subprocess.Popen, "wait")
+    status, said = training_node_gpus.ask_smi()
+    assert (status, said) == (
+        training_node_gpus.NO_ANSWER,
+        "nvidia-smi gave no answer within 0.2 s",
+    )
 
 
 def test_the_drivers_faults_count_from_the_beginning_of_the_run(later: Any) -> None:

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import Any
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
 from ansible.module_utils.training_node_check import at_most, equal
 from ansible.module_utils.training_node_gpu_faults import bus_slot, kernel_log, xids
-from ansible.module_utils.training_node_gpus import SMI, SMI_SECONDS, Gpu
+from ansible.module_utils.training_node_gpus import NO_ANSWER, Gpu, ask_smi
 from ansible.module_utils.training_node_gpus import read_gpus as ask_gpus
 
 DRIVER = "/proc/driver/nvidia/version"
@@ -31,11 +30,10 @@ def read_gpus() -> tuple[list[dict[str, Any]], str]:
     gpus, trouble = ask_gpus()
     if trouble:
         return [], trouble
-    try:
-        # Its table tells the CUDA that the driver takes, which no query does.
-        table = subprocess.run([SMI], capture_output=True, text=True, timeout=SMI_SECONDS).stdout
-    except subprocess.TimeoutExpired:
-        return [], f"{SMI} gave no answer within {SMI_SECONDS} s"
+    # Its table tells the CUDA that the driver takes, which no query does.
+    status, table = ask_smi()
+    if status == NO_ANSWER:
+        return [], table
     return state_of(gpus, table, kernel_log()), ""
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
 from ansible.module_utils.training_node_check import equal
+from ansible.module_utils.training_node_hardware import listed, read_text
 
 SYS = "/sys/class/infiniband"
 ACTIVE = "ACTIVE"
@@ -45,16 +45,16 @@ def read_ports(sys: str = SYS) -> list[RdmaPort]:
         sys: where the kernel tells of them, see Documentation/ABI/stable/sysfs-class-infiniband.
     """
     ports = []
-    for device in _list(sys):
-        for number in _list(f"{sys}/{device}/ports"):
+    for device in listed(sys):
+        for number in listed(f"{sys}/{device}/ports"):
             port = f"{sys}/{device}/ports/{number}"
             ports.append(
                 RdmaPort(
                     name=f"{device}:{number}",
-                    link=_read(f"{port}/link_layer"),
+                    link=read_text(f"{port}/link_layer"),
                     # "4: ACTIVE"
-                    state=_read(f"{port}/state").rpartition(" ")[2],
-                    rate=_read(f"{port}/rate"),
+                    state=read_text(f"{port}/state").rpartition(" ")[2],
+                    rate=read_text(f"{port}/rate"),
                     interface=_interface(f"{sys}/{device}", port, int(number)),
                 )
             )
@@ -63,12 +63,13 @@ def read_ports(sys: str = SYS) -> list[RdmaPort]:
 
 def _interface(device: str, port: str, number: int) -> str:
     """The network interface of a port: as RoCE has it, else as the adapter's interfaces say."""
-    named = _read(f"{port}/gid_attrs/ndevs/0")
+    named: str = read_text(f"{port}/gid_attrs/ndevs/0")
     if named:
         return named
-    for interface in _list(f"{device}/device/net"):
+    interface: str
+    for interface in listed(f"{device}/device/net"):
         # Counted from 0, and the ports from 1.
-        if _read(f"{device}/device/net/{interface}/dev_port") == str(number - 1):
+        if read_text(f"{device}/device/net/{interface}/dev_port") == str(number - 1):
             return interface
     return ""
 
@@ -102,16 +103,3 @@ def ways(ports: Sequence[RdmaPort], interface: str) -> dict[str, str]:
         "ucx": ",".join(behind) or interface,
         "nccl": ",".join(port.name for port in active) or interface,
     }
-
-
-def _list(directory: str) -> list[str]:
-    return sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-
-
-def _read(path: str) -> str:
-    """Text of a small file; empty where there is none, or the device does not tell."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -164,7 +164,8 @@ gpus:
   type: int
 gpu_devices:
   description: >-
-    Those GPUs, each with index, uuid, model, slot, driver, memory_bytes and capability.
+    Those GPUs, each with index, uuid, model, slot, driver, memory_bytes, celsius,
+    uncorrected_errors, capability and trouble.
   returned: always
   type: list
   elements: dict

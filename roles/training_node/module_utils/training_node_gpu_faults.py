@@ -89,7 +89,9 @@ def gpu_faults(
         trouble = silent or (later.trouble if later else "it is no longer there")
         if trouble and not gpu["trouble"]:
             lost.append(("gpu_lost", {**who, "message": " ".join(trouble.split())}))
-        errors = later.uncorrected_errors - gpu["uncorrected_errors"] if later else 0
+        # What a run of an earlier version noted has no number of errors.
+        noted = gpu.get("uncorrected_errors")
+        errors = later.uncorrected_errors - noted if later and noted is not None else 0
         if errors > 0:
             ecc.append(("gpu_ecc_errors", {**who, "errors": errors}))
         numbers = seen.get(bus_slot(gpu["slot"]), [])

@@ -11,6 +11,8 @@ from typing import Any
 
 SMI = "nvidia-smi"
 SMI_SECONDS = 20
+# As a shell and timeout(1) have them: there is no such program, and it did not answer.
+NO_PROGRAM, NO_ANSWER = 127, 124
 # What is asked of every GPU. Drivers before 510 know no compute_cap.
 CAPABILITY = "compute_cap"
 # Errors are those since the driver was loaded, of all memories of the card. The same is in
@@ -182,14 +184,24 @@ def _numbers(capability: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
-    """Exit status and output of nvidia-smi; status 127 where there is none."""
-    command = [SMI, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+def ask_smi(*arguments: str) -> tuple[int, str]:
+    """Exit status and output of nvidia-smi, or NO_PROGRAM or NO_ANSWER with the reason.
+
+    One that hangs in the driver does not even end when it is killed, so nobody waits for it then.
+    """
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS)
+        process = subprocess.Popen(
+            [SMI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
     except FileNotFoundError:
-        return 127, f"there is no {SMI}"
+        return NO_PROGRAM, f"there is no {SMI}"
+    try:
+        said, complaint = process.communicate(timeout=SMI_SECONDS)
     except subprocess.TimeoutExpired:
-        return 124, f"{SMI} gave no answer within {SMI_SECONDS} s"
-    said = answer.stdout if answer.returncode == 0 else answer.stdout + answer.stderr
-    return answer.returncode, said.strip()
+        process.kill()
+        return NO_ANSWER, f"{SMI} gave no answer within {SMI_SECONDS} s"
+    return process.returncode, (said if process.returncode == 0 else said + complaint).strip()
+
+
+def _query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+    return ask_smi(f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits")

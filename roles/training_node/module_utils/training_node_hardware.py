@@ -32,7 +32,7 @@ def hardware() -> dict[str, Any]:
 def cpu() -> dict[str, Any]:
     """Model, sockets, cores, threads, NUMA nodes; `usable` are the threads this node may use."""
     entries: list[dict[str, str]] = [{}]
-    for line in _read("/proc/cpuinfo").splitlines():
+    for line in read_text("/proc/cpuinfo").splitlines():
         if not line.strip():
             entries.append({})
             continue
@@ -42,7 +42,7 @@ def cpu() -> dict[str, Any]:
     sockets = {entry.get("physical id", "0") for entry in processors}
     cores = {(entry.get("physical id"), entry.get("core id", entry["processor"]))
              for entry in processors}  # fmt: skip
-    numa = [name for name in _list(NODES) if name.startswith("node") and name[4:].isdigit()]
+    numa = [name for name in listed(NODES) if name.startswith("node") and name[4:].isdigit()]
     return {
         "model": next((entry["model name"] for entry in processors if "model name" in entry), ""),
         "sockets": len(sockets),
@@ -68,15 +68,16 @@ def memory_bytes() -> int:
 def disks() -> list[dict[str, Any]]:
     """Disks with size, model and kind: NVMe, SSD, HDD or virtual."""
     drives = []
-    for name in _list("/sys/block"):
+    for name in listed("/sys/block"):
         if name.startswith(NO_DISKS):
             continue
         base = f"/sys/block/{name}"
-        size = 512 * int(_read(f"{base}/size") or 0)  # the kernel counts sectors of 512 bytes here
+        # The kernel counts sectors of 512 bytes here.
+        size = 512 * int(read_text(f"{base}/size") or 0)
         if size == 0:
             continue
-        model = _read(f"{base}/device/model")
-        rotates = _read(f"{base}/queue/rotational") == "1"
+        model = read_text(f"{base}/device/model")
+        rotates = read_text(f"{base}/queue/rotational") == "1"
         drives.append({"name": name, "kind": _kind(name, rotates), "bytes": size, "model": model})
     return drives
 
@@ -93,17 +94,17 @@ def _kind(name: str, rotates: bool) -> str:
 def nics() -> list[dict[str, Any]]:
     """Network interfaces that are up, with speed in Mbit/s where the card tells."""
     interfaces = []
-    for name in _list("/sys/class/net"):
+    for name in listed("/sys/class/net"):
         base = f"/sys/class/net/{name}"
-        if name == "lo" or _read(f"{base}/operstate") == "down":
+        if name == "lo" or read_text(f"{base}/operstate") == "down":
             continue
-        speed = _read(f"{base}/speed")
+        speed = read_text(f"{base}/speed")
         driver = f"{base}/device/driver"
         interfaces.append(
             {
                 "name": name,
-                "mac": _read(f"{base}/address"),
-                "mtu": int(_read(f"{base}/mtu") or 0),
+                "mac": read_text(f"{base}/address"),
+                "mtu": int(read_text(f"{base}/mtu") or 0),
                 "megabits_per_second": int(speed) if speed.isdigit() else None,
                 "driver": os.path.basename(os.readlink(driver)) if os.path.islink(driver) else "",
             }
@@ -128,12 +129,13 @@ def interface_of(address: str) -> str:
     return ""
 
 
-def _list(directory: str) -> Iterator[str]:
+def listed(directory: str) -> Iterator[str]:
+    """Names in a directory, sorted; none where it is not there."""
     if os.path.isdir(directory):
         yield from sorted(os.listdir(directory))
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
     """Text of a small file; empty where there is none, or the device does not tell."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
