@@ -163,7 +163,7 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup bench-edits bench-native
+.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup bench-edits bench-native gpu-day
 test: $(TESTABLE) ## all of the below, of the roles what molecule-core has
 	@for tier in lint unit molecule-core e2e; do \
 		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
@@ -203,7 +203,7 @@ unit: unit-yard unit-trainer ## unit tests of yard/ and roles here, of trainer/ 
 
 unit-yard: $(TESTABLE)
 	$(PLAY) playbooks/test_tools.yml
-	pytest --numprocesses logical tests/yard tests/roles tests/changed
+	pytest --numprocesses logical tests/yard tests/roles tests/changed tests/gpu
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(TESTABLE)
@@ -211,6 +211,7 @@ unit-trainer: $(TESTABLE)
 	docker run --rm --init --network none --cap-add SYS_PTRACE --volume $(CURDIR)/tests/trainer:/tests:ro \
 		--volume $(CURDIR)/trainer:/opt/trainyard/lib/trainer:ro \
 		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/schemas:/schemas:ro \
+		$(foreach part,trainer tests/gpu group_vars roles,--volume $(CURDIR)/$(part):/checkout/$(part):ro) \
 		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
 		python3 -m pytest -p no:cacheprovider $(or $(TESTS),/tests)
 
@@ -231,6 +232,12 @@ bench-edits: $(READY) ## measure from the command to the first step, without and
 
 bench-native: $(READY) ## measure trainings without root and containers beside those in containers, on 2 local nodes of its own
 	tests/speed/native.py $(ARGS)
+
+# No $(READY): a lent machine may reach no package index, and the steps need none of it.
+gpu-day: ## show and write down what only a GPU can show, on this machine with one: MINUTES=40 STEPS=resnet18,vit IMAGE= PYTHON= DATA=folder OUT=folder ARGS=--list
+	@python3 tests/gpu/day.py $(call option,MINUTES,--minutes) $(call option,STEPS,--steps) \
+		$(call option,IMAGE,--image) $(call option,PYTHON,--python) $(call option,DATA,--data) \
+		$(call option,OUT,--out) $(ARGS)
 
 ##@ Upkeep
 

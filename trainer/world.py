@@ -5,6 +5,7 @@ import os
 import platform
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -106,19 +107,27 @@ def write_world(
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    import horovod
-    from mpi4py import MPI  # here, because importing it joins MPI
+    """Versions of what the numbers depend on.
 
-    # "Open MPI v5.0.7, package: ..."
-    library = MPI.Get_library_version().split(",")[0].removeprefix("Open MPI v")
-    return {
+    Under torchrun neither Horovod nor Open MPI need be there; what is not has no version.
+    """
+    found = {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torchvision": metadata.version("torchvision"),
-        "horovod": horovod.__version__,
-        "openmpi": library,
     }
+    with suppress(ImportError):
+        import horovod
+
+        found["horovod"] = horovod.__version__
+    # RuntimeError: mpi4py is there, and no library of MPI.
+    with suppress(ImportError, RuntimeError):
+        from mpi4py import MPI  # here, because importing it joins MPI
+
+        # "Open MPI v5.0.7, package: ..."
+        library = MPI.Get_library_version().split(",")[0]
+        found["openmpi"] = library.removeprefix("Open MPI v")
+    return found
 
 
 def _short(host: str) -> str:

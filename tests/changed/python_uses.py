@@ -16,7 +16,9 @@ import grimp
 from graph import Graph
 
 PACKAGES = ("yard", "trainer")
-TEST_FOLDERS = ("tests/yard", "tests/roles", "tests/trainer", "tests/e2e", "tests/changed")
+TEST_FOLDERS = (
+    *("tests/yard", "tests/roles", "tests/trainer", "tests/e2e", "tests/changed", "tests/gpu"),
+)
 
 
 def module_file(root: Path, module: str) -> str | None:
