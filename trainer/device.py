@@ -2,6 +2,9 @@
 
 import os
 import socket
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -47,6 +50,34 @@ def find_device(local_rank: int) -> tuple[torch.device, str]:
         # CUDA's errors is advice for those who debug kernels.
         return cpu, str(error).strip().partition("\n")[0]
     return device, ""
+
+
+class Marks:
+    """Moments between pieces of work, at which the device has done all that was asked before.
+
+    A GPU notes them itself while it works: to wait for it at each would cost it its head start.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._moments: list[Any] = []
+
+    def set(self) -> None:
+        """Note a moment."""
+        if self._device.type != "cuda":
+            self._moments.append(perf_counter())
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._moments.append(event)
+
+    def seconds(self) -> list[float]:
+        """Wait for the device; return the times between each moment and the next."""
+        wait_for(self._device)
+        if self._device.type != "cuda":
+            return [end - begin for begin, end in pairwise(self._moments)]
+        # In milliseconds
+        return [begin.elapsed_time(end) / 1000 for begin, end in pairwise(self._moments)]
 
 
 def wait_for(device: torch.device) -> None:

@@ -619,6 +619,49 @@ def have_cifar10(turn: Turn) -> None:
     turn.figure("training images", description["train_images"])
 
 
+def bench(turn: Turn) -> None:
+    """What `make bench` measures, each rank on a GPU of its own.
+
+    Raises:
+        LeftOutError: without the trainer image, whose Horovod and Open MPI it takes.
+    """
+    day = turn.day
+    if not isinstance(turn.way, Container) or not day.seen["horovod"]:
+        raise LeftOutError("it takes Horovod and Open MPI: those of the trainer image")
+    prepare_data(turn)
+    path = day.work / "bench.json"
+    options: list[str | Path] = ["--dataset", day.datasets / day.dataset, "--json", path]
+    if day.stand_in:
+        options += ["--model", STAND_IN_MODEL, "--batch", str(STAND_IN_BATCH)]
+        options += ["--rounds", "1", "--seconds", "0.2"]
+    else:
+        options += [f"--model={model}" for model in BATCHES]
+        options += ["--batch", "128", "--rounds", "3", "--seconds", "2"]
+    try:
+        turn.python("-m", "trainer", "bench", "suite", *options, ranks=max(day.gpus, 1))
+    finally:
+        # It is written with every model that is done.
+        if path.exists():
+            bench_figures(turn, json.loads(path.read_text()))
+
+
+def bench_figures(turn: Turn, measured: Mapping[str, Any]) -> None:
+    """Note speeds and ratios of a benchmark.
+
+    Raises:
+        StepError: it computed on processors.
+    """
+    labels = measured["labels"]
+    turn.figure("ranks", measured["world_size"])
+    for model, result in measured["throughput"].items():
+        for arm, speed in result["images_per_second"].items():
+            turn.figure(f"{model}, {labels['arms'][arm]}: images/s", speed)
+        for name, ratio in result["ratios"].items():
+            turn.figure(f"{model}, {labels['ratios'][name]}", ratio)
+    if measured["device"] != "cuda" and not turn.day.stand_in:
+        raise StepError("the benchmark computed on processors")
+
+
 STEPS: Sequence[Step] = (
     Step("image", "the trainer image starts, and its torch computes", 30, 240, image_starts),
     Step("smi", "nvidia-smi inside the container", 5, 60, smi_inside),
@@ -635,6 +678,7 @@ STEPS: Sequence[Step] = (
     Step("resnet18", "ResNet-18's recipe reaches 95 %", 240, 1080, resnet18_recipe, True),
     Step("vit", "the vision transformer's recipe reaches 80 %", 120, 480, vit_recipe, True),
     Step("compile", "speed with torch.compile", 90, 300, compiled),
+    Step("bench", "make bench, with its ratios", 200, 420, bench),
 )
 
 

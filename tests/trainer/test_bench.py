@@ -1,8 +1,9 @@
 from pathlib import Path
 
 import pytest
+import torch
 
-from trainer.bench.suite import Suite
+from trainer.bench.suite import Suite, exchanges
 from trainer.bench.throughput import (
     Turn,
     images_per_second,
@@ -78,3 +79,16 @@ def test_bad_requests_are_refused() -> None:
         Suite(("vit", "none"), batch_per_rank=1, dataset=data, rounds=1, seconds=1)
     with pytest.raises(ConfigError, match="above 0"):
         Suite(("vit",), batch_per_rank=1, dataset=data, rounds=0, seconds=1)
+
+
+def test_what_exchanges_gradients_follows_from_where_ranks_compute() -> None:
+    # Debian's torch has MPI.
+    assert exchanges(torch.device("cpu"), gpus=0, ranks=4) == (["gloo", "mpi"], True)
+    assert exchanges(torch.device("cuda", 0), gpus=2, ranks=2) == (["gloo", "nccl"], True)
+    # NCCL takes no two ranks on one GPU, and Horovod's sums there are NCCL's.
+    assert exchanges(torch.device("cuda", 0), gpus=1, ranks=2) == (["gloo"], False)
+
+
+def test_without_mpi_in_torch_its_arm_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_mpi_available", lambda: False)
+    assert exchanges(torch.device("cpu"), gpus=0, ranks=1) == (["gloo"], True)

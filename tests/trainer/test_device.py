@@ -4,11 +4,12 @@ There is no GPU here: what PyTorch says is replayed, in the words of public thre
 """
 
 import socket
+import time
 
 import pytest
 import torch
 
-from trainer.device import GIVEN, find_device, pick_device
+from trainer.device import GIVEN, Marks, find_device, pick_device
 from trainer.errors import GpuError
 
 # lllyasviel/Fooocus#1313
@@ -71,3 +72,13 @@ def test_a_gpu_without_kernels_ends_the_rank(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch, "ones", ones)
     assert find_device(3) == (torch.device("cpu"), NO_KERNEL.partition("\n")[0])
+
+
+def test_marks_tell_the_times_between_them() -> None:
+    marks = Marks(torch.device("cpu"))
+    for pause in (0.02, 0.05, 0.0):
+        marks.set()
+        time.sleep(pause)
+    first, second = marks.seconds()
+    assert first >= 0.02
+    assert second >= 0.05

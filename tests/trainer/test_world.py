@@ -1,8 +1,10 @@
+import sys
+
 import pytest
 
 from trainer.errors import WorldError
 from trainer.problems import Problem
-from trainer.world import Rank, check_ranks
+from trainer.world import Rank, check_ranks, versions
 
 
 def ranks(*hosts: str) -> list[Rank]:
@@ -41,3 +43,11 @@ def test_refusal_says_what_was_asked_and_what_runs() -> None:
     message = "asked were 2 ranks (1 on node1, 1 on node2), running are 2 (2 on node1)"
     assert refusal.value.problem == Problem("wrong_world", {"message": message})
     assert f"the world is not the one asked for: {message}. No step was" in str(refusal.value)
+
+
+def test_versions_are_those_of_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(versions()) == {"python", "torch", "torchvision", "horovod", "openmpi"}
+    for module in ("horovod", "mpi4py"):
+        # An import of it fails as where it is not installed.
+        monkeypatch.setitem(sys.modules, module, None)
+    assert set(versions()) == {"python", "torch", "torchvision"}

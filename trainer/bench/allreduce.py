@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainer.bench.workload import CPU
+from trainer.device import wait_for
 from trainer.engines import DdpEngine, Engine, HorovodEngine
 from trainer.verify.bandwidth import SIZES, bus_factor
 
@@ -35,29 +37,39 @@ class AllreduceTime:
 
 
 def measure_allreduce(
-    world: Engine, ddp: Mapping[str, DdpEngine], rounds: int, sizes: tuple[int, ...] = SIZES
+    world: Engine,
+    ddp: Mapping[str, DdpEngine],
+    rounds: int,
+    device: torch.device = CPU,
+    with_horovod: bool = True,
+    sizes: tuple[int, ...] = SIZES,
 ) -> list[AllreduceTime]:
-    """Sum float32 tensors over all ranks with Horovod, Gloo and MPI, in turns.
+    """Sum float32 tensors over all ranks with Horovod, Gloo, MPI and NCCL, in turns.
 
     Args:
         world: who the ranks are.
         ddp: engines by backend.
         rounds: turns of every engine.
+        device: where the tensors are.
+        with_horovod: whether Horovod can sum them.
         sizes: in bytes.
     """
     seconds: dict[tuple[str, int], list[float]] = {}
     for _ in range(rounds):
-        for name in ("horovod", *(f"ddp_{backend}" for backend in ddp)):
+        engines = ("horovod",) if with_horovod else ()
+        for name in (*engines, *(f"ddp_{backend}" for backend in ddp)):
             world.barrier()
             horovod = HorovodEngine() if name == "horovod" else None
             reduce = _horovod if horovod else _torch(ddp[name.removeprefix("ddp_")])
             for size in sizes:
-                values = torch.ones(size // 4)
+                values = torch.ones(size // 4, device=device)
                 reduce(values)
                 times = min(max(TURN_BYTES // size, FEWEST), MOST)
+                wait_for(device)
                 start = perf_counter()
                 for _ in range(times):
                     reduce(values)
+                wait_for(device)
                 spent = (perf_counter() - start) / times
                 seconds.setdefault((name, size), []).append(spent)
             if horovod is not None:

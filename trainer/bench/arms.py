@@ -7,11 +7,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice, pairwise, repeat
+from dataclasses import replace
+from functools import partial
+from itertools import islice, repeat
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,6 +22,7 @@ from trainer.bench.horovod_optimizer import HorovodOptimizerEngine
 from trainer.bench.workload import SEED, Workload, fresh_model, read_batches
 from trainer.checkpointing import Checkpointer
 from trainer.config import TrainConfig
+from trainer.device import Marks, wait_for
 from trainer.engines import DdpEngine, Engine, HorovodEngine, tuning
 from trainer.learner import Learner
 from trainer.network import cluster_address, listen
@@ -40,6 +44,7 @@ LABELS: Mapping[str, str] = {
     "horovod_optimizer": "Horovod, its own optimizer",
     "ddp_mpi": "DDP, MPI",
     "ddp_gloo": "DDP, Gloo",
+    "ddp_nccl": "DDP, NCCL",
     "ddp_torchrun": "DDP, torchrun",
 }
 LEARNING_RATE = 1e-3
@@ -70,15 +75,16 @@ class Arm(Protocol):
         ...
 
 
-def timed(step: Callable[[], object], steps: int) -> list[float]:
+def timed(step: Callable[[], object], steps: int, device: torch.device) -> list[float]:
     """Call `step` for the warm-up, then `steps` times more, and return the seconds of these."""
     for _ in range(WARM_UP_STEPS):
         step()
-    clock = [perf_counter()]
+    marks = Marks(device)
+    marks.set()
     for _ in range(steps):
         step()
-        clock.append(perf_counter())
-    return [end - begin for begin, end in pairwise(clock)]
+        marks.set()
+    return marks.seconds()
 
 
 class LoopArm:
@@ -106,6 +112,7 @@ class LoopArm:
         self.ranks = ranks
         self._batches, self._join, self._leave = batches, join, leave
         self._settling = settling
+        self._device = workload.device
         model = fresh_model(workload)
         self._step = TrainStep(model, adamw(model, LEARNING_RATE, WEIGHT_DECAY), workload.precision)
         self._is_distributed = False
@@ -129,7 +136,7 @@ class LoopArm:
 
     def _timed(self, engine: Engine | None, step: Callable[[], object], steps: int) -> list[float]:
         """Take the steps of a turn, see `Arm.turn`."""
-        return timed(step, steps)
+        return timed(step, steps, self._device)
 
 
 class CheckpointArm(LoopArm):
@@ -160,11 +167,13 @@ class CheckpointArm(LoopArm):
         with tempfile.TemporaryDirectory(prefix=".bench-", dir=self._folder) as scratch:
             config = _configuration(self._workload, engine, scratch)
             learner = Learner(self._step.model, None, self._step)
+            wait_for(self._device)
             begin = perf_counter()
             with Checkpointer(config, engine, learner, {}, best_accuracy=-1.0) as checkpointer:
                 checkpointer.save(Progress(), accuracy=0.0)
                 for _ in range(steps):
                     step()
+            wait_for(self._device)
             return [perf_counter() - begin]
 
 
@@ -198,12 +207,13 @@ class MinimalArm:
 
     def __init__(self, workload: Workload, batch: tuple[Tensor, Tensor]) -> None:
         self._images, self._labels = batch
+        self._device = workload.device
         self._model = fresh_model(workload)
         self._optimizer = adamw(self._model, LEARNING_RATE, WEIGHT_DECAY)
 
     def turn(self, number: int, steps: int) -> list[float]:
         """See `Arm`."""
-        return timed(self._advance, steps)
+        return timed(self._advance, steps, self._device)
 
     def _advance(self) -> None:
         self._optimizer.zero_grad()
@@ -252,12 +262,18 @@ def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> 
     engine.close()
 
 
+def _same(engine: Engine) -> Engine:
+    """The engine, at every turn."""
+    return engine
+
+
 def make_arms(
     workload: Workload,
     world: Engine,
     ddp: Mapping[str, Engine],
     bf16: bool,
     folder: Path | None = None,
+    with_horovod: bool = True,
 ) -> dict[str, Arm]:
     """All arms by name.
 
@@ -266,17 +282,19 @@ def make_arms(
     * `independent`: every rank for itself: what training together would reach if communication
       cost nothing
     * `synthetic`: the same on a batch that is ready, instead of real images with augmentation
-    * `horovod`, `ddp_gloo`, `ddp_mpi`: engines, under mpirun
+    * `horovod`, `ddp_gloo`, `ddp_mpi`, `ddp_nccl`: engines, under mpirun
     * `horovod_checkpoint`: Horovod, with a checkpoint in each turn
     * `horovod_optimizer`: Horovod as its documentation has it, for comparison
-    * `ddp_torchrun`: DistributedDataParallel over Gloo as torchrun starts it
-    * `bf16`: `independent` in bf16, where the processor multiplies that
+    * `ddp_torchrun`: DistributedDataParallel over Gloo as torchrun starts it; on processors, for
+      there each of its ranks would be the first of its host and take the first GPU
+    * `bf16`: `independent` in bf16, where the processor or the GPU multiplies that
 
     Args:
         workload: what to train.
         world: who the ranks are.
-        ddp: engines with the backends `gloo` and `mpi`.
+        ddp: engines by backend.
         bf16: whether to measure bf16 too.
+        with_horovod: whether Horovod can exchange what the ranks compute.
         folder: where checkpoints are written; None is that of temporary files.
     """
     batches = read_batches(workload, world.rank, world.world_size)
@@ -286,23 +304,26 @@ def make_arms(
         "minimal": MinimalArm(workload, ready),
         "independent": LoopArm(workload, batches.epoch, "independent"),
         "synthetic": LoopArm(workload, lambda _: repeat(ready), "independent"),
-        "horovod": LoopArm(
+    }
+    if with_horovod:
+        arms["horovod"] = LoopArm(
             workload,
             batches.epoch,
             "together",
             HorovodEngine,
             leave=True,
             settling=tuning.STEPS,
-        ),
-        "horovod_checkpoint": CheckpointArm(workload, batches.epoch, folder),
-        "horovod_optimizer": LoopArm(
+        )
+        arms["horovod_checkpoint"] = CheckpointArm(workload, batches.epoch, folder)
+        arms["horovod_optimizer"] = LoopArm(
             workload, batches.epoch, "together", HorovodOptimizerEngine, leave=True
-        ),
-        "ddp_gloo": LoopArm(workload, batches.epoch, "together", lambda: ddp["gloo"]),
-        "ddp_mpi": LoopArm(workload, batches.epoch, "together", lambda: ddp["mpi"]),
-        "ddp_torchrun": TorchrunArm(workload, world),
-    }
+        )
+    for backend, engine in ddp.items():
+        join = partial(_same, engine)
+        arms[f"ddp_{backend}"] = LoopArm(workload, batches.epoch, "together", join)
+    if workload.device.type == "cpu":
+        arms["ddp_torchrun"] = TorchrunArm(workload, world)
     if bf16:
-        halved = Workload(workload.model, workload.batch_per_rank, "bf16", workload.dataset)
+        halved = replace(workload, precision="bf16")
         arms["bf16"] = LoopArm(halved, batches.epoch, "independent")
     return arms

@@ -3,18 +3,21 @@
 import json
 import os
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from trainer.atomic import write_json
 from trainer.bench import arms, matmul
 from trainer.bench.allreduce import measure_allreduce
 from trainer.bench.throughput import RATIOS, Throughput, measure_throughput
 from trainer.bench.workload import Workload
-from trainer.engines import DdpEngine, IndependentEngine, horovod
+from trainer.device import pick_device
+from trainer.engines import DdpEngine, Engine, IndependentEngine, horovod
 from trainer.errors import ConfigError
 from trainer.models import all_models
 from trainer.network import use_cluster_network
@@ -89,13 +92,36 @@ class Report:
         self.keep(throughput={**self._result["throughput"], model: throughput.to_json()})
 
 
+def fewest_gpus(world: Engine) -> int:
+    """How many GPUs the rank sees that sees the fewest; every rank must call it."""
+    counts: list[int] = world.gather(torch.cuda.device_count())
+    return min(counts)
+
+
+def exchanges(device: torch.device, gpus: int, ranks: int) -> tuple[list[str], bool]:
+    """What can exchange what ranks compute: backends of torch, and whether Horovod is among them.
+
+    Open MPI as Debian has it reads no memory of GPUs. NCCL, which Horovod is built with for them,
+    takes no two ranks on one.
+
+    Args:
+        device: of this rank.
+        gpus: on the host that has the fewest.
+        ranks: on the host that has the most.
+    """
+    if device.type == "cpu":
+        return ["gloo", *(["mpi"] if dist.is_mpi_available() else [])], True
+    alone = ranks <= gpus
+    return ["gloo", *(["nccl"] if alone else [])], alone
+
+
 def measure(suite: Suite, path: Path | None) -> None:
     """Measure everything; rank 0 writes the result, and every rank says what is being done.
 
     Args:
         suite: what to measure.
         path: file for the result, or None:
-            {"world_size", "hosts", "threads", "settings", "versions",
+            {"world_size", "device" ("cpu" or "cuda"), "hosts", "threads", "settings", "versions",
             "labels": {"arms": {name: label}, "ratios": {name: label}, "matmul": {name: label}},
             each in the order in which to show them,
             "efficiencies": {arm: name of the ratio that says what it reaches of the ideal},
@@ -105,9 +131,13 @@ def measure(suite: Suite, path: Path | None) -> None:
     # First of all: MPI ends with who started it, and Horovod comes and goes.
     world = IndependentEngine()
     ranks = gather_ranks(world)
-    ddp = {"gloo": DdpEngine("gloo"), "mpi": DdpEngine("mpi")}
+    device = pick_device(world.local_rank)
+    per_host = Counter(rank.host for rank in ranks).most_common(1)[0][1]
+    backends, with_horovod = exchanges(device, fewest_gpus(world), per_host)
+    ddp = {backend: DdpEngine(backend) for backend in backends}
     common = {
         "world_size": world.world_size,
+        "device": device.type,
         "hosts": sorted({rank.host for rank in ranks}),
         "threads": torch.get_num_threads(),
         "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
@@ -125,12 +155,13 @@ def measure(suite: Suite, path: Path | None) -> None:
     report.begins("matrix products")
     report.keep(matmul=asdict(matmul.measure_matmul(world, suite.rounds)))
     report.begins("allreduce")
-    times = measure_allreduce(world, ddp, suite.rounds)
+    times = measure_allreduce(world, ddp, suite.rounds, device, with_horovod)
     report.keep(allreduce=[asdict(time) for time in times])
     for model in suite.models:
-        workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset)
+        workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset, device)
         folder = None if path is None else path.parent
-        arms_by_name = arms.make_arms(workload, world, ddp, suite.bf16, folder)
+        bf16 = torch.cuda.is_bf16_supported() if device.type == "cuda" else suite.bf16
+        arms_by_name = arms.make_arms(workload, world, ddp, bf16, folder, with_horovod)
 
         def round_begins(number: int, model: str = model) -> None:
             report.begins(f"training throughput of {model}, round {number} of {suite.rounds}")

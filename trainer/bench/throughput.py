@@ -46,11 +46,14 @@ RATIOS: Mapping[str, Ratio] = {
     "horovod_optimizer_over_ideal": _efficiency("horovod_optimizer"),
     "ddp_mpi_over_ideal": _efficiency("ddp_mpi"),
     "ddp_gloo_over_ideal": _efficiency("ddp_gloo"),
+    "ddp_nccl_over_ideal": _efficiency("ddp_nccl"),
     "ddp_torchrun_over_ideal": _efficiency("ddp_torchrun"),
     "lockstep_over_ideal": Ratio("in lockstep / no communication", "lockstep", ("independent",)),
     "horovod_over_lockstep": Ratio("Horovod / in lockstep", "horovod", ("lockstep",)),
     "horovod_over_best_ddp": Ratio(
-        "Horovod / best DDP of the round", "horovod", ("ddp_gloo", "ddp_mpi", "ddp_torchrun")
+        "Horovod / best DDP of the round",
+        "horovod",
+        ("ddp_gloo", "ddp_mpi", "ddp_nccl", "ddp_torchrun"),
     ),
     "checkpoint_over_none": Ratio(
         f"Horovod, a checkpoint every {CHECKPOINT_EVERY:.0f} s / none",
