@@ -37,6 +37,7 @@ def result() -> dict[str, Any]:
         "hosts": ["node1", "node2"],
         "world_size": 2,
         "threads": 1,
+        "device": "cpu",
         "labels": {
             "arms": {
                 "independent": "all ranks, no communication",
@@ -45,6 +46,7 @@ def result() -> dict[str, Any]:
                 "horovod": "Horovod",
                 "ddp_mpi": "DDP, MPI",
                 "ddp_gloo": "DDP, Gloo",
+                "ddp_nccl": "DDP, NCCL",
                 "ddp_torchrun": "DDP, torchrun",
             },
             "ratios": {
@@ -57,7 +59,8 @@ def result() -> dict[str, Any]:
             },
         },
         "efficiencies": {
-            arm: f"{arm}_over_ideal" for arm in ("horovod", "ddp_mpi", "ddp_gloo", "ddp_torchrun")
+            arm: f"{arm}_over_ideal"
+            for arm in ("horovod", "ddp_mpi", "ddp_gloo", "ddp_nccl", "ddp_torchrun")
         },
         "matmul": {
             "size": 2048,
@@ -77,10 +80,11 @@ def test_tables(result: dict[str, Any]) -> None:
     show_bench(Console(file=out, width=120), result)
     lines = [line.split("  ") for line in out.getvalue().splitlines()]
     shown = {words[0]: words[-1].strip() for words in lines}
-    assert shown["2 ranks on 2 nodes, 1 thread a rank; medians over all turns"]
+    assert shown["2 ranks on 2 nodes, 1 thread a rank, on processors; medians over all turns"]
     assert shown["Horovod"] == "122.5"
     assert shown["Horovod / no communication"] == "0.980"
-    assert shown["all ranks, no communication, bf16"] == ""
+    # What nothing was measured of
+    assert not {"all ranks, no communication, bf16", "DDP, NCCL", "bf16 / fp32"} & set(shown)
     assert shown["4 KiB"] == "0.02"
     assert shown["one product, all ranks together"] == "187.2"
 
@@ -91,6 +95,7 @@ def test_plot(result: dict[str, Any], tmp_path: Path) -> None:
     assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     text = path.read_text()
     assert "vit, DDP, torchrun" in text
+    assert "NCCL" not in text
     before = path.read_bytes()
     result["throughput"]["vit"]["ratios"]["horovod_over_ideal"] = 0.5
     draw_bench(result, path)

@@ -22,7 +22,9 @@ def draw_bench(result: Mapping[str, Any], path: Path) -> None:
     top = TITLE_HEIGHT
     for model, training in result["throughput"].items():
         for (arm, name), colour in zip(result["efficiencies"].items(), cycle(COLOURS)):
-            ratio = training["ratios"][name]
+            ratio = training["ratios"].get(name)
+            if ratio is None:
+                continue  # not every engine works everywhere
             middle = top + (BAR_HEIGHT - 4) / 2
             rows.append(
                 f'<text x="{LABEL_WIDTH - 8}" y="{middle}" text-anchor="end">'

@@ -17,7 +17,8 @@ def show_bench(console: Console, result: Mapping[str, Any]) -> None:
     labels = result["labels"]
     console.print(
         f"{result['world_size']} ranks on {hosts} node{'s' if hosts > 1 else ''}, "
-        f"{result['threads']} thread{'s' if result['threads'] > 1 else ''} a rank; "
+        f"{result['threads']} thread{'s' if result['threads'] > 1 else ''} a rank, "
+        f"on {'GPUs' if result['device'] == 'cuda' else 'processors'}; "
         "medians over all turns",
         soft_wrap=True,
     )
@@ -25,11 +26,13 @@ def show_bench(console: Console, result: Mapping[str, Any]) -> None:
     speeds = _table("images/s", *trainings)
     for arm, label in labels["arms"].items():
         rates = [training["images_per_second"].get(arm) for training in trainings.values()]
-        speeds.add_row(label, *(f"{speed:,.1f}" if speed else "" for speed in rates))
+        if any(rates):
+            speeds.add_row(label, *(f"{speed:,.1f}" if speed else "" for speed in rates))
     ratios = _table("ratio within a round", *trainings)
     for name, label in labels["ratios"].items():
         values = [training["ratios"].get(name) for training in trainings.values()]
-        ratios.add_row(label, *(f"{ratio:.3f}" if ratio else "" for ratio in values))
+        if any(values):
+            ratios.add_row(label, *(f"{ratio:.3f}" if ratio else "" for ratio in values))
     engines = list(dict.fromkeys(entry["engine"] for entry in result["allreduce"]))
     sums = _table("allreduce, ms", *(labels["arms"][engine] for engine in engines))
     for size in sorted({entry["bytes"] for entry in result["allreduce"]}):
