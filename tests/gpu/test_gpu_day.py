@@ -110,7 +110,7 @@ class Python:
             lines.append({"event": "epoch", "epoch": epoch, "accuracy": accuracy})
         path = Path(document["run_dir"]) / "metrics.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        if self.fails:
+        if self.fails and document["epochs"] > 1:
             raise CommandError("exit status 1: python3", "CUDA error: an illegal memory access")
         return ""
 
@@ -446,9 +446,6 @@ def test_a_recipe_that_misses_its_mark_does_not_pass(
     # One that ends early leaves what it had.
     python.fails = True
     turn = turn_of(day, "vit")
-    day.record.results["precisions"] = Result(
-        "precisions", "", PASSED, figures={all_steps.rate_name("vit", "bf16"): 1e6}
-    )
     with pytest.raises(CommandError):
         all_steps.vit_recipe(turn)
     assert turn.result.figures["epochs, of the recipe's 200"] == 200
