@@ -87,8 +87,10 @@ def build_graph(root: Path) -> Graph:
         graph.add("yard/__main__.py", str(playbook.relative_to(root)))
         graph.add(str(playbook.relative_to(root)), "group_vars")
     for file in (root / "tests/changed").glob("*.py"):
-        # They start the program, which imports the rest.
+        # They start the program, which imports the rest; so does the next one.
         graph.add("tests/changed/test_changed_run.py", str(file.relative_to(root)))
+    for file in (root / "tests/gpu").glob("*.py"):
+        graph.add("tests/trainer/test_gpu_day_steps.py", str(file.relative_to(root)))
     # The two scenarios in which the trainer runs
     graph.add("molecule/trainer_image", "trainer")
     graph.add("molecule/training_run", "trainer")

@@ -54,6 +54,10 @@ def chosen(choice: Choice) -> set[str]:
         ("molecule/shared/verify.yml", {"accounts", "several_nodes", "inventory_check"}),
         ("molecule/run.py", {"tests/roles/test_molecule_run.py"}),
         ("tests/changed/run.py", {"tests/changed/test_changed_run.py"}),
+        (
+            "tests/gpu/steps.py",
+            {"tests/gpu/test_gpu_day.py", "tests/trainer/test_gpu_day_steps.py"},
+        ),
         # Themselves
         ("molecule/hosts_file/mutations.yml", {"hosts_file"}),
         ("tests/trainer/test_mixing.py", {"tests/trainer/test_mixing.py"}),

@@ -44,6 +44,8 @@ from roles.training_node.module_utils.training_node_gpus import (  # noqa: E402
 )
 
 MINUTES = 40.0
+# What of the checkout figures depend on
+MEASURED = ("trainer", "docker/trainer", "tests/gpu")
 # Steps that every call takes
 FIRST = ("image", "torch", "data")
 # As pytest ends where it has collected no test
@@ -63,11 +65,6 @@ def machine_facts(gpus: Sequence[Gpu]) -> dict[str, str]:
     # "CUDA Version: 13.0"; from 595 on "CUDA UMD Version".
     words = [line for line in said.splitlines() if "CUDA" in line and "Version" in line]
     newest = words[0].rpartition("Version:")[2].strip(" |") if status == 0 and words else ""
-    version = ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        commit = subprocess.run(version, capture_output=True, text=True).stdout.strip()
-    except FileNotFoundError:
-        commit = ""
     return facts(
         {
             "GPUs": ", ".join(f"{gpu.model} ({gpu.memory_bytes // 2**20:,} MiB)" for gpu in gpus),
@@ -75,9 +72,24 @@ def machine_facts(gpus: Sequence[Gpu]) -> dict[str, str]:
             "newest CUDA that the driver takes": newest,
             "processor": f"{os.cpu_count()} cores, {models[0] if models else os.uname().machine}",
             "kernel": os.uname().release,
-            "this checkout": commit,
+            "this checkout": version(),
         }
     )
+
+
+def version() -> str:
+    """The commit, and whether what is measured differs from it; empty where git cannot tell."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(CHECKOUT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        # Not the document, which every step changes.
+        return commit + (", with changes" if git("status", "--porcelain", "--", *MEASURED) else "")
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return ""
 
 
 def take(day: Day, step: Step, seconds: float) -> Result:

@@ -104,8 +104,8 @@ class Record:
         lines = ["# What a GPU showed", "", f"Written by `make gpu-day`. Steps: {counts}.", ""]
         if self.stand_in:
             lines += [
-                "**A processor stood in for the GPU: this is a test of the steps, and no figure "
-                "here is one of a GPU.**",
+                "**A processor stood in for the GPU, and one small model for all others: this is "
+                "a test of the steps, and no figure here is one of a GPU.**",
                 "",
             ]
         lines += _table(("machine", ""), [(name, text) for name, text in self.machine.items()])

@@ -168,7 +168,7 @@ class Turn:
             }
             small |= {"train_images": STAND_IN_BATCH * STAND_IN_STEPS * ranks}
             small |= {"learning_rate": STAND_IN_RATE}
-            complete |= small if "recipe" in settings else {"model": STAND_IN_MODEL, **small}
+            complete |= {"model": STAND_IN_MODEL, **small}
         pairs = [f"{key}={json.dumps(value)}" for key, value in complete.items()]
         document = self.measure("config", *pairs)
         (folder / "config.json").write_text(json.dumps(document), encoding="utf-8")

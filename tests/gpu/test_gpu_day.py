@@ -185,6 +185,25 @@ def test_facts_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert all(found.values())
 
 
+def test_facts_stay_when_only_the_document_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(program, "CHECKOUT", tmp_path)
+    assert program.version() == ""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for path in ("trainer/loop.py", "docs/gpu-day.md"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text("1")
+    for command in (["init"], ["add", "."], ["commit", "--message", "a"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    before = program.version()
+    assert len(before) == 12
+    (tmp_path / "docs/gpu-day.md").write_text("2")
+    assert program.version() == before
+    (tmp_path / "trainer/loop.py").write_text("2")
+    assert program.version() == f"{before}, with changes"
+
+
 class Clock:
     """Time that passes when a step says so."""
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path("/checkout")
-# Each starts Python at least once; the others do nothing that these do not.
-STEPS = "products,nccl,one-rank,two-ranks,gloo-two-ranks,resnet18"
+# Each starts Python at least once; most others do nothing that these do not.
+STEPS = "products,two-ranks,gloo-two-ranks,resnet18"
 
 
 @pytest.mark.data
@@ -32,9 +32,7 @@ def test_steps_run_on_a_stand_in(small_cifar10: Path, tmp_path: Path) -> None:
         "image": "left out",
         "torch": "passed",
         "products": "passed",
-        "nccl": "passed",
         "data": "passed",
-        "one-rank": "passed",
         "two-ranks": "passed",
         "gloo-two-ranks": "passed",
         # A small model does not get there in an epoch.
@@ -44,7 +42,7 @@ def test_steps_run_on_a_stand_in(small_cifar10: Path, tmp_path: Path) -> None:
     assert "the mark is 95 %" in results["resnet18"]["reason"]
     assert results["gloo-two-ranks"]["figures"]["ranks"] == 2
     assert results["gloo-two-ranks"]["figures"]["wrong elements"] == 0
-    assert results["one-rank"]["figures"]["images/s"] > 0
+    assert results["two-ranks"]["figures"]["images/s"] > 0
     for name in ("products", "two-ranks"):
         assert results[name]["way"] == "straight"
     text = (tmp_path / "gpu-day.md").read_text()
