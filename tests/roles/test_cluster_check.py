@@ -14,6 +14,7 @@ from ansible.module_utils import (
     cluster_check_results,
     cluster_check_ssh_findings,
     training_node_check,
+    training_node_problems,
 )
 
 HOSTS = ("node1", "node2", "node3", "node4")
@@ -537,3 +538,30 @@ def test_a_node_that_says_something_else_than_checks_is_named(good: Measured, ch
     bad = [finding.asdict() for finding in judge(good) if not finding.ok]
     assert {entry["host"] for entry in bad} == {"node2"}
     assert "of no form that checks have" in str(bad)
+
+
+def test_why_no_run_could_compute_on_its_gpus_is_named(good: Measured) -> None:
+    old = training_node_problems.problem(
+        "gpu_driver_old", driver="550.163.01", image="trainer:1", cuda="13.0", needed=580
+    )
+    # Other checks of this role tell the rest.
+    absent = training_node_problems.problem("gpu_absent")
+    for host in HOSTS[:3]:
+        good[host]["probe"]["gpus"] = 2
+    good["node2"]["probe"]["problems"] = [old.asdict(), absent.asdict()]
+    usable = [finding for finding in judge(good) if finding.name == "GPUs usable"]
+    assert [(finding.host, finding.ok, finding.code) for finding in usable] == [
+        ("node1", True, ""),
+        ("node2", False, "gpu_driver_old"),
+        ("node3", True, ""),
+    ]
+    assert usable[1].reason == (
+        "GPUs usable: its NVIDIA driver 550.163.01 is too old for the image trainer:1, whose CUDA "
+        "13.0 needs 580 or newer"
+    )
+    assert usable[1].check.remedy.startswith("run make setup")
+
+
+@pytest.mark.parametrize("code", cluster_check_remedies.GPU_PROBLEMS)
+def test_the_gpu_problems_are_those_of_the_gang_check(code: str) -> None:
+    assert code in training_node_problems.PROBLEMS

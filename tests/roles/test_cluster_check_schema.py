@@ -102,6 +102,7 @@ def test_the_schema_has_every_code() -> None:
         *cluster_check_remedies.REMEDIES,
         *cluster_check_remedies.NODE_CODES.values(),
         cluster_check_remedies.OTHER,
+        *cluster_check_remedies.GPU_PROBLEMS,
     ]
     assert SCHEMA["$defs"]["code"]["enum"] == codes
 

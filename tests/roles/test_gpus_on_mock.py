@@ -4,6 +4,7 @@ Skipped where the tools are not there; the outputs that they give are kept in `d
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,32 +15,48 @@ import pytest
 import record_gpus
 import yaml
 from ansible.module_utils import cluster_check_gpus as health
+from ansible.module_utils import cluster_check_nodes, training_node_load
 from ansible.module_utils import training_node_gpu_fit as fit
-from ansible.module_utils import training_node_load
+from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
 from ansible.module_utils.local_cluster_gpus import (
     KERNEL,
+    TOOLS,
     GpuMachine,
     GpuToolsError,
     configure,
     fetch_smi,
     find_tools,
 )
+from ansible.module_utils.trainer_image_fit import choose_image, read_images, read_node
 from ansible.module_utils.training_node_gpu_faults import gpu_faults
 from ansible.module_utils.training_node_gpus import read_gpus
 from gpu_machines import CHECKOUT, FakeDriver
 from role_files import ROLES
 
-# What images say of themselves, by the CUDA in them.
+TABLE = yaml.safe_load((CHECKOUT / "docker/trainer/cuda.yml").read_text())
+# What images say of themselves, by the CUDA in them: 13.0, 12.8, and 12.6 of cuda12-legacy.
 IMAGES = {
     image["cuda"]: {
         "trainyard.cuda": image["cuda"],
         "trainyard.driver": str(image["driver"]),
         "trainyard.capabilities": " ".join(image["capabilities"]),
     }
-    for name, image in yaml.safe_load((CHECKOUT / "docker/trainer/cuda.yml").read_text()).items()
-    if name in ("cuda12", "cuda13")
+    for image in TABLE.values()
 }
 DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
+
+# What Debian's engines of 12 (20.10.24) and 13 (26.1.5) told of themselves on machines of
+# molecule/nvidia_container_toolkit, before the role and after it.
+BEFORE = {"Runtimes": {"io.containerd.runc.v2": {"path": "runc"}, "runc": {"path": "runc"}}}
+AFTER = {"Runtimes": {**BEFORE["Runtimes"], "nvidia": {"path": "nvidia-container-runtime"}}}
+THRESHOLDS = Thresholds(
+    same_releases=("openmpi", "docker"),
+    clock_seconds=1.0,
+    bandwidth_gigabits=1.0,
+    latency_milliseconds=10.0,
+    allreduce_gigabits=0.5,
+    gpu_slowness=1.15,
+)
 
 Drive = Callable[[str, int, str], FakeDriver]
 
@@ -69,6 +86,58 @@ def faults_of(count: int, model: str = "", celsius: float = 85) -> dict[str, str
     told, trouble = health.read_gpus()
     checks = health.gpu_checks(told, trouble, count, model, celsius)
     return {coded.code: coded.check.subject for coded in checks if coded.code}
+
+
+def verdicts(
+    driver: FakeDriver, cuda: str, count: int, engine: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Codes of the gang check, and those of `make verify`, for this machine and an image.
+
+    Args:
+        driver: of the machine.
+        cuda: of the image.
+        count: number of GPUs that the inventory says it has.
+        engine: what its engine tells of itself.
+    """
+    problems = [*fit.runtime_problems(engine), *problems_of(driver, cuda)]
+    told, trouble = health.read_gpus()
+    checks = health.gpu_checks(told, trouble, count, "", 85)
+    probe = {
+        "checks": [],
+        "run": "",
+        "image_id": "sha256:1",
+        "gpus": len(told),
+        "problems": [found.asdict() for found in problems],
+    }
+    node = {
+        "checks": [check.asdict() for check in checks],
+        "releases": {"openmpi": "5.0.7", "docker": "26.1"},
+    }
+    cluster = Cluster({"node1": {"probe": probe, "node": node}}, THRESHOLDS)
+    findings = cluster_check_nodes.judge_nodes(cluster)
+    return [found.code for found in problems], [found.code for found in findings if not found.ok]
+
+
+@pytest.fixture
+def pascal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A profile of ours, which NVIDIA's mock does not have: a GTX 1080, made of that of the T4."""
+    try:
+        tools = find_tools(CHECKOUT, os.environ.get(TOOLS, ""))
+    except GpuToolsError as error:
+        pytest.skip(str(error))
+    profile = yaml.safe_load((tools / "configs/mock-nvml-config-t4.yaml").read_text())
+    card = profile["device_defaults"]
+    card |= {"name": "NVIDIA GeForce GTX 1080", "architecture": "pascal"}
+    card["compute_capability"] = {"major": 6, "minor": 1}
+    card["memory"] |= {"total_bytes": 8 * 2**30, "free_bytes": 8 * 2**30 - 300 * 2**20}
+    card["pci"]["device_id"] = 0x1B8010DE
+    ours = tmp_path / "tools"
+    (ours / "configs").mkdir(parents=True)
+    (ours / "configs/mock-nvml-config-gtx1080.yaml").write_text(yaml.safe_dump(profile))
+    (ours / "lib").symlink_to(tools / "lib")
+    (ours / "bin").symlink_to(tools / "bin")
+    monkeypatch.setenv(TOOLS, str(ours))
+    return "gtx1080"
 
 
 @pytest.mark.parametrize("cuda", IMAGES)
@@ -101,6 +170,43 @@ def test_an_image_is_held_against_the_capability(
     assert [problem.code for problem in problems] == [code] * bool(code)
 
 
+@pytest.mark.parametrize("cuda", IMAGES)
+@pytest.mark.parametrize("branch", DRIVERS)
+def test_launch_and_verify_say_the_same_of_driver_and_image(
+    branch: str, cuda: str, drive: Drive
+) -> None:
+    driver = drive("a100", 2, DRIVERS[branch])
+    codes = ["gpu_driver_old"] if cuda == "13.0" and branch != "580" else []
+    assert verdicts(driver, cuda, 2, AFTER) == (codes, codes)
+
+
+@pytest.mark.parametrize("branch", DRIVERS)
+def test_a_gpu_that_is_too_old_gets_the_image_that_knows_it(
+    branch: str, drive: Drive, pascal: str
+) -> None:
+    driver = drive(pascal, 1, DRIVERS[branch])
+    newest = "gpu_not_built_for" if branch == "580" else "gpu_driver_old"
+    for cuda, codes in (("13.0", [newest]), ("12.8", ["gpu_not_built_for"]), ("12.6", [])):
+        assert verdicts(driver, cuda, 1, AFTER) == (codes, codes)
+    (problem,) = problems_of(driver, "12.8")
+    assert "NVIDIA GeForce GTX 1080, has compute capability 6.1" in problem.text
+    # What make setup chooses by.
+    names: dict[str, Any] = {"__name__": "nvidia_driver_foresee"}
+    path = ROLES / "nvidia_driver/library/nvidia_driver_foresee.py"
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    for answered in (read_gpus()[0], []):  # by the driver, and by the bus alone
+        gpus = names["merge"](answered, str(driver.root / KERNEL / "sys"))
+        node = read_node("a", {"loaded": DRIVERS[branch], "installs": 0, "gpus": gpus})
+        assert choose_image(read_images(TABLE), [node]).name == "cuda12-legacy"
+
+
+def test_an_engine_without_the_toolkit_is_named(drive: Drive) -> None:
+    driver = drive("t4", 2, "550.163.01")
+    codes = ["gpu_runtime_missing"]
+    assert verdicts(driver, "12.8", 2, BEFORE) == (codes, codes)
+    assert verdicts(driver, "12.8", 2, AFTER) == ([], [])
+
+
 def test_no_driver_is_named(drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     driver = drive("t4", 4, "550.163.01")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -108,6 +214,7 @@ def test_no_driver_is_named(drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_p
     assert problem.code == "gpu_driver_missing"
     assert "NVIDIA GPUs (4)" in problem.text
     assert faults_of(4) == {"gpus_silent": ""}
+    assert verdicts(driver, "12.8", 4, AFTER) == (["gpu_driver_missing"], ["gpus_silent"])
 
 
 def test_a_healthy_machine_is_healthy(drive: Drive) -> None:

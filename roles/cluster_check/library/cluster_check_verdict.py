@@ -136,7 +136,7 @@ NEEDS = ("reachable", "address", "names", "Open MPI", "ssh", "firewall", "source
 # The same for one in trainer containers, where names, sshd and Open MPI are the container's own.
 CONTAINER_NEEDS = (
     *("reachable", "address", "engine", "free", "image", "disk", "writable"),
-    *("firewall", "source address"),
+    *("firewall", "source address", "GPUs usable"),
 )
 ARGUMENTS: dict[str, Any] = {
     "hosts": {"type": "list", "elements": "str", "required": True},

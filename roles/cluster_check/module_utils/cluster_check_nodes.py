@@ -11,8 +11,9 @@ from ansible.module_utils.cluster_check_attribution import majority
 from ansible.module_utils.cluster_check_cluster import RESULTS, Cluster, one_line
 from ansible.module_utils.cluster_check_finding import Finding, about_node
 from ansible.module_utils.cluster_check_notes import rdma_of
-from ansible.module_utils.cluster_check_remedies import NODE_CODES, OTHER
+from ansible.module_utils.cluster_check_remedies import GPU_PROBLEMS, NODE_CODES, OTHER
 from ansible.module_utils.training_node_check import Check, equal
+from ansible.module_utils.training_node_problems import Problem
 
 # What must be the same on every node, and how people call it.
 RELEASES = {
@@ -33,6 +34,7 @@ def judge_nodes(cluster: Cluster) -> list[Finding]:
         *_engines(cluster),
         *_releases(cluster),
         *_own_checks(cluster),
+        *_gpus_usable(cluster),
     ]
 
 
@@ -105,6 +107,24 @@ def _own_checks(cluster: Cluster) -> list[Finding]:
                 failed = equal(f"{part} checks", message, "an answer")
                 findings.append(about_node(host, failed, "checks_failed"))
         findings += [_own_check(host, check) for check in cluster.node_checks(host)]
+    return findings
+
+
+def _gpus_usable(cluster: Cluster) -> list[Finding]:
+    """Whether a run's container could compute on the GPUs: what the gang check says of that."""
+    findings = []
+    for host in cluster.up:
+        probe = cluster.answer(host, "probe")
+        troubles = [
+            Problem(entry["code"], entry["values"])
+            for entry in probe.get("problems", [])
+            if entry["code"] in GPU_PROBLEMS
+        ]
+        for trouble in troubles:
+            check = Check("GPUs usable", False, trouble.sentence, "", remedy=trouble.remedy)
+            findings.append(Finding(check, trouble.code, host=host))
+        if probe.get("gpus") and not troubles:
+            findings.append(Finding(Check("GPUs usable", True, "yes", ""), host=host))
     return findings
 
 

@@ -86,6 +86,14 @@ REMEDIES = {
 
 # Troubles that role training_node finds, by the name of its check.
 NODE_CODES = {**CHECKS, "stray processes": "stray"}
+# What that role finds of GPUs and image, and no check of this role.
+GPU_PROBLEMS = (
+    "gpu_not_there",
+    "gpu_driver_old",
+    "gpu_not_built_for",
+    "gpu_runtime_missing",
+    "image_without_cuda",
+)
 # A check of that role that the table above does not have.
 OTHER = "node_check_failed"
 

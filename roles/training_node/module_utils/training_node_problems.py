@@ -232,10 +232,14 @@ class Problem:
         return PROBLEMS[self.code].remedy.format(**self.values)
 
     @property
+    def sentence(self) -> str:
+        """What is so."""
+        return PROBLEMS[self.code].sentence.format(**self.values)
+
+    @property
     def text(self) -> str:
         """Sentence and remedy for people."""
-        sentence = PROBLEMS[self.code].sentence.format(**self.values)
-        return f"{sentence}: {self.remedy}" if self.remedy else sentence
+        return f"{self.sentence}: {self.remedy}" if self.remedy else self.sentence
 
     def asdict(self) -> dict[str, Any]:
         """As it travels."""
