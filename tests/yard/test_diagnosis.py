@@ -205,6 +205,65 @@ WORDS = [
         'initialization error: nvml error: driver not loaded: unknown"}',
         "initialization error",
     ),
+    # What NVIDIA's toolkit 1.20.0 and Debian's engines 20.10 and 26.1 said on machines with GPUs of
+    # NVIDIA's mock (molecule/nvidia_container_toolkit), without its library.
+    (
+        "gpu_driver_missing",
+        "ansible",
+        'starting trainyard-x: {"message":"failed to create shim task: OCI runtime create failed: '
+        "could not apply required modification to OCI specification: error modifying OCI spec: "
+        "failed to create the automatic CDI modifier: failed to generate CDI spec for mode "
+        '\\"auto\\": failed to construct device spec generators: failed to initialize NVML: '
+        'ERROR_LIBRARY_NOT_FOUND: unknown"}',
+        "to the container: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND.",
+    ),
+    # The end of it with NVIDIA's library 550.163.01 on a machine without a driver.
+    (
+        "gpu_driver_missing",
+        "ansible",
+        "failed to create device CDI specs: failed to construct device spec generators: failed to "
+        "initialize NVML: Driver Not Loaded",
+        "to the container: failed to initialize NVML: Driver Not Loaded.",
+    ),
+    # The error's words are those of NVML, as nvidia-smi says them (pop-os/
+    # nvidia-graphics-drivers-470#18).
+    (
+        "gpu_driver_mismatch",
+        "ansible",
+        "failed to construct device spec generators: failed to initialize NVML: Driver/library "
+        'version mismatch: unknown"}',
+        "kernel of node2 has loaded",
+    ),
+    # dstackai/dstack#2306; the same on the mock, without --runtime=nvidia.
+    (
+        "gpu_runtime_missing",
+        "ansible",
+        "OCI runtime create failed: runc create failed: unable to start container process: error "
+        "during container init: error running prestart hook #0: exit status 1, stdout: , stderr: "
+        "Using requested mode 'cdi'\\ninvoking the NVIDIA Container Runtime Hook directly (e.g. "
+        "specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container "
+        "Runtime (e.g. specify the --runtime=nvidia flag) instead.: unknown",
+        "engine of node2 cannot give GPUs",
+    ),
+    # NVIDIA/nvidia-container-toolkit#434; the same on the mock, without the specification.
+    (
+        "gpu_specification_old",
+        "ansible",
+        "could not apply required modification to OCI specification: error modifying OCI spec: "
+        "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=1: unknown",
+        "specification of node2",
+    ),
+    # The engine on the mock, where the specification was made for another release of the driver.
+    (
+        "gpu_specification_old",
+        "ansible",
+        'starting trainyard-x: {"message":"failed to create shim task: OCI runtime create failed: '
+        "runc create failed: unable to start container process: error during container init: error "
+        'mounting \\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01\\" to rootfs at '
+        '\\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01\\": stat '
+        '/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01: no such file or directory: unknown"}',
+        "does not fit its driver",
+    ),
     (
         "host_unreachable",
         "ansible",

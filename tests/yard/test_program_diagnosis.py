@@ -91,6 +91,23 @@ EXCEPTIONS = [
         "torch.cuda.is_available() is False.",
         "GPU",
     ),
+    (
+        # As a warning, of CUDA 13.0 on a driver that takes 12.8: pytorch/pytorch#162531; as an
+        # exception: lllyasviel/Fooocus#1313.
+        "driver_too_old_for_program",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12080). Please "
+        "update your GPU driver by downloading and installing a new version from the URL: "
+        "http://www.nvidia.com/Download/index.aspx Alternatively, go to: https://pytorch.org to "
+        "install a PyTorch version that has been compiled with your version of the CUDA driver.",
+        "newer NVIDIA driver than node2 has",
+    ),
+    (
+        # pytorch/pytorch#31285; in PyTorch 2.8.0 for CUDA 12.8, of a GTX 1050, the same is a
+        # torch.AcceleratorError: bnsreenu/digitalsreeni-image-annotator#57.
+        "program_not_built_for_gpu",
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "not built for the GPUs of node2",
+    ),
     ("package_missing", "ModuleNotFoundError: No module named 'hydra'", "package hydra"),
     (
         "device_ids_without_gpu",
