@@ -194,7 +194,8 @@ def test_a_gpu_that_is_too_old_gets_the_image_that_knows_it(
     names: dict[str, Any] = {"__name__": "nvidia_driver_foresee"}
     path = ROLES / "nvidia_driver/library/nvidia_driver_foresee.py"
     exec(compile(path.read_text(), str(path), "exec"), names)
-    for answered in (read_gpus()[0], []):  # by the driver, and by the bus alone
+    by_driver, by_bus_alone = read_gpus()[0], list[Any]()
+    for answered in (by_driver, by_bus_alone):
         gpus = names["merge"](answered, str(driver.root / KERNEL / "sys"))
         node = read_node("a", {"loaded": DRIVERS[branch], "installs": 0, "gpus": gpus})
         assert choose_image(read_images(TABLE), [node]).name == "cuda12-legacy"

@@ -261,7 +261,7 @@ WORDS = [
         "runc create failed: unable to start container process: error during container init: error "
         'mounting \\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01\\" to rootfs at '
         '\\"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01\\": stat '
-        '/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01: no such file or directory: unknown"}',
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01: no such file or directory: unknown",
         "does not fit its driver",
     ),
     (
