@@ -45,8 +45,8 @@ IMAGES = {
 }
 DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
 
-# What Debian's engines of 12 (20.10.24) and 13 (26.1.5) told of themselves on machines of
-# molecule/nvidia_container_toolkit, before the role and after it.
+# What an engine tells of itself, without NVIDIA's toolkit and with it. Debian's 20.10.24 and 26.1.5
+# are asked themselves in molecule/nvidia_container_toolkit (verify_tasks/gang.yml).
 BEFORE = {"Runtimes": {"io.containerd.runc.v2": {"path": "runc"}, "runc": {"path": "runc"}}}
 AFTER = {"Runtimes": {**BEFORE["Runtimes"], "nvidia": {"path": "nvidia-container-runtime"}}}
 THRESHOLDS = Thresholds(
