@@ -166,8 +166,8 @@ def test_an_image_is_held_against_the_driver(branch: str, cuda: str, drive: Driv
 def test_an_image_is_held_against_the_capability(
     profile: str, cuda: str, code: str, drive: Drive
 ) -> None:
-    problems = problems_of(drive(profile, 1, "580.65.06"), cuda)
-    assert [problem.code for problem in problems] == [code] * bool(code)
+    codes = [code] * bool(code)
+    assert verdicts(drive(profile, 1, "580.65.06"), cuda, 1, AFTER) == (codes, codes)
 
 
 @pytest.mark.parametrize("cuda", IMAGES)
@@ -206,6 +206,12 @@ def test_an_engine_without_the_toolkit_is_named(drive: Drive) -> None:
     codes = ["gpu_runtime_missing"]
     assert verdicts(driver, "12.8", 2, BEFORE) == (codes, codes)
     assert verdicts(driver, "12.8", 2, AFTER) == ([], [])
+
+
+def test_an_image_for_processors_is_named(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(IMAGES, "none", {"trainyard.transports": "tcp ucx"})
+    codes = ["image_without_cuda"]
+    assert verdicts(drive("t4", 2, "550.163.01"), "none", 2, AFTER) == (codes, codes)
 
 
 def test_no_driver_is_named(drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
