@@ -18,7 +18,7 @@ from trainer.errors import ClusterAddressError
 
 # The CIDR of the training network; unset or empty where there is only one machine.
 VARIABLE = "TRAINYARD_NETWORK"
-SYSFS = Path("/sys/class/net")
+SYSFS = Path("/sys/class/infiniband")
 
 
 @dataclass(frozen=True)
@@ -68,20 +68,50 @@ def use_cluster_network() -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
     # "=": this name, not whatever begins with it.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")
-    os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(name), name]))
+    os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(name, SYSFS), name]))
     if _is_ipv6(interface.address):
         os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", name)
         # NCCL looks for addresses of IPv4 first, and the interface may have some of both kinds.
         os.environ.setdefault("NCCL_SOCKET_FAMILY", "AF_INET6")
 
 
-def rdma_ports(interface: str, sysfs: Path = SYSFS) -> list[str]:
-    """RDMA devices behind an interface, as UCX names them (`mlx5_0:1`); mostly none."""
-    devices = sysfs / interface / "device" / "infiniband"
-    if not devices.is_dir():
-        return []
-    port = int((sysfs / interface / "dev_port").read_text()) + 1
-    return [f"{device.name}:{port}" for device in sorted(devices.iterdir())]
+def rdma_ports(interface: str, sysfs: Path) -> list[str]:
+    """RDMA ports behind an interface, as UCX names them (`mlx5_0:1`); mostly none.
+
+    Role cluster_check finds them in the same way (cluster_check_rdma.py), and says what it found.
+
+    Args:
+        sysfs: where the kernel tells of them, see Documentation/ABI/stable/sysfs-class-infiniband.
+    """
+    return [
+        f"{port.parent.parent.name}:{port.name}"
+        for port in sorted(sysfs.glob("*/ports/*"))
+        if interface and _interface_of(port) == interface
+    ]
+
+
+def _interface_of(port: Path) -> str:
+    """The network interface of a port; empty where it has none.
+
+    RoCE names it beside its addresses. InfiniBand does not, and has the interfaces of its adapter,
+    which count ports from 0; software (rxe) is no part of an adapter.
+    """
+    named = _read(port / "gid_attrs/ndevs/0")
+    if named:
+        return named
+    for interface in sorted((port.parent.parent / "device/net").glob("*")):
+        if _read(interface / "dev_port") == str(int(port.name) - 1):
+            return interface.name
+    return ""
+
+
+def _read(path: Path) -> str:
+    """What the kernel says in a file; empty where it says nothing."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        # A port without an address in this place answers EINVAL.
+        return ""
 
 
 def _is_ipv6(address: str) -> bool:

@@ -312,6 +312,9 @@ def test_the_devices_for_rdma_of_a_container(tmp_path: Path) -> None:
     there.mkdir()
     for name in ("uverbs1", "rdma_cm", "uverbs0", "umad0", "issm0"):
         (there / name).touch()
+    # As udev of rdma-core has it.
+    (there / "by-ibdev").mkdir()
+    (there / "by-ibdev/uverbs-mlx5_0").symlink_to("../uverbs0")
     devices = training_run_container.rdma_devices(str(there))
     assert devices == tuple(f"{there}/{name}" for name in ("rdma_cm", "uverbs0", "uverbs1"))
     asked = replace(CONTAINER, rdma=devices).host_configuration()

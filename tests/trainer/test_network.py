@@ -79,9 +79,37 @@ def test_machine_outside_of_the_network_is_named(monkeypatch: pytest.MonkeyPatch
         use_cluster_network()
 
 
+def plug(sysfs: Path, device: str, port: int, interface: str) -> None:
+    """Give a machine a port of an adapter, as the kernel lays InfiniBand out."""
+    (sysfs / device / "ports" / str(port)).mkdir(parents=True)
+    own = sysfs / device / "device/net" / interface
+    own.mkdir(parents=True)
+    (own / "dev_port").write_text(f"{port - 1}\n")
+
+
 def test_rdma_port_behind_an_interface(tmp_path: Path) -> None:
-    # As the kernel lays it out for the second port of an adapter.
-    (tmp_path / "ens1f1np1/device/infiniband/mlx5_0").mkdir(parents=True)
-    (tmp_path / "ens1f1np1/dev_port").write_text("1\n")
-    assert rdma_ports("ens1f1np1", tmp_path) == ["mlx5_0:2"]
+    plug(tmp_path, "mlx5_0", 1, "ib0")
+    plug(tmp_path, "mlx5_0", 2, "ib1")
+    assert rdma_ports("ib1", tmp_path) == ["mlx5_0:2"]
     assert rdma_ports("lo", tmp_path) == []
+    assert rdma_ports("", tmp_path) == []
+    assert rdma_ports("ib0", tmp_path / "not_there") == []
+
+
+def test_rdma_in_software_is_behind_an_interface_without_an_adapter(tmp_path: Path) -> None:
+    # As on a machine with rdma_rxe (Linux 6.1): /sys/class/net/eth0/device knows nothing of it.
+    names = tmp_path / "rxe0/ports/1/gid_attrs/ndevs"
+    names.mkdir(parents=True)
+    (names / "0").write_text("eth0\n")
+    assert rdma_ports("eth0", tmp_path) == ["rxe0:1"]
+    assert rdma_ports("eth1", tmp_path) == []
+
+
+def test_what_ranks_send_over_names_the_port_before_the_interface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug(tmp_path, "mlx5_0", 1, "lo")
+    monkeypatch.setattr("trainer.network.SYSFS", tmp_path)
+    monkeypatch.setenv(VARIABLE, "127.0.0.0/8")
+    use_cluster_network()
+    assert os.environ["UCX_NET_DEVICES"] == "mlx5_0:1,lo"

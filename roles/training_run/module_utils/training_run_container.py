@@ -51,15 +51,18 @@ def memory_limit(gigabytes: float | None, share: float, node_bytes: int) -> int:
 def rdma_devices(directory: str = RDMA) -> tuple[str, ...]:
     """List the devices for RDMA that this node has; mostly none.
 
-    Those that configure the fabric (`umad*`, `issm*`) are none of a run's.
+    Those that configure the fabric (`umad*`, `issm*`) are none of a run's. Neither are the
+    directories beside them, in which udev links devices by other names (`by-ibdev`): the engine
+    refuses a container that asks for one.
     """
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         return ()
-    return tuple(
+    devices = (
         os.path.join(directory, name) for name in names if not name.startswith(("umad", "issm"))
     )
+    return tuple(device for device in devices if not os.path.isdir(device))
 
 
 @dataclass(frozen=True)
