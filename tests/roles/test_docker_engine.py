@@ -1,10 +1,15 @@
-"""Settings merged into an engine's daemon.json, and taken out of it again."""
+"""Settings merged into an engine's daemon.json and taken out of it again, and its packages."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils import docker_engine_merge
+from role_files import ROLES
 
 OURS = {"live-restore": True, "log-opts": {"max-size": "50m", "max-file": "3"}}
 
@@ -51,3 +56,36 @@ def test_no_settings(text: str | None) -> None:
 def test_refuses_what_holds_no_settings(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|Expecting"):
         docker_engine_merge.parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("facts", "packages"),
+    [
+        ({"apparmor": {"status": "enabled"}}, "docker.io iptables python3-requests apparmor"),
+        ({"apparmor": {"status": "disabled"}}, "docker.io iptables python3-requests"),
+        ({}, "docker.io iptables python3-requests"),
+    ],
+    ids=["enabled", "disabled", "unknown"],
+)
+def test_where_the_kernel_confines_containers_its_parser_comes_along(
+    tmp_path: Path, facts: dict[str, Any], packages: str
+) -> None:
+    """Without it the engine of Debian 12 refused every container, on a minimal system."""
+    debian = {"distribution": "Debian", "distribution_major_version": "12"}
+    variables = yaml.safe_load((ROLES / "docker_engine/vars/main.yml").read_text())
+    variables["docker_engine_source"] = "distribution"
+    machine = {"ansible.builtin.set_fact": {**debian, **facts, "cacheable": True}}
+    show = {"ansible.builtin.debug": {"msg": "<{{ docker_engine_default_packages | join(' ') }}>"}}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [machine, show]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{**play, "vars": variables}]))
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
+            *("--inventory", "localhost,", "--connection", "local"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
