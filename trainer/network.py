@@ -68,7 +68,12 @@ def use_cluster_network() -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
     # "=": this name, not whatever begins with it.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")
-    os.environ.setdefault("UCX_NET_DEVICES", ",".join([*rdma_ports(name, SYSFS), name]))
+    ports = rdma_ports(name, SYSFS)
+    os.environ.setdefault("UCX_NET_DEVICES", ",".join([*ports, name]))
+    if any(is_software(port, SYSFS) for port in ports):
+        # UCX connects by datagrams, and takes those of rxe for another's (UCX 1.13 and 1.18 on
+        # Linux 6.1): "UD endpoint: unhandled timeout error". Adapters keep the check.
+        os.environ.setdefault("UCX_UD_VERBS_ETH_DGID_CHECK", "n")
     if _is_ipv6(interface.address):
         os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", name)
         # NCCL looks for addresses of IPv4 first, and the interface may have some of both kinds.
@@ -88,6 +93,11 @@ def rdma_ports(interface: str, sysfs: Path) -> list[str]:
         for port in sorted(sysfs.glob("*/ports/*"))
         if interface and _interface_of(port) == interface
     ]
+
+
+def is_software(port: str, sysfs: Path) -> bool:
+    """Tell whether the kernel plays the adapter of a port (rxe): no hardware is behind it."""
+    return not (sysfs / port.partition(":")[0] / "device").exists()
 
 
 def _interface_of(port: Path) -> str:

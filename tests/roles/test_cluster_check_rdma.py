@@ -31,6 +31,8 @@ def plug(
     for name, text in texts.items():
         (folder / name).write_text(f"{text}\n")
     if link == "Ethernet":
+        if device != "rxe0":
+            (sys / device / "device").mkdir(exist_ok=True)
         (folder / "gid_attrs/ndevs/0").write_text(f"{interface}\n")
         return
     own = sys / device / "device/net" / interface
@@ -48,15 +50,17 @@ def test_a_machine_without_adapters_has_none(tmp_path: Path) -> None:
 def test_ports_are_named_with_their_interfaces(tmp_path: Path) -> None:
     plug(tmp_path, "mlx5_0", "ib0")
     plug(tmp_path, "mlx5_0", "ib1", port=2, state="1: DOWN")
+    plug(tmp_path, "mlx5_2", "eth1", link="Ethernet")
     plug(tmp_path, "rxe0", "eth0", link="Ethernet")
     ports = rdma.read_ports(str(tmp_path))
     assert [(port.name, port.link, port.state, port.interface) for port in ports] == [
         ("mlx5_0:1", "InfiniBand", "ACTIVE", "ib0"),
         ("mlx5_0:2", "InfiniBand", "DOWN", "ib1"),
-        ("rxe0:1", "Ethernet", "ACTIVE", "eth0"),
+        ("mlx5_2:1", "Ethernet", "ACTIVE", "eth1"),
+        ("rxe0:1", "Ethernet software", "ACTIVE", "eth0"),
     ]
     assert ports[0].rate == "200 Gb/sec (4X HDR)"
-    assert rdma.ways(ports, "ib0") == {"ucx": "mlx5_0:1", "nccl": "mlx5_0:1,rxe0:1"}
+    assert rdma.ways(ports, "ib0") == {"ucx": "mlx5_0:1", "nccl": "mlx5_0:1,mlx5_2:1,rxe0:1"}
     # Behind the training network nothing is active: UCX sends over its interface.
     assert rdma.ways(ports, "ib1")["ucx"] == "ib1"
     assert rdma.ways(ports, "wlan0")["ucx"] == "wlan0"

@@ -11,13 +11,14 @@ from trainer.errors import WorldError
 from trainer.network import VARIABLE, cluster_address, listen, rdma_ports, use_cluster_network
 
 NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "UCX_NET_DEVICES")
+CHECK = "UCX_UD_VERBS_ETH_DGID_CHECK"
 NAMES_OF_IPV6 = ("OMPI_MCA_btl_tcp_if_include", "NCCL_SOCKET_FAMILY")
 
 
 @pytest.fixture(autouse=True)
 def no_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = dict(os.environ)
-    for name in (*NAMES, *NAMES_OF_IPV6, VARIABLE):
+    for name in (*NAMES, *NAMES_OF_IPV6, CHECK, VARIABLE):
         monkeypatch.delenv(name, raising=False)
     yield
     os.environ.clear()
@@ -113,3 +114,12 @@ def test_what_ranks_send_over_names_the_port_before_the_interface(
     monkeypatch.setenv(VARIABLE, "127.0.0.0/8")
     use_cluster_network()
     assert os.environ["UCX_NET_DEVICES"] == "mlx5_0:1,lo"
+    assert CHECK not in os.environ
+    soft = tmp_path / "soft"
+    (soft / "rxe0/ports/1/gid_attrs/ndevs").mkdir(parents=True)
+    (soft / "rxe0/ports/1/gid_attrs/ndevs/0").write_text("lo\n")
+    monkeypatch.setattr("trainer.network.SYSFS", soft)
+    monkeypatch.delenv("UCX_NET_DEVICES")
+    use_cluster_network()
+    assert os.environ["UCX_NET_DEVICES"] == "rxe0:1,lo"
+    assert os.environ[CHECK] == "n"

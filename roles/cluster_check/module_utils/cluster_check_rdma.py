@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,7 +22,8 @@ class RdmaPort:
 
     Attributes:
         name: as UCX and NCCL name it: `mlx5_0:1`.
-        link: `InfiniBand`, or `Ethernet` for RoCE and iWARP.
+        link: `InfiniBand`, or `Ethernet` for RoCE and iWARP; `software` behind it where the kernel
+            plays the adapter itself (rxe, siw).
         state: of the port: `ACTIVE`, `DOWN`, `INIT` and others.
         rate: as the kernel says it: `200 Gb/sec (4X HDR)`.
         interface: the network interface of the port; empty where it has none.
@@ -51,7 +53,7 @@ def read_ports(sys: str = SYS) -> list[RdmaPort]:
             ports.append(
                 RdmaPort(
                     name=f"{device}:{number}",
-                    link=read_text(f"{port}/link_layer"),
+                    link=f"{read_text(f'{port}/link_layer')}{_software(f'{sys}/{device}')}",
                     # "4: ACTIVE"
                     state=read_text(f"{port}/state").rpartition(" ")[2],
                     rate=read_text(f"{port}/rate"),
@@ -59,6 +61,11 @@ def read_ports(sys: str = SYS) -> list[RdmaPort]:
                 )
             )
     return ports
+
+
+def _software(device: str) -> str:
+    """What the link of a device is called beside its layer: no hardware is behind those of rxe."""
+    return "" if os.path.exists(f"{device}/device") else " software"
 
 
 def _interface(device: str, port: str, number: int) -> str:
