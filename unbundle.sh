@@ -16,7 +16,7 @@ if [ "$wanted" = none ]; then
     exit
 fi
 [ -f "$archive" ] || die "there is no file $wanted; make bundle on a machine with a network makes one"
-mark=$(stat --format='%n %s %Y' "$archive")
+mark=$(stat --format='%n %s %.9Y' "$archive")
 [ "$(cat "$folder/.unpacked" 2>/dev/null)" != "$mark" ] || exit 0
 
 say "Unpacking $wanted, $(($(stat --format=%s "$archive") / 1000000)) MB, and checking each file"
