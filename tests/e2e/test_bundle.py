@@ -1,27 +1,27 @@
-"""A machine without a network, and without anything but Debian, sets up and trains from a bundle."""
+"""A machine with nothing but Debian, and without a network, sets up and trains from a bundle."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import make
-from machines import CHECKOUT_HASH, docker, machine
+from machines import CHECKOUT, CHECKOUT_HASH, docker, machine
 
 pytestmark = [pytest.mark.usefixtures("ready_cluster"), pytest.mark.further]
 
 CONTROL = f"trainyard-bundle-{CHECKOUT_HASH[:12]}"
 RELEASE = "bookworm"
-# What docs/closed-networks.md has typed on a machine that has nothing, "A bundle".
-FIRST = f"""
-tar --extract --file /media/trainyard-bundle.tar --one-top-level=stick ./debian/{RELEASE} ./checkout.git
-echo "deb [trusted=yes] file:$PWD/stick/debian/{RELEASE} ./" > /etc/apt/sources.list
-apt-get update
-apt-get install --yes git make python3
-git clone stick/checkout.git trainyard
-"""
+DOCUMENT = CHECKOUT / "docs/closed-networks.md"
 TRAIN = "make train MODEL=vit NODES=2 EPOCHS=1 TRAIN_IMAGES=1024 BUNDLE=/media/trainyard-bundle.tar"
+
+# As in docker/node/cgroups-writable.service: an engine inside makes cgroups of its own.
+WRITABLE = (
+    r"""awk '$5 ~ /^\/sys\/fs\/cgroup/ {print $5}' /proc/self/mountinfo | """
+    'while read -r m; do mount -o remount,bind,rw "$m"; done'
+)
 
 
 @pytest.fixture
@@ -42,6 +42,8 @@ def control(tmp_path: Path) -> Iterator[str]:
         # Not asked for by a container, but by what "systempaths=unconfined" comes to.
         *([] if rights["MaskedPaths"] else ["--security-opt=systempaths=unconfined"]),
     ]
+    remove = ("rm", "--force", "--volumes", CONTROL)
+    docker(*remove)  # of a run that was cut off
     docker(
         *("run", "--detach", "--init", "--name", CONTROL, "--network=none", "--cgroupns=private"),
         *options,
@@ -49,8 +51,11 @@ def control(tmp_path: Path) -> Iterator[str]:
         f"--volume={archive}:/media/trainyard-bundle.tar:ro",
         *(f"trainyard/base:{RELEASE}", "sleep", "infinity"),
     )
-    yield CONTROL
-    docker("rm", "--force", "--volumes", CONTROL)
+    try:
+        run(CONTROL, WRITABLE)
+        yield CONTROL
+    finally:
+        docker(*remove)
 
 
 def run(control: str, command: str) -> str:
@@ -72,13 +77,15 @@ def test_it_sets_up_and_trains(control: str) -> None:
     # Only the heading: no route to anywhere.
     assert len(run(control, "cat /proc/net/route").splitlines()) == 1
     assert run(control, "command -v docker python3 || true") == ""
-    run(control, FIRST)
+    # What the document has typed on a machine that has nothing.
+    (first,) = re.findall(r"```sh\n(tar .*?)```", DOCUMENT.read_text(), re.DOTALL)
+    run(control, first)
     output = run(control, f"cd trainyard; {TRAIN}")
     assert "Retrying" not in output, "somebody asked the network"
     summary = json.loads(run(control, "cat trainyard/runs/*/summary.json"))
     assert summary["status"] == "succeeded"
     assert sorted(set(summary["hosts"])) == ["node1", "node2"]
-    # Nodes have these packages alone, and this machine is as it was: what uses the bundle are commands.
+    # Nodes have these packages alone. This machine is as it was: only commands use the bundle.
     targets = "apt-get indextargets --format '$(REPO_URI)'"
     asked = run(control, f"docker exec trainyard-node1 {targets}")
     assert set(asked.split()) == {"file:/var/lib/trainyard/packages/"}

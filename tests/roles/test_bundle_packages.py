@@ -9,7 +9,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from role_files import ROLES
 
-# Roles whose packages are no part of a bundle: those of NVIDIA are for one kernel, and not all Debian's.
+# Roles whose packages are no part of it: a driver is for one kernel, and not all are Debian's.
 NOT_IN_IT = {"nvidia_container_toolkit", "nvidia_driver"}
 
 
