@@ -88,5 +88,5 @@ def test_it_sets_up_and_trains(control: str) -> None:
     # Nodes have these packages alone. This machine is as it was: only commands use the bundle.
     targets = "apt-get indextargets --format '$(REPO_URI)'"
     asked = run(control, f"docker exec trainyard-node1 {targets}")
-    assert set(asked.split()) == {"file:/var/lib/trainyard/packages/"}
+    assert set(asked.split()) == {"file:/var/lib/trainyard/package_sources/bundle/"}
     assert "trainyard" not in run(control, "cat /etc/apt/apt.conf.d/*")
