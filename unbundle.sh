@@ -42,7 +42,8 @@ done
 release=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
 if [ -d "$scratch/debian/$release" ]; then
     mkdir -p "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
-    echo "deb [trusted=yes] file:$folder/debian/$release ./" > "$scratch/apt/sources.list"
+    # A blank ends an address.
+    echo "deb [trusted=yes] file:${folder// /%20}/debian/$release ./" > "$scratch/apt/sources.list"
     cat > "$scratch/apt/apt.conf" <<CONF
 Dir::Etc::sourcelist "$folder/apt/sources.list";
 Dir::Etc::sourceparts "/dev/null";

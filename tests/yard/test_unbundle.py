@@ -19,7 +19,7 @@ class Site:
     """A checkout of its own, and a bundle as `make bundle` writes them, in small."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = folder / "checkout"
+        self.root = folder / "a checkout"
         self.root.mkdir()
         shutil.copy2(REPOSITORY / "unbundle.sh", self.root)
         self.content = folder / "content"
@@ -75,7 +75,7 @@ def test_it_is_unpacked_and_apt_and_data_sets_use_it(site: Site) -> None:
         text=True,
         check=True,
     )
-    assert set(asked.stdout.split()) == {f"file:{site.bundle}/debian/{RELEASE}/"}
+    assert set(asked.stdout.splitlines()) == {f"file:{site.bundle}/debian/{RELEASE}/"}
 
 
 def test_the_same_archive_is_not_unpacked_again_and_another_one_is(site: Site) -> None:
