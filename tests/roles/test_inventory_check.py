@@ -104,7 +104,7 @@ def test_wants_addresses_and_certificates_of_a_closed_network(inventory: Path) -
         "closed_network_https_proxy: proxy:3128\n"
         "closed_network_debian_mirror: 'http://mirror/debian '\n"
         "closed_network_pip_index: http:///simple\n"
-        "closed_network_npm_registry: '{{ closed_network_pip_index }}'\n"
+        "closed_network_npm_registry: 'https://mirror:none'\n"
         "closed_network_docker_mirrors: [https://mirror:5000, https://mirror/path]\n"
         "closed_network_ca: ca.pem\n"
     )
@@ -113,14 +113,15 @@ def test_wants_addresses_and_certificates_of_a_closed_network(inventory: Path) -
     remedy = "Write it as http://proxy.example.org:3128 or https://mirror.example.org."
     assert lines == [
         "group_vars/all.yml:7: closed_network_ca: ca.pem does not begin with /. Name a file of "
-        "this machine with its whole path, such as {{ inventory_dir }}/ca.pem.",
+        "this machine with its whole path, such as /etc/ssl/example-ca.pem.",
         "group_vars/all.yml:3: closed_network_debian_mirror: there is a space, a quote or a "
         f"bracket in it. {remedy}",
         "group_vars/all.yml:6: closed_network_docker_mirrors: Docker takes a mirror with a host "
         f"and a port alone. {remedy}",
         "group_vars/all.yml:2: closed_network_https_proxy: it does not begin with http:// or "
         f"https://. {remedy}",
-        "group_vars/all.yml:5: closed_network_npm_registry: there is no host in it. " + remedy,
+        "group_vars/all.yml:5: closed_network_npm_registry: its port or its host is none. "
+        + remedy,
         "group_vars/all.yml:4: closed_network_pip_index: there is no host in it. " + remedy,
     ]
     replace(variables, "ca.pem", "/nowhere/ca.pem")

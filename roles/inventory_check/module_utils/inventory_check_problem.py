@@ -105,7 +105,7 @@ TEXTS = {
     ),
     "certificates_missing": (
         "{variable}: {reason}. Name a file of this machine with its whole path, such as "
-        "{{{{ inventory_dir }}}}/ca.pem."
+        "/etc/ssl/example-ca.pem."
     ),
     "variable_not_for_all": (
         "{variable} is set for {whom} alone, and this machine, which builds the image, does not "
