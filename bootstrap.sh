@@ -2,6 +2,8 @@
 # Makes the control node's virtual environment: bootstrap.sh DIRECTORY
 # With a list of packages, adds them to it:     bootstrap.sh DIRECTORY requirements-dev.txt
 # Needs a Debian or Ubuntu machine with python3 and root or sudo; installs from the distribution what is missing.
+# Ansible is not there yet, nor an inventory's settings: packages come from where pip's and apt's own settings and the
+# environment say (http_proxy, https_proxy, PIP_INDEX_URL, PIP_CERT); docs/closed-networks.md.
 set -euo pipefail
 cd "$(dirname "$0")"
 venv=${1:?usage: bootstrap.sh DIRECTORY [LIST]}

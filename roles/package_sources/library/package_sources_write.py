@@ -271,7 +271,9 @@ class Machine:
         folder = self.root / CERTIFICATES
         wanted = files(wish.certificates)
         there = {file.name for file in folder.glob("trainyard-*.crt")}
-        return [self._own(folder / name, wanted.get(name, "")) for name in {*there, *wanted}]
+        return [
+            self._own(folder / name, wanted.get(name, "")) for name in sorted({*there, *wanted})
+        ]
 
     def _trusts_ahead(self, wish: Wish) -> bool:
         """Whether apt is to be told whom to trust, because no package tells all programs."""
@@ -396,12 +398,14 @@ def bring_about(machine: Machine, wish: Wish, changes: list[Change], reached: li
         if not said and (done.returncode == 0 or "\nE: " in done.stdout):
             # What else did not work is of other sources, and says so when somebody needs them.
             return ""
-        why = "; ".join(said) or done.stdout.strip()
+        # The first ones tell; the others are mostly of the same.
+        why = "; ".join(said[:2]) or done.stdout.strip()
     for change in reversed(changes):
         change.undo()
     if machine.updates_certificates and certificates:
         update_certificates()
     machine.outdate()
+    machine.tidy(wish)
     shown: str = hidden(why)
     return shown
 
@@ -444,8 +448,8 @@ def main() -> None:
         if why := bring_about(machine, wish, changes, reached):
             module.fail_json(
                 msg="package_sources: with the new settings apt does not get at its packages, and "
-                f"the old ones are back: {why}. Try them there with `curl --proxy` and `apt-get "
-                "update`, and put right what package_sources_… or closed_network_… says."
+                f"the old ones are back: {why.rstrip('.')}. Put right what package_sources_… (or "
+                "closed_network_…, from which those come) says of proxy, mirror and CA."
             )
         machine.tidy(wish)
     module.exit_json(
