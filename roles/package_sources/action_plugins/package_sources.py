@@ -127,9 +127,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         """Have the module do it; what it lacks comes in between."""
         result = self._write(arguments)
         dry = self._task.check_mode
-        if folder and result.get("bundle_needed") and not dry:
+        if folder and result.get("lacks_bundle") and not dry:
             try:
-                incoming = self._send(folder, result["bundle_files"])
+                incoming = self._send(folder, result["held_files"])
             except BundleError as error:
                 return {"failed": True, "msg": f"package_sources: {folder}: {error}."}
             result = self._write({**arguments, "incoming": incoming})

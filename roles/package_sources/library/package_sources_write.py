@@ -64,11 +64,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-bundle_needed:
+lacks_bundle:
   description: Whether the machine lacks files of the repository; nothing was changed then.
   returned: always
   type: bool
-bundle_files:
+held_files:
   description: Where that is so, what is there, each with its hash.
   returned: always
   type: dict
@@ -295,7 +295,7 @@ class Machine:
         packages = read_list((self.folder / LIST).read_text("utf-8"))
         return any(there.get(package.name) != package.size for package in packages)
 
-    def bundle_files(self) -> dict[str, str]:
+    def held_files(self) -> dict[str, str]:
         """What is there of a repository, each file with its hash."""
         return {name: sha256(self.folder / name) for name in sizes(self.folder)}
 
@@ -441,8 +441,8 @@ def main() -> None:
     result: dict[str, Any] = {
         "changed": changed,
         "diff": [change.shown() for change in changes],
-        "bundle_needed": lacks,
-        "bundle_files": machine.bundle_files() if lacks else {},
+        "lacks_bundle": lacks,
+        "held_files": machine.held_files() if lacks else {},
     }
     if changed and not lacks and not module.check_mode:
         if why := bring_about(machine, wish, changes, reached):
