@@ -371,10 +371,10 @@ def test_a_repository_comes_in_parts(tmp_path: Path) -> None:
     second = bundle(tmp_path / "second", b=b"22", c=b"333")
     wish = write.Wish(bundle=identity(second))
     assert on.bundle_lacks(wish)
-    assert sorted(on.bundle_files()) == ["Packages", "a.deb", "b.deb"]
+    assert sorted(on.held_files()) == ["Packages", "a.deb", "b.deb"]
     (second / "b.deb").unlink()
     on.take_in(second)
-    assert sorted(on.bundle_files()) == ["Packages", "b.deb", "c.deb"]
+    assert sorted(on.held_files()) == ["Packages", "b.deb", "c.deb"]
     assert not on.bundle_lacks(wish)
     (on.folder / "c.deb").write_bytes(b"")
     assert on.bundle_lacks(wish)
