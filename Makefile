@@ -1,4 +1,4 @@
-# Trainyard. `make` alone prints what there is; every target takes INVENTORY= and RUNTIME=,
+# Trainyard. `make` alone prints what there is; every target takes INVENTORY=, RUNTIME= and BUNDLE=,
 # and VENV= for another place to install.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,6 +18,13 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 READY := $(VENV)/.complete
+# All that set-up needs, for a machine without a network: what `make bundle` made elsewhere. It is remembered.
+ifneq ($(BUNDLE),)
+$(READY): | unbundle
+.PHONY: unbundle
+unbundle:
+	@./unbundle.sh '$(BUNDLE)'
+endif
 # The same with what tests and checks need.
 TESTABLE := $(VENV)/.testable
 # The same with what AWS needs.
@@ -48,7 +55,7 @@ $(RENTING): $(READY) requirements-aws.txt
 
 ##@ The cluster
 
-.PHONY: doctor bootstrap setup verify exec local-up local-down data
+.PHONY: doctor bootstrap setup verify exec local-up local-down data bundle
 doctor: $(READY) ## before set-up: is this machine fit, does SSH reach every host, what mends it: ON=host,host JSON=1
 	@$(YARD) doctor $(call option,ON,--on) $(if $(JSON),--json)
 
@@ -76,6 +83,10 @@ local-down: $(READY) ## take the local cluster down and leave nothing behind
 data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, or a folder for imagenet; your own: SOURCE=folder|archive|URL NAME= SHA256=
 	@$(YARD) data $(or $(DATASET),$(if $(NAME),,cifar10)) $(call option,NAME,--name) \
 		$(call option,SOURCE,--source) $(call option,SHA256,--sha256)
+
+# Of a command that makes a bundle, OUT= is where.
+bundle: $(READY) ## all that set-up and training need in one file, for sites without a network; there BUNDLE=file: RELEASES=bookworm,trixie DATASETS=cifar10 OUT=file
+	@$(YARD) bundle $(call option,RELEASES,--releases) $(call option,DATASETS,--datasets) $(call option,OUT,--out)
 
 ##@ Rented machines
 

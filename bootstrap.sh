@@ -2,16 +2,25 @@
 # Makes the control node's virtual environment: bootstrap.sh DIRECTORY
 # With a list of packages, adds them to it:     bootstrap.sh DIRECTORY requirements-dev.txt
 # Needs a Debian or Ubuntu machine with python3 and root or sudo; installs from the distribution what is missing.
+# Ansible is not there yet, nor an inventory's settings: packages come from where pip's and apt's own settings and the
+# environment say (http_proxy, https_proxy, PIP_INDEX_URL, PIP_CERT); docs/closed-networks.md.
 set -euo pipefail
 cd "$(dirname "$0")"
 venv=${1:?usage: bootstrap.sh DIRECTORY [LIST]}
+
+# What a bundle has is used in place of the network (unbundle.sh).
+bundle=$PWD/.trainyard/bundle
+if [ -d "$bundle" ]; then
+    export PIP_NO_INDEX=1 PIP_FIND_LINKS=$bundle/wheels
+    [ ! -f "$bundle/apt/apt.conf" ] || export APT_CONFIG=$bundle/apt/apt.conf
+fi
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
-    elif command -v sudo >/dev/null; then sudo "$@"
+    elif command -v sudo >/dev/null; then sudo ${APT_CONFIG:+APT_CONFIG="$APT_CONFIG"} "$@"
     else die "root or sudo is needed to run: $*"
     fi
 }

@@ -20,6 +20,8 @@ from yard.request.parse import (
 )
 from yard.request.training import HOLD, RANK_BATCH
 
+# Debian releases that a bundle can be for.
+RELEASES = ("bookworm", "trixie")
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
@@ -58,6 +60,28 @@ def build_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--name", help="the name of data of your own, in place of DATASET")
     command.add_argument("--sha256", metavar="DIGITS", help="of the archive or file, to be checked")
+
+    text = "write all that a site without a network needs to one file"
+    command = _add(commands, "bundle", text, operates=True)
+    command.add_argument(
+        "--releases",
+        default=",".join(RELEASES),
+        metavar="NAME,...",
+        help="Debian releases of the machines there (default: %(default)s)",
+    )
+    command.add_argument(
+        "--datasets",
+        default="cifar10",
+        metavar="NAME,...",
+        help="of training_datasets, or none (default: %(default)s)",
+    )
+    command.add_argument(
+        "--out",
+        type=Path,
+        default=Path("trainyard-bundle.tar"),
+        metavar="FILE",
+        help="default: %(default)s",
+    )
 
     command = _add(commands, "verify", "a verdict on the cluster", operates=True)
     command.add_argument(

@@ -160,6 +160,12 @@ def _attach(context: Context, options: argparse.Namespace) -> Exit:
     return attach(context, find_or_adopt(context, options.run))
 
 
+def _bundle(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.bundle import bundle
+
+    return bundle(context, _names(options.releases), _names(options.datasets), options.out)
+
+
 def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.clean_up import clean_up
 
@@ -306,6 +312,7 @@ def _names(text: str) -> list[str]:
 COMMANDS: Mapping[str, Command] = {
     "attach": _attach,
     "bench": _bench,
+    "bundle": _bundle,
     "clean-up": _clean_up,
     "data": _data,
     "destroy": _destroy,

@@ -144,11 +144,19 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 def test_the_module_names_each_difference(tmp_path: Path) -> None:
     roles = Path(__file__).parents[2] / "roles"
+    proxy = tmp_path / "proxy.env"
+    proxy.write_text("A=b")
+    proxy.chmod(0o600)
     arguments = {
         "socket": str(tmp_path / "none.sock"),
         "packages": ["dpkg", "surely-not-there"],
         "other_package": "dpkg",
-        "files": [{"path": "/etc/hostname"}, {"path": "/etc/hostname", "text": "somebody"}],
+        "files": [
+            {"path": "/etc/hostname"},
+            {"path": "/etc/hostname", "text": "somebody"},
+            {"path": str(proxy), "text": "A=b", "mode": "0600"},
+            {"path": str(proxy), "text": "A=b", "mode": "0644"},
+        ],
         "settings": str(tmp_path / "daemon.json"),
         "record": str(tmp_path / "record"),
         "users": ["nobody-knows"],
@@ -176,6 +184,8 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
     assert result["other_installed"]
     assert not result["answers"]
     found = "\n".join(result["differences"])
+    # Its mode differs once. Of another owner than root it differs with both.
+    assert found.count(str(proxy)) == (1 if os.geteuid() == 0 else 2)
     for words in (
         "packages: surely-not-there",
         "/etc/hostname is not as it is to be",

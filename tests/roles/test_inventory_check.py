@@ -96,6 +96,45 @@ def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> No
     ]
 
 
+def test_wants_addresses_and_certificates_of_a_closed_network(inventory: Path) -> None:
+    (inventory / "ca.pem").touch()
+    variables = inventory / "group_vars/all.yml"
+    variables.write_text(
+        "closed_network_http_proxy: http://ops:secret@proxy:3128\n"
+        "closed_network_https_proxy: proxy:3128\n"
+        "closed_network_debian_mirror: 'http://mirror/debian '\n"
+        "closed_network_pip_index: http:///simple\n"
+        "closed_network_npm_registry: 'https://mirror:none'\n"
+        "closed_network_docker_mirrors: [https://mirror:5000, https://mirror/path]\n"
+        "closed_network_ca: ca.pem\n"
+    )
+    status, lines = check(inventory)
+    assert status == 2
+    remedy = "Write it as http://proxy.example.org:3128 or https://mirror.example.org."
+    assert lines == [
+        "group_vars/all.yml:7: closed_network_ca: ca.pem does not begin with /. Name a file of "
+        "this machine with its whole path, such as /etc/ssl/example-ca.pem.",
+        "group_vars/all.yml:3: closed_network_debian_mirror: there is a space, a quote or a "
+        f"bracket in it. {remedy}",
+        "group_vars/all.yml:6: closed_network_docker_mirrors: Docker takes a mirror with a host "
+        f"and a port alone. {remedy}",
+        "group_vars/all.yml:2: closed_network_https_proxy: it does not begin with http:// or "
+        f"https://. {remedy}",
+        "group_vars/all.yml:5: closed_network_npm_registry: its port or its host is none. "
+        + remedy,
+        "group_vars/all.yml:4: closed_network_pip_index: there is no host in it. " + remedy,
+    ]
+    replace(variables, "ca.pem", "/nowhere/ca.pem")
+    assert any("/nowhere/ca.pem is not there." in line for line in check(inventory)[1])
+    variables.write_text(
+        "closed_network_docker_mirrors: [https://mirror:5000]\n"
+        "closed_network_ca: '{{ inventory_dir }}/ca.pem'\n"
+        "closed_network_pip_index: https://ops:a%20b@mirror:8443/simple/\n"
+    )
+    status, lines = check(inventory)
+    assert status == 0, lines
+
+
 def test_wants_what_this_machine_reads_too_for_all_hosts(inventory: Path) -> None:
     (inventory / "group_vars/trainers.yml").write_text("trainer_image_target: cuda12\n")
     replace(inventory / "hosts.yml", "cluster_address: 10.0.0.12", "trainer_image_target: runtime")

@@ -85,7 +85,7 @@ def _sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def make_options() -> dict[str, set[str]]:
     """The options that each target of the Makefile takes."""
     text = (CHECKOUT / "Makefile").read_text().replace("\\\n", " ")
-    shared = {"INVENTORY", "RUNTIME", "VENV"}
+    shared = {"BUNDLE", "INVENTORY", "RUNTIME", "VENV"}
     macros = dict(re.findall(r"^([A-Z]+) :?= (.*)$", text, re.MULTILINE))
     options: dict[str, set[str]] = {}
     target = ""

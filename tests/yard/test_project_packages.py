@@ -301,6 +301,24 @@ def test_packages_are_fetched_as_wheels(index: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_packages_come_from_where_the_site_says(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    site = {"PIP_FIND_LINKS": str(index)}
+    found = required(tmp_path, **{"requirements.txt": "helper\nantique\n"})
+    assert found is not None
+    refused(lambda: lock(found, HELD), RequestError)
+    (tmp_path / "lock.txt").write_text(lock(found, HELD, site))
+    wheels = tmp_path / "wheels"
+    arguments = (PLATFORM, tmp_path / "lock.txt", wheels, lambda line: None, lambda: False)
+    with pytest.raises(ClusterError):
+        fetch_wheels(*arguments)
+    shutil.rmtree(wheels)
+    fetch_wheels(*arguments, site)
+    assert below(wheels) == ["antique-4.9-py3-none-any.whl", "helper-3.1-py3-none-any.whl"]
+
+
 def test_a_package_that_was_changed_since_is_refused(index: Path, tmp_path: Path) -> None:
     text = settled(tmp_path, "helper")
     wheel(index, "helper", "3.1", ["tidy"])

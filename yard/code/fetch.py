@@ -5,14 +5,15 @@ with the image (docker/trainer/Dockerfile.packages), which has no network then: 
 is fetched too.
 """
 
+import os
 import subprocess
 import sys
 import tarfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from yard.code.lock import lock
+from yard.code.lock import NO_ENVIRONMENT, lock
 from yard.code.requirements import PYPROJECT, Requirements
 from yard.core.errors import ClusterError, Interrupted
 
@@ -30,6 +31,7 @@ def fetch_wheels(
     folder: Path,
     say: Callable[[str], None],
     stopped: Callable[[], bool],
+    environment: Mapping[str, str] = NO_ENVIRONMENT,
 ) -> None:
     """Fetch all packages of a lock by pip, each checked by its hash; of pure sources, make wheels.
 
@@ -39,6 +41,7 @@ def fetch_wheels(
             what builds them, go to `SOURCES` and `REQUIRES` beside it.
         say: told what pip does.
         stopped: whether the user wants the end.
+        environment: variables of pip beside this process's own, such as the proxy's.
 
     Raises:
         RequestError: what builds a source does not fit the image's Python.
@@ -48,10 +51,10 @@ def fetch_wheels(
     folder.mkdir()
     arguments = subprocess.run([platform], capture_output=True, text=True, check=True).stdout
     download = ["download", "--no-deps", "--require-hashes", *arguments.split()]
-    _pip(download, ["--dest", str(folder), "--requirement", str(locked)], say, stopped)
+    _pip(download, ["--dest", str(folder), "--requirement", str(locked)], say, stopped, environment)
     for source in sorted(path for path in folder.iterdir() if path.suffix != ".whl"):
         say(f"building {source.name}")
-        if _build_pure(source, folder, say, stopped):
+        if _build_pure(source, folder, say, stopped, environment):
             source.unlink()
             continue
         say(f"{source.name} is built with the image")
@@ -61,19 +64,25 @@ def fetch_wheels(
         if needed := _requires(source):
             listed = kept.parent / f"{REQUIRES}.txt"
             about = f"what builds {source.name}"
-            listed.write_text(lock(Requirements(about, kept, needed, {}), {}), encoding="utf-8")
+            asked = Requirements(about, kept, needed, {})
+            listed.write_text(lock(asked, {}, environment), encoding="utf-8")
             requires = ["--dest", str(folder.parent / REQUIRES), "--requirement", str(listed)]
-            _pip([*download, "--only-binary", ":all:"], requires, say, stopped)
+            _pip([*download, "--only-binary", ":all:"], requires, say, stopped, environment)
             listed.unlink()
 
 
 def _build_pure(
-    source: Path, folder: Path, say: Callable[[str], None], stopped: Callable[[], bool]
+    source: Path,
+    folder: Path,
+    say: Callable[[str], None],
+    stopped: Callable[[], bool],
+    environment: Mapping[str, str],
 ) -> bool:
     """Make a wheel of a source; False where it is for one Python, or cannot be made here."""
     before = set(folder.glob("*.whl"))
     try:
-        _pip(["wheel", "--no-deps"], ["--wheel-dir", str(folder), str(source)], say, stopped)
+        wheel = ["--wheel-dir", str(folder), str(source)]
+        _pip(["wheel", "--no-deps"], wheel, say, stopped, environment)
     except ClusterError:
         return False  # it may want a compiler, or a newer Python
     (made,) = set(folder.glob("*.whl")) - before
@@ -105,10 +114,12 @@ def _pip(
     arguments: list[str],
     say: Callable[[str], None],
     stopped: Callable[[], bool],
+    environment: Mapping[str, str],
 ) -> None:
     options = ["--disable-pip-version-check", "--progress-bar", "off", "--no-input"]
     process = subprocess.Popen(
         [sys.executable, "-m", "pip", *command, *options, *arguments],
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from yard.code.requirements import Requirements
 from yard.core.errors import ClusterError, RequestError
@@ -18,6 +19,9 @@ from yard.core.errors import ClusterError, RequestError
 # The image's Python, and the platform as uv calls it: Debian trixie has glibc 2.41.
 PYTHON = "3.13"
 PLATFORM = f"{os.uname().machine}-manylinux_2_40"
+
+# Of a process that has this one's
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 # What marks a version that only the image has.
 _MARK = "+image"
@@ -61,10 +65,17 @@ def request_key(requirements: Requirements, held: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def lock(requirements: Requirements, held: Mapping[str, str]) -> str:
+def lock(
+    requirements: Requirements,
+    held: Mapping[str, str],
+    environment: Mapping[str, str] = NO_ENVIRONMENT,
+) -> str:
     """Ask uv for the versions, by pip's settings: `name==version` with the hashes of its files.
 
     The packages that the image holds are left out. Empty where nothing else is required.
+
+    Args:
+        environment: variables of pip and of uv beside this process's own, such as the proxy's.
 
     Raises:
         RequestError: they do not fit each other or the image; both sides are named.
@@ -76,7 +87,7 @@ def lock(requirements: Requirements, held: Mapping[str, str]) -> str:
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in held.items()))
         for name, version in held.items():
             write_stub(folder, name, version)
-        arguments, variables = pip_settings(_pip_config())
+        arguments, variables = pip_settings(_pip_config(environment))
         if requirements.packages:
             (folder / "pyproject.txt").write_text("\n".join(requirements.packages) + "\n")
         source = str(folder / "pyproject.txt") if requirements.packages else requirements.path
@@ -90,7 +101,7 @@ def lock(requirements: Requirements, held: Mapping[str, str]) -> str:
         answer = subprocess.run(
             command,
             cwd=requirements.folder,
-            env={**os.environ, **variables},
+            env={**os.environ, **environment, **variables},
             capture_output=True,
             text=True,
             check=False,
@@ -146,9 +157,10 @@ def _settings(config: str) -> Iterator[tuple[str, str]]:
     yield from found.items()
 
 
-def _pip_config() -> str:
+def _pip_config(environment: Mapping[str, str]) -> str:
     command = [sys.executable, "-m", "pip", "config", "list"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
 
 
 def _refusal(

@@ -19,6 +19,7 @@ from yard.core.errors import Interrupted, UnreachableError, YardError
 from yard.core.files import write_text
 from yard.core.words import plural, size
 from yard.operations.setup import run_operation
+from yard.plays.environment import CERTIFICATES, read_environment
 from yard.plays.inventory import Inventory
 from yard.runs.setup_record import note_packages, read_record
 from yard.screen.display import make_progress
@@ -92,16 +93,17 @@ def have_packages(
     # The lock says what it was made for: that of a repeated run may be for another image.
     head = "".join(f"# with {name} {version}\n" for name, version in held.items())
     if fixed is not None:
-        return _have(context, store, requirements.path, head + fixed)
+        return _have(context, inventory, store, requirements.path, head + fixed)
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
     if earlier is not None:
         text = earlier.read_text(encoding="utf-8")
         if text.startswith(head):
-            return _have(context, store, requirements.path, text)
+            return _have(context, inventory, store, requirements.path, text)
         context.console.print("The image is another one now: the packages are settled anew.")
     if not settled.exists():
-        write_text(settled, head + _settle(context, requirements, held))
-    return _have(context, store, requirements.path, settled.read_text(encoding="utf-8"))
+        write_text(settled, head + _settle(context, inventory, requirements, held))
+    text = settled.read_text(encoding="utf-8")
+    return _have(context, inventory, store, requirements.path, text)
 
 
 def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:
@@ -139,18 +141,32 @@ def _shown(packages: Packages) -> str:
     return f"{plural(packages.count, 'package')}, {size(packages.bytes)}"
 
 
-def _settle(context: Context, requirements: Requirements, held: Mapping[str, str]) -> str:
+def _environment(context: Context, inventory: Inventory) -> Mapping[str, str]:
+    """How programs on this machine reach packages, as the inventory has it."""
+    environment = read_environment(context.project, inventory.path)
+    if CERTIFICATES in environment:
+        # The file that it names is made from the machine's certificates and the site's.
+        run_operation(context, "control_node", {}, inventory=inventory.path)
+    return environment
+
+
+def _settle(
+    context: Context, inventory: Inventory, requirements: Requirements, held: Mapping[str, str]
+) -> str:
+    environment = _environment(context, inventory)
     try:
         with make_progress(context.console) as progress:
             progress.phase("Settling the packages")
-            return lock(requirements, held)
+            return lock(requirements, held, environment)
     except YardError as error:
         if context.interrupts.requested:  # Ctrl-C goes to uv too
             raise Interrupted("interrupted while packages were settled") from error
         raise
 
 
-def _have(context: Context, store: Path, path: str, text: str) -> Packages | None:
+def _have(
+    context: Context, inventory: Inventory, store: Path, path: str, text: str
+) -> Packages | None:
     """Fetch the packages of a lock, unless they are there."""
     if not any("==" in line for line in text.splitlines() if not line.startswith("#")):
         return None
@@ -158,7 +174,7 @@ def _have(context: Context, store: Path, path: str, text: str) -> Packages | Non
     if not folder.exists():
         scratch = Path(tempfile.mkdtemp(prefix=".fetch.", dir=store))
         try:
-            _fetch(context, scratch, text)
+            _fetch(context, inventory, scratch, text)
             _rename(scratch, folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)  # it has its place now, or is of no use
@@ -166,7 +182,8 @@ def _have(context: Context, store: Path, path: str, text: str) -> Packages | Non
     return Packages(path, folder, len(files), sum(file.stat().st_size for file in files))
 
 
-def _fetch(context: Context, scratch: Path, text: str) -> None:
+def _fetch(context: Context, inventory: Inventory, scratch: Path, text: str) -> None:
+    environment = _environment(context, inventory)
     (scratch / LOCK).write_text(text, encoding="utf-8")
     with make_progress(context.console) as progress:
         progress.phase("Fetching the packages")
@@ -176,6 +193,7 @@ def _fetch(context: Context, scratch: Path, text: str) -> None:
             scratch / "wheels",
             progress.task,
             lambda: context.interrupts.requested,
+            environment,
         )
 
 

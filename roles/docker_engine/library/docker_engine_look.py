@@ -33,7 +33,8 @@ options:
     required: true
   files:
     description: >-
-      Files of the package source. One without text and checksum is not to be there.
+      Files of the package source and of the proxy. One without text and checksum is not to be
+      there.
     type: list
     elements: dict
     default: []
@@ -48,6 +49,10 @@ options:
       checksum:
         description: The checksum of what is in it, with the algorithm in front, as C(sha256:...).
         type: str
+      mode:
+        description: Its mode.
+        type: str
+        default: "0644"
   options:
     description: What is merged into the engine's settings.
     type: dict
@@ -146,11 +151,11 @@ def has_attributes(module: AnsibleModule, path: Path, mode: str) -> bool:
 
 
 def is_as_wanted(module: AnsibleModule, file: Mapping[str, str | None]) -> bool:
-    """Whether a file of the package source is what it is to be."""
+    """Whether a file is what it is to be."""
     path, text, checksum = Path(file["path"] or ""), file["text"], file["checksum"]
     if text is None and checksum is None:
         return not path.exists()
-    if not has_attributes(module, path, "0644"):
+    if not has_attributes(module, path, file["mode"] or ""):
         return False
     content = path.read_bytes()
     if text is not None:
@@ -242,6 +247,7 @@ def main() -> None:
                     "path": {"type": "path", "required": True},
                     "text": {"type": "str"},
                     "checksum": {"type": "str"},
+                    "mode": {"type": "str", "default": "0644"},
                 },
             },
             "options": {"type": "dict", "default": {}},

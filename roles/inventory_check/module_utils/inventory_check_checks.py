@@ -13,6 +13,8 @@ from ansible.module_utils.inventory_check_addresses import (
     address_problems,
     network_problems,
 )
+from ansible.module_utils.inventory_check_closed_network import READ as CLOSED_NETWORK
+from ansible.module_utils.inventory_check_closed_network import closed_network_problems
 from ansible.module_utils.inventory_check_files import InventoryFiles
 from ansible.module_utils.inventory_check_groups import group_file_problems, group_problems
 from ansible.module_utils.inventory_check_hosts import host_name_problems
@@ -54,7 +56,7 @@ class Expectation(NamedTuple):
 
 def is_read(name: str) -> bool:
     """Whether the checks read the value of a variable."""
-    return name in READ or name.endswith("_network")
+    return name in READ or name.endswith("_network") or name in CLOSED_NETWORK
 
 
 def check_files(
@@ -101,4 +103,5 @@ def check_inventory(
         *host_name_problems(places, ours, trainers),
         *network_problems(places, hosts, trainers, expectation.declared),
         *address_problems(places, ours, trainers),
+        *closed_network_problems(places, ours),
     ]

@@ -99,6 +99,14 @@ TEXTS = {
     "network_differs": (
         "the nodes differ in cluster_network: {networks}. Set it once, for group trainers."
     ),
+    "url_invalid": (
+        "{variable}: {reason}. Write it as http://proxy.example.org:3128 or "
+        "https://mirror.example.org."
+    ),
+    "certificates_missing": (
+        "{variable}: {reason}. Name a file of this machine with its whole path, such as "
+        "/etc/ssl/example-ca.pem."
+    ),
     "variable_not_for_all": (
         "{variable} is set for {whom} alone, and this machine, which builds the image, does not "
         "see it. Set it in group_vars/all.yml of the inventory."

@@ -1,0 +1,59 @@
+"""The environment in which programs of this machine reach packages, as an inventory has it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from yard_command import REPOSITORY
+
+from yard.core.errors import RequestError
+from yard.core.project import Project
+from yard.plays.environment import CERTIFICATES, read_environment
+
+HOSTS = {"trainers": {"hosts": {"gpu01": {}}, "vars": {"cluster_network": "10.0.0.0/24"}}}
+
+
+def inventory(folder: Path, **variables: object) -> Path:
+    """An inventory that says this of the way to packages."""
+    (folder / "group_vars").mkdir()
+    (folder / "hosts.yml").write_text(yaml.safe_dump(HOSTS))
+    named = {f"closed_network_{name}": value for name, value in variables.items()}
+    (folder / "group_vars/all.yml").write_text(yaml.safe_dump(named))
+    return folder
+
+
+def asked(folder: Path) -> dict[str, str]:
+    return dict(read_environment(Project(REPOSITORY), folder))
+
+
+def test_nothing_is_set_where_nothing_is_said(tmp_path: Path) -> None:
+    assert asked(inventory(tmp_path, no_proxy=".example.org")) == {}
+
+
+def test_all_that_is_said_is_set(tmp_path: Path) -> None:
+    folder = inventory(
+        tmp_path,
+        http_proxy="http://ops:{{ 'secret' }}@proxy:3128",
+        no_proxy=".example.org, localhost",
+        pip_index="https://mirror/simple",
+        npm_registry="https://mirror/npm",
+        ca="/etc/ssl/example-ca.pem",
+    )
+    trusted = f"{REPOSITORY}/.trainyard/trusted.pem"
+    assert asked(folder) == {
+        "http_proxy": "http://ops:secret@proxy:3128",
+        "no_proxy": "localhost,127.0.0.1,::1,.example.org",
+        "PIP_INDEX_URL": "https://mirror/simple",
+        "NPM_CONFIG_REGISTRY": "https://mirror/npm",
+        "SSL_CERT_FILE": trusted,
+        "REQUESTS_CA_BUNDLE": trusted,
+        CERTIFICATES: trusted,
+        "NPM_CONFIG_CAFILE": trusted,
+    }
+
+
+def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = inventory(tmp_path)
+    (folder / "group_vars/all.yml").write_text("a: [1\n")
+    with pytest.raises(RequestError, match="cannot read"):
+        read_environment(Project(REPOSITORY), folder)
