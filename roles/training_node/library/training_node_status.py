@@ -63,8 +63,8 @@ from ansible.module_utils.training_node_engine import EngineError
 from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
 from ansible.module_utils.training_node_runs import runs_of
 
-# Between two looks at the processor, in seconds, which whoever asked waits for. Its times are counted in
-# hundredths for each core: on two cores one is 4 %.
+# Between two looks at the processor, in seconds: whoever asked waits for the second one. Its times
+# are counted in hundredths for each core: on two cores one of them is 4 %.
 LOOK_SECONDS = 0.12
 
 
