@@ -178,10 +178,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         """Have the action `packages` bring or remove what the role needs."""
         task = self._task.copy()
         task.args = {"owner": "package_sources", **arguments}
-        # In a collection both have its name before theirs.
-        name = self._task.action.removesuffix("package_sources") + "packages"
+        # Found as this one was: written with the collection's name before it, or in the role's own.
         action = self._shared_loader_obj.action_loader.get(
-            name,
+            self._task.action.removesuffix("package_sources") + "packages",
+            collection_list=self._task.collections,
             task=task,
             connection=self._connection,
             play_context=self._play_context,
