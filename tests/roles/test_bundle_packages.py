@@ -22,7 +22,7 @@ def load(file: Path) -> Any:
 
 def templar(role: str, release: str) -> Templar:
     """Ansible's own templates, with a role's variables, on a Debian release."""
-    variables = {}
+    variables: dict[str, Any] = {}
     for folder in ("defaults", "vars"):
         variables |= load(ROLES / role / folder / "main.yml") or {}
     variables["ansible_facts"] = {
