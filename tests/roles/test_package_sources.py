@@ -223,6 +223,22 @@ def test_a_machine_there_and_back(tmp_path: Path, pem: dict[str, str]) -> None:
     assert not (root / "usr/local/share/ca-certificates").exists()
 
 
+def test_a_certificate_that_programs_do_not_trust_is_noticed(
+    tmp_path: Path, pem: dict[str, str]
+) -> None:
+    wish = write.Wish(certificates=f"{pem['authority']}{pem['other']}")
+    assert not write.Machine(tmp_path).untrusted(wish)  # nothing tells all programs there
+    for name in ("usr/sbin/update-ca-certificates", "etc/ssl/certs/ca-certificates.crt"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(pem["authority"])
+    on = write.Machine(tmp_path)
+    assert on.untrusted(wish)
+    assert not on.untrusted(write.Wish(certificates=pem["authority"]))
+    assert not on.untrusted(write.Wish())
+    (tmp_path / "etc/ssl/certs/ca-certificates.crt").unlink()
+    assert on.untrusted(write.Wish(certificates=pem["authority"]))
+
+
 def test_what_differs_is_shown_without_passwords(tmp_path: Path) -> None:
     wish = write.Wish(Proxies("http://u:secret@proxy:3128"), secret=True)
     [change] = write.Machine(machine(tmp_path)).changes(wish)[0]

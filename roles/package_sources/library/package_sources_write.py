@@ -281,9 +281,11 @@ class Machine:
 
     def untrusted(self, wish: Wish) -> bool:
         """Whether what programs trust lacks a certificate."""
+        if not wish.certificates or not self.updates_certificates:
+            return False
         store = self.root / TRUSTED
         trusted = set(bodies(store.read_text("utf-8", "replace"))) if store.is_file() else set()
-        return self.updates_certificates and not set(bodies(wish.certificates)) <= trusted
+        return not set(bodies(wish.certificates)) <= trusted
 
     def bundle_lacks(self, wish: Wish) -> bool:
         """Whether files of the repository are missing."""
