@@ -26,6 +26,7 @@ def templar(role: str, release: str) -> Templar:
     for folder in ("defaults", "vars"):
         variables |= load(ROLES / role / folder / "main.yml") or {}
     variables["ansible_facts"] = {
+        "apparmor": {"status": "enabled"},
         "distribution": "Debian",
         "distribution_major_version": {"bookworm": "12", "trixie": "13"}[release],
         "distribution_release": release,
