@@ -9,7 +9,7 @@ import yaml
 
 from yard import __version__
 from yard.code.settings import PER
-from yard.plays.contract import CHECK_PARTS
+from yard.plays.contract import CHECK_PARTS, RELEASES
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
 from yard.request.parse import (
     parse_checkpoint_seconds,
@@ -20,8 +20,6 @@ from yard.request.parse import (
 )
 from yard.request.training import HOLD, RANK_BATCH
 
-# Debian releases that a bundle can be for.
-RELEASES = ("bookworm", "trixie")
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,

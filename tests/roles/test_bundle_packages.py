@@ -9,6 +9,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from role_files import ROLES
 
+from yard.plays.contract import RELEASES
+
 # Roles whose packages are no part of it: a driver is for one kernel, and not all are Debian's.
 NOT_IN_IT = {"nvidia_container_toolkit", "nvidia_driver"}
 
@@ -72,8 +74,6 @@ def test_it_has_the_packages_that_the_roles_install(release: str) -> None:
 
 
 def test_its_releases_are_those_of_the_command_and_of_the_base_images() -> None:
-    from yard.arguments import RELEASES
-
     for role, option in (("bundle", "bundle_releases"), ("base_image", "base_image_release")):
         specification = load(ROLES / role / "meta/argument_specs.yml")["argument_specs"]["main"]
         assert tuple(specification["options"][option]["choices"]) == RELEASES

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from yard.arguments import RELEASES
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.words import size
 from yard.operations.setup import run_operation
+from yard.plays.contract import RELEASES
 from yard.plays.inventory import read_inventory
 from yard.request.resolve import check_dataset
 

@@ -47,6 +47,9 @@ NODES, SSH, PAIRS, MPI, CONTAINERS = CHECK_PARTS = ("nodes", "ssh", "pairs", "mp
 # Where the verdict is given, which fails where the cluster is not fit.
 GIVE_VERDICT = "verdict"
 
+# Debian releases that a bundle can be for: those of role bundle.
+RELEASES = ("bookworm", "trixie")
+
 # The problem of a node that Ansible could not reach.
 UNREACHABLE = "unreachable"
 # The problem of a node that does not hold the image that is asked for.
