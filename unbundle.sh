@@ -39,6 +39,7 @@ for dataset in "$scratch"/data/*/; do
 done
 
 # apt of this machine, while commands of Trainyard run: these packages, lists and caches of its own, nothing else.
+# shellcheck disable=SC1091  # it is the machine's
 release=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
 if [ -d "$scratch/debian/$release" ]; then
     mkdir -p "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
