@@ -71,8 +71,8 @@ def use_cluster_network() -> None:
     ports = rdma_ports(name, SYSFS)
     os.environ.setdefault("UCX_NET_DEVICES", ",".join([*ports, name]))
     if any(is_software(port, SYSFS) for port in ports):
-        # UCX connects by datagrams. Those of rxe got through only without this check (UCX 1.13.1 and
-        # 1.18.1, Linux 6.1): else "UD endpoint: unhandled timeout error". Adapters keep it.
+        # UCX connects by datagrams. Those of rxe got through only without this check (UCX 1.13.1
+        # and 1.18.1, Linux 6.1): else "unhandled timeout error". Adapters keep it.
         os.environ.setdefault("UCX_UD_VERBS_ETH_DGID_CHECK", "n")
     if _is_ipv6(interface.address):
         os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", name)
