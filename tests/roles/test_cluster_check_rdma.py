@@ -105,6 +105,13 @@ def test_what_is_there_and_not_taken_is_said_once_for_all_nodes() -> None:
     assert notes.notes(measured(a=[port(state="DOWN")]), TCP) == []
 
 
+def test_nobody_is_told_to_use_software_in_place_of_tcp() -> None:
+    rxe = port("rxe0:1") | {"link": "Ethernet software"}
+    assert notes.notes(measured(a=[rxe]), TCP) == []
+    (note,) = notes.notes(measured(a=[rxe, port()]), TCP)
+    assert note.code == "rdma_unused"
+
+
 def test_what_is_behind_another_network_is_said_with_every_transport() -> None:
     cluster = measured(a=[port("mlx5_1:1", "ib1")], b=[])
     for transport in (TCP, UCX):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.cluster_check_cluster import Cluster
-from ansible.module_utils.cluster_check_rdma import ACTIVE
+from ansible.module_utils.cluster_check_rdma import ACTIVE, SOFTWARE
 
 # What a node may say of a port: it is shown on terminals.
 SHOWN = re.compile(r"[ -~]{0,64}")
@@ -75,7 +75,9 @@ def _of_rdma(answer: Mapping[str, Any], transport: Transport) -> list[tuple[str,
         is_named = isinstance(interface, str) and interface and SHOWN.fullmatch(interface)
         values = {"ports": shown, "ucx": interface if is_named else "TCP"}
         return [("rdma_elsewhere", TEXTS["rdma_elsewhere"].format(**values))]
-    if not transport.rdma:
+    # Software is slower than TCP over the same interface.
+    adapters = [port for port in behind if not port["link"].endswith(SOFTWARE)]
+    if adapters and not transport.rdma:
         values = {"ports": shown, "transport": transport.name}
         return [("rdma_unused", TEXTS["rdma_unused"].format(**values))]
     return []

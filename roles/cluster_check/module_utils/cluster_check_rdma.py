@@ -14,6 +14,8 @@ from ansible.module_utils.training_node_hardware import listed, read_text
 
 SYS = "/sys/class/infiniband"
 ACTIVE = "ACTIVE"
+# Behind the link layer of what is no adapter.
+SOFTWARE = " software"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def read_ports(sys: str = SYS) -> list[RdmaPort]:
 
 def _software(device: str) -> str:
     """What the link of a device is called beside its layer: no hardware is behind those of rxe."""
-    return "" if os.path.exists(f"{device}/device") else " software"
+    return "" if os.path.exists(f"{device}/device") else SOFTWARE
 
 
 def _interface(device: str, port: str, number: int) -> str:
