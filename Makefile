@@ -276,7 +276,7 @@ lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/t
 		--output-file requirements-aws.txt
 	uv pip compile --group dev --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
 		--output-file requirements-dev.txt
-	for list in runtime cuda13 cuda12 cuda12-legacy nvcc installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
+	for list in runtime cuda13 cuda12 cuda12-legacy nvcc rocm installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
 		--output-file docker/trainer/requirements/$$list.txt; done
 	uv pip compile docker/notebook/requirements.in $(LOCK) --python-version 3.13 \

@@ -291,6 +291,31 @@ def test_site_begins_with_it(inventory: Path) -> None:
     assert first["ansible.builtin.import_playbook"] == "playbooks/validate.yml"
 
 
+def test_gpus_of_two_vendors_need_two_inventories(inventory: Path) -> None:
+    replace(inventory / "hosts.yml", "gpu_nodes:\n  hosts: {}", "gpu_nodes: {hosts: {gpu01: {}}}")
+    with (inventory / "hosts.yml").open("a") as file:
+        file.write("amd_nodes:\n  hosts:\n    gpu02: {}\n")
+    status, lines = check(inventory)
+    place = (inventory / "hosts.yml").read_text().splitlines().index("    gpu02: {}") + 1
+    assert (status, lines) == (
+        2,
+        [
+            f"hosts.yml:{place}: gpu02 is in group amd_nodes, and gpu01 in gpu_nodes: the nodes of "
+            "an inventory train in one image, and none is for GPUs of NVIDIA and AMD. Keep the "
+            "nodes of each kind in an inventory of their own, and name one with INVENTORY=."
+        ],
+    )
+
+
+def test_machines_with_amds_gpus_train(inventory: Path) -> None:
+    with (inventory / "hosts.yml").open("a") as file:
+        file.write("amd_nodes: {hosts: {gpu02: {}}}\n")
+    assert check(inventory)[0] == 0
+    with (inventory / "hosts.yml").open("a") as file:
+        file.write("amd_node: {hosts: {gpu01: {}}}\n")
+    assert "gpu01 in it is not in amd_nodes. Is amd_nodes meant?" in check(inventory)[1][0]
+
+
 def test_names_hosts_and_addresses_that_cannot_be(inventory: Path) -> None:
     (inventory / "hosts.yml").write_text(
         """trainers:

@@ -51,6 +51,7 @@ CONTAINER = training_run_container.Container(
     data="/srv/trainyard/data",
     folder="",
     gpus="",
+    render_devices=(),
     runtime="",
     rdma=(),
     shm_gigabytes=2,

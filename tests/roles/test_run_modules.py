@@ -92,6 +92,7 @@ def test_a_project_is_watched_in_its_own_way(
     options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "folder": ""}
     options["container"] |= {
         "gpus": "",
+        "render_devices": [],
         "shm_gigabytes": 2,
         "memory_gigabytes": 0.0,
         "memory_share": 1.0,
@@ -112,7 +113,8 @@ def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
     monkeypatch.setattr(start.os, "sched_getaffinity", lambda pid: range(6))
     options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
     options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "folder": ""}
-    options["container"] |= {"gpus": "", "shm_gigabytes": 2, "memory_share": 1.0, "processes": 9}
+    options["container"] |= {"gpus": "", "render_devices": [], "shm_gigabytes": 2}
+    options["container"] |= {"memory_share": 1.0, "processes": 9}
     directory = training_node_directory.RunDirectory(str(tmp_path), "r")
 
     def limits(part: float, gigabytes: float | None) -> tuple[int, float]:

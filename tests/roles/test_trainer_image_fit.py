@@ -195,7 +195,7 @@ def test_every_image_of_the_table_can_be_built() -> None:
     options = yaml.safe_load((ROLES / "trainer_image/meta/argument_specs.yml").read_text())
     choices = options["argument_specs"]["main"]["options"]["trainer_image_target"]["choices"]
     recipes = variables["trainer_image_recipes"]
-    assert set(recipes) == set(choices) == {"runtime", "test", *TABLE}
+    assert set(recipes) == set(choices) == {"runtime", "test", *TABLE, "rocm"}
     cleaned = (CHECKOUT / "playbooks/clean_up.yml").read_text()
     for name, entry in TABLE.items():
         lists = CHECKOUT / "docker/trainer/requirements"

@@ -382,6 +382,7 @@ def test_the_image_is_that_of_the_inventory() -> None:
     nodes = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": {}}}}
     assert target(nodes) == "runtime"
     assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}}) == "cuda12"
+    assert target({**nodes, "amd_nodes": {"hosts": ["a"]}}) == "rocm"
     said = {"a": {"trainer_image_target": "runtime"}}
     assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}, "_meta": {"hostvars": said}}) == (
         "runtime"

@@ -67,6 +67,8 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     assert per_node({**document, "trainers": {"hosts": ["a", "b", "c"]}}) == 1
     assert per_node({**document, "_meta": {"hostvars": {}}}) == 1
     assert per_node({**document, "gpu_nodes": {}}) == 1
+    of_amd = {**document, "gpu_nodes": {}, "amd_nodes": document["gpu_nodes"]}
+    assert per_node(of_amd) == per_node(document)
 
 
 def with_gpus(lab: Inventory, **gpus: int | None) -> Inventory:

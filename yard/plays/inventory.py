@@ -18,7 +18,9 @@ from yard.plays.inventory_cache import recall, remember
 
 # Ansible's words where it has no password for a file of its Vault, or a wrong one.
 VAULT_LOCKED = "no vault secrets"
-# The image for GPUs until set-up has chosen one, as in group_vars/all/images.yml.
+# Machines with GPUs of one vendor each; an inventory has hosts in one of both alone.
+GPU_GROUPS = NVIDIA_GROUP, AMD_GROUP = "gpu_nodes", "amd_nodes"
+# The image for NVIDIA GPUs until set-up has chosen one, as in group_vars/all/images.yml.
 UNCHOSEN_IMAGE = "cuda12"
 # What keeps the ranks apart from the rest of a node (group_vars/all/runtime.yml).
 CONTAINER, NATIVE = "container", "native"
@@ -175,7 +177,8 @@ def parse_inventory(
     variables = hostvars.get(speaker, {})
     making = hostvars.get(container_hosts[0], {}) if container_hosts else {}
     prefix = "training_run_"
-    gpus = _gpus_by_host(trainers, set(_hosts(document, "gpu_nodes")), hostvars)
+    with_gpus = {host for group in GPU_GROUPS for host in _hosts(document, group)}
+    gpus = _gpus_by_host(trainers, with_gpus, hostvars)
     return Inventory(
         path=path,
         name=inventory_name(path),
@@ -230,7 +233,9 @@ def _image_target(
     said = str(variables.get("trainer_image_target", "{{"))
     if "{{" not in said:
         return said
-    with_gpus = sorted(set(_hosts(document, "gpu_nodes")))
+    if any(_hosts(document, AMD_GROUP)):
+        return "rocm"
+    with_gpus = sorted(set(_hosts(document, NVIDIA_GROUP)))
     if not with_gpus:
         return "runtime"
     key = hashlib.sha256(" ".join(with_gpus).encode()).hexdigest()

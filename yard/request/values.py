@@ -62,7 +62,7 @@ class Values:
             self.problems.append(
                 f"processes per node {AS_EACH_HAS}: this inventory does not say how many ranks "
                 f"{', '.join(silent)} carr{'y' if len(silent) > 1 else 'ies'} "
-                "(training_node_slots, or cluster_check_gpu_count in group gpu_nodes)"
+                "(training_node_slots, or cluster_check_gpu_count in group gpu_nodes or amd_nodes)"
             )
         return known
 

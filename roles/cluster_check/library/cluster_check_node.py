@@ -35,6 +35,11 @@ options:
     description: Whether the inventory says that the node has GPUs.
     type: bool
     required: true
+  gpu_vendor:
+    description: Whose GPUs they are.
+    type: str
+    choices: [nvidia, amd]
+    default: nvidia
   gpu_count:
     description: How many GPUs the inventory says there are; 0 says nothing.
     type: int
@@ -47,6 +52,10 @@ options:
     description: Highest temperature.
     type: float
     required: true
+  sys:
+    description: Where the kernel tells about devices.
+    type: path
+    default: /sys
 """
 
 EXAMPLES = r"""
@@ -200,9 +209,11 @@ def main() -> None:
             "network": {"type": "str", "default": ""},
             "shm_gigabytes": {"type": "float", "required": True},
             "gpu": {"type": "bool", "required": True},
+            "gpu_vendor": {"type": "str", "default": "nvidia", "choices": ["nvidia", "amd"]},
             "gpu_count": {"type": "int", "default": 0},
             "gpu_model": {"type": "str", "default": ""},
             "gpu_celsius": {"type": "float", "required": True},
+            "sys": {"type": "path", "default": "/sys"},
         },
         supports_check_mode=True,
     )
@@ -217,7 +228,7 @@ def main() -> None:
     checks += port_checks(rdma, interface)
     gpus: list[dict[str, Any]] = []
     if params["gpu"]:
-        gpus, trouble = read_gpus()
+        gpus, trouble = read_gpus(params["gpu_vendor"], params["sys"])
         checks += gpu_checks(
             gpus, trouble, params["gpu_count"], params["gpu_model"], params["gpu_celsius"]
         )
@@ -228,7 +239,7 @@ def main() -> None:
             "openmpi": release(module, ["mpirun", "--version"]),
             "ucx": release(module, ["ucx_info", "-v"]),
             "docker": docker_release(),
-            "driver": driver_release(),
+            "driver": driver_release(params["sys"]),
             "cuda": gpus[0]["cuda"] if gpus else "",
         },
         checks=[check.asdict() for check in checks],

@@ -1,32 +1,43 @@
 # Copyright Trainyard. Apache-2.0
-"""State of the NVIDIA GPUs of this machine, as nvidia-smi and the kernel's log tell it."""
+"""State of the GPUs of this machine, as their vendor's program and the kernel tell it."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
+from ansible.module_utils.training_node_amd import driver_release as amd_release
+from ansible.module_utils.training_node_amd import read_amd_gpus
 from ansible.module_utils.training_node_check import at_most, equal
 from ansible.module_utils.training_node_gpu_faults import bus_slot, kernel_log, xids
-from ansible.module_utils.training_node_gpus import NO_ANSWER, Gpu, ask_smi
+from ansible.module_utils.training_node_gpus import AMD, NO_ANSWER, Gpu, ask_smi
 from ansible.module_utils.training_node_gpus import read_gpus as ask_gpus
 
 DRIVER = "/proc/driver/nvidia/version"
 
 
-def driver_release() -> str:
+def driver_release(sys: str = "/sys") -> str:
     """Release of the driver in the kernel; empty where none is loaded."""
     try:
         with open(DRIVER, encoding="ascii") as file:
             match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", file.read())
     except FileNotFoundError:
-        return ""
+        return amd_release(sys) if os.path.isdir(f"{sys}/module/amdgpu") else ""
     return match[1] if match else ""
 
 
-def read_gpus() -> tuple[list[dict[str, Any]], str]:
-    """GPUs, and why they could not be asked (empty where they could)."""
+def read_gpus(vendor: str, sys: str) -> tuple[list[dict[str, Any]], str]:
+    """GPUs, and why they could not be asked (empty where they could).
+
+    Args:
+        vendor: whose GPUs the node has, NVIDIA or AMD.
+        sys: where the kernel tells about AMD's.
+    """
+    if vendor == AMD:
+        ours, trouble = read_amd_gpus(sys)
+        return state_of(ours, "", kernel_log()), trouble
     gpus, trouble = ask_gpus()
     if trouble:
         return [], trouble
@@ -41,8 +52,8 @@ def state_of(gpus: list[Gpu], table: str, log: str) -> list[dict[str, Any]]:
     """What there is to judge of each GPU.
 
     Args:
-        gpus: as nvidia-smi tells of them.
-        table: what it says when it is asked nothing.
+        gpus: as they tell of themselves.
+        table: what nvidia-smi says when it is asked nothing; empty for AMD's.
         log: the kernel's, whose faults are counted by card.
     """
     faults = xids(log)

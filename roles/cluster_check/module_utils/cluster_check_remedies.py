@@ -32,19 +32,23 @@ REMEDIES = {
     ),
     "other_rdma": "mpirun hangs where only some ranks can take it: bring all nodes alike",
     # its GPUs
-    "gpus_silent": "is the driver loaded, and of nvidia-smi's release? role nvidia_driver",
+    "gpus_silent": (
+        "is the driver loaded (role nvidia_driver; of AMD's amdgpu), and of its program's release?"
+    ),
     "gpus_missing": "a card fell off the bus, or gpu_count of this host is wrong: lspci, dmesg",
-    "gpu_lost": "reboot it; dmesg | grep -i xid there tells what the card did before",
+    "gpu_lost": "reboot it; dmesg | grep -i -e xid -e amdgpu there tells what the card did before",
     "gpu_other_model": "put it right in gpu_model of this host, or take the host out",
     "gpu_hot": "look at the fans and at the air in front of this machine",
     "gpu_ecc_errors": "reset the card when it is idle; if they come back, have it replaced",
     "gpu_xid_errors": "look the numbers up in NVIDIA's list of Xid errors; dmesg has the lines",
     "gpus_not_computing": (
-        "nvidia-smi there shows them, and PyTorch in the container cannot compute on them: does "
+        "nvidia-smi or rocm-smi there shows them, and PyTorch in the container cannot compute on "
+        "them: does "
         "the image fit the driver? make setup; logs/rank-*.log beside the verdict tell more"
     ),
     "gpu_wrong_product": "this card computes wrong: have it replaced",
-    "gpu_slow": "look at its clocks, power limit and bus: nvidia-smi -q -d PERFORMANCE,CLOCK,POWER",
+    "gpu_slow": "look at its clocks, power limit and bus: nvidia-smi -q -d "
+    "PERFORMANCE,CLOCK,POWER, or rocm-smi",
     # a login from a to b
     "ssh_host_key": (
         "if {b} was installed anew, make setup pins its new key; if not, another machine answers"

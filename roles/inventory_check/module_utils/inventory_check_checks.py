@@ -30,7 +30,9 @@ from ansible.module_utils.inventory_check_variables import (
     type_problems,
 )
 
-TRAINERS, GPU_GROUP = "trainers", "gpu_nodes"
+TRAINERS = "trainers"
+# Machines with GPUs of NVIDIA, and of AMD.
+GPU_GROUPS = ("gpu_nodes", "amd_nodes")
 # Variables whose values the checks read, beside all that end in _network.
 READ = (*ADDRESSES, "ansible_host", "ansible_port", "ansible_connection")
 
@@ -92,12 +94,12 @@ def check_inventory(
     playbooks = groups_of_plays(playbook)
     trainers = groups.get(TRAINERS, [])
     # Ansible may manage other machines with the same inventory.
-    ours_by_group = (*playbooks, TRAINERS, GPU_GROUP)
+    ours_by_group = (*playbooks, TRAINERS, *GPU_GROUPS)
     members = {host for name in ours_by_group for host in groups.get(name, [])}
     ours = {host: variables for host, variables in hosts.items() if host in members}
     places = Places(files, expand)
     return [
-        *group_problems(files, groups, hosts, playbooks, GPU_GROUP),
+        *group_problems(files, groups, hosts, playbooks, GPU_GROUPS),
         *group_file_problems(files, groups),
         *check_files(files, expectation, hosts),
         *host_name_problems(places, ours, trainers),

@@ -19,7 +19,7 @@ def group_problems(
     groups: Groups,
     hosts: Collection[str],
     playbooks: Mapping[str, Path],
-    gpu_group: str,
+    gpu_groups: Sequence[str],
 ) -> Iterator[Problem]:
     """Find groups that plays name and the inventory does not have, and those that no play finds.
 
@@ -28,7 +28,7 @@ def group_problems(
         groups: the inventory's groups and their hosts.
         hosts: the inventory's hosts.
         playbooks: names in plays, and the playbook of each.
-        gpu_group: the group of the machines with GPUs, which may be missing.
+        gpu_groups: those of the machines with GPUs of one vendor each, which may be missing.
     """
     for name, playbook in playbooks.items():
         if name in groups or name in hosts:
@@ -44,7 +44,7 @@ def group_problems(
         yield Problem("group_trainers_empty", group_place(files, "trainers"))
 
     # Set up beside the right group, a group with a slip in its name is used by nothing.
-    expected = [*(name for name in playbooks if name in groups), gpu_group]
+    expected = [*(name for name in playbooks if name in groups), *gpu_groups]
     for name in groups:
         near = get_close_matches(name, expected, n=1, cutoff=ALIKE)
         if name in expected or not near:
@@ -54,10 +54,18 @@ def group_problems(
             values = {"group": name, "host": strays[0], "near": near[0]}
             yield Problem("group_misspelt", group_place(files, name) | values)
 
-    for host in groups.get(gpu_group, []):
-        if host not in groups.get("trainers", []):
-            values = {"host": host, "group": gpu_group}
-            yield Problem("host_not_trainer", group_place(files, gpu_group, host) | values)
+    for gpu_group in gpu_groups:
+        for host in groups.get(gpu_group, []):
+            if host not in groups.get("trainers", []):
+                values = {"host": host, "group": gpu_group}
+                yield Problem("host_not_trainer", group_place(files, gpu_group, host) | values)
+    # One image is built for all nodes of an inventory, and none computes on GPUs of two vendors.
+    filled = [group for group in gpu_groups if groups.get(group)]
+    for other in filled[1:]:
+        values = {"group": filled[0], "host": groups[filled[0]][0]}
+        values |= {"other": other, "other_host": groups[other][0]}
+        place = group_place(files, other, groups[other][0])
+        yield Problem("gpus_of_two_vendors", place | values)
 
 
 def group_file_problems(files: InventoryFiles, groups: Groups) -> Iterator[Problem]:

@@ -64,6 +64,11 @@ TEXTS = {
         "{host} is in group {group} and not in trainers, so nothing uses its GPUs. "
         "Add it to trainers, or take it out of {group}."
     ),
+    "gpus_of_two_vendors": (
+        "{other_host} is in group {other}, and {host} in {group}: the nodes of an inventory train "
+        "in one image, and none is for GPUs of NVIDIA and AMD. Keep the nodes of each kind in an "
+        "inventory of their own, and name one with INVENTORY=."
+    ),
     "group_missing": (
         "group {group}, which playbooks/{playbook} works on, is missing. "
         'A group may be empty: "{group}: {{hosts: {{}}}}".'

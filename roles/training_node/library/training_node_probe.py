@@ -82,10 +82,15 @@ options:
     default: false
   gpus:
     description: >-
-      NVIDIA GPUs that the inventory gives to the run: V(all), or their numbers or UUIDs with commas
+      GPUs that the inventory gives to the run: V(all), or their numbers or UUIDs with commas
       between. Empty gives none.
     type: str
     default: ""
+  gpu_vendor:
+    description: Whose GPUs they are.
+    type: str
+    choices: [nvidia, amd]
+    default: nvidia
   gpus_wanted:
     description: >-
       How many of those the run takes, beside other runs; V(0) takes the whole node.
@@ -159,13 +164,13 @@ cores:
   returned: always
   type: int
 gpus:
-  description: How many NVIDIA GPUs of this node runs can have.
+  description: How many GPUs of this node runs can have.
   returned: always
   type: int
 gpu_devices:
   description: >-
     Those GPUs, each with index, uuid, model, slot, driver, memory_bytes, celsius,
-    uncorrected_errors, capability and trouble.
+    uncorrected_errors, capability, trouble, vendor and device.
   returned: always
   type: list
   elements: dict
@@ -213,6 +218,7 @@ from ansible.module_utils.training_node_engine import (
 )
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
+from ansible.module_utils.training_node_gpus import AMD, NVIDIA
 from ansible.module_utils.training_node_hardware import hardware, interface_of, multiplies_bf16
 from ansible.module_utils.training_node_lock import holder_values, holders
 from ansible.module_utils.training_node_parts import (
@@ -247,6 +253,7 @@ class Needs:
     transport: str
     needs_gpu: bool
     gpus: str
+    gpu_vendor: str
     gpus_wanted: int
     site: Mapping[str, Any]
     operator: str
@@ -283,7 +290,7 @@ def ask_engine(needs: Needs) -> EngineAnswer:
         ask_image(needs, answer)
         if needs.gpus and is_native():
             answer.problems.append(problem("gpus_not_native"))
-        elif needs.gpus:
+        elif needs.gpus and needs.gpu_vendor == NVIDIA:
             answer.problems += runtime_problems(get("/info"))
         ask_holder(needs, answer)
     except EngineError as error:
@@ -365,6 +372,7 @@ def look_for_gpus(needs: Needs, engine: EngineAnswer) -> GpuFit:
         needs.sys,
         needs.gpus_wanted,
         held_gpus(engine.locks),
+        needs.gpu_vendor,
     )
     # Of a node that somebody has as a whole that is said; of GPUs that cannot be asked too.
     if fit.gpus and not in_the_way(engine.locks, needs.gpus_wanted):
@@ -439,6 +447,7 @@ def main() -> None:
             "transport": {"type": "str", "default": ""},
             "needs_gpu": {"type": "bool", "default": False},
             "gpus": {"type": "str", "default": ""},
+            "gpu_vendor": {"type": "str", "default": NVIDIA, "choices": [NVIDIA, AMD]},
             "gpus_wanted": {"type": "int", "default": 0},
             "site": {"type": "dict", "default": {}},
             "operator": {"type": "str", "default": ""},

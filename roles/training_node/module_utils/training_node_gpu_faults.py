@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""What goes wrong with the NVIDIA GPUs of this machine while it is used."""
+"""What goes wrong with the GPUs of this machine while it is used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ansible.module_utils.training_node_gpus import read_gpus
+from ansible.module_utils.training_node_amd import read_amd_gpus
+from ansible.module_utils.training_node_gpus import AMD, read_gpus
 
 LOG_SECONDS = 20
 # "[ 1234.567890] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, ...": a fault the driver saw, by number
@@ -79,7 +80,9 @@ def gpu_faults(
     """
     if not before:
         return []
-    now, silent = read_gpus()
+    # A node has GPUs of one vendor; what a run of an earlier version noted does not say whose.
+    amd = before[0].get("vendor") == AMD
+    now, silent = read_amd_gpus() if amd else read_gpus()
     told = {gpu.uuid: gpu for gpu in now}
     seen = xids(kernel_log(), since)
     lost, ecc, xid = [], [], []

@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""Whether the NVIDIA GPUs of this machine can do what a run wants of them, and if not, why."""
+"""Whether the GPUs of this machine can do what a run wants of them, and if not, why."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible.module_utils.training_node_amd import (
+    count_amd_cards,
+    driver_trouble,
+    read_amd_gpus,
+    read_amd_users,
+)
 from ansible.module_utils.training_node_gpus import (
+    AMD,
+    NVIDIA,
     Gpu,
+    GpuUser,
     chosen_gpus,
     read_gpu_users,
     read_gpus,
@@ -22,9 +31,11 @@ from ansible.module_utils.training_node_problems import Problem, problem
 # What an image for GPUs says of itself: the CUDA in it, the oldest branch of the driver that takes
 # that, and the compute capabilities that it is built for (docker/trainer/Dockerfile.cuda).
 CUDA, DRIVER, CAPABILITIES = "trainyard.cuda", "trainyard.driver", "trainyard.capabilities"
+# The same of an image for AMD GPUs, whose capabilities are targets (Dockerfile.rocm there).
+ROCM = "trainyard.rocm"
 # Vendor and class of NVIDIA's GPUs in /sys: VGA or 3D controller. Which driver fits a card is a
 # matter of role nvidia_driver, whose modules are not at hand where a run is launched.
-NVIDIA, DISPLAYS = "0x10de", ("0x0300", "0x0302")
+NVIDIA_CARD, DISPLAYS = "0x10de", ("0x0300", "0x0302")
 # What NVML and nvidia-smi say where the kernel has another release of the driver than the programs.
 MISMATCH = re.compile("driver/library version mismatch", re.IGNORECASE)
 
@@ -52,6 +63,7 @@ def look_at_gpus(
     sys: str,
     wanted: int = 0,
     held: Collection[str] = (),
+    vendor: str = NVIDIA,
 ) -> GpuFit:
     """Look at the GPUs that the inventory gives to a run.
 
@@ -62,26 +74,40 @@ def look_at_gpus(
         sys: where the kernel tells about devices.
         wanted: number of those that the run takes; 0 for all of them.
         held: UUIDs of those that other runs hold, whose processes compute there.
+        vendor: whose GPUs they are, NVIDIA or AMD.
     """
-    there, trouble = read_gpus()
+    amd = vendor == AMD
+    there, trouble = read_amd_gpus(sys) if amd else read_gpus()
     if trouble:
-        return GpuFit(problems=[why_silent(trouble, count_cards(sys))])
+        silent = why_amd_silent(trouble, sys) if amd else why_silent(trouble, count_cards(sys))
+        return GpuFit(problems=[silent])
     chosen, missing = chosen_gpus(there, names)
     if not there:
-        return GpuFit(problems=[problem("gpu_absent")])
+        return GpuFit(problems=[problem("gpu_absent", **said_of(vendor))])
     problems = [
-        problem("gpu_not_there", gpu=name, present=", ".join(str(gpu.index) for gpu in there))
+        problem(
+            "gpu_not_there",
+            gpu=name,
+            present=", ".join(str(gpu.index) for gpu in there),
+            **said_of(vendor),
+        )
         for name in missing
     ]
     lost = [
-        problem("gpu_lost", gpu=gpu.index, model=gpu.model, message=gpu.trouble)
+        problem(
+            "gpu_lost",
+            gpu=gpu.index,
+            model=gpu.model,
+            message=gpu.trouble,
+            **said_of(vendor),
+        )
         for gpu in chosen
         if gpu.trouble
     ]
     if labels is not None:
-        problems += image_problems(chosen, image, labels)
+        problems += (amd_image_problems if amd else image_problems)(chosen, image, labels)
     free = [gpu for gpu in chosen if gpu.uuid not in held and not gpu.trouble]
-    users = user_problems(free)
+    users = user_problems(free, read_amd_users(free, sys) if amd else read_gpu_users())
     busy = {user.values["gpu"] for user in users}
     idle = [gpu for gpu in free if gpu.index not in busy]
     # A run that takes some finds others than those that are lost or in use, as long as there are
@@ -99,7 +125,7 @@ def count_cards(sys: str) -> int:
         sys: /sys on a real machine.
     """
     return sum(
-        _first_line(os.path.join(device, "vendor")) == NVIDIA
+        _first_line(os.path.join(device, "vendor")) == NVIDIA_CARD
         and _first_line(os.path.join(device, "class")).startswith(DISPLAYS)
         for device in glob.glob(f"{glob.escape(sys)}/bus/pci/devices/*")
     )
@@ -123,8 +149,31 @@ def why_silent(trouble: str, cards: int) -> Problem:
     return problem("gpu_silent", message=message)
 
 
+def said_of(vendor: str) -> dict[str, str]:
+    """The value of a problem that has words of its own for AMD."""
+    return {"vendor": vendor} if vendor == AMD else {}
+
+
+def why_amd_silent(trouble: str, sys: str) -> Problem:
+    """The reason why AMD GPUs cannot be asked.
+
+    Args:
+        trouble: what rocm-smi said, or why it could not be asked.
+        sys: where the kernel tells about devices.
+    """
+    words, cards = said_of(AMD), count_amd_cards(sys)
+    message = " ".join(trouble.split())
+    if not cards:
+        return problem("gpu_absent", **words)
+    if driver_trouble(sys):
+        return problem("gpu_driver_missing", cards=cards, message=message, **words)
+    return problem("gpu_silent", message=message, **words)
+
+
 def image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -> list[Problem]:
     """Whether the driver takes the image's CUDA, and the GPUs run what is in it."""
+    if ROCM in labels:
+        return [problem("image_of_other_gpus", image=image, has="AMD", wanted="NVIDIA")]
     if CUDA not in labels:
         return [problem("image_without_cuda", image=image)]
     cuda, needed = labels[CUDA], int(labels[DRIVER])
@@ -148,12 +197,38 @@ def image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -> li
     ]
 
 
-def user_problems(gpus: list[Gpu]) -> list[Problem]:
-    """What computes on these GPUs already."""
+def amd_image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -> list[Problem]:
+    """Whether the image is for AMD GPUs, and has code for these.
+
+    The driver is no matter: ROCm runs with the drivers of releases around its own (AMD, "user and
+    kernel-space support matrix"), and that of a distribution's kernel has no release at all.
+    """
+    if CUDA in labels:
+        return [problem("image_of_other_gpus", image=image, has="NVIDIA", wanted="AMD")]
+    if ROCM not in labels:
+        return [problem("image_without_rocm", image=image)]
+    built_for = labels[CAPABILITIES].split()
+    return [
+        problem(
+            "gpu_not_built_for",
+            gpu=gpu.index,
+            model=gpu.model,
+            capability=gpu.capability,
+            image=image,
+            capabilities=", ".join(built_for),
+            **said_of(AMD),
+        )
+        for gpu in gpus
+        if gpu.capability not in built_for
+    ]
+
+
+def user_problems(gpus: list[Gpu], users: list[GpuUser]) -> list[Problem]:
+    """What computes on these GPUs already, of all who compute."""
     index_of = {gpu.uuid: gpu.index for gpu in gpus}
     return [
         problem("gpu_busy", gpu=index_of[user.gpu], pid=user.pid, program=user.program)
-        for user in read_gpu_users()
+        for user in users
         if user.gpu in index_of
     ]
 

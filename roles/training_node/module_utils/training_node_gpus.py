@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""The NVIDIA GPUs of this machine, as nvidia-smi tells of them."""
+"""A GPU of this machine, and the NVIDIA GPUs as nvidia-smi tells of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import asdict, dataclass
 from typing import Any
 
+# Whose GPUs a node has, as the inventory's groups gpu_nodes and amd_nodes say it.
+NVIDIA, AMD = "nvidia", "amd"
 SMI = "nvidia-smi"
 SMI_SECONDS = 20
 # As a shell and timeout(1) have them: there is no such program, and it did not answer.
@@ -49,8 +51,11 @@ class Gpu:
         memory_bytes: its memory; 0 where it does not tell.
         celsius: its temperature; None where it does not tell.
         uncorrected_errors: of its memories, since the driver was loaded; 0 where it counts none.
-        capability: compute capability: `8.0`; empty where the driver does not tell.
+        capability: compute capability, `8.0`, or AMD's target, `gfx90a`; empty where the driver
+            does not tell.
         trouble: why it does not answer: `GPU is lost`; empty where it does.
+        vendor: NVIDIA or AMD.
+        device: the file of an AMD GPU that a container gets: `/dev/dri/renderD128`.
     """
 
     index: int
@@ -63,6 +68,8 @@ class Gpu:
     uncorrected_errors: int
     capability: str
     trouble: str = ""
+    vendor: str = NVIDIA
+    device: str = ""
 
     @property
     def branch(self) -> int:
@@ -185,21 +192,26 @@ def _numbers(capability: str) -> tuple[int, int]:
 
 
 def ask_smi(*arguments: str) -> tuple[int, str]:
-    """Exit status and output of nvidia-smi, or NO_PROGRAM or NO_ANSWER with the reason.
+    """Exit status and output of nvidia-smi, see `ask`."""
+    return ask(SMI, *arguments)
+
+
+def ask(program: str, *arguments: str) -> tuple[int, str]:
+    """Exit status and output of a program, or NO_PROGRAM or NO_ANSWER with the reason.
 
     One that hangs in the driver does not even end when it is killed, so nobody waits for it then.
     """
     try:
         process = subprocess.Popen(
-            [SMI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     except FileNotFoundError:
-        return NO_PROGRAM, f"there is no {SMI}"
+        return NO_PROGRAM, f"there is no {program}"
     try:
         said, complaint = process.communicate(timeout=SMI_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        return NO_ANSWER, f"{SMI} gave no answer within {SMI_SECONDS} s"
+        return NO_ANSWER, f"{program} gave no answer within {SMI_SECONDS} s"
     return process.returncode, (said if process.returncode == 0 else said + complaint).strip()
 
 

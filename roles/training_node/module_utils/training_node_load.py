@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""How busy a machine is now: processor, memory, disk, and NVIDIA's GPUs.
+"""How busy a machine is now: processor, memory, disk and GPUs.
 
 In a container these are the figures of the machine that it runs on, as /proc tells them.
 """
@@ -10,6 +10,8 @@ import ctypes
 import os
 from contextlib import suppress
 from typing import Any
+
+from ansible.module_utils.training_node_amd import sample_amd_gpus
 
 PROC = "/proc"
 # The part of the NVIDIA driver that answers questions; see its header, nvml.h.
@@ -132,5 +134,5 @@ def load(directory: str, before: ProcessorLook, gpus: Gpus) -> dict[str, Any]:
         "cores": os.cpu_count(),
         **memory(),
         **disk(directory),
-        "gpus": gpus.sample(),
+        "gpus": gpus.sample() or sample_amd_gpus(),
     }

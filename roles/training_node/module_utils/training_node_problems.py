@@ -30,7 +30,7 @@ PROBLEMS = {
     "no_namespaces": Wording("{message}", "ask who administers the machine"),
     "gpus_not_native": Wording(
         "runs without containers have no GPU",
-        "let this node train with RUNTIME=container, or take it out of gpu_nodes",
+        "let this node train with RUNTIME=container, or take it out of gpu_nodes or amd_nodes",
     ),
     "image_missing": Wording("it does not hold the image {image}", "run make setup"),
     "transport_missing": Wording(
@@ -107,9 +107,19 @@ PROBLEMS = {
         "run make setup, which chooses the image by the GPUs, where trainer_image_target does not, "
         "or empty training_node_gpus",
     ),
+    "image_without_rocm": Wording(
+        "it is to compute on AMD GPUs, and the image {image} is for processors alone",
+        "run make setup, which takes the image for them, where trainer_image_target does not, or "
+        "empty training_node_gpus",
+    ),
+    "image_of_other_gpus": Wording(
+        "it has {wanted} GPUs, and the image {image} is for those of {has}: a run has one image",
+        "keep nodes with GPUs of NVIDIA and of AMD in an inventory each, and name one with "
+        "INVENTORY=",
+    ),
     "gpu_not_given": Wording(
-        "transport {transport} needs NVIDIA GPUs, and the inventory gives it none",
-        "choose another TRANSPORT, or put this host into group gpu_nodes",
+        "transport {transport} needs GPUs, and the inventory gives it none",
+        "choose another TRANSPORT, or put this host into group gpu_nodes or amd_nodes",
     ),
     "site_differs": Wording(
         "{setting} is {there}, as set by {operator} ({who}, {when}), and here it is {here}", AGREE
@@ -203,6 +213,38 @@ PROBLEMS = {
         "docker rm --force {name} on this node, if nobody needs it",
     ),
 }
+# What the same problems are called where the GPUs are AMD's (`vendor` among their values).
+OF_AMD = {
+    "gpu_absent": Wording(
+        "it is to have AMD GPUs, and none answers on its bus",
+        "see whether the card is seated (lspci -d 1002:), or take this host out of group amd_nodes",
+    ),
+    "gpu_driver_missing": Wording(
+        "it has AMD GPUs ({cards}), and no driver answers for them: {message}",
+        "load it on this node with modprobe amdgpu; it needs the card's firmware, in Debian's "
+        "package firmware-amd-graphics (non-free-firmware), or AMD's own amdgpu-dkms. dmesg | grep "
+        "-i -e amdgpu -e kfd tells what it lacks",
+    ),
+    "gpu_silent": Wording(
+        "its AMD GPUs cannot be asked: {message}",
+        "run make setup, which installs rocm-smi; dmesg | grep -i amdgpu on this node tells more",
+    ),
+    "gpu_not_there": Wording(
+        "training_node_gpus gives GPU {gpu} to runs, and it has GPU {present}",
+        "put training_node_gpus of this host right (the numbers are rocm-smi's), or see whether a "
+        "card fell off the bus: dmesg | grep -i amdgpu",
+    ),
+    "gpu_lost": Wording(
+        "its GPU {gpu}, {model}, does not answer: {message}",
+        "reboot it; dmesg | grep -i amdgpu tells what the card did before. To do without it until "
+        "then, name the others in training_node_gpus",
+    ),
+    "gpu_not_built_for": Wording(
+        "its GPU {gpu}, {model}, is a {capability}, and the image {image} is built for "
+        "{capabilities}",
+        "leave this one out: training_node_gpus",
+    ),
+}
 # The problem that a check which is not passed stands for, by the name of the check.
 CHECKS = {
     "disk": "low_disk",
@@ -227,14 +269,20 @@ class Problem:
     values: dict[str, Any]
 
     @property
+    def wording(self) -> Wording:
+        """How it is said."""
+        of_amd = OF_AMD.get(self.code) if self.values.get("vendor") == "amd" else None
+        return of_amd or PROBLEMS[self.code]
+
+    @property
     def remedy(self) -> str:
         """What to do about it; may be empty."""
-        return PROBLEMS[self.code].remedy.format(**self.values)
+        return self.wording.remedy.format(**self.values)
 
     @property
     def sentence(self) -> str:
         """What is so."""
-        return PROBLEMS[self.code].sentence.format(**self.values)
+        return self.wording.sentence.format(**self.values)
 
     @property
     def text(self) -> str:

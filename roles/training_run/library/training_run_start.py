@@ -79,6 +79,11 @@ options:
         description: NVIDIA GPUs, C(all) or their numbers or UUIDs with commas between.
         type: str
         default: ""
+      render_devices:
+        description: Files of its AMD GPUs, as C(/dev/dri/renderD128). C(/dev/kfd) comes along.
+        type: list
+        elements: str
+        default: []
       shm_gigabytes:
         description: Size of C(/dev/shm), in 2^30 bytes.
         type: int
@@ -329,6 +334,7 @@ METRICS = "metrics.jsonl"
 OWN = "own"
 # As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
 NVIDIA = "nvidia"
+RENDER = re.compile(r"/dev/dri/renderD\d{1,4}", re.ASCII)
 # Nodes say what theirs are called, and mpirun's arguments stand a line each in a file.
 INTERFACE = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
 
@@ -380,7 +386,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
     """Return the container that the module's options describe.
 
     Raises:
-        EngineError: the engine does not tell which runtimes it has.
+        EngineError: the engine does not tell which runtimes it has, or a GPU is none.
         FolderError: the folder that the ranks are to read is not to be mounted.
     """
     launch, container = options["launch"], dict(options["container"])
@@ -388,6 +394,10 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
     gpus, folder = container["gpus"], container.pop("folder")
     gigabytes, share = container.pop("memory_gigabytes"), container.pop("memory_share")
     part = container["part"]
+    # They come from what this node said of itself, by way of the control node.
+    strange = [path for path in container["render_devices"] if not RENDER.fullmatch(path)]
+    if strange:
+        raise EngineError(f"{strange[0]} is no GPU")
     return Container(
         **container,
         folder=find_mount(folder, uid, gid, options["root"]) if folder else "",
@@ -581,6 +591,7 @@ CONTAINER_OPTIONS = {
     "data": {"type": "path", "required": True},
     "folder": {"type": "str", "default": ""},
     "gpus": {"type": "str", "default": ""},
+    "render_devices": {"type": "list", "elements": "str", "default": []},
     "shm_gigabytes": {"type": "int", "required": True},
     "memory_gigabytes": {"type": "float"},
     "memory_share": {"type": "float", "default": 1.0},

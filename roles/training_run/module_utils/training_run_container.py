@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible.module_utils.training_node_amd import KFD
 from ansible.module_utils.training_node_directory import (
     CONFIG,
     RESUME,
@@ -65,6 +66,16 @@ def rdma_devices(directory: str = RDMA) -> tuple[str, ...]:
     return tuple(device for device in devices if not os.path.isdir(device))
 
 
+def groups_of(devices: Sequence[str]) -> list[str]:
+    """Return the groups that some device files belong to, but for root's: `render`, as a number.
+
+    The image knows other names, or none, for the node's groups. A file that is gone is the
+    engine's to name.
+    """
+    there = [path for path in devices if os.path.exists(path)]
+    return [str(gid) for gid in sorted({os.stat(path).st_gid for path in there} - {0})]
+
+
 @dataclass(frozen=True)
 class Container:
     """The container of a run on one of its nodes.
@@ -79,6 +90,7 @@ class Container:
         data: directory on the node that holds the data sets.
         folder: a folder of the node that the ranks get in its place; empty for none.
         gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
+        render_devices: files of the AMD GPUs: `/dev/dri/renderD128`; empty for none.
         runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         rdma: devices for RDMA that the ranks get; empty where the transport takes none.
         shm_gigabytes: size of /dev/shm where the run has the whole node, in 2^30 bytes.
@@ -109,6 +121,7 @@ class Container:
     data: str
     folder: str
     gpus: str
+    render_devices: Sequence[str]
     runtime: str
     rdma: Sequence[str]
     shm_gigabytes: int
@@ -205,11 +218,19 @@ class Container:
             configuration["DeviceRequests"] = [self.gpu_request()]
         if self.runtime:
             configuration["Runtime"] = self.runtime
-        if self.rdma:
+        # ROCm sees the GPUs whose files it can open, and numbers them from 0 (AMD, "Running ROCm
+        # Docker containers", restricting GPU access). So no ROCR_VISIBLE_DEVICES is needed, and one
+        # with the numbers of the node would name others.
+        of_amd = (KFD, *self.render_devices) if self.render_devices else ()
+        devices = (*of_amd, *self.rdma)
+        if devices:
             configuration["Devices"] = [
                 {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rw"}
-                for path in self.rdma
+                for path in devices
             ]
+        if of_amd:
+            configuration["GroupAdd"] = groups_of(of_amd)
+        if self.rdma:
             # An adapter reads and writes memory by itself, which therefore must stay where it is.
             configuration["Ulimits"] = [{"Name": "memlock", "Soft": -1, "Hard": -1}]
         return configuration
