@@ -13,6 +13,8 @@ from typing import Any, Self
 import psutil
 
 EVERY_SECONDS = 5.0
+# The vendor of AMD's cards, as the kernel has it.
+AMD = "0x1002"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class UtilisationSampler:
         self._pids = pids
         self._connected = connected
         self._gpus = Gpus()
+        self._amd_gpus = AmdGpus()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="utilisation", daemon=True)
 
@@ -116,7 +119,7 @@ class UtilisationSampler:
             cpu_percent=psutil.cpu_percent(),
             memory_bytes=psutil.virtual_memory().used,
             rss_bytes=rss,
-            gpus=self._gpus.sample(),
+            gpus=[*self._gpus.sample(), *self._amd_gpus.sample()],
             connected=self._connected(),
         )
 
@@ -172,3 +175,54 @@ class Gpus:
             return read(handle)
         except self._nvml.NVMLError:
             return None
+
+
+class AmdGpus:
+    """AMD GPUs that the container was given, as the kernel's files tell of them.
+
+    A container sees what the kernel tells of all cards of its node, and in `dri` the files of its own.
+
+    Args:
+        drm: where the kernel tells about cards.
+        dri: where the files are that programs open.
+    """
+
+    def __init__(self, drm: Path = Path("/sys/class/drm"), dri: Path = Path("/dev/dri")) -> None:
+        names = (path.name for path in dri.glob("renderD*"))
+        cards = [(drm / name / "device").resolve() for name in names]
+        # By the place on the bus, as rocm-smi numbers them.
+        self._cards = sorted(card for card in cards if _text(card / "vendor") == AMD)
+
+    def sample(self) -> list[GpuSample]:
+        """Look at every GPU once."""
+        return [self._sample(index, card) for index, card in enumerate(self._cards)]
+
+    def _sample(self, index: int, card: Path) -> GpuSample:
+        # A card has one hwmon, whose number is the node's. Instinct MI300 has no sensor 1, at the
+        # edge; power is in microwatts, temperature in thousandths of a degree.
+        power = [_number(path) for path in card.glob("hwmon/*/power1_average")]
+        power += [_number(path) for path in card.glob("hwmon/*/power1_input")]
+        heat = [_number(path) for path in sorted(card.glob("hwmon/*/temp*_input"))]
+        watts = next((value / 1e6 for value in power if value is not None), None)
+        celsius = next((value / 1000 for value in heat if value is not None), None)
+        return GpuSample(
+            index=index,
+            name=_text(card / "product_name") or f"AMD GPU {_text(card / 'device')}",
+            utilisation_percent=_number(card / "gpu_busy_percent"),
+            memory_bytes=_number(card / "mem_info_vram_used"),
+            power_watts=watts,
+            temperature_celsius=celsius,
+        )
+
+
+def _text(path: Path) -> str:
+    """What is in a file of the kernel's; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> float | None:
+    text = _text(path)
+    return float(text) if text.isdecimal() else None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainer.metrics import MetricsLine, Position
 from trainer.tensorboard import EventWriter, masked_crc
-from trainer.utilisation import Gpus, UtilisationSampler
+from trainer.utilisation import AmdGpus, Gpus, GpuSample, UtilisationSampler
 
 
 def records(path: Path) -> list[bytes]:
@@ -74,3 +74,34 @@ def test_without_a_driver_there_are_no_gpus() -> None:
     # The package that asks is in the image; there is nothing here that would answer.
     assert importlib.util.find_spec("pynvml") is not None
     assert Gpus().sample() == []
+
+
+def test_a_container_tells_of_the_amd_gpus_that_it_was_given(tmp_path: Path) -> None:
+    """Files stand for the cards of a node; the third is of another vendor, the second not given."""
+    drm, dri = tmp_path / "drm", tmp_path / "dri"
+    dri.mkdir()
+    for minor, vendor in ((130, "0x1002"), (129, "0x1002"), (128, "0x10de"), (131, "0x1002")):
+        card = tmp_path / f"devices/0000:{minor - 100:02x}:00.0"
+        told = {
+            "vendor": vendor,
+            "device": "0x740f",
+            "gpu_busy_percent": "87",
+            "mem_info_vram_used": "11743232",
+            "hwmon/hwmon7/power1_average": "41000000",
+            "hwmon/hwmon7/temp2_input": "37000",
+        }
+        for name, text in told.items():
+            (card / name).parent.mkdir(parents=True, exist_ok=True)
+            (card / name).write_text(f"{text}\n")
+        (drm / f"renderD{minor}").mkdir(parents=True)
+        (drm / f"renderD{minor}/device").symlink_to(card)
+        if minor != 129:
+            (dri / f"renderD{minor}").touch()
+    (tmp_path / "devices/0000:1f:00.0/product_name").write_text("AMD Instinct MI210\n")
+    (tmp_path / "devices/0000:1f:00.0/gpu_busy_percent").unlink()
+    gpus = AmdGpus(drm, dri)
+    assert gpus.sample() == [
+        GpuSample(0, "AMD GPU 0x740f", 87, 11743232, 41.0, 37.0),
+        GpuSample(1, "AMD Instinct MI210", None, 11743232, 41.0, 37.0),
+    ]
+    assert AmdGpus(drm, tmp_path / "none").sample() == []

@@ -190,6 +190,13 @@ WORDS = [
         "engine of node2 cannot give GPUs",
     ),
     (
+        "gpu_device_missing",
+        "ansible",
+        'starting trainyard-x: {"message":"error gathering device information while adding custom '
+        'device \\"/dev/kfd\\": no such file or directory"}',
+        "given to the container: there is no /dev/kfd",
+    ),
+    (
         "gpu_driver_mismatch",
         "ansible",
         'starting trainyard-x: {"message":"failed to create task for container: OCI runtime create '
