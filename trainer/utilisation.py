@@ -180,7 +180,8 @@ class Gpus:
 class AmdGpus:
     """AMD GPUs that the container was given, as the kernel's files tell of them.
 
-    A container sees what the kernel tells of all cards of its node, and in `dri` the files of its own.
+    A container sees what the kernel tells of all cards of its node, and in `dri` the files of
+    its own.
 
     Args:
         drm: where the kernel tells about cards.

@@ -212,7 +212,7 @@ class Site:
         self.root = root
         self.hosts: dict[str, dict[str, Any]] = {}
         self.variables: dict[str, Any] = {}
-        self.grouped = True
+        self.group = "gpu_nodes"
 
     def add(self, name: str, device: int, loaded: str) -> None:
         sys_of_host = self.root / name
@@ -228,8 +228,8 @@ class Site:
         inventory = self.root / "hosts.yml"
         hosts = {"hosts": self.hosts}
         document = {"trainers": hosts, "all": {"vars": self.variables}}
-        if self.grouped:
-            document["gpu_nodes"] = hosts
+        if self.group:
+            document[self.group] = hosts
         inventory.write_text(yaml.safe_dump(document))
         extra = {"ansible_become": False, "trainyard_state": str(self.root)}
         done = subprocess.run(
@@ -263,7 +263,7 @@ class Site:
         played = {line.split('"')[-2] for line in said.splitlines() if "=>" in line}
         hostvars = dict.fromkeys(self.hosts, self.variables)
         told = {"hosts": list(self.hosts)}
-        document = {"trainers": told, "gpu_nodes": told, "_meta": {"hostvars": hostvars}}
+        document = {"trainers": told, self.group: told, "_meta": {"hostvars": hostvars}}
         inventory = parse_inventory(document, self.root / "hosts.yml", self.root / "image/fits")
         return played | {inventory.image_target}
 
@@ -348,10 +348,23 @@ def test_hosts_that_do_not_answer_are_passed_over(site: Site) -> None:
     assert "failed=0" in said
 
 
+def test_nodes_with_amds_gpus_get_the_image_for_them(site: Site) -> None:
+    for variables in site.hosts.values():
+        variables["ansible_connection"] = "ssh"  # nobody is asked: there is one image for them
+    site.group = "amd_nodes"
+    assert site.targets() == {"rocm"}
+    assert "unreachable=0" in site.set_up()
+    said = site.ansible(
+        *("ansible", "gpu01", "--playbook-dir", "playbooks", "--connection", "local"),
+        *("--module-name", "include_role", "--args", "name=trainer_image tasks_from=identify"),
+    )
+    assert "trainyard/trainer-rocm:" in said
+
+
 def test_nobody_is_asked_without_gpus(site: Site) -> None:
     for variables in site.hosts.values():
         variables["ansible_connection"] = "ssh"  # to names that no machine has
-    site.grouped = False
+    site.group = ""
     said = site.set_up()
     assert "unreachable=0" in said
     assert "ok=0" in said
