@@ -64,6 +64,8 @@ def test_what_the_index_has_is_fetched_once(place: Path) -> None:
     assert [path.name for path in (place / "got").iterdir()] == [WHEEL]
     again = fetch(place, "file:///nonexistent")
     assert (again.returncode, again.stdout) == (0, f"{place}/got has all packages already\n")
+    (place / "got" / WHEEL).unlink()
+    assert fetch(place, "file:///nonexistent").returncode != 0
 
 
 def test_a_file_of_another_hash_is_refused(place: Path) -> None:

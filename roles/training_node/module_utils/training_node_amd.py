@@ -164,21 +164,18 @@ def driver_release(sys: str) -> str:
     return own or os.uname().release
 
 
-def read_amd_users(gpus: list[Gpu], sys: str = "/sys") -> list[GpuUser]:
-    """Who has memory on some GPUs, as the kernel lists it.
+def read_amd_users(sys: str) -> list[GpuUser]:
+    """Who has memory of a GPU, as the kernel lists it.
 
     Args:
-        gpus: those that are looked at.
         sys: where the kernel tells about devices.
     """
     uuid_of = {node.number: node.uuid for node in kfd_nodes(sys)}
-    wanted = {gpu.uuid for gpu in gpus}
     users = []
     for path in sorted(glob.glob(f"{glob.escape(sys)}/class/kfd/kfd/proc/*/vram_*")):
-        uuid = uuid_of.get(int(path.rpartition("_")[2]), "")
-        if uuid in wanted and _read(path) not in ("", "0"):
-            pid = int(path.split("/")[-2])
-            users.append(GpuUser(uuid, pid, _program(pid)))
+        number, pid = int(path.rpartition("_")[2]), int(path.split("/")[-2])
+        if number in uuid_of and _read(path) not in ("", "0"):
+            users.append(GpuUser(uuid_of[number], pid, _program(pid)))
     return users
 
 

@@ -107,7 +107,7 @@ def look_at_gpus(
     if labels is not None:
         problems += (amd_image_problems if amd else image_problems)(chosen, image, labels)
     free = [gpu for gpu in chosen if gpu.uuid not in held and not gpu.trouble]
-    users = user_problems(free, read_amd_users(free, sys) if amd else read_gpu_users())
+    users = user_problems(free, read_amd_users(sys) if amd else read_gpu_users())
     busy = {user.values["gpu"] for user in users}
     idle = [gpu for gpu in free if gpu.index not in busy]
     # A run that takes some finds others than those that are lost or in use, as long as there are
