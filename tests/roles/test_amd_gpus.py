@@ -4,8 +4,11 @@ No hardware: the machine is a stand-in, see `amd_machine.py`; what rocm-smi says
 Debian's real program on such a tree.
 """
 
+import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -346,6 +349,67 @@ def test_a_container_without_gpus_gets_no_device(
 def test_a_node_cannot_have_another_file_given_to_a_container(path: str) -> None:
     assert start.RENDER.fullmatch("/dev/dri/renderD128")
     assert not start.RENDER.fullmatch(path)
+
+
+@pytest.mark.parametrize(
+    ("group", "wanted", "given"),
+    [
+        ("amd_nodes", 0, ["", RENDER]),
+        ("amd_nodes", 1, ["", RENDER[1:]]),
+        ("gpu_nodes", 0, ["all", []]),
+        ("gpu_nodes", 1, ["1", []]),
+        ("other", 0, ["", []]),
+    ],
+)
+def test_a_run_hands_on_what_its_node_has(
+    group: str, wanted: int, given: list[Any], tmp_path: Path
+) -> None:
+    """NVIDIA's by number, AMD's as files: what roles training_node and training_run make of it."""
+    devices = [
+        {"uuid": uuid, "index": index, "device": RENDER[index]} for index, uuid in enumerate(UUIDS)
+    ]
+    held = [{"uuid": UUIDS[1], "index": 1}] if wanted else []
+    folders = ("defaults", "vars")
+    files = [f"{role}/{each}" for role in ("training_node", "training_run") for each in folders]
+    told = [
+        "{{ training_run_container.gpus }}",
+        "{{ training_run_container.render_devices }}",
+        "{{ 'rocm-smi' in training_node_packages }}",
+    ]
+    play = {
+        "hosts": "trainers",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(CHECKOUT / f"roles/{file}/main.yml") for file in files],
+        "vars": {"told": told},
+        "tasks": [{"ansible.builtin.debug": {"msg": "told {{ told | to_json }}"}}],
+    }
+    settings = {
+        "training_node_probed": {"gpu_devices": devices},
+        "training_run_taken": {"gpus": held, "part": 1.0},
+        "training_run_gpus_per_node": wanted,
+        # What the container has beside these.
+        "trainer_image_reference": "image",
+        "training_run_user": "trainer",
+        "training_run_dataset": "cifar10",
+    }
+    hosts = {"hosts": {"node1": {}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"trainers": hosts, group: hosts}))
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    program = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [
+            *(program, "--inventory", tmp_path / "hosts.yml", tmp_path / "play.yml"),
+            *("--extra-vars", json.dumps(settings)),
+        ],
+        env=os.environ | {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = re.search(r'"msg": "told (.*)"\n', done.stdout)
+    assert said, done.stdout + done.stderr
+    assert json.loads(said[1].replace('\\"', '"')) == [*given, group == "amd_nodes"]
 
 
 def test_the_image_for_amd_can_be_built() -> None:
