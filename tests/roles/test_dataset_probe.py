@@ -31,6 +31,7 @@ def problems(data: Path, own: bool) -> list[dict[str, Any]]:
         transport="",
         needs_gpu=False,
         gpus="",
+        gpu_vendor="nvidia",
         gpus_wanted=0,
         site={},
         operator="",

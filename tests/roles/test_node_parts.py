@@ -337,6 +337,7 @@ class Look:
             **{"own_data": False, "address": "127.0.0.1", "port": port, "ports": 4},
             **{"free_gigabytes": 0, "uid": 0, "gid": 0, "memory_gigabytes": 0, "open_files": 0},
             **{"transport": "nccl", "needs_gpu": True, "gpus": "all", "gpus_wanted": 0},
+            **{"gpu_vendor": "nvidia"},
             **{"site": {}, "operator": "", "sys": "/sys"},
         )
 

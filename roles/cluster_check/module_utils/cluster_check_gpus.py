@@ -12,7 +12,7 @@ from ansible.module_utils.training_node_amd import driver_release as amd_release
 from ansible.module_utils.training_node_amd import read_amd_gpus
 from ansible.module_utils.training_node_check import at_most, equal
 from ansible.module_utils.training_node_gpu_faults import bus_slot, kernel_log, xids
-from ansible.module_utils.training_node_gpus import AMD, NO_ANSWER, Gpu, ask_smi
+from ansible.module_utils.training_node_gpus import AMD, NO_ANSWER, NVIDIA, Gpu, ask_smi
 from ansible.module_utils.training_node_gpus import read_gpus as ask_gpus
 
 DRIVER = "/proc/driver/nvidia/version"
@@ -28,7 +28,7 @@ def driver_release(sys: str = "/sys") -> str:
     return match[1] if match else ""
 
 
-def read_gpus(vendor: str, sys: str) -> tuple[list[dict[str, Any]], str]:
+def read_gpus(vendor: str = NVIDIA, sys: str = "/sys") -> tuple[list[dict[str, Any]], str]:
     """GPUs, and why they could not be asked (empty where they could).
 
     Args:

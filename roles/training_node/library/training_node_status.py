@@ -59,6 +59,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node_amd import sample_amd_gpus
 from ansible.module_utils.training_node_engine import EngineError
 from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
 from ansible.module_utils.training_node_runs import runs_of
@@ -86,7 +87,8 @@ def main() -> None:
     except EngineError as error:
         module.fail_json(msg=f"{error}: run make setup")
     time.sleep(max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
-    module.exit_json(changed=False, runs=runs, load=load(root, before, gpus), time=time.time())
+    busy = load(root, before, gpus.sample() or sample_amd_gpus())
+    module.exit_json(changed=False, runs=runs, load=busy, time=time.time())
 
 
 if __name__ == "__main__":

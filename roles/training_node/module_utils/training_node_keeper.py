@@ -19,6 +19,7 @@ import shutil
 import time
 from contextlib import suppress
 
+from ansible.module_utils.training_node_amd import sample_amd_gpus
 from ansible.module_utils.training_node_engine import EngineError
 from ansible.module_utils.training_node_foreign import logs_of, read_rank_file
 from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
@@ -95,7 +96,7 @@ class Keeper:
             runs = []  # it may be starting again; load and logs are there all the same
         found = {
             "runs": runs,
-            "load": load(self._root, self._before, self._gpus),
+            "load": load(self._root, self._before, self._gpus.sample() or sample_amd_gpus()),
             "logs": {run["run"]: ends_of(os.path.join(self._root, run["run"])) for run in runs},
             "time": time.time(),
         }

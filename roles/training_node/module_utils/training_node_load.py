@@ -11,8 +11,6 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from ansible.module_utils.training_node_amd import sample_amd_gpus
-
 PROC = "/proc"
 # The part of the NVIDIA driver that answers questions; see its header, nvml.h.
 NVML = "libnvidia-ml.so.1"
@@ -121,18 +119,18 @@ def disk(directory: str) -> dict[str, int | None]:
     return {"disk_bytes": None, "disk_free_bytes": None}
 
 
-def load(directory: str, before: ProcessorLook, gpus: Gpus) -> dict[str, Any]:
+def load(directory: str, before: ProcessorLook, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     """Return how busy this machine is.
 
     Args:
         directory: of the runs, of whose disk it tells.
         before: a look at the processor a moment ago.
-        gpus: of this machine.
+        gpus: samples of this machine's.
     """
     return {
         "cpu_percent": before.percent_until(ProcessorLook()),
         "cores": os.cpu_count(),
         **memory(),
         **disk(directory),
-        "gpus": gpus.sample() or sample_amd_gpus(),
+        "gpus": gpus,
     }
