@@ -13,8 +13,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
-SOURCES = Path(__file__).parents[2] / "docker/trainer"
+CHECKOUT = Path(__file__).parents[2]
+SOURCES = CHECKOUT / "docker/trainer"
 VERSION = "2.10.0+rocm7.1"
 WHEEL = f"torch-{VERSION}-py3-none-any.whl"
 
@@ -81,3 +83,8 @@ def test_a_version_that_the_index_lacks_is_refused(place: Path) -> None:
     done = fetch(place, (place / "index").as_uri())
     assert done.returncode != 0
     assert "rocm9.9" in done.stderr
+
+
+def test_the_role_names_the_index_of_the_site() -> None:
+    tasks = yaml.safe_load((CHECKOUT / "roles/trainer_image/tasks/context.yml").read_text())
+    assert tasks[0]["environment"]["INDEX"] == "{{ trainer_image_rocm_index }}"
