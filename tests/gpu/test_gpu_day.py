@@ -147,7 +147,7 @@ def test_make_hands_its_options_on() -> None:
     listed = make("ARGS=--list", "STEPS=vit,products")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["products", "vit"]
     wrong = make("STEPS=coffee")
-    assert "no step coffee; there are: image, smi," in wrong.stderr
+    assert "no step coffee; there are: image, torch," in wrong.stderr
     assert "Error 2" in wrong.stderr
     dry = make("--dry-run", "MINUTES=9", "OUT=/o", "IMAGE=i", "PYTHON=p", "DATA=d")
     for words in ("--minutes '9'", "--out '/o'", "--image 'i'", "--python 'p'", "--data 'd'"):
@@ -160,9 +160,13 @@ def test_a_gpu_without_torch_runs_no_test(monkeypatch: pytest.MonkeyPatch, tmp_p
         monkeypatch, tmp_path / "bin", "no-torch", "#!/bin/sh\necho no torch; exit 1\n"
     )
     out = tmp_path / "out"
+    # Data alone are no test.
+    (tmp_path / "data/cifar10").mkdir(parents=True)
+    (tmp_path / "data/cifar10/dataset.json").write_text('{"train_images": 50000}')
     options: list[str | Path] = ["--out", out, "--python", python, "--image", "trainyard/none:here"]
+    options += ["--data", tmp_path / "data"]
     done = subprocess.run(
-        [sys.executable, CHECKOUT / "tests/gpu/day.py", *options, "--steps", "products,vit"],
+        [sys.executable, CHECKOUT / "tests/gpu/day.py", *options],
         # Without docker
         env={**os.environ, "PATH": f"{tmp_path / 'bin'}:/nowhere"},
         capture_output=True,
@@ -173,7 +177,8 @@ def test_a_gpu_without_torch_runs_no_test(monkeypatch: pytest.MonkeyPatch, tmp_p
     reasons = {result["name"]: result["reason"] for result in results}
     assert reasons["image"] == "there is no docker on this machine"
     assert reasons["torch"].endswith("no-torch: no torch")
-    assert reasons["products"] == "no torch here sees the GPU, neither in an image nor in a Python"
+    no_torch = "no torch here sees the GPU, neither in an image nor in a Python"
+    assert {reasons[name] for name in ("products", "data", "one-rank", "vit")} == {no_torch}
     assert "| driver | 580.65.06 |" in (out / "gpu-day.md").read_text()
 
 
