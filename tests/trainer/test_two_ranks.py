@@ -287,11 +287,12 @@ def test_benchmarks(tmp_path: Path, validate: Validate) -> None:
     assert set(training["images_per_second"]) == set(ranks)
     # Whoever shows the result finds in it what everything is called.
     labels = result["labels"]
-    assert set(labels["arms"]) == set(ranks)
-    assert set(labels["ratios"]) == set(training["ratios"])
+    # NCCL is there with GPUs alone.
+    assert set(labels["arms"]) == {*ranks, "ddp_nccl"}
+    assert set(labels["ratios"]) == {*training["ratios"], "ddp_nccl_over_ideal"}
     assert set(labels["matmul"]) == set(result["matmul"]["gflops"])
     assert {engine for engine, _ in times} <= set(labels["arms"])
-    exchanging = ("horovod", "horovod_optimizer", "ddp_mpi", "ddp_gloo", "ddp_torchrun")
+    exchanging = ("horovod", "horovod_optimizer", *(arm for arm in labels["arms"] if "ddp" in arm))
     assert result["efficiencies"] == {arm: f"{arm}_over_ideal" for arm in exchanging}
     for line in metrics(tmp_path):
         validate(line, "metrics")
