@@ -119,7 +119,7 @@ def apply(root: Path, wish: object) -> list[str]:
     changes, _ = on.changes(wish)
     for change in changes:
         change.apply()
-    on.tidy(wish)
+    on.tidy()
     return sorted(change.path.name for change in changes)
 
 
@@ -394,8 +394,32 @@ def test_a_repository_comes_in_parts(tmp_path: Path) -> None:
     assert not on.bundle_lacks(wish)
     (on.folder / "c.deb").write_bytes(b"")
     assert on.bundle_lacks(wish)
-    on.tidy(write.Wish())
+    on.tidy()
     assert not (tmp_path / "root/var/lib/trainyard").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to root")
+def test_settings_that_do_not_work_leave_the_bundle_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = machine(tmp_path / "root")
+    on = write.Machine(root)
+    repository = bundle(tmp_path / "bundle", a=b"1")
+    on.take_in(shutil.copytree(repository, tmp_path / "incoming"))
+    apply(root, write.Wish(bundle=identity(repository)))
+    before = contents(root)
+    failed = subprocess.CompletedProcess([], 100, "E: Failed to fetch http://mirror.invalid/debian")
+    monkeypatch.setattr(write, "fetch_lists", lambda: failed)
+    wish = write.Wish(mirrors=write.Mirrors("http://mirror.invalid/debian", ""))
+    assert write.bring_about(on, wish, *on.changes(wish)) != ""
+    assert contents(root) == before
+    assert (on.folder / "a.deb").read_bytes() == b"1"
+    # One that was never in use goes with the settings that did not work.
+    apply(root, write.Wish())
+    on.take_in(shutil.copytree(repository, tmp_path / "again"))
+    wish = write.Wish(bundle=identity(repository))
+    assert write.bring_about(on, wish, *on.changes(wish)) != ""
+    assert not on.folder.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to root")

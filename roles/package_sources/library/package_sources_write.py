@@ -332,9 +332,10 @@ class Machine:
             if (self.root / name).exists():
                 os.utime(self.root / name, (0, 0))
 
-    def tidy(self, wish: Wish) -> None:
+    def tidy(self) -> None:
         """Remove what is not used any more."""
-        if not wish.bundle and self.folder.exists():
+        # Apt's list goes by the wish, and is back with the old settings where those come back.
+        if self.folder.exists() and not self.sources_list.is_file():
             shutil.rmtree(self.folder)
         for folder in (self.state, self.state.parent, self.root / CERTIFICATES):
             # The last is of the package that update-ca-certificates comes with.
@@ -407,7 +408,7 @@ def bring_about(machine: Machine, wish: Wish, changes: list[Change], reached: li
     if machine.updates_certificates and certificates:
         update_certificates()
     machine.outdate()
-    machine.tidy(wish)
+    machine.tidy()
     shown: str = hidden(why)
     return shown
 
@@ -453,7 +454,7 @@ def main() -> None:
                 f"the old ones are back: {why.rstrip('.')}. Put right what package_sources_… (or "
                 "closed_network_…, from which those come) says of proxy, mirror and CA."
             )
-        machine.tidy(wish)
+        machine.tidy()
     module.exit_json(
         **result,
         ca_certificates_needed=bool(wish.certificates) and not machine.updates_certificates,
