@@ -373,7 +373,8 @@ def update_certificates() -> None:
     Raises:
         RuntimeError: that failed.
     """
-    done = run(f"/{UPDATE_CERTIFICATES}")
+    # Anew: else the links to a certificate that is gone stay.
+    done = run(f"/{UPDATE_CERTIFICATES}", "--fresh")
     if done.returncode != 0:
         raise RuntimeError(f"update-ca-certificates: {done.stdout.strip()}")
 
