@@ -2,9 +2,7 @@
 
     python -m yard.plays.ask_connections INVENTORY CHECKOUT
 
-A program of its own: Ansible reads its settings when it is imported, and passwords are among what
-it prints, so that they go through a pipe and into no log or callback of Ansible. It contacts
-nobody.
+Passwords are among it. It contacts nobody.
 """
 
 import json
@@ -12,11 +10,12 @@ import sys
 from typing import Any
 
 from ansible import constants
-from ansible.cli.inventory import InventoryCLI
 from ansible.errors import AnsibleError
 from ansible.module_utils import basic
-from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader
+from ansible.plugins.loader import become_loader, connection_loader
 from ansible.template import Templar
+
+from yard.plays.ask_inventory import answer, open_inventory
 
 # What is not one of a plugin's options, but said for a host.
 OF_THE_HOST = (
@@ -29,15 +28,9 @@ SSH = ("ssh", "ansible.builtin.ssh")
 SUDO = ("sudo", "ansible.builtin.sudo")
 
 
-def main(inventory: str, checkout: str) -> int:
-    """Print one JSON document; return the exit status."""
-    # The same as ansible-inventory has it, Vault's passwords included.
-    command = InventoryCLI(
-        ["ansible-inventory", "--list", "--inventory", inventory, "--playbook-dir", checkout]
-    )
-    command.parse()
-    init_plugin_loader()
-    loader, hosts, variables = command._play_prereqs()
+def main(inventory: str, checkout: str) -> None:
+    """Print one JSON document."""
+    loader, hosts, variables = open_inventory(inventory, checkout)
     # Only plugins that were loaded have options.
     connection_loader.get(SSH[0], class_only=True)
     become_loader.get(SUDO[0], class_only=True)
@@ -46,7 +39,6 @@ def main(inventory: str, checkout: str) -> int:
     ]
     least = list(basic._PY_MIN)
     json.dump({"least_python": least, "hosts": found}, sys.stdout, default=str)
-    return 0
 
 
 def _host(name: str, variables: dict[str, Any], loader: Any) -> dict[str, Any]:
@@ -81,7 +73,4 @@ def _host(name: str, variables: dict[str, Any], loader: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except AnsibleError as error:
-        sys.exit(str(error))
+    answer(main)

@@ -1,17 +1,14 @@
 """How Ansible reaches the hosts of an inventory and becomes root there."""
 
-import json
 import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from yard.core.errors import RequestError
 from yard.core.project import Project
+from yard.plays.ask import ask
 
 # What Ansible tells ssh where the inventory has no password: to try none.
 WITHOUT_PASSWORD = (
@@ -78,29 +75,12 @@ class Connections:
 def read_connections(project: Project, inventory: Path) -> Connections:
     """Ask Ansible how it would reach the hosts; contacts none.
 
-    ansible-inventory does not resolve templates, so Ansible's own plugins are asked for their
-    options.
+    Its plugins are asked for their options.
 
     Raises:
         RequestError: Ansible cannot read the inventory.
     """
-    command = [sys.executable, "-m", "yard.plays.ask_connections"]
-    command += [str(inventory.absolute()), str(project.root)]
-    # The package is found wherever this one was found.
-    package = str(Path(__file__).parents[2])
-    path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
-    answer = subprocess.run(
-        command,
-        cwd=project.root,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if answer.returncode != 0:
-        shown = project.shown(inventory)
-        raise RequestError([f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:]])
-    document = json.loads(answer.stdout)
+    document = ask("ask_connections", project, inventory)
     return Connections(
         hosts=tuple(map(parse_connection, document["hosts"])),
         least_python=tuple(document["least_python"]),

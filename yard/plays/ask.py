@@ -1,0 +1,44 @@
+"""Asks Ansible itself what an inventory says, in a process of its own.
+
+ansible-inventory does not resolve templates, and Ansible reads its settings when it is imported.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+from yard.core.project import Project
+
+
+def ask(program: str, project: Project, inventory: Path) -> Any:
+    """Return what a program of this package prints about an inventory. It takes a second.
+
+    Passwords may be in it: it goes through a pipe, and into no log or callback of Ansible.
+
+    Args:
+        program: the module's name, such as `ask_connections`.
+
+    Raises:
+        RequestError: Ansible cannot read the inventory.
+    """
+    command = [sys.executable, "-m", f"yard.plays.{program}"]
+    command += [str(inventory.absolute()), str(project.root)]
+    # The package is found wherever this one was found.
+    package = str(Path(__file__).parents[2])
+    path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    answer = subprocess.run(
+        command,
+        cwd=project.root,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode != 0:
+        shown = project.shown(inventory)
+        raise RequestError([f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:]])
+    return json.loads(answer.stdout)
