@@ -14,11 +14,11 @@ import json
 import os
 import re
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.training_node_gpus import AMD, NO_PROGRAM, Gpu, GpuUser, ask
+from ansible.module_utils.training_node_hardware import cards_on_bus, read_text
 
 # Of Debian's package, and where AMD's own packages put it.
 SMI, SMI_OF_AMD = "rocm-smi", "/opt/rocm/bin/rocm-smi"
@@ -86,7 +86,7 @@ def kfd_nodes(sys: str) -> list[KfdNode]:
     found = []
     for folder in glob.glob(f"{glob.escape(sys)}/class/kfd/kfd/topology/nodes/*"):
         values = _properties(os.path.join(folder, "properties"))
-        number = _read(os.path.join(folder, "gpu_id"))
+        number = read_text(os.path.join(folder, "gpu_id"))
         if not values.get("gfx_target_version") or not number.isdecimal():
             continue
         place, banks = values["location_id"], glob.glob(f"{glob.escape(folder)}/mem_banks/*")
@@ -160,7 +160,7 @@ def parse_cards(cards: dict[str, Any], nodes: list[KfdNode], sys: str) -> list[G
 
 def driver_release(sys: str) -> str:
     """Release of the driver; that of Debian's kernel has none but the kernel's."""
-    own = _read(os.path.join(sys, "module/amdgpu/version"))
+    own = read_text(os.path.join(sys, "module/amdgpu/version"))
     return own or os.uname().release
 
 
@@ -174,7 +174,7 @@ def read_amd_users(sys: str) -> list[GpuUser]:
     users = []
     for path in sorted(glob.glob(f"{glob.escape(sys)}/class/kfd/kfd/proc/*/vram_*")):
         number, pid = int(path.rpartition("_")[2]), int(path.split("/")[-2])
-        if number in uuid_of and _read(path) not in ("", "0"):
+        if number in uuid_of and read_text(path) not in ("", "0"):
             users.append(GpuUser(uuid_of[number], pid, _program(pid)))
     return users
 
@@ -185,11 +185,8 @@ def count_amd_cards(sys: str) -> int:
     Args:
         sys: /sys on a real machine.
     """
-    return sum(
-        _read(os.path.join(device, "vendor")) == VENDOR
-        and _read(os.path.join(device, "class")).startswith(CLASSES)
-        for device in glob.glob(f"{glob.escape(sys)}/bus/pci/devices/*")
-    )
+    count: int = cards_on_bus(sys, VENDOR, CLASSES)
+    return count
 
 
 def sample_amd_gpus(sys: str = "/sys") -> list[dict[str, Any]]:
@@ -204,10 +201,10 @@ def sample_amd_gpus(sys: str = "/sys") -> list[dict[str, Any]]:
         samples.append(
             {
                 "index": index,
-                "name": _read(os.path.join(device, "product_name")) or f"AMD GPU {node.target}",
-                "utilisation_percent": _number(_read(os.path.join(device, "gpu_busy_percent"))),
-                "memory_used_bytes": _number(_read(os.path.join(device, "mem_info_vram_used"))),
-                "memory_bytes": _number(_read(os.path.join(device, "mem_info_vram_total"))),
+                "name": read_text(os.path.join(device, "product_name")) or f"AMD GPU {node.target}",
+                "utilisation_percent": _number(read_text(os.path.join(device, "gpu_busy_percent"))),
+                "memory_used_bytes": _number(read_text(os.path.join(device, "mem_info_vram_used"))),
+                "memory_bytes": _number(read_text(os.path.join(device, "mem_info_vram_total"))),
             }
         )
     return samples
@@ -238,7 +235,7 @@ def _gpu(index: int, card: dict[str, Any], node: KfdNode, driver: str, sys: str)
 
 def _uncorrected(device: str) -> int:
     """Uncorrected errors of all blocks of a card that counts them: `ue: 0`, `ce: 0`."""
-    texts = [_read(path) for path in glob.glob(f"{glob.escape(device)}/ras/*_err_count")]
+    texts = [read_text(path) for path in glob.glob(f"{glob.escape(device)}/ras/*_err_count")]
     return sum(int(count) for text in texts for count in re.findall(r"^ue: *(\d+)", text, re.M))
 
 
@@ -249,16 +246,9 @@ def _number(text: Any) -> int | None:
 
 def _properties(path: str) -> dict[str, int]:
     """A file of the kernel's with a name and a number a line."""
-    pairs = (line.split() for line in _read(path).splitlines())
+    pairs = (line.split() for line in read_text(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def _program(pid: int) -> str:
-    return _read(f"/proc/{pid}/comm") or "a process of another container"
-
-
-def _read(path: str) -> str:
-    """What is in a file of the kernel's; empty where it cannot be read."""
-    with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-        return file.read().strip()
-    return ""
+    return read_text(f"/proc/{pid}/comm") or "a process of another container"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from ansible.module_utils.training_node_gpus import (
     read_gpus,
     runs_on,
 )
+from ansible.module_utils.training_node_hardware import cards_on_bus
 from ansible.module_utils.training_node_problems import Problem, problem
 
 # What an image for GPUs says of itself: the CUDA in it, the oldest branch of the driver that takes
@@ -79,7 +78,11 @@ def look_at_gpus(
     amd = vendor == AMD
     there, trouble = read_amd_gpus(sys) if amd else read_gpus()
     if trouble:
-        silent = why_amd_silent(trouble, sys) if amd else why_silent(trouble, count_cards(sys))
+        silent = (
+            why_amd_silent(trouble, sys)
+            if amd
+            else why_silent(trouble, cards_on_bus(sys, NVIDIA_CARD, DISPLAYS))
+        )
         return GpuFit(problems=[silent])
     chosen, missing = chosen_gpus(there, names)
     if not there:
@@ -116,19 +119,6 @@ def look_at_gpus(
         return GpuFit(chosen, problems, idle)
     in_the_way = users if len(idle) < (wanted or len(free)) else []
     return GpuFit(chosen, [*lost, *problems, *in_the_way], idle)
-
-
-def count_cards(sys: str) -> int:
-    """Number of NVIDIA's GPUs on the bus, with a driver or without.
-
-    Args:
-        sys: /sys on a real machine.
-    """
-    return sum(
-        _first_line(os.path.join(device, "vendor")) == NVIDIA_CARD
-        and _first_line(os.path.join(device, "class")).startswith(DISPLAYS)
-        for device in glob.glob(f"{glob.escape(sys)}/bus/pci/devices/*")
-    )
 
 
 def why_silent(trouble: str, cards: int) -> Problem:
@@ -184,14 +174,7 @@ def image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -> li
         return [problem("gpu_driver_old", image=image, cuda=cuda, **values)]
     built_for = labels[CAPABILITIES].split()
     return [
-        problem(
-            "gpu_not_built_for",
-            gpu=gpu.index,
-            model=gpu.model,
-            capability=gpu.capability,
-            image=image,
-            capabilities=", ".join(built_for),
-        )
+        _not_built_for(gpu, image, built_for)
         for gpu in gpus
         if gpu.capability and not runs_on(built_for, gpu.capability)
     ]
@@ -209,18 +192,23 @@ def amd_image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -
         return [problem("image_without_rocm", image=image)]
     built_for = labels[CAPABILITIES].split()
     return [
-        problem(
-            "gpu_not_built_for",
-            gpu=gpu.index,
-            model=gpu.model,
-            capability=gpu.capability,
-            image=image,
-            capabilities=", ".join(built_for),
-            **said_of(AMD),
-        )
+        _not_built_for(gpu, image, built_for, **said_of(AMD))
         for gpu in gpus
         if gpu.capability not in built_for
     ]
+
+
+def _not_built_for(gpu: Gpu, image: str, built_for: list[str], **words: str) -> Problem:
+    """The image has no code for this GPU."""
+    return problem(
+        "gpu_not_built_for",
+        gpu=gpu.index,
+        model=gpu.model,
+        capability=gpu.capability,
+        image=image,
+        capabilities=", ".join(built_for),
+        **words,
+    )
 
 
 def user_problems(gpus: list[Gpu], users: list[GpuUser]) -> list[Problem]:
@@ -239,8 +227,3 @@ def runtime_problems(engine: Mapping[str, Any]) -> list[Problem]:
     if "nvidia" in engine["Runtimes"] or any(name.startswith("nvidia.com/") for name in devices):
         return []
     return [problem("gpu_runtime_missing")]
-
-
-def _first_line(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.readline().strip()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import socket
@@ -133,6 +134,21 @@ def listed(directory: str) -> Iterator[str]:
     """Names in a directory, sorted; none where it is not there."""
     if os.path.isdir(directory):
         yield from sorted(os.listdir(directory))
+
+
+def cards_on_bus(sys: str, vendor: str, classes: tuple[str, ...]) -> int:
+    """Number of a vendor's cards on the PCI bus, with a driver or without.
+
+    Args:
+        sys: /sys on a real machine.
+        vendor: as the kernel has it: `0x10de`.
+        classes: beginnings of what kind of device it may be: `0x0300` of a VGA controller.
+    """
+    return sum(
+        read_text(os.path.join(device, "vendor")) == vendor
+        and read_text(os.path.join(device, "class")).startswith(classes)
+        for device in glob.glob(f"{glob.escape(sys)}/bus/pci/devices/*")
+    )
 
 
 def read_text(path: str) -> str:
