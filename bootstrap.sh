@@ -11,7 +11,8 @@ venv=${1:?usage: bootstrap.sh DIRECTORY [LIST]}
 # What a bundle has is used in place of the network (unbundle.sh).
 bundle=$PWD/.trainyard/bundle
 if [ -d "$bundle" ]; then
-    export PIP_NO_INDEX=1 PIP_FIND_LINKS=$bundle/wheels
+    # pip takes a list here, with blanks between: those of a path are written otherwise in an address.
+    export PIP_NO_INDEX=1 PIP_FIND_LINKS=file://${bundle// /%20}/wheels
     [ ! -f "$bundle/apt/apt.conf" ] || export APT_CONFIG=$bundle/apt/apt.conf
 fi
 

@@ -56,9 +56,10 @@ CONF
 else
     say "The bundle has no packages for ${release:-this machine}: its own sources of packages are used"
 fi
-printf '%s\n' "$mark" > "$scratch/.unpacked"
 rm -rf "$folder"
 mv "$scratch" "$folder"
 # Ansible does not ask for lists again where this machine's own are fresh.
 [ ! -d "$folder/apt" ] || APT_CONFIG=$folder/apt/apt.conf apt-get update --quiet=2 ||
     die "apt does not take the packages of $wanted"
+# Last: what broke off before is unpacked again.
+printf '%s\n' "$mark" > "$folder/.unpacked"

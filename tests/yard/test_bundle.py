@@ -142,6 +142,15 @@ def test_the_same_archive_is_not_unpacked_again_and_another_one_is(site: Site) -
     assert not (site.bundle / "mark").exists()
 
 
+def test_what_apt_does_not_take_is_unpacked_again(site: Site) -> None:
+    site.write(f"debian/{RELEASE}/Packages", "Package\n")
+    site.pack()
+    done = site.unpack()
+    assert done.returncode == 1
+    assert "apt does not take the packages" in done.stderr.splitlines()[-1]
+    assert "Unpacking" in site.unpack().stderr
+
+
 def test_none_lets_go_of_it_and_not_of_data_sets(site: Site) -> None:
     site.pack()
     site.unpack()
