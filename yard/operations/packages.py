@@ -3,8 +3,9 @@
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ LOCK = "packages.txt"
 # What an image holds, and the program that tells pip of its platform, below the checkout.
 _HELD = "docker/trainer/requirements/held-{target}.txt"
 _PLATFORM = "docker/trainer/pip-platform"
+
+# Asks for the variables of programs that fetch, see `_environment`.
+Environment = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -92,18 +96,20 @@ def have_packages(
     held = read_held(project.root / _HELD.format(target=inventory.image_target))
     # The lock says what it was made for: that of a repeated run may be for another image.
     head = "".join(f"# with {name} {version}\n" for name, version in held.items())
+    # Ansible is asked once, and not where all is there already.
+    environment = cache(partial(_environment, context, inventory))
     if fixed is not None:
-        return _have(context, inventory, store, requirements.path, head + fixed)
+        return _have(context, environment, store, requirements.path, head + fixed)
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
     if earlier is not None:
         text = earlier.read_text(encoding="utf-8")
         if text.startswith(head):
-            return _have(context, inventory, store, requirements.path, text)
+            return _have(context, environment, store, requirements.path, text)
         context.console.print("The image is another one now: the packages are settled anew.")
     if not settled.exists():
-        write_text(settled, head + _settle(context, inventory, requirements, held))
+        write_text(settled, head + _settle(context, environment, requirements, held))
     text = settled.read_text(encoding="utf-8")
-    return _have(context, inventory, store, requirements.path, text)
+    return _have(context, environment, store, requirements.path, text)
 
 
 def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:
@@ -151,13 +157,13 @@ def _environment(context: Context, inventory: Inventory) -> Mapping[str, str]:
 
 
 def _settle(
-    context: Context, inventory: Inventory, requirements: Requirements, held: Mapping[str, str]
+    context: Context, environment: Environment, requirements: Requirements, held: Mapping[str, str]
 ) -> str:
-    environment = _environment(context, inventory)
+    variables = environment()
     try:
         with make_progress(context.console) as progress:
             progress.phase("Settling the packages")
-            return lock(requirements, held, environment)
+            return lock(requirements, held, variables)
     except YardError as error:
         if context.interrupts.requested:  # Ctrl-C goes to uv too
             raise Interrupted("interrupted while packages were settled") from error
@@ -165,7 +171,7 @@ def _settle(
 
 
 def _have(
-    context: Context, inventory: Inventory, store: Path, path: str, text: str
+    context: Context, environment: Environment, store: Path, path: str, text: str
 ) -> Packages | None:
     """Fetch the packages of a lock, unless they are there."""
     if not any("==" in line for line in text.splitlines() if not line.startswith("#")):
@@ -174,7 +180,7 @@ def _have(
     if not folder.exists():
         scratch = Path(tempfile.mkdtemp(prefix=".fetch.", dir=store))
         try:
-            _fetch(context, inventory, scratch, text)
+            _fetch(context, environment, scratch, text)
             _rename(scratch, folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)  # it has its place now, or is of no use
@@ -182,8 +188,8 @@ def _have(
     return Packages(path, folder, len(files), sum(file.stat().st_size for file in files))
 
 
-def _fetch(context: Context, inventory: Inventory, scratch: Path, text: str) -> None:
-    environment = _environment(context, inventory)
+def _fetch(context: Context, environment: Environment, scratch: Path, text: str) -> None:
+    variables = environment()
     (scratch / LOCK).write_text(text, encoding="utf-8")
     with make_progress(context.console) as progress:
         progress.phase("Fetching the packages")
@@ -193,7 +199,7 @@ def _fetch(context: Context, inventory: Inventory, scratch: Path, text: str) -> 
             scratch / "wheels",
             progress.task,
             lambda: context.interrupts.requested,
-            environment,
+            variables,
         )
 
 
