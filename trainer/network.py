@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from trainer.errors import ClusterAddressError
+from trainer.sysfs import read_text
 
 # The CIDR of the training network; unset or empty where there is only one machine.
 VARIABLE = "TRAINYARD_NETWORK"
@@ -106,22 +107,13 @@ def _interface_of(port: Path) -> str:
     RoCE names it beside its addresses. InfiniBand does not, and has the interfaces of its adapter,
     which count ports from 0; software (rxe) is no part of an adapter.
     """
-    named = _read(port / "gid_attrs/ndevs/0")
+    named = read_text(port / "gid_attrs/ndevs/0")
     if named:
         return named
     for interface in sorted((port.parent.parent / "device/net").glob("*")):
-        if _read(interface / "dev_port") == str(int(port.name) - 1):
+        if read_text(interface / "dev_port") == str(int(port.name) - 1):
             return interface.name
     return ""
-
-
-def _read(path: Path) -> str:
-    """What the kernel says in a file; empty where it says nothing."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        # A port without an address in this place answers EINVAL.
-        return ""
 
 
 def _is_ipv6(address: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import psutil
 
+from trainer.sysfs import read_text
+
 EVERY_SECONDS = 5.0
 # The vendor of AMD's cards, as the kernel has it.
 AMD = "0x1002"
@@ -192,7 +194,7 @@ class AmdGpus:
         names = (path.name for path in dri.glob("renderD*"))
         cards = [(drm / name / "device").resolve() for name in names]
         # By the place on the bus, as rocm-smi numbers them.
-        self._cards = sorted(card for card in cards if _text(card / "vendor") == AMD)
+        self._cards = sorted(card for card in cards if read_text(card / "vendor") == AMD)
 
     def sample(self) -> list[GpuSample]:
         """Look at every GPU once."""
@@ -208,7 +210,7 @@ class AmdGpus:
         celsius = next((value / 1000 for value in heat if value is not None), None)
         return GpuSample(
             index=index,
-            name=_text(card / "product_name") or f"AMD GPU {_text(card / 'device')}",
+            name=read_text(card / "product_name") or f"AMD GPU {read_text(card / 'device')}",
             utilisation_percent=_number(card / "gpu_busy_percent"),
             memory_bytes=_number(card / "mem_info_vram_used"),
             power_watts=watts,
@@ -216,14 +218,6 @@ class AmdGpus:
         )
 
 
-def _text(path: Path) -> str:
-    """What is in a file of the kernel's; empty where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _number(path: Path) -> float | None:
-    text = _text(path)
+    text = read_text(path)
     return float(text) if text.isdecimal() else None
