@@ -39,7 +39,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 ansible.module_utils.__path__.append(str(ROOT / "roles/local_cluster/module_utils"))
 
-from ansible.module_utils.local_cluster_gpus import (  # noqa: E402  # found through the line above
+from ansible.module_utils.local_cluster_gpu_tools import (  # noqa: E402  # found through the line above
     TOOLS,
     GpuToolsError,
     find_tools,

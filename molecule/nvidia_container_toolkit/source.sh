@@ -10,7 +10,7 @@ for name in key other; do
     gpg --batch --armor --export "=$name" > "$name.asc"
 done
 
-# The programs are NVIDIA's, divided up as in their two packages; the hook is a stand-in, which tells about itself.
+# The programs are NVIDIA's, divided up as in their two packages.
 mkdir -p base/DEBIAN base/usr/bin toolkit/DEBIAN toolkit/usr/bin
 for program in nvidia-ctk nvidia-container-runtime nvidia-cdi-hook; do
     install --mode 0755 "$2/$program" base/usr/bin

@@ -16,19 +16,23 @@ from role_files import ROLES
 # As conftest.py does it: this is imported by a script, too.
 ansible.module_utils.__path__.extend(map(str, sorted(ROLES.glob("*/module_utils"))))
 
-from ansible.module_utils.local_cluster_gpus import (  # noqa: E402  # found through the line above
-    LIBRARIES,
-    OVERRIDES,
+from ansible.module_utils.local_cluster_gpu_tools import (  # noqa: E402  # the line above
     TOOLS,
-    GpuMachine,
     GpuToolsError,
     fetch_smi,
     find_tools,
     smi_release,
+)
+from ansible.module_utils.local_cluster_gpus import (  # noqa: E402  # the line above
+    LIBRARIES,
+    OVERRIDES,
+    GpuMachine,
     write_driver,
 )
 
 CHECKOUT = ROLES.parent
+# Where what was fetched or built is kept.
+GPU_CACHE = CHECKOUT / ".trainyard/gpus"
 
 
 class FakeDriver:
@@ -44,7 +48,7 @@ class FakeDriver:
     def __init__(self, root: Path, profile: str, count: int, driver: str) -> None:
         try:
             tools = find_tools(CHECKOUT, os.environ.get(TOOLS, ""))
-            smi = fetch_smi(smi_release(driver), CHECKOUT / ".trainyard/gpus")
+            smi = fetch_smi(smi_release(driver), GPU_CACHE)
         except GpuToolsError as error:
             pytest.skip(str(error))
         write_driver(root, tools, smi, GpuMachine(profile, count, driver))

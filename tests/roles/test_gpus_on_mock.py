@@ -18,19 +18,18 @@ from ansible.module_utils import cluster_check_gpus as health
 from ansible.module_utils import cluster_check_nodes, training_node_load
 from ansible.module_utils import training_node_gpu_fit as fit
 from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
-from ansible.module_utils.local_cluster_gpus import (
-    KERNEL,
+from ansible.module_utils.local_cluster_gpu_tools import (
     TOOLS,
-    GpuMachine,
     GpuToolsError,
-    configure,
+    fetch_hook,
     fetch_smi,
     find_tools,
 )
+from ansible.module_utils.local_cluster_gpus import KERNEL, GpuMachine, configure
 from ansible.module_utils.trainer_image_fit import choose_image, read_images, read_node
 from ansible.module_utils.training_node_gpu_faults import gpu_faults
 from ansible.module_utils.training_node_gpus import read_gpus
-from gpu_machines import CHECKOUT, FakeDriver
+from gpu_machines import CHECKOUT, GPU_CACHE, FakeDriver
 from role_files import ROLES
 
 TABLE = yaml.safe_load((CHECKOUT / "docker/trainer/cuda.yml").read_text())
@@ -371,3 +370,23 @@ def test_nothing_is_left_where_apt_has_no_lists_of_debian(
     with pytest.raises(GpuToolsError, match="cannot be fetched"):
         fetch_smi("trixie", tmp_path / "cache")
     assert list((tmp_path / "cache").glob("*")) == []
+
+
+def test_the_hook_of_the_toolkit_is_nvidias() -> None:
+    try:
+        hook = fetch_hook(find_tools(CHECKOUT, os.environ.get(TOOLS, "")), GPU_CACHE)
+    except GpuToolsError as error:
+        pytest.skip(str(error))
+    done = subprocess.run([hook, "--version"], capture_output=True, text=True)
+    assert "version 1.20.0" in done.stdout + done.stderr
+
+
+def test_a_hook_that_cannot_be_built_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with pytest.raises(GpuToolsError, match=r"has neither bin/nvidia-container-runtime-hook nor"):
+        fetch_hook(tmp_path, cache)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/nvidia-container-toolkit-1.20.0.tar.xz").write_text("no archive")
+    with pytest.raises(GpuToolsError, match="it takes gcc, and Go or a way to PyPI"):
+        fetch_hook(tmp_path, cache)
+    assert list(cache.glob("*")) == []

@@ -10,7 +10,8 @@ module: local_cluster_gpus
 short_description: Writes the files of machines with a mock of NVIDIA's driver
 description:
   - Writes a folder for each machine, which is copied to its root. C(nvidia-smi) is fetched with apt
-    at the first time, from Debian's part non-free, and kept in the checkout.
+    at the first time, from Debian's part non-free, and kept in the checkout. So is the toolkit's
+    hook, which is built where the tools have its sources only.
 author: Trainyard
 options:
   tools:
@@ -47,14 +48,14 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 try:
-    from ansible.module_utils.local_cluster_gpus import (
-        GpuMachine,
+    from ansible.module_utils.local_cluster_gpu_tools import (
         GpuToolsError,
+        fetch_hook,
         fetch_smi,
         find_tools,
         smi_release,
-        write_driver,
     )
+    from ansible.module_utils.local_cluster_gpus import GpuMachine, write_driver
 except ImportError as error:
     MISSING = str(error)
 else:
@@ -73,12 +74,14 @@ def main() -> None:
     if MISSING:
         module.fail_json(msg=f"local_cluster: {missing_required_lib('PyYAML')} {MISSING}")
     checkout = Path(module.params["checkout"]).resolve()
+    cache = checkout / ".trainyard/gpus"
     try:
         tools = find_tools(checkout, module.params["tools"])
+        hook = fetch_hook(tools, cache)
         for name, entry in module.params["machines"].items():
             machine = GpuMachine.read(entry)
-            smi = fetch_smi(smi_release(machine.driver), checkout / ".trainyard/gpus")
-            write_driver(Path(module.params["directory"]) / name, tools, smi, machine)
+            smi = fetch_smi(smi_release(machine.driver), cache)
+            write_driver(Path(module.params["directory"]) / name, tools, smi, machine, hook)
     except GpuToolsError as error:
         module.fail_json(msg=f"local_cluster: {error} (local_cluster_gpus)")
     module.exit_json(changed=True)

@@ -10,20 +10,16 @@ writes. Nothing computes.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.module_utils.local_cluster_gpu_tools import HOOK, NVML, GpuToolsError
 
-# The variable that names the folder of NVIDIA's tools: configs, lib and bin.
-TOOLS = "TRAINYARD_GPU_TOOLS"
 # What nvidia-smi says for each branch of the driver (docs.nvidia.com/cuda, release notes of the
 # CUDA toolkit, and nvidia-smi's own head).
 CUDA_OF_BRANCH = {
@@ -45,10 +41,10 @@ CONFIGURATION = "usr/config/config.yaml"
 OVERRIDES = "usr/config/overrides.yaml"
 # What stands in for /sys and /proc, which a machine cannot write to.
 KERNEL = "opt/mock-driver"
-NVML, NVML_NAME, CUDA_NAME = "libnvidia-ml.so", b"libnvidia-ml.so.1\0", b"libcuda.so.1\0"
+NVML_NAME, CUDA_NAME = b"libnvidia-ml.so.1\0", b"libcuda.so.1\0"
 NVIDIA, DISPLAY = 0x10DE, 0x030200
 KEYS = ("profile", "count", "driver", "toolkit")
-PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook")
+PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook", HOOK)
 # The runtime takes the specification that was made when the machine started, and does not make one
 # of its own: only there is the mock's configuration.
 RUNTIME = """[nvidia-container-runtime]
@@ -58,12 +54,6 @@ runtimes = ["runc"]
 [nvidia-container-runtime.modes.cdi]
 default-kind = "nvidia.com/gpu"
 """
-HOOK = "nvidia-container-runtime-hook"
-KEYRINGS = ("debian-archive-keyring.gpg", "debian-archive-keyring.pgp")
-
-
-class GpuToolsError(Exception):
-    """Something of NVIDIA's tools is missing; says what, and how to have it."""
 
 
 @dataclass(frozen=True)
@@ -112,108 +102,6 @@ class GpuMachine:
         return int(match[1]) if match else 0
 
 
-def find_tools(beside: Path, named: str = "") -> Path:
-    """Find the folder of NVIDIA's tools.
-
-    Args:
-        beside: the checkout; `../shared/gpu` is looked for beside it.
-        named: what a variable names; that or nothing.
-
-    Raises:
-        GpuToolsError: it is not there.
-    """
-    folder = Path(named) if named else beside.parent / "shared/gpu"
-    if not list(folder.glob(f"lib/{NVML}.*")) or not list(folder.glob("configs/*.yaml")):
-        raise GpuToolsError(
-            f"{folder} has no mock of NVIDIA's management library (lib/{NVML}.*, configs/*.yaml): "
-            f"let {TOOLS} name a folder that has; docs/gpus.md says how it is built"
-        )
-    return folder
-
-
-def smi_release(driver: str) -> str:
-    """Release of Debian whose nvidia-smi is of the branch of a driver, or of the nearest."""
-    return "bookworm" if driver.startswith("535.") else "trixie"
-
-
-def fetch_smi(release: str, cache: Path) -> Path:
-    """Return Debian's nvidia-smi, fetched with apt at the first time.
-
-    Args:
-        release: of Debian: `trixie`, which has 550.163.01, or `bookworm`, which has 535.261.03.
-        cache: a folder, made where it is missing.
-
-    Raises:
-        GpuToolsError: it could not be fetched.
-    """
-    kept = cache / f"nvidia-smi-{release}"
-    if kept.exists():
-        return kept
-    keyring = next((f"/usr/share/keyrings/{name}" for name in KEYRINGS if _is_keyring(name)), "")
-    if not keyring or not shutil.which("apt-get"):
-        raise GpuToolsError(
-            f"nvidia-smi of Debian {release} cannot be fetched: there is no apt-get, or no package "
-            f"debian-archive-keyring. Install them, or put the program there as {kept}"
-        )
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as work:
-        program = _download_smi(release, keyring, kept, Path(work))
-        # Renamed at the end, so that another process never sees half of it.
-        os.replace(program, kept)
-    return kept
-
-
-def _download_smi(release: str, keyring: str, kept: Path, work: Path) -> Path:
-    """Fetch Debian's package of nvidia-smi from this machine's mirror; return the program in it.
-
-    Raises:
-        GpuToolsError: it could not be fetched.
-    """
-    for folder in ("lists/partial", "cache/archives/partial"):
-        (work / folder).mkdir(parents=True, exist_ok=True)
-    (work / "sources.list").write_text(
-        f"deb [arch=amd64 signed-by={keyring}] {_mirror(kept)} {release} non-free\n"
-    )
-    # Apart from the packages of this machine.
-    options = [
-        "Dir::Etc::sourceparts=-",
-        f"Dir::Etc::sourcelist={work}/sources.list",
-        f"Dir::State::lists={work}/lists",
-        "Dir::State::status=/dev/null",
-        f"Dir::Cache={work}/cache",
-        "APT::Sandbox::User=root",
-        "APT::Architecture=amd64",
-    ]
-    apt = ["apt-get", "--quiet", *(word for option in options for word in ("--option", option))]
-    for command in (["update", "--error-on=any"], ["download", "nvidia-smi"]):
-        done = subprocess.run([*apt, *command], cwd=work, capture_output=True, text=True)
-        if done.returncode:
-            raise GpuToolsError(
-                f"nvidia-smi of Debian {release} (non-free) cannot be fetched: "
-                f"{done.stderr.strip()}. Without a way to it, put the program there as {kept}"
-            )
-    (package,) = work.glob("nvidia-smi_*.deb")
-    subprocess.run(["dpkg-deb", "--extract", package, work], check=True)
-    return work / "usr/lib/nvidia/current/nvidia-smi"
-
-
-def _mirror(kept: Path) -> str:
-    """Address of the mirror that this machine has Debian's packages from.
-
-    Raises:
-        GpuToolsError: it has none.
-    """
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
-    wanted = ["Created-By: Packages", "Component: main", "Label: Debian"]
-    found = subprocess.run([*command, *wanted], capture_output=True, text=True).stdout.split()
-    if not found:
-        raise GpuToolsError(
-            "nvidia-smi cannot be fetched: apt here has no package lists of Debian (apt-get update "
-            f"brings those of its sources). Or put the program there as {kept}"
-        )
-    return found[0]
-
-
 def configure(tools: Path, machine: GpuMachine) -> dict[str, Any]:
     """Return the mock's configuration of a machine.
 
@@ -244,7 +132,9 @@ def configure(tools: Path, machine: GpuMachine) -> dict[str, Any]:
     return {**configuration, "system": system, "devices": kept}
 
 
-def write_driver(root: Path, tools: Path, smi: Path, machine: GpuMachine) -> None:
+def write_driver(
+    root: Path, tools: Path, smi: Path, machine: GpuMachine, hook: Path | None = None
+) -> None:
     """Write the files of a machine with these GPUs and this driver.
 
     Args:
@@ -252,6 +142,7 @@ def write_driver(root: Path, tools: Path, smi: Path, machine: GpuMachine) -> Non
         tools: folder of NVIDIA's tools.
         smi: the program nvidia-smi.
         machine: its GPUs.
+        hook: the toolkit's hook; a machine with a toolkit needs it.
 
     Raises:
         GpuToolsError: the tools do not have them.
@@ -276,9 +167,10 @@ def write_driver(root: Path, tools: Path, smi: Path, machine: GpuMachine) -> Non
     # Also without the toolkit: the files for its role's tests, and for what starts with the machine
     shipped = root / KERNEL / "bin"
     shipped.mkdir(parents=True)
-    for name in PROGRAMS:
-        if (tools / "bin" / name).exists():
-            shutil.copy(tools / "bin" / name, shipped / name)
+    programs_of_toolkit = [tools / "bin" / name for name in PROGRAMS if name != HOOK]
+    for name, program in zip(PROGRAMS, [*programs_of_toolkit, hook], strict=True):
+        if program and program.exists():
+            shutil.copy(program, shipped / name)
             (shipped / name).chmod(0o755)
     if machine.toolkit:
         _write_toolkit(root, shipped)
@@ -296,7 +188,6 @@ def _write_toolkit(root: Path, shipped: Path) -> None:
         raise GpuToolsError(f"NVIDIA's tools lack bin/{', bin/'.join(missing)}")
     for name in PROGRAMS:
         shutil.copy(shipped / name, root / "usr/bin" / name)
-    (root / "usr/bin" / HOOK).symlink_to(f"/{KERNEL}/bin/{HOOK}")
     runtime = root / "etc/nvidia-container-runtime/config.toml"
     runtime.parent.mkdir(parents=True)
     runtime.write_text(RUNTIME)
@@ -333,7 +224,3 @@ def _write_kernel(root: Path, configuration: Mapping[str, Any], machine: GpuMach
             f"Bus Location: \t {slot}\n"
             f"Device Minor: \t {device['minor_number']}\n"
         )
-
-
-def _is_keyring(name: str) -> bool:
-    return os.path.exists(f"/usr/share/keyrings/{name}")
