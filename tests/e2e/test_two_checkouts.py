@@ -114,7 +114,11 @@ def test_settings_that_differ_are_refused_at_set_up_before_anything_is_changed(
 ) -> None:
     settings = second.inventory / "group_vars/trainers.yml"
     settings.parent.mkdir()
-    settings.write_text(f"training_node_ssh_port: {OTHER_PORT}\n")
+    settings.write_text(
+        f"training_node_ssh_port: {OTHER_PORT}\n"
+        "package_sources_mirror: http://mirror.example.org/debian\n"
+        "package_sources_http_proxy: http://ada:secret@proxy.example.org:3128\n"
+    )
     before = [in_machine(node, f"cat {SITE} {AUTHORIZED}") for node in NODES]
     try:
         refused = second.make("setup")
@@ -124,6 +128,9 @@ def test_settings_that_differ_are_refused_at_set_up_before_anything_is_changed(
     words = " ".join(refused.output.split())
     assert "training_node_ssh_port is 2222, as set by " in words
     assert f"and here it is {OTHER_PORT}" in words
+    assert "and here it is http://mirror.example.org/debian" in words
+    assert "and here it is http://proxy.example.org:3128" in words
+    assert "secret" not in words
     assert "training_node_take_over" in words
     assert [in_machine(node, f"cat {SITE} {AUTHORIZED}") for node in NODES] == before
 
