@@ -258,12 +258,30 @@ def test_undo_puts_back_bytes_and_absence(tmp_path: Path) -> None:
     assert contents(root) == before
 
 
+def test_undo_keeps_a_password_for_root(tmp_path: Path) -> None:
+    root = machine(tmp_path)
+    apply(root, write.Wish(Proxies("http://u:secret@proxy:3128"), secret=True))
+    before = contents(root)
+    changes, _ = write.Machine(root).changes(write.Wish(Proxies("http://proxy:312")))
+    for change in changes:
+        change.apply()
+    for change in reversed(changes):
+        change.undo()
+    assert contents(root) == before
+
+
 def test_addresses_that_apt_is_to_reach(tmp_path: Path) -> None:
     root = machine(tmp_path)
     _, reached = write.Machine(root).changes(write.Wish(mirrors=MIRRORS))
     assert set(reached) == {"https://mirror.site/debian", "https://mirror.site/security"}
     _, reached = write.Machine(root).changes(write.Wish(bundle="1234"))
     assert reached == [f"file:{root}/var/lib/trainyard/package_sources/bundle"]
+    # apt's words have one slash there.
+    (root / "etc/apt/sources.list").write_text(
+        "deb mirror+file:///etc/apt/mirrors/debian.list bookworm main\n"
+    )
+    _, reached = write.Machine(root).changes(write.Wish(Proxies("http://p:1")))
+    assert "mirror+file:/etc/apt/mirrors/debian.list" in reached
 
 
 @pytest.mark.parametrize(
@@ -305,6 +323,7 @@ def test_addresses(address: str, good: bool) -> None:
 
 
 def test_passwords_are_hidden_everywhere() -> None:
+    assert hidden("http://u:p@ss@h:1/") == "http://…@h:1/"
     assert hidden("a http://u:p@h/x https://q@h2 http://h3/a@b") == (
         "a http://…@h/x https://…@h2 http://h3/a@b"
     )

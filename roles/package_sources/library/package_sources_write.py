@@ -83,6 +83,7 @@ packages:
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -196,8 +197,10 @@ class Change:
         Path(temporary).replace(self.path)
 
     def undo(self) -> None:
-        """Put back what was there; of the modes, that of the role's file stays."""
-        Change(self.path, self.after, self.before, self.mode).apply()
+        """Put back what was there. A password in it is root's, whatever was to come after it."""
+        text = (self.before or b"").decode("utf-8", "replace")
+        mode = 0o600 if self.mode is not None and hidden(text) != text else self.mode
+        Change(self.path, self.after, self.before, mode).apply()
 
     def shown(self) -> dict[str, str]:
         """The difference as Ansible shows it, without passwords."""
@@ -240,7 +243,12 @@ class Machine:
             plain = addresses(with_mirrors(text, deb822, Mirrors()), deb822)
             after = with_mirrors(text, deb822, wish.mirrors)
             compared.append(Change(file, before, after.encode("utf-8", "surrogateescape")))
-            reached += [wish.mirrors.replacement(uri) for uri in plain if archive_of(uri)]
+            # apt names a file with one slash, however many its list has.
+            reached += [
+                re.sub("^mirror[+]file:/+", "mirror+file:/", wish.mirrors.replacement(uri))
+                for uri in plain
+                if archive_of(uri)
+            ]
             hosts |= {urlsplit(uri).hostname or "" for uri in addresses(after, deb822)}
         if wish.bundle:
             reached = [f"file:{self.folder}"]

@@ -57,7 +57,7 @@ def has_password(address: str) -> bool:
 
 def hidden(text: str) -> str:
     """Return a text in which no address has what to log in with."""
-    return re.sub(r"(https?://)[^\s\"/@]*@", r"\1…@", text)
+    return re.sub(r"(https?://)[^\s\"/]*@", r"\1…@", text)
 
 
 def settings(
