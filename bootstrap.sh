@@ -46,7 +46,9 @@ fi
 # Byte code is written here, on all cores, as make keeps Python from writing it: pip would take one core for that, and
 # of Ansible's collections compile the hundred that nothing here uses.
 install_list() {
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile --require-hashes -r "$1"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile --require-hashes -r "$1" ||
+        die "pip did not get what $1 lists${PIP_NO_INDEX:+. The bundle has requirements.txt alone, for Python of its\
+ Debian releases; BUNDLE=none has pip use its own sources}"
     "$venv/bin/python" -m compileall -q -j 0 -x 'ansible_collections/(?!ansible/(posix|utils)/|community/docker/)' \
         "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 }

@@ -12,6 +12,8 @@ say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 die() { printf 'unbundle: %s\n' "$*" >&2; exit 1; }
 
 if [ "$wanted" = none ]; then
+    # First what says that it is whole.
+    rm -f "$folder/.unpacked"
     rm -rf "$folder"
     exit
 fi
@@ -23,9 +25,10 @@ say "Unpacking $wanted, $(($(stat --format=%s "$archive") / 1000000)) MB, and ch
 mkdir -p .trainyard
 scratch=$(mktemp -d "$PWD/.trainyard/.bundle.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
-chmod 0755 "$scratch"
 tar --extract --file "$archive" --directory "$scratch" --no-same-owner ||
     die "$wanted is no whole archive, or there is no room for it here; copy it again, or see df -h ."
+# The archive says whose its folder is: that of whoever made it.
+chmod 0755 "$scratch"
 [ -f "$scratch/SHA256SUMS" ] || die "$wanted is no archive of make bundle"
 (cd "$scratch" && sha256sum --quiet --check --strict SHA256SUMS) ||
     die "files in $wanted are not what make bundle wrote: copy it again"
@@ -41,7 +44,7 @@ done
 # apt of this machine, while commands of Trainyard run: these packages, lists and caches of its own, nothing else.
 # shellcheck disable=SC1091  # it is the machine's
 release=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
-if [ -d "$scratch/debian/$release" ]; then
+if [ -n "$release" ] && [ -d "$scratch/debian/$release" ]; then
     mkdir -p "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
     # A blank ends an address.
     echo "deb [trusted=yes] file:${folder// /%20}/debian/$release ./" > "$scratch/apt/sources.list"
@@ -54,12 +57,19 @@ Acquire::Languages "none";
 APT::Sandbox::User "root";
 CONF
 else
-    say "The bundle has no packages for ${release:-this machine}: its own sources of packages are used"
+    say "The bundle has no packages for ${release:-this machine}: apt uses its own sources, and Python's may not fit"
 fi
-rm -rf "$folder"
+# The one before stays until apt has taken this one.
+before=$folder.before
+rm -rf "$before"
+[ ! -d "$folder" ] || mv "$folder" "$before"
 mv "$scratch" "$folder"
 # Ansible does not ask for lists again where this machine's own are fresh.
-[ ! -d "$folder/apt" ] || APT_CONFIG=$folder/apt/apt.conf apt-get update --quiet=2 ||
+if [ -d "$folder/apt" ] && ! APT_CONFIG=$folder/apt/apt.conf apt-get update --quiet=2; then
+    rm -rf "$folder"
+    [ ! -d "$before" ] || mv "$before" "$folder"
     die "apt does not take the packages of $wanted"
+fi
+rm -rf "$before"
 # Last: what broke off before is unpacked again.
 printf '%s\n' "$mark" > "$folder/.unpacked"

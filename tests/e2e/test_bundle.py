@@ -78,7 +78,7 @@ def test_it_sets_up_and_trains(control: str) -> None:
     assert len(run(control, "cat /proc/net/route").splitlines()) == 1
     assert run(control, "command -v docker python3 || true") == ""
     # What the document has typed on a machine that has nothing.
-    (first,) = re.findall(r"```sh\n(tar .*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (first,) = re.findall(r"```sh\n(\. /etc/os-release\n.*?)```", DOCUMENT.read_text(), re.DOTALL)
     run(control, first)
     output = run(control, f"cd trainyard; {TRAIN}")
     assert "Retrying" not in output, "somebody asked the network"

@@ -1,5 +1,6 @@
 """`make bundle`: one file with all that set-up and training need, for sites without a network."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def bundle(
     archive = archive.expanduser().absolute()
     if archive.is_dir() or not archive.parent.is_dir():
         problems.append(f"OUT={archive}: is to be a file in a folder that is there")
+    elif not os.access(archive.parent, os.W_OK):
+        problems.append(f"OUT={archive}: its folder cannot be written to")
     if problems:
         raise RequestError(problems)
     datasets = [name for name in datasets if name != NONE]
