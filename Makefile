@@ -17,23 +17,25 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # What the checkout cannot be written with: byte code beside sources would end up in image contexts.
 export PYTHONDONTWRITEBYTECODE := 1
 
+# One word for the shell, whatever is in it.
+quoted = '$(subst ','\'',$(1))'
 READY := $(VENV)/.complete
 # All that set-up needs, for a machine without a network: what `make bundle` made elsewhere. It is remembered.
 ifneq ($(BUNDLE),)
 $(READY): | unbundle
 .PHONY: unbundle
 unbundle:
-	@./unbundle.sh '$(BUNDLE)'
+	@./unbundle.sh $(call quoted,$(BUNDLE))
 endif
 # The same with what tests and checks need.
 TESTABLE := $(VENV)/.testable
 # The same with what AWS needs.
 RENTING := $(VENV)/.renting
-YARD := $(VENV)/bin/python -m yard --inventory $(INVENTORY)
-PLAY := $(VENV)/bin/ansible-playbook --inventory $(INVENTORY)
+YARD := $(VENV)/bin/python -m yard --inventory $(call quoted,$(INVENTORY))
+PLAY := $(VENV)/bin/ansible-playbook --inventory $(call quoted,$(INVENTORY))
 
 # $(call option,NAME,--flag) gives "--flag value" when NAME= was given, and nothing otherwise.
-option = $(if $($(1)),$(2) '$($(1))')
+option = $(if $($(1)),$(2) $(call quoted,$($(1))))
 
 .PHONY: help
 help: ## print this list
@@ -93,14 +95,14 @@ bundle: $(READY) ## all that set-up and training need in one file, for sites wit
 .PHONY: provision destroy provision-check
 # Without SITE= or COUNT= the command says what is missing.
 provision: $(RENTING) ## rent machines from EC2 as a site file says, after an estimate and a question: SITE=sites/lab.yml COUNT=2 HOURS= YES=1
-	@$(YARD) provision $(if $(SITE),'$(SITE)') $(call option,COUNT,--count) $(call option,HOURS,--hours) \
+	@$(YARD) provision $(if $(SITE),$(call quoted,$(SITE))) $(call option,COUNT,--count) $(call option,HOURS,--hours) \
 		$(if $(YES),--yes)
 
 destroy: $(RENTING) ## give back all that carries the tag of the site, and prove it: SITE=sites/lab.yml YES=1
-	@$(YARD) destroy $(if $(SITE),'$(SITE)') $(if $(YES),--yes)
+	@$(YARD) destroy $(if $(SITE),$(call quoted,$(SITE))) $(if $(YES),--yes)
 
 provision-check: $(RENTING) ## name rented machines that are past their deadline: SITE= JSON=1
-	@$(YARD) provision-check $(if $(SITE),'$(SITE)') $(if $(JSON),--json)
+	@$(YARD) provision-check $(if $(SITE),$(call quoted,$(SITE))) $(if $(JSON),--json)
 
 ##@ Training
 
@@ -137,7 +139,7 @@ rerun: $(READY) ## launch anew what a run was; your own code from the copy that 
 
 # Without NODE= the command says what is missing.
 notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl-C leaves it running: NODE=gpu01 CODE=folder DATASET= GPUS_PER_NODE= REQUIREMENTS=file|none IDLE=minutes
-	@$(YARD) notebook $(if $(NODE),'$(NODE)') $(call option,CODE,--code) $(call option,DATASET,--dataset) \
+	@$(YARD) notebook $(if $(NODE),$(call quoted,$(NODE))) $(call option,CODE,--code) $(call option,DATASET,--dataset) \
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 

@@ -78,6 +78,17 @@ def test_a_run_that_its_nodes_know_gets_a_directory_here(
     assert find(RUN_ID) == run, "now it is known here"
 
 
+def test_no_node_names_a_folder_of_this_machine(
+    find: Callable[..., Path], record: dict[str, Any]
+) -> None:
+    there = {"folder": "/home/ada/.ssh", "node": "node1"}
+    project = {"program": ["python3", "x.py"], "notebook": there}
+    run = find(RUN_ID, {**record, "manifest": {**record["manifest"], "project": project}})
+    manifest = read_manifest(run)
+    assert manifest is not None
+    assert manifest.project == {"program": ["python3", "x.py"]}
+
+
 @pytest.mark.parametrize("name", ["latest", "2026", "../../etc"])
 def test_nodes_are_asked_for_whole_ids_alone(name: str, find: Callable[..., Path]) -> None:
     with pytest.raises(RequestError):

@@ -585,6 +585,19 @@ def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
     assert first["configuration"] == second["configuration"]
 
 
+def test_what_a_run_went_on_from_is_kept_by_its_whole_name(ready: Yard) -> None:
+    training = ("train", "--model", "vit", "--nodes", "2", "--set", "steps=4")
+    assert ready(*training).returncode == 0
+    (first,) = ready.root.glob("runs/2*")
+    (first / "checkpoints").mkdir(exist_ok=True)
+    for name in ("epoch-0001.pt", "epoch-0001.pt.sha256"):
+        (first / "checkpoints" / name).touch()
+    done = ready(*training, "--resume", "latest")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = json.loads((ready.root / "runs/latest/manifest.json").read_text())
+    assert again["request"]["resume"] == first.name
+
+
 def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None:
     write(fresh.root / "mine", "train.py")
     shutil.copytree(DATA / "runs/succeeded", fresh.root / "runs" / RUN_ID)

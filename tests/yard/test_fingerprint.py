@@ -42,6 +42,14 @@ def test_an_inventory_may_be_a_folder_or_a_file(fresh: Yard) -> None:
     folder = fresh.root / "inventory/lab"
     assert list(fingerprint_inventory(folder)) == ["inventory:lab/hosts.yml"]
     assert list(fingerprint_inventory(folder / "hosts.yml")) == ["inventory:hosts.yml"]
+    for name in ("group_vars", "host_vars"):
+        (folder / name).mkdir()
+        (folder / name / "a.yml").touch()
+    assert list(fingerprint_inventory(folder / "hosts.yml")) == [
+        "inventory:hosts.yml",
+        "inventory:group_vars/a.yml",
+        "inventory:host_vars/a.yml",
+    ]
 
 
 def test_trainers_keep_their_order_and_groups_may_nest() -> None:

@@ -34,6 +34,21 @@ def test_a_changed_file_is_noticed(project: Project, name: str) -> None:
     assert recall(project, project.root / "inventory/lab") is None
 
 
+def test_variables_beside_a_file_are_a_part_of_the_inventory(project: Project) -> None:
+    inventory = project.root / "inventory/lab/hosts.yml"
+    project.state(inventory).mkdir(parents=True, exist_ok=True)
+    variables = inventory.parent / "group_vars/all.yml"
+    variables.parent.mkdir()
+    variables.write_text("a: 1\n")
+    remember(project, inventory, DOCUMENT)
+    assert recall(project, inventory) == DOCUMENT
+    variables.write_text("a: 2\n")
+    assert recall(project, inventory) is None
+    variables.write_text("a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n")
+    remember(project, inventory, DOCUMENT)
+    assert recall(project, inventory) is None
+
+
 @pytest.mark.parametrize(
     ("name", "text", "mode"),
     [

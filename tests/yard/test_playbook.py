@@ -75,6 +75,25 @@ class Play:
         )
 
 
+def test_no_variable_is_a_template(project: Project) -> None:
+    executed = project.root / "executed"
+    words = f"{{{{ lookup('pipe', 'touch {executed}') }}}} {{% for x in y %}} {{# #}}"
+    play = Play(
+        project,
+        """
+    - name: Show
+      ansible.builtin.debug:
+        msg: "{{ [plain, listed, nested.deep, number] }}"
+      run_once: true
+""",
+    )
+    outcome = play.run(plain=words, listed=[words], nested={"deep": (words,)}, number=2)
+    assert outcome.ok
+    (said,) = [event.result["msg"] for event in play.events if event.kind == "runner_on_ok"]
+    assert said == [words, [words], [words], 2]
+    assert not executed.exists()
+
+
 def test_polls_arrive_while_the_task_runs(project: Project) -> None:
     play = Play(
         project,

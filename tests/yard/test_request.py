@@ -211,6 +211,8 @@ def test_nodes_may_be_a_range(lab: Inventory) -> None:
     assert training.extravars()["training_run_node_count"] == 4
     assert training.extravars()["training_run_node_minimum"] == 2
     assert "nodes 3" in problems_of(TrainRequest("vit", nodes=4, min_nodes=3), lab)
+    none = problems_of(TrainRequest("vit", nodes=2, min_nodes=0), lab)
+    assert "nodes 0..: must be above 0" in none
 
 
 def test_unknown_model_lists_the_models(lab: Inventory) -> None:

@@ -9,7 +9,13 @@ from test_schemas import errors
 
 from yard.core.errors import Exit
 from yard.runs.record import RunRecord, read_run
-from yard.runs.summary import first_step_time, read_summary, summarise, write_summary
+from yard.runs.summary import (
+    first_step_time,
+    read_summary,
+    run_exit_status,
+    summarise,
+    write_summary,
+)
 
 Record = Callable[[str], RunRecord]
 
@@ -101,6 +107,11 @@ def test_a_refused_gang_is_an_unfit_cluster(record: Record) -> None:
     assert (summary.status, summary.exit_status) == ("failed", Exit.UNFIT)
     assert (summary.world_size, summary.steps) == (None, 0)
     assert summary.seconds_to_first_step is None
+
+
+def test_a_later_attempt_that_finds_too_few_nodes_has_failed(record: Record) -> None:
+    unfit = record("unfit")
+    assert run_exit_status(replace(unfit, attempts=2)) == Exit.FAILED
 
 
 def test_first_step_is_dated_within_what_was_seen(record: Record) -> None:

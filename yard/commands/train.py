@@ -1,6 +1,7 @@
 """`make train`: check, make ready, launch, follow, collect, sum up."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     if earlier is not None:
         _check_same_kind(job, earlier)
         check_resumable(earlier)
+        # Its whole name, for the record: `latest` is another run tomorrow.
+        request = replace(request, resume=earlier.name)
     announce(console, inventory, job)
     packages = _packages(context, inventory, request, job)
     inventory = make_ready(context, inventory, job)

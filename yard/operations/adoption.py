@@ -66,9 +66,14 @@ def _adopt(context: Context, run_id: str, record: Mapping[str, Any]) -> Path:
     inventory = read_inventory(context.project, context.inventory)
     try:
         nodes = tuple(host for host in map(str, record["nodes"]) if host in inventory.trainers)
+        manifest = Manifest.from_json(record["manifest"])
         manifest = replace(
-            Manifest.from_json(record["manifest"]),
+            manifest,
             run_id=run_id,
+            # Of a notebook: which folder its files go back to is a word of the node's. They stay
+            # in the run's directory.
+            project=manifest.project
+            and {name: value for name, value in manifest.project.items() if name != "notebook"},
             hosts=nodes,
             inventory=context.project.shown(inventory.path),
             inventory_path=str(inventory.path),

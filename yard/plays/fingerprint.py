@@ -16,6 +16,7 @@ SOURCES = (
     "playbooks",
     "roles",
     "group_vars",
+    "host_vars",
     "docker",
 )
 # Those of them that the trainer image is built from, and nothing else reads. Role trainer_image
@@ -27,6 +28,8 @@ UNREAD = ("docker/notebook/",)
 INVENTORY_PREFIX = "inventory:"
 # Of the environment: what keeps ranks apart from the rest of a node, for one command.
 RUNTIME = "TRAINYARD_RUNTIME"
+# Folders that Ansible reads beside an inventory.
+VARIABLES = ("group_vars", "host_vars")
 # Written by tools beside the sources, and read by no play.
 IGNORED = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ansible"})
 
@@ -51,8 +54,17 @@ def fingerprint_inventory(inventory: Path) -> dict[str, str]:
     runtime = os.environ.get(RUNTIME)
     said = {f"{INVENTORY_PREFIX}{RUNTIME}": runtime} if runtime else {}
     return said | {
-        f"{INVENTORY_PREFIX}{path.relative_to(parent)}": _sha256(path) for path in _files(inventory)
+        f"{INVENTORY_PREFIX}{path.relative_to(parent)}": _sha256(path)
+        for path in inventory_files(inventory)
     }
+
+
+def inventory_files(inventory: Path) -> Iterator[Path]:
+    """Yield the files of an inventory: of a folder all, of a file also the variables beside it."""
+    yield from _files(inventory)
+    if inventory.is_file():
+        for folder in VARIABLES:
+            yield from _files(inventory.parent / folder)
 
 
 def changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

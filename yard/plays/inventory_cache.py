@@ -9,7 +9,7 @@ from typing import Any
 
 from yard.core.files import OWNER, read_json, write_json
 from yard.core.project import Project
-from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
+from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources, inventory_files
 
 # Files that say what they say; anything else may be a program.
 STATIC = frozenset({".yml", ".yaml", ".ini", ".json", ""})
@@ -39,9 +39,8 @@ def _key(project: Project, inventory: Path) -> str | None:
     """Checksum of all that decides the answer; None where that cannot be known."""
     if any(name.startswith("ANSIBLE_") and name != "ANSIBLE_CONFIG" for name in os.environ):
         return None
-    files = [inventory] if inventory.is_file() else [p for p in inventory.rglob("*") if p.is_file()]
     variables = [*project.root.glob("group_vars/**/*.yml"), *project.root.glob("host_vars/**/*")]
-    for path in (*files, *(path for path in variables if path.is_file())):
+    for path in (*inventory_files(inventory), *(path for path in variables if path.is_file())):
         if path.suffix not in STATIC or os.access(path, os.X_OK):
             return None
         if any(word in path.read_text(encoding="utf-8", errors="replace") for word in DYNAMIC):

@@ -47,6 +47,7 @@ def run_playbook(
     temporary folder and go with it.
 
     Args:
+        extravars: variables that win over all others; what looks like a template in them is none.
         log: gets Ansible's whole output, appended.
         on_event: what it raises ends the playbook, and is raised again when that has ended.
         cancelled: asked several times a second; once true, Ansible and its workers are ended.
@@ -68,7 +69,7 @@ def run_playbook(
             playbook=str(playbook),
             inventory=str(inventory.absolute()),
             limit=",".join(limit) or None,
-            extravars=dict(extravars),
+            extravars=_as_text(extravars),
             envvars=_environment(project),
             settings={"suppress_output_file": True, "pexpect_timeout": 1},
             event_handler=enqueue,
@@ -85,6 +86,19 @@ def run_playbook(
     if trouble is not None:
         raise trouble
     return recorder.outcome(runner.rc, follower.cancelled_at is not None)
+
+
+def _as_text(value: Any) -> Any:
+    """Mark every text as one that is no template.
+
+    None of ours is one, and among them are words of users and of nodes, which Ansible would
+    execute. It reads the mark in files of variables (ansible.parsing.ajson).
+    """
+    if isinstance(value, str):
+        return {"__ansible_unsafe": value} if "{" in value else value
+    if isinstance(value, Mapping):
+        return {key: _as_text(entry) for key, entry in value.items()}
+    return [_as_text(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 class _RunnerThread(threading.Thread):

@@ -130,6 +130,8 @@ class Values:
 
     def check_counts(self, min_nodes: int | None) -> None:
         """Check the least number of nodes, and the counts that may be 0."""
+        if min_nodes is not None and min_nodes < 1:
+            self.problems.append(f"nodes {min_nodes}..: must be above 0")
         if min_nodes is not None and min_nodes > len(self.inventory.nodes):
             self.problems.append(too_many_nodes(min_nodes, self.inventory))
         for name, count in (("retries", self.request.retries), ("stall", self.request.stall or 0)):

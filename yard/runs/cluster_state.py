@@ -239,4 +239,3 @@ def _node_state(host: str, answer: Mapping[str, Any] | None) -> NodeState:
         for entry in answer["runs"]
     )
     return NodeState(host, "busy" if runs else FREE, runs, NodeLoad.from_json(answer["load"]))
-

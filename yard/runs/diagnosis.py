@@ -18,7 +18,7 @@ PROOF_LINES = 3
 TAIL_LINES = 10
 # mpirun's own words for the rank that ended the job; the second form is of an exit status.
 FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\s+\[[^\]]*,(\d+)\]")
-# How faulthandler begins; the stacks of all threads follow, and what a C++ library said is before it.
+# How faulthandler begins; the stacks of all threads follow. What a C++ library said is before it.
 FAULT = "Fatal Python error: "
 ANSIBLE_LOG = "ansible.log"
 
@@ -87,8 +87,9 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
 def first_failed_rank(record: RunRecord) -> int | None:
     """The rank that failed first; the others fail because of it.
 
-    By the times at which the ranks ended, else as mpirun says. A rank of the user's own program that
-    says itself that another one had gone, or that was asked to end, counts only where none is left.
+    By the times at which the ranks ended, else as mpirun says. A rank of the user's own program
+    that says itself that another one had gone, or that was asked to end, counts only where none is
+    left.
     """
     failed = [end for end in record.rank_ends if end.exit_status]
     followers = {crash.rank for crash in record.crashes if crash.of_peer}
@@ -190,9 +191,7 @@ def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Di
     )
 
 
-def _of_words(
-    record: RunRecord, signature: Signature, log: Log, match: re.Match[str]
-) -> Diagnosis:
+def _of_words(record: RunRecord, signature: Signature, log: Log, match: re.Match[str]) -> Diagnosis:
     groups = {name: " ".join(text.split()) for name, text in match.groupdict("").items()}
     rank = int(groups["rank"]) if "rank" in groups else log.rank
     named = known(groups.get("host"), record.manifest.hosts)

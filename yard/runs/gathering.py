@@ -40,9 +40,7 @@ def gather_readings(run: Path, pattern: str | None) -> None:
     """
     gathered = readings_of_log(run / "logs/rank-0.log", pattern) if pattern else []
     if not gathered and not read_readings(run / METRICS):
-        gathered = [
-            reading for name in OUTPUTS for reading in readings_of_events(run / name)
-        ]
+        gathered = [reading for name in OUTPUTS for reading in readings_of_events(run / name)]
     path = run / GATHERED
     if gathered:
         write_text(path, "".join(reading.to_line() for reading in gathered))

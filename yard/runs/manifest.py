@@ -182,7 +182,8 @@ def other_version(file: Path, error: Exception) -> OtherVersionError:
         [
             f"{run.name}: {file.name} cannot be read by Trainyard {__version__} ({error}). A newer "
             "one wrote it, or it is damaged. Earlier ones can be read.",
-            f"    {by} made this run: read it with {reader}, or bring this one up to date: git pull",
+            f"    {by} made this run: read it with {reader}, or bring this one up to date: "
+            "git pull",
         ]
     )
 

@@ -146,7 +146,9 @@ def _in_steps_of(start: Metric, attempt: Sequence[Metric]) -> list[Metric]:
             # What was kept, and what was done again, does not depend on rounding.
             is_kept = metric.images <= start.images
             step = min(step, start.step) if is_kept else max(step, start.step + 1)
-        lines.append(replace(metric, step=step, steps=round(metric.epochs * start.steps / start.epochs)))
+        lines.append(
+            replace(metric, step=step, steps=round(metric.epochs * start.steps / start.epochs))
+        )
     return lines
 
 

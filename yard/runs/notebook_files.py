@@ -95,7 +95,7 @@ def _return_file(source: Path, sent: Path, path: Path, run: str, returned: Retur
 
 
 def _leads_away(folder: Path, path: Path) -> bool:
-    """Whether a part of a path below a folder is a link, through which another file would change."""
+    """Whether a part of a path below a folder is a link: another file would change through it."""
     return any((folder / part).is_symlink() for part in (path, *path.parents[:-1]))
 
 

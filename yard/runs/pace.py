@@ -24,9 +24,7 @@ def seconds_left(earlier: Done, newest: Done, steps: float, now: float) -> float
     return max(0.0, left) if math.isfinite(left) else None
 
 
-def seconds_left_by(
-    lines: Iterable[Metric | Reading], now: float
-) -> float | None:
+def seconds_left_by(lines: Iterable[Metric | Reading], now: float) -> float | None:
     """The same by lines of a run's metrics; None where they do not say steps and times.
 
     Args:

@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_object
 from yard.runs.crashes import Crash, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
-from yard.runs.folder import OUTPUTS, ATTEMPTS, STOP_MARK, count_attempts
+from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics

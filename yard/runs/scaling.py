@@ -75,7 +75,9 @@ class Scaling:
         return {**asdict(self), "guides": guides}
 
 
-def compare(scaling_id: str, training: Training, hold: str, one: ScalingRun, many: ScalingRun) -> Scaling:
+def compare(
+    scaling_id: str, training: Training, hold: str, one: ScalingRun, many: ScalingRun
+) -> Scaling:
     """What the further nodes brought."""
     common = f"model, images, {training.epochs} epochs"
     if one.learning_rate == many.learning_rate:

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.core.errors import Exit
 from yard.core.files import read_json, write_json
 from yard.core.words import printable
+from yard.plays.contract import NOTHING_STARTED
+from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.runs.manifest import NOT_OURS, iso, other_version
 from yard.runs.metrics import Metric, of_event
-from yard.plays.contract import NOTHING_STARTED
 from yard.runs.readings import last_values
 from yard.runs.record import RunRecord
 from yard.runs.useful_time import effective_training_time_ratio
@@ -147,7 +147,9 @@ class Summary:
         """
         reason = document["diagnosis"]
         diagnosis = None if reason is None else Diagnosis.from_json(reason)
-        lists = {name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts", "warnings")}
+        lists = {
+            name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts", "warnings")
+        }
         left_behind = tuple(LeftBehind(**each) for each in document.get("left_behind", ()))
         resumed = document.get("resumed")
         return cls(
@@ -213,7 +215,6 @@ def _summary(
     record: RunRecord, status: str, exit_status: Exit, finished_at: float | None
 ) -> Summary:
     """What both have, for a run until `finished_at` (Unix seconds)."""
-    launch = record.manifest.launch
     configuration = {**record.manifest.configuration, **record.config}
     ends = of_event(record.metrics, "end")
     epochs = of_event(record.metrics, "epoch")
@@ -285,11 +286,17 @@ def run_exit_status(record: RunRecord) -> Exit:
     """
     launch = record.manifest.launch
     ended_well = record.is_project or bool(of_event(record.metrics, "end"))
-    if record.launcher_exit_status == 0 and ended_well and launch.playbook in ("successful", "cancelled"):
+    if (
+        record.launcher_exit_status == 0
+        and ended_well
+        and launch.playbook in ("successful", "cancelled")
+    ):
         return Exit.DONE
     if record.stop_requested:
         return Exit.INTERRUPTED
-    never_began = not (record.rank_logs or record.metrics or record.readings)
+    # What an attempt before this one has left is put aside (attempts/).
+    left = record.rank_logs or record.metrics or record.readings
+    never_began = record.attempts == 1 and not left
     unreachable = any(failure.unreachable for failure in launch.failures)
     if never_began and (launch.phase in NOTHING_STARTED or unreachable):
         return Exit.UNFIT

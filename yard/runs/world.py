@@ -79,7 +79,10 @@ def read_world(path: Path) -> World:
     document = read_object(path)
     versions = document.get("versions", {})
     try:
-        ranks = [PlacedRank(int(entry["rank"]), str(entry["host"])) for entry in document.get("ranks", [])]
+        ranks = [
+            PlacedRank(int(entry["rank"]), str(entry["host"]))
+            for entry in document.get("ranks", [])
+        ]
         return World(
             world_size=_count(document.get("world_size")),
             ranks=tuple(sorted(ranks, key=lambda entry: entry.rank)),
