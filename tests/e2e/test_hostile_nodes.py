@@ -51,6 +51,8 @@ exec /usr/bin/rsync.true "$@"
 OWNED = Path("/tmp/trainyard-owned")  # where a lie that is executed leaves its mark
 EXECUTED = f"{{{{ lookup('ansible.builtin.pipe', 'touch {OWNED}') }}}}"
 STEERING = "\x1b]0;title\x07\x1b[2J"
+# A record that the control node takes for one of its own.
+MANIFEST = CHECKOUT / "tests/yard/data/runs/succeeded/manifest.json"
 # Some things of all kinds that no module answers
 NONSENSE: dict[str, Any] = {
     "msg": f"{EXECUTED} {STEERING}",
@@ -140,6 +142,17 @@ COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
         "attach",
         {"RUN": "20260101T000000Z_evil_cifar10_b1_e1_n2_p1"},
         {
+            "a run whose home is a template": says(
+                {
+                    "record": {
+                        "nodes": [LIAR],
+                        "owner": STEERING,
+                        "home": EXECUTED,
+                        "since": 0.0,
+                        "manifest": json.loads(MANIFEST.read_text()),
+                    }
+                }
+            ),
             "a run with an inventory of its own": says(
                 {
                     "record": {
@@ -149,7 +162,7 @@ COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
                         "manifest": {"inventory_path": "/etc/passwd", "launch": {}},
                     }
                 }
-            )
+            ),
         },
     ),
 }
@@ -265,7 +278,8 @@ def test_files_that_nobody_asked_for_come_home_as_what_they_may_be(
     in_machine(
         LIAR,
         "mkdir -p /root/sent/nodes/node1 /root/sent/nodes/node2 /root/sent/checkpoints && "
-        "cd /root/sent && for name in manifest.json summary.json nodes/node1/findings.json "
+        "cd /root/sent && for name in manifest.json summary.json request.json verdict.json "
+        "nodes/node1/findings.json "
         "nodes/node1/container.json nodes/node2/lie.log; do echo '{\"lie\": 1}' > $name; done && "
         "ln -s /etc/passwd link && ln -s ../../../.. above && mkfifo pipe && "
         "cp /bin/true checkpoints/program && chmod 6777 checkpoints/program",
@@ -279,6 +293,9 @@ def test_files_that_nobody_asked_for_come_home_as_what_they_may_be(
     run = (RUNS / "latest").resolve()
     # It has been here, as the node's own.
     assert (run / "nodes/node2/lie.log").exists()
+    # A verification's; in its folder they would be the record of what was asked and found.
+    assert not (run / "request.json").exists()
+    assert not (run / "verdict.json").exists()
     assert "lie" not in json.loads((run / "manifest.json").read_text())
     assert "lie" not in json.loads((run / "summary.json").read_text())
     for name in ("findings.json", "container.json"):
