@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = COMMANDS[parsed.command]
     try:
         project = Project.find(Path.cwd())
-        inventory = parsed.inventory or project.root / "inventory" / "local"
+        inventory = parsed.inventory or project.own_inventory
         context = Context(project, inventory, console, Interrupts())
         places = [project.root, project.runs, project.logs(inventory)]
         with full_disk_told(places, lambda: AGAIN):

@@ -30,7 +30,7 @@ from yard.core.project import Project
 from yard.operations.ending import conclude
 from yard.operations.notebook import Server, private_file, read_server
 from yard.plays.connections import parse_connection
-from yard.plays.inventory import Inventory
+from yard.plays.inventory import NATIVE, Inventory
 from yard.request.notebook import Notebook, NotebookRequest, resolve_notebook
 from yard.request.notebook_defaults import NOTEBOOKS
 from yard.runs.manifest import Manifest, new_manifest, write_manifest
@@ -334,12 +334,21 @@ def test_what_a_node_could_make_programs_here_obey_stays_away(
 
 
 def test_it_is_started_anew_by_its_own_command_alone(
-    ended: tuple[Path, Manifest], checkout: Project
+    ended: tuple[Path, Manifest],
+    checkout: Project,
+    lab: Inventory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    run, manifest = ended
+    native = {**manifest.configuration, "runtime": NATIVE}
+    write_manifest(run, replace(manifest, configuration=native))
     context = Context(checkout, Path("unread"), Console(), Interrupts())
     with pytest.raises(RequestError) as caught:
-        rerun(context, ended[0], 0.0)
-    assert "make notebook NODE=beta" in str(caught.value)
+        rerun(context, run, 0.0)
+    # Where and as it was, whatever this command was told.
+    there = f"INVENTORY={checkout.shown(lab.path)} RUNTIME=native"
+    assert str(caught.value).endswith(f"make notebook NODE=beta {there}")
 
 
 def test_the_notebook_of_a_node_is_found_until_it_is_summed_up(

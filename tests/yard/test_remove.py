@@ -90,14 +90,14 @@ def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
         (site.root / "nodes" / host / "unplugged").touch()
     done = site(*LAB, "remove", "--yes")
     assert done.returncode == 3
-    assert "no machine answers: make doctor tells why" in done.stderr
+    assert "no machine answers: make doctor INVENTORY=inventory/lab tells why" in done.stderr
     assert "setup.json" in remembered(site)
 
 
 def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> None:
     done = ready("remove", "--yes")
     assert done.returncode == 2
-    assert "make local-down INVENTORY=inventory/local" in done.stderr
+    assert "are containers: make local-down removes them" in done.stderr
     assert (Path(ready.root) / ".trainyard/local").is_dir()
 
 

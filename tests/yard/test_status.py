@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from yard_command import DATA, RUN_ID, Yard, made
 
+from yard.core.project import Project
 from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.metrics import Metric, read_metrics
 from yard.screen.cluster_tables import show_cluster
@@ -49,9 +50,10 @@ def cluster(tmp_path: Path, unfinished: tuple[str, ...] = (), **runs: Any) -> Cl
     return answers.state(NOW, unfinished)
 
 
-def shown(state: ClusterState) -> str:
+def shown(state: ClusterState, inventory: str = "inventory/local") -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    show_cluster(console, state)
+    project = Project(DATA / "checkout")
+    show_cluster(console, project, project.root / inventory, state)
     return console.export_text()
 
 
@@ -145,6 +147,11 @@ def test_runs_that_only_nodes_or_only_this_checkout_know(tmp_path: Path) -> None
     assert "20260101T000000Z_vit: of another checkout" in text
     assert "make attach RUN=20270101T000000Z_vit ends it" in text
     assert "setup: of another" not in text
+    # Only nodes know it, so whoever pastes this has to say which nodes; a run from here knows them.
+    known = shown(state, "inventory/lab")
+    lab = Project(DATA / "checkout").shown(DATA / "checkout/inventory/lab")
+    assert f"make attach RUN={others['run']} INVENTORY={lab} follows it from here" in known
+    assert "make attach RUN=20270101T000000Z_vit ends it" in known
 
 
 def test_a_loss_that_is_no_number_has_no_place_in_json(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from yard.operations.readiness import make_ready
 from yard.plays.connections import Connection, read_connections
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.remedy import addressed
 from yard.request.notebook import Notebook, NotebookRequest, check_notebook, resolve_notebook
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
@@ -99,7 +100,8 @@ def _start(
     inventory = make_ready(context, inventory, job)
     if request.node not in inventory.trainers:
         number = inventory.nodes.index(request.node) + 1
-        raise RequestError([f"{request.node}: is not there yet; make local-up NODES={number}"])
+        remedy = addressed(f"make local-up NODES={number}", project, inventory.path)
+        raise RequestError([f"{request.node}: is not there yet; {remedy}"])
     deliver_packages(context, inventory, packages)
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
@@ -150,7 +152,7 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
             _say_goes_on(context, node, run)
             return Exit.DONE
         if not way.is_open:
-            raise ClusterError(_broken(node, run, way))
+            raise ClusterError(_broken(context, node, run, way))
         url = f"http://{LOOPBACK}:{way.port}/lab?token={server.token}"
         console.print(url, soft_wrap=True, markup=False)
         console.print("Ctrl-C closes the way there; the notebook goes on.")
@@ -163,13 +165,14 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
                     return Exit.DONE
                 time.sleep(TICK)
             if not way.is_open:
-                raise ClusterError(_broken(node, run, way))
+                raise ClusterError(_broken(context, node, run, way))
             silent = 0 if _answers(way.port) else silent + 1
     console.print(f"{escape(run.name)} does not answer any more", soft_wrap=True)
     manifest = read_manifest(run)
     assert manifest is not None, "it was written when the run began"
     if ask_server(context, run, manifest, node) is not None:
-        raise ClusterError(f"{node}: the server runs and does not answer\n{_ways(node, run)}")
+        ways = _ways(context, node, run)
+        raise ClusterError(f"{node}: the server runs and does not answer\n{ways}")
     return attach(context, run)
 
 
@@ -209,16 +212,18 @@ def _answers(port: int) -> bool:
 
 
 def _say_goes_on(context: Context, node: str, run: Path) -> None:
-    context.console.print(f"The notebook goes on:\n{_ways(node, run)}", soft_wrap=True)
+    context.console.print(f"The notebook goes on:\n{_ways(context, node, run)}", soft_wrap=True)
 
 
-def _broken(node: str, run: Path, way: Tunnel) -> str:
+def _broken(context: Context, node: str, run: Path, way: Tunnel) -> str:
     said = "".join(f"\n    {line}" for line in way.words.splitlines()[-5:])
-    return f"the way to {node} is closed{said}\nThe notebook goes on there:\n{_ways(node, run)}"
+    ways = _ways(context, node, run)
+    return f"the way to {node} is closed{said}\nThe notebook goes on there:\n{ways}"
 
 
-def _ways(node: str, run: Path) -> str:
+def _ways(context: Context, node: str, run: Path) -> str:
+    back = addressed(f"make notebook NODE={node}", context.project, context.inventory)
     return (
-        f"    make notebook NODE={node}   comes back to it\n"
+        f"    {back}   comes back to it\n"
         f"    make stop RUN={run.name}   ends it and brings its files home"
     )

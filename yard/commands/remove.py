@@ -11,6 +11,7 @@ from yard.core.project import Project
 from yard.core.words import plural
 from yard.operations.setup import run_operation
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
+from yard.plays.remedy import addressed
 from yard.runs.cluster_state import UNREACHABLE, ClusterState
 from yard.screen.question import confirm
 
@@ -36,24 +37,26 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
     """
     project = context.project
     inventory = read_inventory(project, context.inventory)
-    shown = project.shown(inventory.path)
     if inventory.container_hosts:
+        down = addressed("make local-down", project, inventory.path)
         raise RequestError(
-            [f"the nodes of {shown} are containers: make local-down INVENTORY={shown} removes them"]
+            [f"the nodes of {project.shown(inventory.path)} are containers: {down} removes them"]
         )
     if inventory.runtime == NATIVE:
+        command = "make exec CMD='rm -r ~/.trainyard'"
         raise RequestError(
             [
                 "without root (RUNTIME=native) set-up made one folder in the home of each node's "
                 "account, and nothing else:",
-                f"    make exec CMD='rm -r ~/.trainyard' INVENTORY={shown}",
+                f"    {addressed(command, project, inventory.path)}",
             ]
         )
     state = ask_nodes(context)
     _check_idle(state)
     silent = [node.host for node in state.nodes if node.state == UNREACHABLE]
     if len(silent) == len(state.nodes):
-        raise ClusterError("no machine answers: make doctor tells why; nothing was changed")
+        doctor = addressed("make doctor", project, inventory.path)
+        raise ClusterError(f"no machine answers: {doctor} tells why; nothing was changed")
     answering = [host for host in inventory.trainers if host not in silent]
     _announce(context, inventory, silent, with_data)
     confirm(context, f"Remove all of it from {plural(len(answering), 'machine')}?", yes)

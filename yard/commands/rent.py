@@ -19,6 +19,7 @@ from yard.operations.renting import (
     make_machines,
     remove_things,
 )
+from yard.plays.remedy import addressed
 from yard.request.site import MOST_HOURS, ROLE, Site, list_sites, read_hours, read_site
 from yard.runs.setup_record import forget_setup_of
 from yard.screen.question import confirm
@@ -78,7 +79,8 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
     changed = make_machines(context, extravars, plan)
     shown = shlex.quote(context.project.shown(inventory))
     context.console.print(
-        f"{plural(count, 'machine')} in {shown}. Next: make setup INVENTORY={shown}"
+        f"{plural(count, 'machine')} in {shown}. "
+        f"Next: {addressed('make setup', context.project, inventory)}"
         if changed
         else "Nothing was to be changed.",
         soft_wrap=True,

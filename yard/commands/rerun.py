@@ -13,6 +13,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.operations.packages import LOCK
 from yard.operations.runtime import as_it_ran
+from yard.plays.remedy import addressed
 from yard.request.own_code import ProjectRequest
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.manifest import Manifest
@@ -28,13 +29,17 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
         ClusterError, Interrupted: see `train`.
     """
     manifest = read_run(run).manifest
-    about = notebook_of(manifest)
-    if about is not None:
-        raise RequestError(
-            [f"{run.name}: is a notebook; start one: make notebook NODE={about['node']}"]
-        )
     as_it_ran(context, manifest)
     there = replace(context, inventory=Path(manifest.inventory_path))
+    about = notebook_of(manifest)
+    if about is not None:
+        command = f"make notebook NODE={about['node']}"
+        raise RequestError(
+            [
+                f"{run.name}: is a notebook; start one: "
+                f"{addressed(command, there.project, there.inventory)}"
+            ]
+        )
     return train(there, request_of(run, manifest), started_at)
 
 

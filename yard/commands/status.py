@@ -29,7 +29,7 @@ def show_status(context: Context, as_json: bool = False) -> Exit:
         # What nodes say is escaped in it, so it cannot steer a terminal.
         print(json.dumps(state.to_json(), indent=2))
     else:
-        show_cluster(context.console, state)
+        show_cluster(context.console, context.project, context.inventory, state)
     return Exit.DONE
 
 

@@ -11,6 +11,7 @@ from yard.operations.stop import stop_on_nodes
 from yard.plays.contract import CHECK_PARTS, CONTAINERS, owner_variables
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.plays.play import play
+from yard.plays.remedy import addressed
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.measurements import VERIFICATION, open_measurement
 from yard.runs.verdict import read_hardware, read_verdict
@@ -47,8 +48,8 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
             ]
         )
     if not inventory.trainers:
-        shown = project.shown(inventory.path)
-        raise ClusterError(f"there is no node yet\nrun: make setup INVENTORY={shown}")
+        setup = addressed("make setup", project, inventory.path)
+        raise ClusterError(f"there is no node yet\nrun: {setup}")
     chosen = parts or CHECK_PARTS
     directory = open_measurement(project, VERIFICATION, inventory, {"checks": list(chosen)})
     context.console.print(f"Verification {directory.name}", soft_wrap=True)

@@ -29,6 +29,11 @@ class Project:
         """The folder of all runs."""
         return self.root / "runs"
 
+    @property
+    def own_inventory(self) -> Path:
+        """The inventory of a command that names none: the local cluster."""
+        return self.root / "inventory" / "local"
+
     def playbook(self, name: str) -> Path:
         """The file of an operation's playbook; that of set-up is site.yml."""
         if name == "setup":

@@ -8,6 +8,7 @@ from yard.operations.setup import deliver_image, put_dataset, put_own_data, run_
 from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
 from yard.plays.events import Outcome
 from yard.plays.inventory import Inventory
+from yard.plays.remedy import addressed
 from yard.request.job import Job
 from yard.request.own_data import OwnData, is_folder, read_own_data
 from yard.runs.setup_record import find_staleness, read_record
@@ -27,9 +28,9 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     reasons = stale.reasons
     ours = bool(inventory.container_hosts)
     if reasons and not ours:
-        shown = project.shown(inventory.path)
         raise ClusterError(
-            f"{shown} needs setting up: {'; '.join(reasons)}\nrun: make setup INVENTORY={shown}"
+            f"{project.shown(inventory.path)} needs setting up: {'; '.join(reasons)}\n"
+            f"run: {addressed('make setup', project, inventory.path)}"
         )
     if stale.image_alone and not force:
         console.print(f"Making the trainer image anew: {escape('; '.join(reasons))}")
@@ -74,7 +75,7 @@ def _put_again(context: Context, inventory: Inventory, own: OwnData) -> None:
     except RequestError as error:
         raise ClusterError(
             f"the nodes do not have {own.name}, and it cannot be had again:\n{error}\n"
-            f"once it can, run: {own.command}"
+            f"once it can, run: {addressed(own.command, context.project, inventory.path)}"
         ) from error
 
 

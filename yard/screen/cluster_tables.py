@@ -1,12 +1,15 @@
 """Tables of what is on the nodes now: a line each for nodes and for runs."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from yard.core.project import Project
 from yard.core.words import clock, duration, size
+from yard.plays.remedy import addressed
 from yard.runs.cluster_state import ClusterState, GpuLoad, NodeLoad, NodeState, RunState
 from yard.runs.folder import RUN_ID
 from yard.screen.training_view import progress_of
@@ -21,8 +24,12 @@ MOST_HOSTS = 4
 UNKNOWN = "-"
 
 
-def show_cluster(console: Console, state: ClusterState) -> None:
-    """Print both tables, and what is to be said of runs that are not as they should be."""
+def show_cluster(console: Console, project: Project, inventory: Path, state: ClusterState) -> None:
+    """Print both tables, and what is to be said of runs that are not as they should be.
+
+    Args:
+        inventory: whose nodes were asked.
+    """
     console.print(nodes_table(state.nodes))
     if state.runs:
         console.print()
@@ -30,7 +37,8 @@ def show_cluster(console: Console, state: ClusterState) -> None:
     for run in state.runs:
         if not run.known:
             # A verification or a benchmark cannot be gone on with.
-            way = f"; make attach RUN={run.run} follows it from here"
+            attach = addressed(f"make attach RUN={run.run}", project, inventory)
+            way = f"; {attach} follows it from here"
             console.print(
                 f"{run.run}: of another checkout, or its directory here is gone"
                 f"{way if RUN_ID.fullmatch(run.run) else ''}",
