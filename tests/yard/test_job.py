@@ -1,11 +1,23 @@
 """The end of a verification or a benchmark before its time, from another terminal."""
 
+import os
+from pathlib import Path
 from subprocess import Popen
 
 import pytest
+from rich.console import Console
 from yard_command import Yard, wait_for
 
-from yard.runs.measurements import BENCHMARK, VERIFICATION, Kind
+from yard.commands import stop as stopping
+from yard.core.context import Context
+from yard.core.files import read_object, write_json
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.plays.events import Outcome
+from yard.plays.fingerprint import RUNTIME
+from yard.plays.inventory import CONTAINER, NATIVE, read_inventory
+from yard.runs.folder import STOP_MARK
+from yard.runs.measurements import BENCHMARK, REQUEST, VERIFICATION, Kind, open_measurement
 
 # Both run for a minute unless they are stopped.
 COMMANDS = {
@@ -57,6 +69,75 @@ def test_one_that_has_its_result_is_left_alone(ready: Yard, kind: Kind) -> None:
     assert stopped.returncode == 0
     assert f"{directory.name} had ended before" in stopped.stdout
     assert not (directory / "stop_requested").exists()
+
+
+@pytest.fixture
+def stopped_with(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, str | None]]:
+    """The inventory and the runtime of each stop, none of which goes to a node."""
+    asked: list[tuple[Path, str | None]] = []
+
+    def note(context: Context, directory: Path, inventory: Path) -> Outcome:
+        asked.append((inventory, os.environ.get(RUNTIME)))
+        return Outcome("successful", (), {})
+
+    monkeypatch.setattr(os, "environ", {**os.environ})
+    monkeypatch.setattr(stopping, "stop_on_nodes", note)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("ran", "told", "then"),
+    [
+        (NATIVE, None, NATIVE),
+        (CONTAINER, NATIVE, CONTAINER),
+        (CONTAINER, None, None),
+        # A version that did not note it; and a word that is none.
+        (None, NATIVE, NATIVE),
+        ("podman", None, None),
+    ],
+)
+def test_it_is_stopped_as_it_was_begun(
+    fresh: Yard,
+    stopped_with: list[tuple[Path, str | None]],
+    ran: str | None,
+    told: str | None,
+    then: str | None,
+) -> None:
+    project = Project(fresh.root)
+    lab = fresh.root / "inventory/lab"
+    if ran == NATIVE:
+        os.environ[RUNTIME] = NATIVE
+    directory = open_measurement(project, BENCHMARK, read_inventory(project, lab), {})
+    assert read_object(directory / REQUEST)["runtime"] == (NATIVE if ran == NATIVE else CONTAINER)
+    write_json(directory / REQUEST, {**read_object(directory / REQUEST), "runtime": ran})
+    os.environ.pop(RUNTIME, None)
+    if told:
+        os.environ[RUNTIME] = told
+    context = Context(project, project.own_inventory, Console(), Interrupts())
+    stopping.stop(context, directory.name)
+    assert stopped_with == [(lab, then)]
+
+
+def test_what_comes_home_meanwhile_does_not_choose_the_machines(
+    fresh: Yard,
+    stopped_with: list[tuple[Path, str | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = Project(fresh.root)
+    lab = fresh.root / "inventory/lab"
+    directory = open_measurement(project, BENCHMARK, read_inventory(project, lab), {})
+    looks = iter((True, False))
+
+    def ends(path: Path) -> bool:
+        other = {"inventory": str(project.own_inventory), "runtime": NATIVE}
+        write_json(path / REQUEST, other)
+        return next(looks)
+
+    (directory / STOP_MARK).touch()
+    monkeypatch.setattr(stopping, "is_followed", ends)
+    context = Context(project, project.own_inventory, Console(), Interrupts())
+    stopping.stop(context, directory.name)
+    assert stopped_with == [(lab, None)]
 
 
 def test_what_goes_with_trainings_alone_says_so(ready: Yard) -> None:

@@ -74,7 +74,9 @@ def test_what_a_measurement_was_asked_for(
     interrupt(process)
     process.communicate(timeout=60)
     (path,) = ready.root.glob(f"{folder}/request.json")
-    assert errors("request", json.loads(path.read_text())) == []
+    request = json.loads(path.read_text())
+    assert errors("request", request) == []
+    assert request["runtime"] == "container"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,7 @@ def test_what_a_measurement_was_asked_for(
         ("manifest", {"started_at": "yesterday"}),
         ("manifest", {"hosts": "node1"}),
         ("request", {"checks": []}),
+        ("request", {"runtime": "podman"}),
     ],
 )
 def test_what_is_wrong_is_refused(runs: list[Path], schema: str, change: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ from yard.core.context import Context
 from yard.core.errors import Exit, Interrupted
 from yard.operations.ending import conclude
 from yard.operations.notebook import bring_back
+from yard.operations.runtime import reach_as
 from yard.operations.stop import stop_on_nodes, stop_ranks
 from yard.runs.folder import STOP_MARK, find_run, is_followed
-from yard.runs.measurements import Kind, find_measurement, inventory_of
+from yard.runs.measurements import Kind, find_measurement, read_begun
 from yard.runs.summary import read_summary
 from yard.screen.display import make_progress
 from yard.screen.result import show_result
@@ -51,13 +52,20 @@ def _stop_run(context: Context, run: Path) -> Exit:
 
 
 def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
-    """End a measurement, or what is left of one whose `yard` was killed."""
+    """End a measurement, or what is left of one whose `yard` was killed.
+
+    Raises:
+        RequestError: its inventory is gone, or has mistakes.
+        Interrupted: the user did not wait for its end.
+    """
     console, mark = context.console, directory / STOP_MARK
     shown = escape(context.project.shown(directory))
     if not mark.exists() and not is_followed(directory) and (directory / kind.result).exists():
         result = f"{shown}/{kind.result}"
         console.print(f"{directory.name} had ended before; see {result}", soft_wrap=True)
         return Exit.DONE
+    # Before its end brings files of the nodes to the folder: none of them may choose the machines.
+    begun = read_begun(directory)
     mark.touch()
     with make_progress(console) as progress:
         progress.phase("Waiting for what it does to end")
@@ -66,6 +74,9 @@ def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
             if context.interrupts.requested:
                 raise Interrupted(f"{directory.name} is asked to stop, and does so by itself")
             time.sleep(POLL)
-    outcome = stop_on_nodes(context, directory, inventory_of(directory) or context.inventory)
+    if begun is not None and begun.runtime is not None:
+        reach_as(context, begun.inventory, begun.runtime)
+    inventory = context.inventory if begun is None else begun.inventory
+    outcome = stop_on_nodes(context, directory, inventory)
     console.print(f"{directory.name} has ended; {shown} has what was done", soft_wrap=True)
     return Exit.DONE if outcome.ok else Exit.FAILED

@@ -15,9 +15,23 @@ def as_it_ran(context: Context, manifest: Manifest) -> None:
     Raises:
         RequestError: its inventory is gone, or has mistakes.
     """
-    ran = manifest.configuration.get("runtime", CONTAINER)
+    reach_as(
+        context, Path(manifest.inventory_path), manifest.configuration.get("runtime", CONTAINER)
+    )
+
+
+def reach_as(context: Context, inventory: Path, ran: str) -> None:
+    """The same for what has no manifest.
+
+    Args:
+        inventory: with the nodes it runs on.
+        ran: what keeps its ranks apart from the rest of a node.
+
+    Raises:
+        RequestError: the inventory is gone, or has mistakes.
+    """
     if ran == (os.environ.get(RUNTIME) or CONTAINER):
         return
     # An inventory that says it itself needs no more words, and set-up would take them for a change.
-    if read_inventory(context.project, Path(manifest.inventory_path)).runtime != ran:
+    if read_inventory(context.project, inventory).runtime != ran:
         os.environ[RUNTIME] = ran

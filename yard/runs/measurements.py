@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
-from yard.core.files import read_json, write_json
+from yard.core.files import read_object, write_json
 from yard.core.project import Project
-from yard.plays.inventory import Inventory
+from yard.plays.inventory import CONTAINER, NATIVE, Inventory
 from yard.runs.folder import find_run, pick
 
 # What was asked for, in the folder of a measurement.
@@ -37,6 +37,20 @@ class Kind:
         return sorted(path for path in paths if path.is_dir())
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Where a measurement was begun, and how.
+
+    Attributes:
+        inventory: the nodes are its.
+        runtime: what keeps the ranks apart from the rest of a node; None where an earlier version
+            began it, which did not note that.
+    """
+
+    inventory: Path
+    runtime: str | None
+
+
 VERIFICATION = Kind("verification of the cluster", "verify-", "runs", "verdict.json")
 BENCHMARK = Kind("benchmark", "bench-", "bench", "bench.json")
 
@@ -47,14 +61,21 @@ def open_measurement(
     """Make the folder of a measurement and return it; its name is the measurement's id."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     directory = project.root / kind.folder / f"{kind.prefix}{stamp}"
-    write_json(directory / REQUEST, {"inventory": str(inventory.path.absolute()), **request})
+    where = {"inventory": str(inventory.path.absolute()), "runtime": inventory.runtime}
+    write_json(directory / REQUEST, {**where, **request})
     return directory
 
 
-def inventory_of(directory: Path) -> Path | None:
-    """The inventory that a measurement was asked for with; None where its request is gone."""
-    request = read_json(directory / REQUEST) or {}
-    return Path(request["inventory"]) if "inventory" in request else None
+def read_begun(directory: Path) -> Begun | None:
+    """Where a measurement was begun; None where its request is gone.
+
+    To be read before files of the nodes come home to the same folder.
+    """
+    request = read_object(directory / REQUEST)
+    inventory, runtime = request.get("inventory"), request.get("runtime")
+    if not isinstance(inventory, str):
+        return None
+    return Begun(Path(inventory), runtime if runtime in (CONTAINER, NATIVE) else None)
 
 
 def find_measurement(project: Project, name: str) -> tuple[Kind, Path] | None:
