@@ -5,10 +5,17 @@ Which roles go from real machines, and that nothing of them is left, is the scen
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from yard_command import RUN_ID, Yard, made
+import yaml
+from yard_command import REPOSITORY, RUN_ID, Yard, made
+
+from yard.commands.remove import NATIVE_ROOT, _native_place, _native_ways
+from yard.core.project import Project
+from yard.plays.fingerprint import RUNTIME
+from yard.plays.inventory import CONTAINER, NATIVE, Inventory
 
 LAB = ("--inventory", "inventory/lab")
 HOSTS = ("alpha", "beta")
@@ -62,8 +69,10 @@ def test_nothing_goes_without_an_answer(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
+@pytest.mark.parametrize("runtime", [CONTAINER, NATIVE])
 @pytest.mark.parametrize("state", ["running", "ended"])
-def test_a_run_is_in_the_way(site: Yard, state: str) -> None:
+def test_a_run_is_in_the_way(site: Yard, state: str, runtime: str) -> None:
+    site.environment[RUNTIME] = runtime
     run = {
         **{"run": RUN_ID, "state": state, "metric": None, "earlier": None, "nodes": ["beta"]},
         **{"owner": "ada@ws1", "since": None, "home": None, "gpus": []},
@@ -72,7 +81,60 @@ def test_a_run_is_in_the_way(site: Yard, state: str) -> None:
     done = site(*LAB, "remove", "--yes")
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{RUN_ID} is on beta, of ada@ws1: make stop RUN={RUN_ID}" in done.stderr
+    assert "rm -r" not in done.stderr
     assert removed(site) == {}
+
+
+def test_without_root_it_names_what_is_left_to_do(site: Yard) -> None:
+    hosts = site.root / "inventory/lab/hosts.yml"
+    hosts.write_text(
+        "trainers:\n"
+        "  hosts: {alpha: {}, beta: {}}\n"
+        "  vars: {trainyard_runtime: native, trainyard_native_root: /scratch/ada/trainyard}\n"
+    )
+    done = site(*LAB, "remove", "--yes")
+    assert done.returncode == 2, done.stdout + done.stderr
+    command = "make exec CMD='rm -r /scratch/ada/trainyard' INVENTORY=inventory/lab"
+    assert done.stderr.endswith(f"    {command}\n")
+    assert removed(site) == {}
+    assert "setup.json" in remembered(site)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("", "~/.trainyard"),
+        (NATIVE_ROOT, "~/.trainyard"),
+        ("big/trainyard/", "~/big/trainyard"),
+        ("~/big", "~/big"),
+        ("/scratch/ada", "/scratch/ada"),
+        ("/scratch/{{ ansible_user }}", None),
+        # What must not stand behind rm -r.
+        ("/", None),
+        ("~", None),
+        (".", None),
+        ("../ada", None),
+        ("/scratch/ada lovelace", None),
+        ("/scratch/$USER", None),
+    ],
+)
+def test_the_place_of_an_account_without_root(said: str, place: str | None) -> None:
+    assert _native_place(said) == place
+
+
+def test_the_place_that_is_taken_unless_told_is_that_of_group_vars() -> None:
+    text = (REPOSITORY / "group_vars/all/runtime.yml").read_text()
+    assert yaml.safe_load(text)["trainyard_native_root"] == NATIVE_ROOT
+
+
+def test_nodes_with_places_of_their_own_have_a_line_each(lab: Inventory) -> None:
+    roots = {"alpha": "/scratch/a", "beta": "/scratch/{{ ansible_user }}"}
+    project = Project(lab.path.parents[1])
+    ways = _native_ways(project, replace(lab, native_roots=roots))
+    assert ways == [
+        f"    make exec CMD='rm -r /scratch/a' ON=alpha INVENTORY={project.shown(lab.path)}",
+        "    on beta, by hand: trainyard_native_root, /scratch/{{ ansible_user }}",
+    ]
 
 
 def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:

@@ -1,5 +1,6 @@
 """`make remove`: takes from machines what set-up put there, and forgets them here."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,11 @@ from yard.screen.question import confirm
 
 # What playbooks/remove.yml is asked for. Data sets are no part of `all`.
 ALL, DATASET = "all", "dataset"
+# Where an account without root has its files unless an inventory says otherwise
+# (group_vars/all/runtime.yml): in its home, a folder for each machine.
+NATIVE_ROOT, NATIVE_HOME = ".trainyard/{{ inventory_hostname }}", "~/.trainyard"
+# A place that may stand behind rm: a shell takes it as it is, and it is no home and not /.
+PLAIN = re.compile(r"~?(?:/(?!\.{1,2}(?:/|$))[\w.-]+)+")
 STAYS = """\
 What stays here: runs/, the logs of commands, the inventory, .venv, and what other inventories
 use as well: images and archives (make clean-up names those that nothing needs)."""
@@ -30,7 +36,8 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
         yes: the question was answered on the command line.
 
     Raises:
-        RequestError: a run is on a node, the nodes are containers, or the answer was no.
+        RequestError: a run is on a node, the nodes are containers or have been set up without
+            root, or the answer was no.
         ClusterError: no machine answers, or a task failed; it has been shown. Running it again
             goes on.
         Interrupted: the user stopped it. Running it again goes on.
@@ -42,21 +49,20 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
         raise RequestError(
             [f"the nodes of {project.shown(inventory.path)} are containers: {down} removes them"]
         )
-    if inventory.runtime == NATIVE:
-        command = "make exec CMD='rm -r ~/.trainyard'"
-        raise RequestError(
-            [
-                "without root (RUNTIME=native) set-up made one folder in the home of each node's "
-                "account, and nothing else:",
-                f"    {addressed(command, project, inventory.path)}",
-            ]
-        )
     state = ask_nodes(context)
     _check_idle(state)
     silent = [node.host for node in state.nodes if node.state == UNREACHABLE]
     if len(silent) == len(state.nodes):
         doctor = addressed("make doctor", project, inventory.path)
         raise ClusterError(f"no machine answers: {doctor} tells why; nothing was changed")
+    if inventory.runtime == NATIVE:
+        raise RequestError(
+            [
+                "without root (RUNTIME=native) set-up made one folder of the account on each node, "
+                "and nothing else; what removes it with all that is in it:",
+                *_native_ways(project, inventory),
+            ]
+        )
     answering = [host for host in inventory.trainers if host not in silent]
     _announce(context, inventory, silent, with_data)
     confirm(context, f"Remove all of it from {plural(len(answering), 'machine')}?", yes)
@@ -74,6 +80,32 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
         _forget(project, inventory.path)
     context.console.print(f"\n{STAYS}", soft_wrap=True, markup=False)
     return Exit.DONE
+
+
+def _native_ways(project: Project, inventory: Inventory) -> list[str]:
+    """What is left to do where there is no root: a line for all nodes, or for those of a place."""
+    hosts: dict[str, list[str]] = {}
+    for host in inventory.trainers:
+        hosts.setdefault(inventory.native_roots.get(host, ""), []).append(host)
+    ways = []
+    for said, there in hosts.items():
+        place = _native_place(said)
+        if place is None:
+            ways.append(f"    on {', '.join(there)}, by hand: trainyard_native_root, {said}")
+            continue
+        command = f"make exec CMD='rm -r {place}'"
+        if len(hosts) > 1:
+            command += f" ON={','.join(there)}"
+        ways.append(f"    {addressed(command, project, inventory.path)}")
+    return ways
+
+
+def _native_place(said: str) -> str | None:
+    """The folder that `trainyard_native_root` names; None where that cannot be told from here."""
+    if said in ("", NATIVE_ROOT):
+        return NATIVE_HOME
+    place = (said if said.startswith(("/", "~")) else f"~/{said}").rstrip("/")
+    return place if PLAIN.fullmatch(place) else None
 
 
 def _forget(project: Project, inventory: Path) -> None:

@@ -74,6 +74,8 @@ class Inventory:
             what the inventory says, or one for each of those GPUs.
         runtime: whether the ranks are in containers, or, of an account without root, in namespaces
             that it makes itself ("native").
+        native_roots: of each trainer, where such an account has its files, as the inventory says
+            it: a template is not filled in. Empty where it says nothing.
     """
 
     path: Path
@@ -91,6 +93,7 @@ class Inventory:
     slots: Mapping[str, int | None] = field(default_factory=dict)
     image_target: str = "runtime"
     runtime: str = CONTAINER
+    native_roots: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gpus_per_node(self) -> int:
@@ -210,6 +213,9 @@ def parse_inventory(
         slots={host: _slots(hostvars.get(host, {}), gpus[host]) for host in trainers},
         image_target=_image_target(document, variables, image_fits),
         runtime=_runtime(variables),
+        native_roots={
+            host: str(hostvars.get(host, {}).get("trainyard_native_root", "")) for host in trainers
+        },
     )
 
 
