@@ -1,5 +1,6 @@
 """The names that `yard` relies on, compared with the roles and playbooks that have them."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 from jinja2 import Environment
 from yard_command import DATA, REPOSITORY
 
+from yard.core.project import OWN_FOLDERS
 from yard.plays import contract
 from yard.request.training import Training
 from yard.runs.folder import run_id_of
@@ -96,6 +98,24 @@ def test_the_roles_declare_the_variables_that_a_launch_is_told() -> None:
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
             declared |= set(entry.get("options", {}))
     assert set(contract.launch_variables("run", "/runs/run")) <= declared
+
+
+def test_no_inventory_can_have_the_name_of_a_folder_that_something_uses() -> None:
+    """Whatever is kept in `.trainyard/`, as variables, programs and scripts write it."""
+    place = re.compile(r"""(?:\.trainyard/|\.trainyard" / "|_state \}\}/)([a-z][\w.-]*\w)""")
+    folders = ("collection", "group_vars", "molecule", "playbooks", "roles", "tests", "yard")
+    kinds = {".py", ".yml", ".sh", ".cfg", ""}
+    found = {
+        name
+        for folder in (*folders, "Makefile", "ansible.cfg", "bootstrap.sh", "unbundle.sh")
+        for path in (REPOSITORY / folder, *(REPOSITORY / folder).rglob("*"))
+        # The tests here have inventories of their own, and a checkout.
+        if path.is_file() and path.suffix in kinds and DATA.parent not in path.parents
+        for name in place.findall(path.read_text(encoding="utf-8", errors="replace"))
+    }
+    # The local cluster's own, which is an inventory; where tests have inventories, a name that
+    # people's inventories may have; what is in the home of a node.
+    assert found - {"local", "inventory", "node1"} == OWN_FOLDERS
 
 
 def test_the_role_knows_the_problems_that_setup_mends() -> None:

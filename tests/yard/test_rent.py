@@ -15,8 +15,9 @@ from ec2_stand_in import KEY_ID, REGION, SECRET, SEEN_FROM, Call, Ec2, tags_of
 from unpacked_sshd import make_key
 from yard_command import REPOSITORY, Yard, made
 
+from yard.core.errors import RequestError
 from yard.core.project import Project
-from yard.request.site import Site, read_site
+from yard.request.site import Site, list_sites, read_site
 
 SHARED = (
     *("ansible.cfg", "bootstrap.sh", "group_vars", "playbooks", "pyproject.toml"),
@@ -468,6 +469,21 @@ def test_all_mistakes_of_a_site_file_are_named_at_once(renter: Renter) -> None:
         assert words in done.stderr, f"{key}: {done.stderr}"
     assert done.stderr.count("sites/lab.yml: ") == len(MISTAKES)
     assert renter.ec2.calls == []
+
+
+def test_a_site_has_no_folder_of_trainyard_s_own(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "sites").mkdir()
+    text = "region: eu-central-1\ninstance_type: t3.large\nhours: 8\n"
+    taken = tmp_path / "sites/bundle.yml"
+    taken.write_text(text)
+    with pytest.raises(RequestError, match=r"must not be bundle: \.trainyard/bundle is"):
+        read_site(project, taken)
+    # The name decides, and not the file's.
+    (tmp_path / "sites/data.yml").write_text(f"{text}name: lab\n")
+    sites, problems = list_sites(project)
+    assert [site.name for site in sites] == ["lab"]
+    assert len(problems) == 1
 
 
 def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None:

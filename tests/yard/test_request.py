@@ -422,6 +422,25 @@ def test_models_without_an_entry_share_one() -> None:
     assert (models["resnet18"].description, models["resnet18"].parameters) == ("torchvision", 7)
 
 
+@pytest.mark.parametrize("path", ["inventory/data", "inventory/lab/../image", "gpu/day.yml", "/"])
+def test_an_inventory_has_no_folder_of_trainyard_s_own(path: str, tmp_path: Path) -> None:
+    """What is remembered of it would lie there, and go with it."""
+    inventory = tmp_path / path
+    if inventory.suffix:
+        inventory.parent.mkdir(parents=True)
+        inventory.touch()
+    elif path != "/":
+        (tmp_path / "inventory/lab").mkdir(parents=True)
+        inventory.mkdir()
+    with pytest.raises(RequestError, match="an inventory cannot be called"):
+        read_inventory(Project(tmp_path), inventory)
+
+
+def test_no_inventory_has_the_checkout_for_its_folder() -> None:
+    folder = REPOSITORY.state(REPOSITORY.root / "inventory/local/..")
+    assert folder == REPOSITORY.root / ".trainyard/inventory"
+
+
 def test_an_inventory_that_cannot_be_decrypted_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "hosts.yml").write_text("trainers:\n  hosts: {node1: {}}\n")

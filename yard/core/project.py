@@ -1,9 +1,21 @@
 """Where things are in a checkout."""
 
+import os.path
 from dataclasses import dataclass
 from pathlib import Path
 
 from yard.core.errors import RequestError
+
+# What commands, roles and tests keep in .trainyard/ beside the folders of inventories: one of such
+# a name would share it, and what is remembered of an inventory is removed with it.
+OWN_FOLDERS = frozenset(
+    {
+        *("bundle", "collection", "control_node", "data", "gpus", "image", "packages", "ssh"),
+        *("tensorboard", "tmp", "trusted.pem"),
+        # In checkouts of Trainyard's developers.
+        *("bytecode", "changed", "faults.json", "gpu-day", "molecule", "speed", "test_tools"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,8 @@ def inventory_name(inventory: Path) -> str:
 
     `inventory/local` → `local`, `sites/lab.yml` → `sites-lab`.
     """
-    inventory = inventory.absolute()
+    # Without `..`, which would name the checkout itself.
+    inventory = Path(os.path.normpath(inventory.absolute()))
     if inventory.is_dir():
         return inventory.name
     return f"{inventory.parent.name}-{inventory.stem}"

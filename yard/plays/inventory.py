@@ -12,7 +12,7 @@ from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import read_object
-from yard.core.project import Project, inventory_name
+from yard.core.project import OWN_FOLDERS, Project, inventory_name
 from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory_cache import recall, remember
 
@@ -115,11 +115,19 @@ def read_inventory(project: Project, path: Path) -> Inventory:
     Asking takes most of a second and touches no machine.
 
     Raises:
-        RequestError: there is no such inventory, or Ansible cannot read it.
+        RequestError: there is no such inventory, its name is taken, or Ansible cannot read it.
     """
     path = path.absolute()
     if not path.exists():
         raise RequestError([f"no inventory at {project.shown(path)}"])
+    name = inventory_name(path)
+    if not name or name in OWN_FOLDERS:
+        raise RequestError(
+            [
+                f"{project.shown(path)}: an inventory cannot be called {name!r}: .trainyard/{name} "
+                "is Trainyard's own; give it another name"
+            ]
+        )
     remembered = recall(project, path)
     if remembered is not None:
         return _parse(project, remembered, path)

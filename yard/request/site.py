@@ -10,13 +10,14 @@ from typing import Any
 import yaml
 
 from yard.core.errors import RequestError
-from yard.core.project import Project
+from yard.core.project import OWN_FOLDERS, Project
 
 FOLDER = "sites"
 # It names machines and an inventory. A host's name has 63 characters, of which a number takes some.
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}(?<!-)")
-# Inventories that the checkout has.
-TAKEN = frozenset({"example", "local"})
+# Inventories that the checkout has, and what can be the name of none.
+PRESENT = frozenset({"example", "local"})
+TAKEN = PRESENT | OWN_FOLDERS
 REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d")
 TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 OWNER = re.compile(r"\d{12}|amazon|aws-marketplace|self")
@@ -124,7 +125,7 @@ def list_sites(project: Project) -> tuple[list[Site], list[str]]:
     sites: list[Site] = []
     problems: list[str] = []
     for path in sorted((project.root / FOLDER).glob("*.yml")):
-        if path.stem in TAKEN:
+        if path.stem in PRESENT:
             continue
         try:
             sites.append(read_site(project, path))
@@ -145,8 +146,10 @@ def _matching(pattern: re.Pattern[str], form: str) -> Callable[[Any], str]:
 def _name(value: Any) -> str:
     form = "small letters, digits and hyphens, at most 40, a letter first"
     name = _matching(NAME, form)(value)
+    if name in PRESENT:
+        raise ValueError(f"must not be {' or '.join(sorted(PRESENT))}, which are other inventories")
     if name in TAKEN:
-        raise ValueError(f"must not be {' or '.join(sorted(TAKEN))}, which are other inventories")
+        raise ValueError(f"must not be {name}: .trainyard/{name} is Trainyard's own")
     return name
 
 
