@@ -140,7 +140,7 @@ def test_where_too_few_nodes_are_fit_the_next_attempt_waits_for_one_to_be_back(
 def test_a_wait_ends_at_once_when_the_user_wants_to_stop() -> None:
     interrupts = Interrupts()
     assert retries.wait_unless_interrupted(interrupts, 0.0)
-    interrupts.count = 1
+    interrupts.request()
     assert not retries.wait_unless_interrupted(interrupts, 3600.0)
 
 

@@ -9,9 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from yard_command import DATA, Yard
 
 from yard.commands import clean_up
+from yard.core.context import Context
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
 from yard.runs.folder import followed
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
@@ -62,6 +66,30 @@ def test_what_somebody_may_miss_stays(ended: Make) -> None:
     run = ended("followed", 31)
     with followed(run):
         assert why(run, 30) == "a command follows it"
+
+
+def test_packages_of_a_run_that_stays_stay_however_old_they_are(
+    ended: Make, tmp_path: Path
+) -> None:
+    run = ended("20260101T000000Z_own_none_b0_e0_n2_p1", 4000)
+    (run / "packages.txt").write_text("required\n")
+    for name, days in (("required", 60), ("old", 60), ("young", 1)):
+        layer = tmp_path / clean_up.PACKAGES / name
+        layer.mkdir(parents=True)
+        (layer / "packages.txt").write_text(f"{name}\n")
+        moment = time.time() - days * clean_up.DAY
+        os.utime(layer, (moment, moment))
+    project = Project(tmp_path)
+    context = Context(project, project.own_inventory, Console(), Interrupts())
+
+    def kept(days: int | None) -> dict[str, str]:
+        things = clean_up._things_here(context, days)
+        return {thing.name: thing.kept for thing in things if thing.kind == "packages"}
+
+    young = "younger than the limit"
+    used = "a run that stays was launched with them"
+    assert kept(None) == {"old": "", "required": used, "young": young}
+    assert kept(30) == {"old": "", "required": "", "young": young}
 
 
 def test_a_limit_below_a_day_is_refused(ready: Yard) -> None:

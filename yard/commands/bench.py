@@ -142,7 +142,7 @@ def _launch(
                 newest[:] = metrics[-1:]
                 progress.note(f"  {position(metrics)}")
 
-        context.interrupts.announce = lambda _: progress.note("Stopping ...")
+        context.interrupts.announce = lambda: progress.note("Stopping ...")
         outcome = play(
             context,
             "train",

@@ -34,6 +34,7 @@ REASONS = {
     "in_use": "a container has it",
     "not_home": "files of a run that are not home: make attach RUN={name}",
     "young": "younger than the limit",
+    "required": "a run that stays was launched with them",
     "no_limit": "runs stay unless DAYS= gives a limit",
     "followed": "a command follows it",
     "unfinished": "it has no result: make attach RUN={name}",
@@ -109,9 +110,11 @@ def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
     for folder in sorted((context.project.root / PACKAGES).glob("*")):
         if not (folder / "packages.txt").is_file():
             continue
-        is_young = now - folder.stat().st_mtime <= OLD_DAYS * DAY
-        is_used = (folder / "packages.txt").read_bytes() in used
-        kept = REASONS["young"] if is_young or is_used else ""
+        kept = ""
+        if (folder / "packages.txt").read_bytes() in used:
+            kept = REASONS["required"]
+        elif now - folder.stat().st_mtime <= OLD_DAYS * DAY:
+            kept = REASONS["young"]
         yield Thing(HERE, "packages", folder.name, _bytes_of(folder), kept, folder)
 
 

@@ -60,7 +60,7 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
 def _verify(context: Context, inventory: Inventory, directory: Path, parts: Sequence[str]) -> Exit:
     project, console, interrupts = context.project, context.console, context.interrupts
     with make_progress(console) as progress:
-        interrupts.announce = lambda _: progress.note("Stopping ...")
+        interrupts.announce = lambda: progress.note("Stopping ...")
         watcher = CheckProgress(progress, inventory.trainers, parts)
         outcome = play(
             context,

@@ -10,27 +10,25 @@ from typing import Any, TextIO
 
 
 class Interrupts:
-    """Counts SIGINT and SIGTERM while it is entered.
+    """Notes SIGINT and SIGTERM while it is entered.
 
     The commands ask `requested` at places where they can stop cleanly. Further signals are only
-    counted and announced, so that an impatient second Ctrl-C does not lose the logs that are
-    being collected.
+    announced, so that an impatient second Ctrl-C does not lose the logs that are being collected.
+
+    Attributes:
+        requested: whether the user has asked to stop.
+        announce: called at every signal.
     """
 
     def __init__(self) -> None:
-        self.count = 0
-        self.announce: Callable[[int], None] = lambda count: None
+        self.requested = False
+        self.announce: Callable[[], None] = lambda: None
         self._previous: dict[signal.Signals, Any] = {}
-
-    @property
-    def requested(self) -> bool:
-        """Whether the user has asked to stop."""
-        return self.count > 0
 
     def request(self) -> None:
         """Ask to stop, as a signal does."""
-        self.count += 1
-        self.announce(self.count)
+        self.requested = True
+        self.announce()
 
     def __enter__(self) -> "Interrupts":
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -84,7 +84,7 @@ class RunFollower:
     def _play(self, began_at: float) -> Outcome:
         with make_progress(self.context.console) as progress:
             progress.view = self._lines.view
-            self.context.interrupts.announce = lambda count: progress.note("Stopping ...")
+            self.context.interrupts.announce = lambda: progress.note("Stopping ...")
             progress.phase(PHASE_TEXTS[CHECK])
             outcome = play(
                 self.context,

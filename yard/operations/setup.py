@@ -142,7 +142,7 @@ def run_operation(
             messages.append(str(event.result.get("msg", "")))
 
     with make_progress(context.console) as progress:
-        interrupts.announce = lambda count: progress.task("stopping")
+        interrupts.announce = lambda: progress.task("stopping")
         outcome = play(
             context, playbook, extravars, follow, log=log, inventory=inventory, limit=limit
         )

@@ -40,7 +40,7 @@ def stop_on_nodes(
     """
     console = context.console
     with make_progress(console) as progress:
-        context.interrupts.announce = lambda count: progress.note(
+        context.interrupts.announce = lambda: progress.note(
             "Still collecting the logs of this run; it ends by itself."
         )
         progress.phase(STOPPING)

@@ -24,7 +24,7 @@ class Launch:
 
     Attributes:
         playbook: `running`, or how `playbooks/train.yml` ended.
-        phase: the phase it ended in, see `progress.PHASES`.
+        phase: the phase it ended in, see `yard.plays.contract`.
         failures: tasks that failed.
         first_step_after, first_step_before: when the polls came between which the first step was
             done, Unix seconds; see `summary.first_step_time`.

@@ -9,8 +9,6 @@ from typing import Any
 
 import yaml
 
-# What may be searched for foreign words, see `signatures.yml`.
-WHERE = ("rank", "program", "mpirun", "container", "ansible")
 # What is at fault, where it is not the program.
 NODE, NETWORK, GANG = "node", "network", "gang"
 

@@ -11,7 +11,7 @@ from typing import Any
 # What docker/trainer/hello_mpi.c prints.
 HERE = re.compile(r"^rank \d+ of \d+ on (\S+) is here$", re.MULTILINE)
 HEARD = re.compile(r"^rank \d+ of \d+ on (\S+) heard from (\S+)$", re.MULTILINE)
-# What trainer/launch.py says of a container that does not answer.
+# What the launcher says of a container that does not answer (peer_unreachable of the trainer).
 UNREACHED = re.compile(
     r"^trainyard: the container on (\S+) \((\S+)\) cannot be reached: (.+)$", re.M
 )

@@ -75,10 +75,6 @@ silences:
   returned: always
   type: list
   elements: dict
-elapsed:
-  description: Seconds since the run's directory was made.
-  returned: always
-  type: float
 """
 
 import json
@@ -335,7 +331,6 @@ def main() -> None:
         checkpoints=newest_checkpoint(directory),
         events=newest_events(directory),
         silences=read_silences(directory),
-        elapsed=age(directory),
     )
 
 

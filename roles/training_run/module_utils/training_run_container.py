@@ -151,7 +151,7 @@ class Container:
         }
 
     def environment(self) -> dict[str, Any]:
-        """What the launcher in the container reads; see trainer/launch.py."""
+        """What the launcher in the container reads; see trainer/launch/settings.py."""
         trains = self.command == "train"
         peers = (f"{name}={self.addresses[name]}:{self.ports[name]}" for name in self.nodes[1:])
         return {

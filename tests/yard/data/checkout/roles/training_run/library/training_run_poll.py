@@ -27,7 +27,6 @@ def main() -> None:
         checkpoints=0.0,
         events=0.0,
         silences=[],
-        elapsed=0.0,
     )
 
 
