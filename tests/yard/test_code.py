@@ -21,11 +21,11 @@ from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
 from yard.code.syntax import syntax_errors
 from yard.commands.rerun import request_of
-from yard.commands.train import keep_code
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.core.words import size
 from yard.operations.retries import going_on
+from yard.operations.run_code import keep_code
 from yard.plays.inventory import Inventory, Model
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve

@@ -9,7 +9,6 @@ from rich.markup import escape
 
 from yard.code.snapshot import FOLDER
 from yard.commands.attach import attach
-from yard.commands.train import keep_code, mended
 from yard.contact.ssh import Target, settings_of
 from yard.contact.tunnel import LOOPBACK, Tunnel, direct_way, open_tunnel
 from yard.core.context import Context
@@ -26,7 +25,8 @@ from yard.operations.notebook import (
     read_server,
 )
 from yard.operations.packages import deliver_packages, packages_variables
-from yard.operations.readiness import make_ready
+from yard.operations.readiness import make_ready, mended
+from yard.operations.run_code import keep_code
 from yard.plays.connections import Connection, read_connections
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import Inventory, read_inventory

@@ -3,42 +3,38 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from yard.code.git import difference
 from yard.code.settings import NODE
-from yard.code.snapshot import FOLDER, take_snapshot
+from yard.code.snapshot import FOLDER
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.core.errors import Exit, Interrupted, RequestError
 from yard.core.words import plural, size
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
 from yard.operations.packages import (
-    LOCK,
     Packages,
     announce_packages,
     deliver_packages,
     have_packages,
     packages_variables,
 )
-from yard.operations.readiness import lacks_image_alone, make_ready, setup_would_help
+from yard.operations.readiness import make_ready, mended
 from yard.operations.retries import going_on, try_again
+from yard.operations.run_code import keep_code
 from yard.plays.contract import NOTHING_STARTED
-from yard.plays.events import Outcome
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import Training, TrainRequest
 from yard.runs.failure_rate import expected_failures
-from yard.runs.folder import create_run, followed, remove_run
+from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.retry import check_resumable, resume_variables
-from yard.runs.setup_record import forget_packages
 
 
 def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
@@ -97,27 +93,6 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         return finish(context, run)
 
 
-def mended(
-    context: Context, inventory: Inventory, job: Job, packages: Packages | None, outcome: Outcome
-) -> bool:
-    """Mend what kept a launch from starting, where that is ours to do."""
-    try:
-        if packages is not None and lacks_image_alone(outcome):
-            context.console.print("A node lacks the image with the packages.")
-            forget_packages(context.project, inventory)
-        elif setup_would_help(inventory, outcome):
-            context.console.print("The nodes are not as set-up left them; setting up once more.")
-            make_ready(context, inventory, job, force=True)
-        else:
-            return False
-        if packages is not None:
-            deliver_packages(context, inventory, packages)
-    except (ClusterError, Interrupted) as error:
-        context.console.print(escape(str(error)), soft_wrap=True)
-        return False
-    return True
-
-
 def _packages(
     context: Context, inventory: Inventory, request: TrainRequest | ProjectRequest, job: Job
 ) -> Packages | None:
@@ -145,24 +120,6 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
         raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
-
-
-def keep_code(run: Path, job: ProjectRun, packages: Packages | None) -> dict[str, Any]:
-    """Copy a project into its run, and which packages it has; returns what the manifest says.
-
-    Raises:
-        RequestError: a file changed meanwhile; the run is gone again.
-    """
-    try:
-        snapshot = take_snapshot(job.code.files, run / FOLDER)
-    except (OSError, RequestError):  # half of it would only fill a full disk
-        remove_run(run)
-        raise
-    if job.code.git is not None and job.code.git["dirty"]:
-        (run / f"{FOLDER}.diff").write_bytes(difference(job.code.files.folder))
-    if packages is not None:
-        (run / LOCK).write_text(packages.lock, encoding="utf-8")
-    return {**job.record(snapshot), "packages": packages.record() if packages else None}
 
 
 def announce(console: Console, inventory: Inventory, job: Job) -> None:

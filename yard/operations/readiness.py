@@ -3,7 +3,8 @@
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, RequestError, UnreachableError
+from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
+from yard.operations.packages import Packages, deliver_packages
 from yard.operations.setup import deliver_image, put_dataset, put_own_data, run_setup
 from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
 from yard.plays.events import Outcome
@@ -11,7 +12,7 @@ from yard.plays.inventory import Inventory
 from yard.plays.remedy import addressed
 from yard.request.job import Job
 from yard.request.own_data import OwnData, is_folder, read_own_data
-from yard.runs.setup_record import find_staleness, read_record
+from yard.runs.setup_record import find_staleness, forget_packages, read_record
 
 
 def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = False) -> Inventory:
@@ -55,6 +56,27 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
             console.print(f"Putting {escape(own.name)} on the nodes, from {escape(own.shown)}")
             _put_again(context, inventory, own)
     return inventory
+
+
+def mended(
+    context: Context, inventory: Inventory, job: Job, packages: Packages | None, outcome: Outcome
+) -> bool:
+    """Mend what kept a launch from starting, where that is ours to do."""
+    try:
+        if packages is not None and lacks_image_alone(outcome):
+            context.console.print("A node lacks the image with the packages.")
+            forget_packages(context.project, inventory)
+        elif setup_would_help(inventory, outcome):
+            context.console.print("The nodes are not as set-up left them; setting up once more.")
+            make_ready(context, inventory, job, force=True)
+        else:
+            return False
+        if packages is not None:
+            deliver_packages(context, inventory, packages)
+    except (ClusterError, Interrupted) as error:
+        context.console.print(escape(str(error)), soft_wrap=True)
+        return False
+    return True
 
 
 def lacks_image_alone(outcome: Outcome) -> bool:
