@@ -133,6 +133,47 @@ def test_packets_of_both_formats_are_read() -> None:
     assert read == [(6, b"ab"), (6, b"cd"), (6, bytes(200)), (6, bytes(256))]
 
 
+def looker() -> dict[str, Any]:
+    """The names of the module that looks at a machine."""
+    names: dict[str, Any] = {"__name__": "nvidia_driver_look"}
+    path = ROLES / "nvidia_driver/library/nvidia_driver_look.py"
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    return names
+
+
+# modinfo(8) of a machine that has modules of these names; its words are those of kmod 30.
+MODINFO = """#!/bin/sh
+for name; do :; done
+case " {names} " in
+*" $name "*) echo 550.163.01 ;;
+*) echo "modinfo: ERROR: Module $name not found." >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("built", "version"),
+    [
+        ("nvidia", "550.163.01"),
+        # Debian's packages, whose modules have names of their own.
+        ("nvidia-current", "550.163.01"),
+        ("nvidia-current-open", "550.163.01"),
+        ("nvidia-tesla-535", "550.163.01"),
+        ("nvidia-tesla-535-open", "550.163.01"),
+        ("nvidia-tesla-470", ""),
+        ("", ""),
+    ],
+)
+def test_a_module_is_found_by_the_names_of_debian(
+    built: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "modinfo"
+    program.write_text(MODINFO.format(names=built))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert looker()["built_version"]("6.12.41+deb13-amd64", 535) == version
+
+
 def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks: Any) -> str:
     """What Ansible says of tasks of the role on a machine of these facts."""
     playbook = root / "play.yml"

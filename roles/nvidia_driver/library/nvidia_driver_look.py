@@ -127,6 +127,23 @@ def library_version() -> str:
     return name.rpartition(".so.")[2] if re.search(r"\.so\.\d+\.\d+", name) else ""
 
 
+def built_version(kernel: str, branch: int) -> str:
+    """Version of the module that a kernel would load; empty where it has none.
+
+    Debian's packages build it under names of their own, and a line of modprobe.d maps `nvidia` to
+    them (`install nvidia modprobe -i nvidia-current …`), of which modinfo(8) knows nothing. The
+    names are those of Debian's packages nvidia-kernel-dkms, nvidia-open-kernel-dkms and
+    nvidia-tesla-535-kernel-dkms; those of a branch come before those of the release's own, of which
+    an older installation may have left some.
+    """
+    tesla = f"nvidia-tesla-{branch}"
+    for name in ("nvidia", tesla, f"{tesla}-open", "nvidia-current", "nvidia-current-open"):
+        status, version = output_of("modinfo", "--field=version", "--set-version", kernel, name)
+        if status == 0:
+            return version
+    return ""
+
+
 def ask_smi() -> tuple[list[dict[str, str]], str]:
     """GPUs as the driver has them, and why it could not be asked."""
     status, said = output_of(
@@ -158,7 +175,6 @@ def main() -> None:
     cards = find_cards(sys)
     modules, misfit = settle_modules(cards, module.params["branch"], module.params["modules"])
     loaded = text_of(os.path.join(sys, "module/nvidia/version"))
-    status, built = output_of("modinfo", "--field=version", "--set-version", kernel, "nvidia")
     library = library_version()
     reboot = []
     if os.path.isdir(os.path.join(sys, "module/nouveau")):
@@ -173,7 +189,7 @@ def main() -> None:
         modules=modules,
         misfit=misfit,
         loaded=loaded,
-        built=built if status == 0 else "",
+        built=built_version(kernel, module.params["branch"]),
         library=library,
         reboot=reboot,
         gpus=gpus,
