@@ -279,7 +279,11 @@ def test_the_source_is_named_with_the_pinned_key(tmp_path: Path, source: dict[st
     ("source", "release", "packages"),
     [
         ("nvidia", "12", "nvidia-driver-cuda nvidia-modprobe nvidia-persistenced {module}"),
-        ("distribution", "13", "nvidia-smi libcuda1 nvidia-modprobe nvidia-persistenced {module}"),
+        (
+            "distribution",
+            "13",
+            "nvidia-smi libcuda1 libnvidia-cfg1 nvidia-modprobe nvidia-persistenced {module}",
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", ["open", "proprietary"])
@@ -297,3 +301,18 @@ def test_packages_are_those_of_the_source(
     if source == "distribution" and kind == "open":
         module = "nvidia-open-kernel-dkms"
     assert packages.format(module=module) in played(tmp_path, debian(release), variables, show)
+
+
+def test_another_branch_of_debian_brings_all_its_own_libraries(tmp_path: Path) -> None:
+    """The daemon depends on `libnvidia-cfg1 | libnvidia-tesla-535-cfg1 | …` on Debian 13."""
+    role = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text())
+    variables = {"nvidia_driver_branch": 535, "nvidia_driver_source": "distribution"}
+    variables |= {"nvidia_driver_found": {"modules": "proprietary"}}
+    show = {
+        "ansible.builtin.debug": {"msg": "{{ nvidia_driver_driver_packages | join(' ') }}"},
+        "vars": role,
+    }
+    assert (
+        "nvidia-tesla-535-smi libnvidia-tesla-535-cuda1 libnvidia-tesla-535-cfg1 nvidia-modprobe "
+        "nvidia-persistenced nvidia-tesla-535-kernel-dkms"
+    ) in played(tmp_path, debian("13"), variables, show)
