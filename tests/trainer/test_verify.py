@@ -1,7 +1,10 @@
 """What `make verify` runs in containers: it finds nothing where nothing is wrong, and else does."""
 
 import json
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +19,9 @@ from trainer.verify.bandwidth import (
     bus_factor,
     measure_bandwidth,
 )
+from trainer.network import VARIABLE
 from trainer.verify.products import measure_products, own_gpus
+from trainer.verify.ranks import verify
 from trainer.verify.sums import DTYPES, check_sums, contribution, expected_sum
 
 CPU = torch.device("cpu")
@@ -159,3 +164,29 @@ def test_a_launch_of_two_parts() -> None:
         ["-n", "4", "b", "c"],
     ]
     assert split_commands(["-n", "2", "a"]) == [["-n", "2", "a"]]
+
+
+def test_horovod_starts_on_the_training_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The libraries read their environment when they start, and never again."""
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "UCX_NET_DEVICES")
+    for name in names:
+        # Set and taken away, so that what the rank sets does not stay.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(VARIABLE, "127.0.0.0/8")
+    monkeypatch.setattr("trainer.network.SYSFS", tmp_path)
+
+    class StartedError(Exception):
+        """Horovod was started."""
+
+    def start() -> None:
+        raise StartedError([os.environ.get(name) for name in names])
+
+    horovod = SimpleNamespace(init=start)
+    monkeypatch.setitem(sys.modules, "horovod", SimpleNamespace(torch=horovod))
+    monkeypatch.setitem(sys.modules, "horovod.torch", horovod)
+    with pytest.raises(StartedError) as started:
+        verify(tmp_path)
+    assert started.value.args == (["lo", "=lo", "lo"],)

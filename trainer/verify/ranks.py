@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trainer.atomic import write_json
 from trainer.device import find_device
+from trainer.network import use_cluster_network
 from trainer.verify.bandwidth import Bandwidth, measure_bandwidth
 from trainer.verify.products import Product, measure_products, own_gpus
 from trainer.verify.sums import SumCheck, check_sums
@@ -46,9 +47,14 @@ def verify(directory: Path) -> None:
 
     `<directory>/rank-<r>.json`, a `RankResult`, is written anew after each part, so that of a rank
     that hangs it is known how far it came.
+
+    Raises:
+        ClusterAddressError: this machine has no address on the training network.
     """
     import horovod.torch as hvd
 
+    # As in a run: what is measured on another network says nothing about runs.
+    use_cluster_network()
     hvd.init()
     rank, world_size = hvd.rank(), hvd.size()
     device, trouble = find_device(hvd.local_rank())
