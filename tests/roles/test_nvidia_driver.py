@@ -174,6 +174,35 @@ def test_a_module_is_found_by_the_names_of_debian(
     assert looker()["built_version"]("6.12.41+deb13-amd64", 535) == version
 
 
+def test_an_nvidia_smi_that_hangs_in_the_driver_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexec sleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    # It does not end when it is killed.
+    monkeypatch.delattr(subprocess.Popen, "wait")
+    names = looker()
+    names["PATIENCE"] = 0.2
+    assert names["ask_smi"]() == ([], "nvidia-smi gave no answer within 0.2 s")
+
+
+def test_a_gpu_with_an_error_in_place_of_its_memory_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (
+        "0, NVIDIA A100-SXM4-40GB, GPU-0, 00000000:07:00.0, 40960, 550.163.01",
+        "1, NVIDIA A100-SXM4-40GB, GPU-1, 00000000:0F:00.0, [GPU requires reset], 550.163.01",
+        "2, NVIDIA A100-SXM4-40GB, GPU-2, 00000000:47:00.0, [GPU is lost], 550.163.01",
+        "3, NVIDIA GB10, GPU-3, 0000000F:01:00.0, [N/A], 580.65.06",  # it has none of its own
+    )
+    names = looker()
+    names["ask"] = lambda *question, seconds: (0, "\n".join(rows))
+    told, trouble = names["ask_smi"]()
+    assert ([gpu["index"] for gpu in told], trouble) == (["0", "3"], "")
+
+
 def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks: Any) -> str:
     """What Ansible says of tasks of the role on a machine of these facts."""
     playbook = root / "play.yml"

@@ -87,10 +87,10 @@ machine:
 import csv
 import os
 import re
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import find_cards, settle_modules
+from ansible.module_utils.training_node_gpus import SMI, ask, trouble_of
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
 PATIENCE = 60
@@ -107,21 +107,9 @@ def text_of(path: str) -> str:
         return ""
 
 
-def output_of(*command: str) -> tuple[int, str]:
-    """Exit status and output of a command; status 127 where there is no such program."""
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    except FileNotFoundError:
-        return 127, f"there is no {command[0]}"
-    except subprocess.TimeoutExpired:
-        return 124, f"{command[0]} gave no answer within {PATIENCE} s"
-    said = answer.stdout if answer.returncode == 0 else answer.stdout + answer.stderr
-    return answer.returncode, said.strip()
-
-
 def library_version() -> str:
     """Version of NVML, which is in the name of the file that its link leads to."""
-    _, listed = output_of("/sbin/ldconfig", "--print-cache")
+    _, listed = ask("/sbin/ldconfig", "--print-cache", seconds=PATIENCE)
     match = re.search(r"libnvidia-ml\.so\.1 \(.*=> (\S+)", listed)
     name = os.path.realpath(match[1]) if match else ""
     return name.rpartition(".so.")[2] if re.search(r"\.so\.\d+\.\d+", name) else ""
@@ -138,7 +126,8 @@ def built_version(kernel: str, branch: int) -> str:
     """
     tesla = f"nvidia-tesla-{branch}"
     for name in ("nvidia", tesla, f"{tesla}-open", "nvidia-current", "nvidia-current-open"):
-        status, version = output_of("modinfo", "--field=version", "--set-version", kernel, name)
+        question = ("--field=version", "--set-version", kernel, name)
+        status, version = ask("modinfo", *question, seconds=PATIENCE)
         if status == 0:
             return version
     return ""
@@ -146,16 +135,15 @@ def built_version(kernel: str, branch: int) -> str:
 
 def ask_smi() -> tuple[list[dict[str, str]], str]:
     """GPUs as the driver has them, and why it could not be asked."""
-    status, said = output_of(
-        "nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"
-    )
+    question = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
+    status, said = ask(SMI, *question, seconds=PATIENCE)
     if status != 0:
         return [], said
     rows = csv.reader(said.splitlines(), skipinitialspace=True)
     # Other lines are warnings: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0".
     gpus = [dict(zip(NAMES, row, strict=True)) for row in rows if len(row) == len(NAMES)]
     # One that fell off the bus still has a line, with "[GPU is lost]" in place of its memory.
-    return [gpu for gpu in gpus if "lost" not in gpu["memory_mebibytes"]], ""
+    return [gpu for gpu in gpus if not trouble_of(gpu["memory_mebibytes"])], ""
 
 
 def main() -> None:
@@ -182,7 +170,7 @@ def main() -> None:
     if loaded and library and loaded != library:
         reboot.append(f"the kernel has {loaded} loaded, and the programs are of {library}")
     gpus, trouble = ask_smi()
-    container, _ = output_of("systemd-detect-virt", "--quiet", "--container")
+    container, _ = ask("systemd-detect-virt", "--quiet", "--container", seconds=PATIENCE)
     module.exit_json(
         changed=False,
         cards=[card.asdict() for card in cards],

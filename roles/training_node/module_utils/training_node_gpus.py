@@ -196,11 +196,17 @@ def ask_smi(*arguments: str) -> tuple[int, str]:
     return ask(SMI, *arguments)
 
 
-def ask(program: str, *arguments: str) -> tuple[int, str]:
+def ask(program: str, *arguments: str, seconds: float | None = None) -> tuple[int, str]:
     """Exit status and output of a program, or NO_PROGRAM or NO_ANSWER with the reason.
 
     One that hangs in the driver does not even end when it is killed, so nobody waits for it then.
+
+    Args:
+        program: its name or path.
+        arguments: of it.
+        seconds: how long it may take; SMI_SECONDS where nothing is said.
     """
+    seconds = SMI_SECONDS if seconds is None else seconds
     try:
         process = subprocess.Popen(
             [program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -208,10 +214,10 @@ def ask(program: str, *arguments: str) -> tuple[int, str]:
     except FileNotFoundError:
         return NO_PROGRAM, f"there is no {program}"
     try:
-        said, complaint = process.communicate(timeout=SMI_SECONDS)
+        said, complaint = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
-        return NO_ANSWER, f"{program} gave no answer within {SMI_SECONDS} s"
+        return NO_ANSWER, f"{program} gave no answer within {seconds} s"
     return process.returncode, (said if process.returncode == 0 else said + complaint).strip()
 
 
