@@ -68,6 +68,11 @@ def test_faults_of_the_kernels_log_are_given_to_their_card() -> None:
     assert faults(gpus, 2) == {"gpu_xid_errors": ("GPU 1", "48, 79")}
 
 
+def test_a_card_without_a_handle_is_lost() -> None:
+    more = "Unable to determine the device handle for GPU2: 0000:47:00.0: Unknown Error\n"
+    assert faults(recorded("a100-550", more=more), 3) == {"gpu_lost": ("GPU 2", "Unknown Error")}
+
+
 def test_another_number_and_another_model_are_named() -> None:
     found = faults(recorded("a100-550"), 4, "NVIDIA H100 80GB HBM3")
     assert found == {"gpus_missing": ("", 2), "gpu_other_model": ("GPU 1", MODEL)}

@@ -80,6 +80,16 @@ def test_a_driver_that_answers_no_more_has_lost_them_all(later: Any) -> None:
     assert found[0][1]["message"].endswith("GPU0000:07:00.0: Unknown Error")
 
 
+def test_a_gpu_that_has_no_handle_any_more_is_lost_and_no_other(later: Any) -> None:
+    said = json.loads((RECORDED / "a100-550.json").read_text())["gpus"].splitlines()
+    said[1] = "Unable to determine the device handle for GPU1: 0000:0F:00.0: Unknown Error"
+    later(parse_gpus("\n".join(said)))
+    ((code, values),) = faults.gpu_faults(BEFORE, 0.0)
+    assert (code, values["gpu"], values["message"]) == ("gpu_lost", 1, "Unknown Error")
+    # It was so before the run began.
+    assert faults.gpu_faults([gpu.asdict() for gpu in parse_gpus("\n".join(said))], 0.0) == []
+
+
 def test_a_gpu_that_is_listed_no_more_is_lost(later: Any) -> None:
     later(recorded("a100-550")[:1])
     ((code, values),) = faults.gpu_faults(BEFORE, 0.0)

@@ -132,6 +132,50 @@ def test_a_run_on_some_gpus_passes_one_over_that_is_lost(answer: Any, bus: Path)
     assert [problem.code for problem in many.problems] == ["gpu_lost"]
 
 
+# What nvidia-smi prints in place of the line of a GPU that the driver cannot even open, by release:
+# NVIDIA/open-gpu-kernel-modules#387, meta-llama/llama-models#200, and newer ones with a number.
+NO_HANDLE = [
+    "Unable to determine the device handle for GPU 0000:02:00.0: Unknown Error",
+    "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error",
+    "Unable to determine the device handle for GPU1: 0000:02:00.0: Unknown Error",
+]
+
+
+@pytest.mark.parametrize("status", [0, 255])
+@pytest.mark.parametrize("words", NO_HANDLE)
+def test_a_gpu_without_a_handle_is_lost_and_no_other(
+    words: str, status: int, answer: Any, bus: Path
+) -> None:
+    there = lines(DRIVER, 4).splitlines()
+    answer(status, "\n".join([there[0], words, *there[2:]]))
+    chosen, (problem,) = found("all", CUDA12, bus)
+    assert (chosen, problem.code) == ([0, 1, 2, 3], "gpu_lost")
+    assert "its GPU 1, in slot 0000:02:00.0, does not answer: Unknown Error" in problem.text
+    assert codes(CUDA12, bus, names="0,2,3") == []
+    # A run that takes some finds others.
+    told = fit.look_at_gpus("all", "trainer:1", CUDA12, str(bus), wanted=3)
+    assert (told.problems, [gpu.index for gpu in told.idle]) == ([], [0, 2, 3])
+
+
+def test_gpus_without_a_handle_have_the_numbers_that_are_left() -> None:
+    there = lines(DRIVER, 5).splitlines()
+    lost = "Unable to determine the device handle for GPU{}: Unknown Error"
+    said = [there[0], lost.format(" 0000:02:00.0"), there[2], there[4]]
+    said += [lost.format("3: 0000:04:00.0"), lost.format("4: 0000:09:00.0")]
+    told = gpus.parse_gpus("\n".join(said))
+    assert [(gpu.index, gpu.slot[-7:-2]) for gpu in told] == [
+        *((0, "01:00"), (1, "09:00"), (2, "03:00"), (3, "04:00"), (4, "05:00"), (5, "02:00")),
+    ]
+    assert {gpu.driver for gpu in told} == {DRIVER}
+
+
+def test_where_no_gpu_has_a_handle_the_node_is_silent(answer: Any, bus: Path) -> None:
+    answer(255, NO_HANDLE[0])
+    assert codes(CUDA12, bus) == ["gpu_silent"]
+    answer(0, NO_HANDLE[0])
+    assert codes(CUDA12, bus) == ["gpu_lost"]
+
+
 def test_a_driver_that_knows_no_capability_is_read(answer: Any) -> None:
     # NVIDIA/TensorRT-LLM#735; canonical/inference-snaps#89 has the words.
     answer(2, 'Field "compute_cap" is not a valid field to query.')

@@ -201,6 +201,13 @@ def test_a_gpu_with_an_error_in_place_of_its_memory_is_none(
     names["ask"] = lambda *question, seconds: (0, "\n".join(rows))
     told, trouble = names["ask_smi"]()
     assert ([gpu["index"] for gpu in told], trouble) == (["0", "3"], "")
+    # Without a handle it has a sentence in place of its line, and the status may be that of all.
+    lost = "Unable to determine the device handle for GPU1: 0000:0F:00.0: Unknown Error"
+    names["ask"] = lambda *question, seconds: (255, f"{rows[0]}\n{lost}")
+    told, trouble = names["ask_smi"]()
+    assert ([gpu["index"] for gpu in told], trouble) == (["0"], "")
+    names["ask"] = lambda *question, seconds: (255, lost)
+    assert names["ask_smi"]() == ([], lost)
 
 
 def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks: Any) -> str:

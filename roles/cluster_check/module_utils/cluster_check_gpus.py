@@ -97,7 +97,8 @@ def gpu_checks(
         subject = f"GPU {gpu['index']}"
         answers = equal("GPU state", gpu["trouble"] or "answers", "answers", subject=subject)
         checks.append(coded(answers, "gpu_lost"))
-        if model:
+        # One that has no handle any more tells no model.
+        if model and gpu["model"]:
             same = equal("GPU model", gpu["model"], model, subject=subject)
             checks.append(coded(same, "gpu_other_model"))
         if gpu["celsius"] is not None:

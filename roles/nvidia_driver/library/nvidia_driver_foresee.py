@@ -55,7 +55,8 @@ def merge(answered: list[Gpu], sys: str) -> list[dict[str, str]]:
         capability = gpu.capability if gpu is not None else ""
         if not capability and device:
             capability = capability_of(int(device, 16))
-        name = gpu.model if gpu is not None else f"device {device}"
+        # One that has no handle tells no model either.
+        name = gpu.model if gpu is not None and gpu.model else f"device {device}"
         gpus.append({"label": f"{name} in slot {slot}", "capability": capability})
     return gpus
 
@@ -65,9 +66,8 @@ def main() -> None:
         argument_spec={"sys": {"type": "path", "default": "/sys"}}, supports_check_mode=True
     )
     answered, _ = read_gpus()
-    if answered:
-        loaded = answered[0].driver
-    else:
+    loaded = next((gpu.driver for gpu in answered if gpu.driver), "")
+    if not loaded:
         try:
             with open(os.path.join(module.params["sys"], "module/nvidia/version")) as file:
                 loaded = file.read().strip()

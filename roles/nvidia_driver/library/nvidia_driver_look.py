@@ -90,7 +90,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import find_cards, settle_modules
-from ansible.module_utils.training_node_gpus import SMI, ask, trouble_of
+from ansible.module_utils.training_node_gpus import NO_HANDLE, SMI, ask, trouble_of
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
 PATIENCE = 60
@@ -137,13 +137,15 @@ def ask_smi() -> tuple[list[dict[str, str]], str]:
     """GPUs as the driver has them, and why it could not be asked."""
     question = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
     status, said = ask(SMI, *question, seconds=PATIENCE)
-    if status != 0:
+    # Of GPUs without a handle it says so in place of their lines, and its status is of them all.
+    if status != 0 and not NO_HANDLE.search(said):
         return [], said
     rows = csv.reader(said.splitlines(), skipinitialspace=True)
     # Other lines are warnings: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0".
     gpus = [dict(zip(NAMES, row, strict=True)) for row in rows if len(row) == len(NAMES)]
     # One that fell off the bus still has a line, with "[GPU is lost]" in place of its memory.
-    return [gpu for gpu in gpus if not trouble_of(gpu["memory_mebibytes"])], ""
+    gpus = [gpu for gpu in gpus if not trouble_of(gpu["memory_mebibytes"])]
+    return gpus, "" if gpus or status == 0 else said
 
 
 def main() -> None:

@@ -83,12 +83,14 @@ def gpu_faults(
     # A node has GPUs of one vendor; what a run of an earlier version noted does not say whose.
     amd = before[0].get("vendor") == AMD
     now, silent = read_amd_gpus() if amd else read_gpus()
-    told = {gpu.uuid: gpu for gpu in now}
+    told = {gpu.uuid: gpu for gpu in now if gpu.uuid}
+    # One that has no handle any more is known by its place.
+    nameless = {bus_slot(gpu.slot): gpu for gpu in now if not gpu.uuid}
     seen = xids(kernel_log(), since)
     lost, ecc, xid = [], [], []
     for gpu in before:
         who = {"gpu": gpu["index"], "model": gpu["model"]}
-        later = told.get(gpu["uuid"])
+        later = told.get(gpu["uuid"]) or nameless.get(bus_slot(gpu["slot"]))
         trouble = silent or (later.trouble if later else "it is no longer there")
         if trouble and not gpu["trouble"]:
             lost.append(("gpu_lost", {**who, "message": " ".join(trouble.split())}))

@@ -100,7 +100,7 @@ def look_at_gpus(
         problem(
             "gpu_lost",
             gpu=gpu.index,
-            model=gpu.model,
+            model=gpu.model or f"in slot {gpu.slot}",
             message=gpu.trouble,
             **said_of(vendor),
         )
@@ -167,7 +167,7 @@ def image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -> li
     if CUDA not in labels:
         return [problem("image_without_cuda", image=image)]
     cuda, needed = labels[CUDA], int(labels[DRIVER])
-    old = [gpu for gpu in gpus if gpu.branch < needed]
+    old = [gpu for gpu in gpus if gpu.driver and gpu.branch < needed]
     if old:
         # All GPUs of a machine have one driver.
         values: dict[str, Any] = {"driver": old[0].driver, "needed": needed}

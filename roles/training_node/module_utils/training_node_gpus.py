@@ -7,6 +7,7 @@ import csv
 import re
 import subprocess
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Any
 
 # Whose GPUs a node has, as the inventory's groups gpu_nodes and amd_nodes say it.
@@ -34,6 +35,14 @@ USER_FIELDS = ("gpu_uuid", "pid", "process_name")
 NO_CAPABILITY = f'"{CAPABILITY}" is not a valid field'
 # What nvidia-smi prints for what a model does not have; anything else in brackets is an error.
 NOT_TOLD = ("N/A", "Not Supported")
+# What it prints in place of a GPU's line where the driver does not even give it a handle, by release:
+# "Unable to determine the device handle for GPU 0000:34:00.0: Unknown Error", "… for
+# GPU1: 0000:34:00.0: Unknown Error".
+NO_HANDLE = re.compile(
+    r"^Unable to determine the device handle for GPU ?(?:(?P<number>\d+): )?"
+    r"(?P<slot>[0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d): *(?P<trouble>\S.*)$",
+    re.MULTILINE,
+)
 # Lets programs of several users share a GPU, and computes nothing itself.
 SHARING_SERVERS = ("nvidia-cuda-mps-server",)
 
@@ -53,7 +62,8 @@ class Gpu:
         uncorrected_errors: of its memories, since the driver was loaded; 0 where it counts none.
         capability: compute capability, `8.0`, or AMD's target, `gfx90a`; empty where the driver
             does not tell.
-        trouble: why it does not answer: `GPU is lost`; empty where it does.
+        trouble: why it does not answer: `GPU is lost`; empty where it does. Of one without a
+            handle no more is known than number, slot and driver: its UUID and model are empty.
         vendor: NVIDIA or AMD.
         device: the file of an AMD GPU that a container gets: `/dev/dri/renderD128`.
     """
@@ -73,8 +83,8 @@ class Gpu:
 
     @property
     def branch(self) -> int:
-        """Branch of the driver, the first part of its release."""
-        return int(self.driver.partition(".")[0])
+        """Branch of the driver, the first part of its release; 0 where that is not known."""
+        return int(self.driver.partition(".")[0] or 0)
 
     def asdict(self) -> dict[str, Any]:
         """As it travels."""
@@ -94,21 +104,24 @@ def read_gpus() -> tuple[list[Gpu], str]:
     """Ask for all GPUs of this machine.
 
     Returns:
-        The GPUs by number, and why they could not be asked (empty where they could).
+        The GPUs by number, and why they could not be asked (empty where they could). Where some
+        have no handle, nvidia-smi's status says so of all, and the others are there all the same.
     """
     status, said = _query("gpu", FIELDS)
     if status != 0 and NO_CAPABILITY in said:
         status, said = _query("gpu", FIELDS[:-1])
-    if status != 0:
+    gpus = parse_gpus(said) if status == 0 or NO_HANDLE.search(said) else []
+    if status != 0 and all(gpu.trouble for gpu in gpus):
         return [], said or f"{SMI} ended with status {status}"
-    return parse_gpus(said), ""
+    return gpus, ""
 
 
 def parse_gpus(said: str) -> list[Gpu]:
     """Read the lines of nvidia-smi.
 
-    What a GPU does not tell is printed as `[N/A]`. One that fell off the bus still has a line with
-    what the driver remembers of it, and an error in place of its memory.
+    What a GPU does not tell is printed as `[N/A]`. One that fell off the bus may still have a line
+    with what the driver remembers of it, and an error in place of its memory, or a sentence in
+    place of the line (NO_HANDLE).
     """
     gpus = []
     for row in csv.reader(said.splitlines(), skipinitialspace=True):
@@ -129,6 +142,38 @@ def parse_gpus(said: str) -> list[Gpu]:
                 uncorrected_errors=_number(errors) or 0,
                 capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
                 trouble=trouble_of(memory),
+            )
+        )
+    gpus += _without_handle(said, gpus)
+    return sorted(gpus, key=lambda gpu: gpu.index)
+
+
+def _without_handle(said: str, others: list[Gpu]) -> list[Gpu]:
+    """GPUs of which nvidia-smi says that they have no handle.
+
+    The others keep their numbers, so one whose number it does not say has the lowest that is left.
+    """
+    taken = {gpu.index for gpu in others}
+    # All GPUs of a machine have one driver.
+    driver = others[0].driver if others else ""
+    gpus = []
+    for match in sorted(NO_HANDLE.finditer(said), key=lambda match: not match["number"]):
+        index = int(match["number"] or -1)
+        if index < 0 or index in taken:
+            index = next(number for number in count() if number not in taken)
+        taken.add(index)
+        gpus.append(
+            Gpu(
+                index=index,
+                uuid="",
+                model="",
+                slot=match["slot"],
+                driver=driver,
+                memory_bytes=0,
+                celsius=None,
+                uncorrected_errors=0,
+                capability="",
+                trouble=match["trouble"].strip(),
             )
         )
     return gpus
@@ -162,7 +207,7 @@ def chosen_gpus(gpus: list[Gpu], names: str) -> tuple[list[Gpu], list[str]]:
     """
     if names == "all":
         return gpus, []
-    by_name = {name: gpu for gpu in gpus for name in (str(gpu.index), gpu.uuid)}
+    by_name = {name: gpu for gpu in gpus for name in (str(gpu.index), gpu.uuid) if name}
     asked = [name.strip() for name in names.split(",") if name.strip()]
     chosen = dict.fromkeys(by_name[name] for name in asked if name in by_name)
     return list(chosen), [name for name in asked if name not in by_name]
