@@ -388,12 +388,21 @@ def test_what_computes_on_the_gpus_of_another_run_is_no_stranger(look: Look, wan
     assert look.codes(gpus_wanted=2)[0] == ["held"]
 
 
+def test_the_ranks_of_a_run_that_has_the_node_are_no_strangers(look: Look, wanted: Any) -> None:
+    """The processes on GPU 1 and 3 are its own: nobody is told to kill them."""
+    taken(look.root, "whole", replace(wanted, gpus=0))
+    assert look.codes()[0] == ["held"]
+    assert look.codes(gpus_wanted=3)[0] == ["held"]
+
+
 def test_a_container_without_a_lock_holds_the_node(
     look: Look, wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = [{"State": "running", "Labels": {"trainyard.run": "other"}}]
     monkeypatch.setattr(probe, "containers", lambda label: running)
     assert look.codes(gpus_wanted=2)[0] == ["held_by_container"]
+    assert look.codes(gpus_wanted=3)[0] == ["held_by_container"]
+    assert look.codes()[0] == ["held_by_container"]
     taken(look.root, "other", replace(wanted, gpus=1))
     assert look.codes(gpus_wanted=1)[0] == []
 

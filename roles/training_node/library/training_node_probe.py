@@ -374,8 +374,14 @@ def look_for_gpus(needs: Needs, engine: EngineAnswer) -> GpuFit:
         held_gpus(engine.locks),
         needs.gpu_vendor,
     )
-    # Of a node that somebody has as a whole that is said; of GPUs that cannot be asked too.
-    if fit.gpus and not in_the_way(engine.locks, needs.gpus_wanted):
+    # Of a node that somebody has as a whole that is said, and not of what computes there besides: it
+    # is the ranks of that run.
+    if in_the_way(engine.locks, needs.gpus_wanted) or "held_by_container" in [
+        found.code for found in engine.problems
+    ]:
+        return replace(fit, problems=[found for found in fit.problems if found.code != "gpu_busy"])
+    # Of GPUs that cannot be asked that is said.
+    if fit.gpus:
         few = shortage(engine.locks, needs.gpus_wanted, len(fit.idle), len(fit.gpus))
         return replace(fit, problems=[*few, *fit.problems])
     return fit
