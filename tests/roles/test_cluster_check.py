@@ -562,6 +562,25 @@ def test_why_no_run_could_compute_on_its_gpus_is_named(good: Measured) -> None:
     assert usable[1].check.remedy.startswith("run make setup")
 
 
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("image_of_other_gpus", {"image": "trainer:1", "has": "AMD", "wanted": "NVIDIA"}),
+        ("image_without_rocm", {"image": "trainer:1"}),
+        ("gpus_not_native", {}),
+    ],
+)
+def test_gpus_that_the_image_or_the_runtime_cannot_use_are_not_usable(
+    code: str, values: dict[str, str], good: Measured
+) -> None:
+    good["node2"]["probe"]["gpus"] = 2
+    good["node2"]["probe"]["problems"] = [training_node_problems.problem(code, **values).asdict()]
+    usable = [finding for finding in judge(good) if finding.name == "GPUs usable"]
+    assert [(finding.host, finding.ok, finding.code) for finding in usable] == [
+        ("node2", False, code)
+    ]
+
+
 @pytest.mark.parametrize("code", cluster_check_remedies.GPU_PROBLEMS)
 def test_the_gpu_problems_are_those_of_the_gang_check(code: str) -> None:
     assert code in training_node_problems.PROBLEMS

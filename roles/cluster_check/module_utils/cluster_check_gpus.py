@@ -57,7 +57,8 @@ def state_of(gpus: list[Gpu], table: str, log: str) -> list[dict[str, Any]]:
         log: the kernel's, whose faults are counted by card.
     """
     faults = xids(log)
-    cuda = re.search(r"CUDA Version: *(\d+\.\d+)", table)
+    # From 595 on it says "CUDA UMD Version".
+    cuda = re.search(r"CUDA (?:UMD )?Version: *(\d+\.\d+)", table)
     return [
         {
             "index": gpu.index,

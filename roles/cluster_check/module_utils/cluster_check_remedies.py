@@ -97,6 +97,9 @@ GPU_PROBLEMS = (
     "gpu_not_built_for",
     "gpu_runtime_missing",
     "image_without_cuda",
+    "image_without_rocm",
+    "image_of_other_gpus",
+    "gpus_not_native",
 )
 # A check of that role that the table above does not have.
 OTHER = "node_check_failed"
