@@ -127,6 +127,31 @@ def test_the_drivers_faults_count_from_the_beginning_of_the_run(later: Any) -> N
     assert faults.gpu_faults(BEFORE, 400.0) == []
 
 
+def test_the_same_bus_of_another_domain_is_another_card(later: Any) -> None:
+    ours = [{**BEFORE[0], "slot": "00000000:0F:00.0"}, {**BEFORE[1], "slot": "00000003:0F:00.0"}]
+    later(recorded("a100-550"), log=LOG.replace("PCI:0000:0f", "PCI:0003:0f"))
+    ((code, values),) = faults.gpu_faults(ours, 0.0)
+    assert (code, values["gpu"], values["xids"]) == ("gpu_xid_errors", 1, "48, 79")
+
+
+def test_the_faults_of_a_part_of_a_gpu_are_those_of_the_gpu() -> None:
+    log = "[ 1.5] NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 48, pid=77, name=python3, Double Bit ECC\n"
+    assert faults.xids(log) == {"0000:3b:00": [48]}
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [
+        ("00000000:3B:00.0", "0000:3b:00"),
+        ("0000:3b:00", "0000:3b:00"),
+        ("3b:00.0", "0000:3b:00"),
+        ("00010000:01:00.0", "10000:01:00"),
+    ],
+)
+def test_a_place_on_the_bus_is_written_in_one_way(text: str, slot: str) -> None:
+    assert faults.bus_slot(text) == slot
+
+
 def test_the_worst_is_told_first(later: Any) -> None:
     ill = [replace(gpu, uncorrected_errors=3) for gpu in recorded("a100-550")]
     ill[1] = replace(ill[1], trouble="GPU is lost", uncorrected_errors=0)

@@ -16,10 +16,11 @@ from ansible.module_utils.training_node_gpus import AMD, read_gpus
 
 LOG_SECONDS = 20
 # "[ 1234.567890] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, ...": a fault the driver saw, by number
-# (docs.nvidia.com/deploy/xid-errors). The time is in seconds since the machine was started.
+# (docs.nvidia.com/deploy/xid-errors). The time is in seconds since the machine was started. Of a
+# GPU in MIG mode it says in which part: "(PCI:0000:3b:00 GPU-I:05)".
 XID = re.compile(
     r"^(?:\[\s*(?P<time>\d+\.\d+)\] )?"
-    r".*NVRM: Xid \(PCI:(?P<slot>[0-9a-fA-F:.]+)\): (?P<number>\d+)",
+    r".*NVRM: Xid \(PCI:(?P<slot>[0-9a-fA-F:.]+)[^)]*\): (?P<number>\d+)",
     re.MULTILINE,
 )
 # Xids that a user's program causes: 13 and 31 faults in a kernel, 43 its end, 45 its clean-up.
@@ -50,9 +51,12 @@ def xids(log: str, since: float = 0.0) -> dict[str, list[int]]:
 
 
 def bus_slot(text: str) -> str:
-    """A card's place on the bus without its function: `00000000:3B:00.0` and `0000:3b:00` alike."""
-    match = re.search(r"([0-9a-f]{2}):([0-9a-f]{2})(?:\.\d)?$", text.lower())
-    return f"{match[1]}:{match[2]}" if match else text.lower()
+    """A card's place on the bus without its function: `0000:3b:00`, also of `00000000:3B:00.0`.
+
+    The domain belongs to it: large machines have several, each with the same numbers of buses.
+    """
+    match = re.search(r"(?:([0-9a-f]+):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.\d)?$", text.lower())
+    return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}" if match else text.lower()
 
 
 def seconds_since_start(path: str) -> float:
