@@ -79,6 +79,33 @@ def test_there_is_something_to_read_at_once_and_then_anew(
     wait_until(lambda: found(root)["time"] > first["time"])
 
 
+class OpenGpus:
+    """GPUs whose driver is asked by a file that has to stay open, as NVML's are."""
+
+    def __init__(self) -> None:
+        self._file = os.open("/proc/self/comm", os.O_RDONLY)
+
+    def sample(self) -> list[dict[str, Any]]:
+        """One GPU as long as the file is open."""
+        try:
+            os.pread(self._file, 1, 0)
+        except OSError:
+            return []
+        return [{"index": 0, "process": os.getpid()}]
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._file)
+
+
+def test_every_look_has_the_load_of_the_gpus(
+    root: Path, begin: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_node_keeper, "Gpus", OpenGpus)
+    process = begin()
+    wait_until(lambda: found(root)["load"]["gpus"] == [{"index": 0, "process": process}])
+
+
 def test_one_process_serves_all_who_read(root: Path, begin: Callable[[], int]) -> None:
     begin()
     assert not training_node_keeper.Keeper(str(root), "node1", 0.1).start()

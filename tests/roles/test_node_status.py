@@ -98,9 +98,22 @@ def test_gpus_are_asked_of_their_driver(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+def test_the_driver_is_let_go_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[bool] = []
+    nvml = FakeNvml()
+    monkeypatch.setattr(nvml, "nvmlShutdown", lambda: ended.append(True), raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", {"libnvidia-ml.so.1": nvml}.__getitem__)
+    gpus = training_node_load.Gpus()
+    gpus.close()
+    gpus.close()
+    assert (gpus.sample(), ended) == ([], [True])
+
+
 def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_node_load, "NVML", "libof-no-driver.so")
-    assert training_node_load.Gpus().sample() == []
+    gpus = training_node_load.Gpus()
+    assert gpus.sample() == []
+    gpus.close()
 
 
 @pytest.fixture

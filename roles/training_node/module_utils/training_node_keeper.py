@@ -68,9 +68,12 @@ class Keeper:
             return False
         time.sleep(min(self._every, 0.25))
         self.look()
+        # The driver's library works on files that the new process closes, so it opens its own.
+        self._gpus.close()
         if os.fork() == 0:
             try:
                 self._leave(lock)
+                self._gpus = Gpus()
                 self.run()
             finally:
                 # Nothing of the module that began it is to be done twice.

@@ -58,12 +58,16 @@ class Gpus:
 
     def __init__(self) -> None:
         self._handles: list[tuple[int, ctypes.c_void_p]] = []
+        self._nvml: Any = None
         try:
-            self._nvml = ctypes.CDLL(NVML)
+            nvml = ctypes.CDLL(NVML)
         except OSError:
             return
+        if nvml.nvmlInit_v2():
+            return
+        self._nvml = nvml
         count = ctypes.c_uint()
-        if self._nvml.nvmlInit_v2() or self._nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        if self._nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
             return
         for index in range(count.value):
             handle = ctypes.c_void_p()
@@ -77,6 +81,12 @@ class Gpus:
         None stands for what a GPU does not tell.
         """
         return [self._sample(index, handle) for index, handle in self._handles]
+
+    def close(self) -> None:
+        """Let go of the driver; there is nothing to sample any more."""
+        if self._nvml is not None:
+            self._nvml.nvmlShutdown()
+        self._nvml, self._handles = None, []
 
     def _sample(self, index: int, handle: ctypes.c_void_p) -> dict[str, Any]:
         name = ctypes.create_string_buffer(NAME_BYTES)
