@@ -71,6 +71,7 @@ def test_the_gpus_have_the_form_of_nvidias(machine: AmdMachine) -> None:
             "trouble": "",
             "vendor": "amd",
             "device": RENDER[index],
+            "mig": False,
         }
         for index, slot in enumerate(("0000:43:00.0", "0000:63:00.0"))
     ]

@@ -52,7 +52,8 @@ def test_healthy_cards_are_read(
 def test_the_cuda_of_newer_drivers_is_read() -> None:
     # sgl-project/sglang#27487
     table = (
-        "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |"
+        "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     "
+        "CUDA UMD Version: 13.3     |"
     )
     said = json.loads((RECORDED / "a100-550.json").read_text())["gpus"]
     assert {gpu["cuda"] for gpu in module.state_of(parse_gpus(said), table, "")} == {"13.3"}

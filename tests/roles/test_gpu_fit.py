@@ -176,6 +176,45 @@ def test_where_no_gpu_has_a_handle_the_node_is_silent(answer: Any, bus: Path) ->
     assert codes(CUDA12, bus) == ["gpu_lost"]
 
 
+def test_a_gpu_in_mig_mode_is_no_whole_gpu(answer: Any, bus: Path) -> None:
+    modes = ("Disabled", "Enabled", "[N/A]")  # the last of a GPU that has no such mode
+    told = lines(DRIVER, 3, "8.0", "NVIDIA A100-SXM4-40GB").splitlines()
+    answer(0, "\n".join(f"{row}, {mode}" for row, mode in zip(told, modes, strict=True)))
+    (problem,) = found("all", CUDA12, bus)[1]
+    assert problem.code == "gpu_in_mig_mode"
+    assert "its GPU 1, NVIDIA A100-SXM4-40GB, is in MIG mode" in problem.text
+    assert "nvidia-smi -i 1 -mig 0" in problem.remedy
+    assert codes(CUDA12, bus, names="0,2") == []
+    # A run that takes some finds others.
+    some = fit.look_at_gpus("all", "trainer:1", CUDA12, str(bus), wanted=2)
+    assert (some.problems, [gpu.index for gpu in some.idle]) == ([], [0, 2])
+
+
+@pytest.mark.parametrize("known", [(), ("compute_cap",), ("mig.mode.current",)])
+def test_fields_that_a_driver_does_not_know_are_not_asked_for(
+    known: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before 450 know neither, those before 510 know the mode of MIG alone."""
+    old = gpus.FIELDS[:-2]
+    values = dict(
+        zip(gpus.FIELDS, f"{lines('470.82.01').strip()}, Enabled".split(", "), strict=True)
+    )
+
+    def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+        for field in fields:
+            if field not in (*old, *known):
+                return 2, f'Field "{field}" is not a valid field to query.'
+        return 0, ", ".join(values[field] for field in fields)
+
+    monkeypatch.setattr(gpus, "_query", query)
+    (gpu,), trouble = gpus.read_gpus()
+    assert (gpu.driver, trouble) == ("470.82.01", "")
+    assert (gpu.capability, gpu.mig) == (
+        "7.5" if "compute_cap" in known else "",
+        "mig.mode.current" in known,
+    )
+
+
 def test_a_driver_that_knows_no_capability_is_read(answer: Any) -> None:
     # NVIDIA/TensorRT-LLM#735; canonical/inference-snaps#89 has the words.
     answer(2, 'Field "compute_cap" is not a valid field to query.')

@@ -274,6 +274,15 @@ def test_the_end_of_a_run_names_the_gpu_that_fell_ill(
     assert gpu_faults([before[0], before[2]], 0.0) == []
 
 
+@pytest.mark.parametrize("release", ["535.183.01", "550.163.01"])
+def test_a_gpu_in_mig_mode_is_named(release: str, drive: Drive) -> None:
+    machine = drive("a100", 3, release)
+    machine.change(1, mig={"mode_current": "enabled", "mode_pending": "enabled"})
+    codes = ["gpu_in_mig_mode"]
+    assert verdicts(machine, "12.8", 3, AFTER) == (codes, codes)
+    assert problems_of(machine, "12.8", names="0,2") == []
+
+
 def test_a_process_on_a_gpu_is_named(drive: Drive) -> None:
     driver = drive("t4", 2, "550.163.01")
     driver.change(1, processes=[{"pid": 4711, "type": "C", "name": "python3"}])

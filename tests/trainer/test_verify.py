@@ -13,13 +13,13 @@ from mpi_ranks import mpirun
 from torch import Tensor
 
 from trainer.launch.mpirun import split_commands
+from trainer.network import VARIABLE
 from trainer.verify.bandwidth import (
     LONGEST_SECONDS,
     TURN_SECONDS,
     bus_factor,
     measure_bandwidth,
 )
-from trainer.network import VARIABLE
 from trainer.verify.products import measure_products, own_gpus
 from trainer.verify.ranks import verify
 from trainer.verify.sums import DTYPES, check_sums, contribution, expected_sum

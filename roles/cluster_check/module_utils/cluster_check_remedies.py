@@ -93,6 +93,7 @@ NODE_CODES = {**CHECKS, "stray processes": "stray"}
 # What that role finds of GPUs and image, and no check of this role.
 GPU_PROBLEMS = (
     "gpu_not_there",
+    "gpu_in_mig_mode",
     "gpu_driver_old",
     "gpu_not_built_for",
     "gpu_runtime_missing",

@@ -170,7 +170,7 @@ gpus:
 gpu_devices:
   description: >-
     Those GPUs, each with index, uuid, model, slot, driver, memory_bytes, celsius,
-    uncorrected_errors, capability, trouble, vendor and device.
+    uncorrected_errors, capability, trouble, vendor, device and mig.
   returned: always
   type: list
   elements: dict
@@ -374,8 +374,8 @@ def look_for_gpus(needs: Needs, engine: EngineAnswer) -> GpuFit:
         held_gpus(engine.locks),
         needs.gpu_vendor,
     )
-    # Of a node that somebody has as a whole that is said, and not of what computes there besides: it
-    # is the ranks of that run.
+    # Of a node that somebody has as a whole that is said. What computes there are that one's ranks:
+    # nobody is to kill them.
     if in_the_way(engine.locks, needs.gpus_wanted) or "held_by_container" in [
         found.code for found in engine.problems
     ]:

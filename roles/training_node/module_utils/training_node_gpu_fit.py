@@ -107,18 +107,21 @@ def look_at_gpus(
         for gpu in chosen
         if gpu.trouble
     ]
+    in_parts = [
+        problem("gpu_in_mig_mode", gpu=gpu.index, model=gpu.model) for gpu in chosen if gpu.mig
+    ]
     if labels is not None:
         problems += (amd_image_problems if amd else image_problems)(chosen, image, labels)
-    free = [gpu for gpu in chosen if gpu.uuid not in held and not gpu.trouble]
+    free = [gpu for gpu in chosen if gpu.uuid not in held and not gpu.trouble and not gpu.mig]
     users = user_problems(free, read_amd_users(sys) if amd else read_gpu_users())
     busy = {user.values["gpu"] for user in users}
     idle = [gpu for gpu in free if gpu.index not in busy]
-    # A run that takes some finds others than those that are lost or in use, as long as there are
-    # enough.
+    # A run that takes some finds others than those that are lost, in MIG mode or in use, as long as
+    # there are enough.
     if wanted and len(idle) >= wanted:
         return GpuFit(chosen, problems, idle)
     in_the_way = users if len(idle) < (wanted or len(free)) else []
-    return GpuFit(chosen, [*lost, *problems, *in_the_way], idle)
+    return GpuFit(chosen, [*lost, *in_parts, *problems, *in_the_way], idle)
 
 
 def why_silent(trouble: str, cards: int) -> Problem:

@@ -16,8 +16,9 @@ SMI = "nvidia-smi"
 SMI_SECONDS = 20
 # As a shell and timeout(1) have them: there is no such program, and it did not answer.
 NO_PROGRAM, NO_ANSWER = 127, 124
-# What is asked of every GPU. Drivers before 510 know no compute_cap.
-CAPABILITY = "compute_cap"
+# What is asked of every GPU. Drivers before 510 know no compute_cap, and those before 450 no mode
+# of MIG (multi-instance GPU), which came with the A100.
+CAPABILITY, MIG = "compute_cap", "mig.mode.current"
 # Errors are those since the driver was loaded, of all memories of the card. The same is in
 # `nvidia-smi -q -x` under names that differ by generation.
 FIELDS = (
@@ -30,14 +31,17 @@ FIELDS = (
     "temperature.gpu",
     "ecc.errors.uncorrected.volatile.total",
     CAPABILITY,
+    MIG,
 )
+NEWER_FIELDS = (CAPABILITY, MIG)
 USER_FIELDS = ("gpu_uuid", "pid", "process_name")
-NO_CAPABILITY = f'"{CAPABILITY}" is not a valid field'
+# 'Field "compute_cap" is not a valid field to query.'
+NO_FIELD = re.compile(r'"(?P<field>[\w.]+)" is not a valid field')
 # What nvidia-smi prints for what a model does not have; anything else in brackets is an error.
 NOT_TOLD = ("N/A", "Not Supported")
-# What it prints in place of a GPU's line where the driver does not even give it a handle, by release:
+# What it prints in place of a GPU's line where the driver gives it no handle, by release:
 # "Unable to determine the device handle for GPU 0000:34:00.0: Unknown Error", "… for
-# GPU1: 0000:34:00.0: Unknown Error".
+# GPU0000:34:00.0: …", "… for GPU1: 0000:34:00.0: …".
 NO_HANDLE = re.compile(
     r"^Unable to determine the device handle for GPU ?(?:(?P<number>\d+): )?"
     r"(?P<slot>[0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d): *(?P<trouble>\S.*)$",
@@ -66,6 +70,7 @@ class Gpu:
             handle no more is known than number, slot and driver: its UUID and model are empty.
         vendor: NVIDIA or AMD.
         device: the file of an AMD GPU that a container gets: `/dev/dri/renderD128`.
+        mig: whether it is in MIG mode, in which a program gets a part of it or nothing.
     """
 
     index: int
@@ -80,6 +85,7 @@ class Gpu:
     trouble: str = ""
     vendor: str = NVIDIA
     device: str = ""
+    mig: bool = False
 
     @property
     def branch(self) -> int:
@@ -107,9 +113,15 @@ def read_gpus() -> tuple[list[Gpu], str]:
         The GPUs by number, and why they could not be asked (empty where they could). Where some
         have no handle, nvidia-smi's status says so of all, and the others are there all the same.
     """
-    status, said = _query("gpu", FIELDS)
-    if status != 0 and NO_CAPABILITY in said:
-        status, said = _query("gpu", FIELDS[:-1])
+    fields = FIELDS
+    status, said = _query("gpu", fields)
+    # It names one at a time.
+    for _ in NEWER_FIELDS:
+        unknown = NO_FIELD.search(said)
+        if status == 0 or unknown is None or unknown["field"] not in NEWER_FIELDS:
+            break
+        fields = tuple(field for field in fields if field != unknown["field"])
+        status, said = _query("gpu", fields)
     gpus = parse_gpus(said) if status == 0 or NO_HANDLE.search(said) else []
     if status != 0 and all(gpu.trouble for gpu in gpus):
         return [], said or f"{SMI} ended with status {status}"
@@ -125,11 +137,10 @@ def parse_gpus(said: str) -> list[Gpu]:
     """
     gpus = []
     for row in csv.reader(said.splitlines(), skipinitialspace=True):
-        if len(row) < len(FIELDS) - 1:
+        if len(row) < len(FIELDS) - len(NEWER_FIELDS):
             continue  # a warning: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
-        index, uuid, model, slot, driver, memory, celsius, errors, capability = [*row, ""][
-            : len(FIELDS)
-        ]
+        # Of the fields behind them an older driver was not asked; their values tell them apart.
+        index, uuid, model, slot, driver, memory, celsius, errors, *newer = row
         gpus.append(
             Gpu(
                 index=int(index),
@@ -140,8 +151,9 @@ def parse_gpus(said: str) -> list[Gpu]:
                 memory_bytes=2**20 * (_number(memory) or 0),
                 celsius=_number(celsius),
                 uncorrected_errors=_number(errors) or 0,
-                capability=capability if re.fullmatch(r"\d+\.\d+", capability) else "",
+                capability=next(filter(re.compile(r"\d+\.\d+").fullmatch, newer), ""),
                 trouble=trouble_of(memory),
+                mig="Enabled" in newer,
             )
         )
     gpus += _without_handle(said, gpus)

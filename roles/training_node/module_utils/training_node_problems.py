@@ -82,6 +82,11 @@ PROBLEMS = {
         "reboot it; dmesg | grep -i xid tells what the card did before. To do without it until "
         "then, name the others in training_node_gpus",
     ),
+    "gpu_in_mig_mode": Wording(
+        "its GPU {gpu}, {model}, is in MIG mode, in which it is no whole GPU for a run",
+        "where nobody needs its parts, end that with nvidia-smi -i {gpu} -mig 0 on this node; else "
+        "name the others in training_node_gpus",
+    ),
     "gpu_driver_old": Wording(
         "its NVIDIA driver {driver} is too old for the image {image}, whose CUDA {cuda} needs "
         "{needed} or newer",
