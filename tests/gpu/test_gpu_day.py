@@ -520,6 +520,7 @@ DOCKER = """#!/bin/sh
 echo "$*" >>"{calls}"
 case "$1" in
 images) cat "{images}";;
+info) printf "%s\\n" $RUNTIMES "WARNING: No swap limit support";;
 run) echo ran;;
 esac
 """
@@ -548,8 +549,10 @@ def test_containers_get_the_gpus_and_are_removed(
 ) -> None:
     way = Container("an:image", [tmp_path], tmp_path)
     assert way.run_ranks(2, ["-m", "trainer", "train"], 10) == "ran\n"
-    begun, removed = docker()
+    asked, begun, removed = docker()
+    assert asked.startswith("info --format {{range ")
     assert " --gpus all " in begun
+    assert "--runtime" not in begun
     assert " --env=TRAINYARD_GPUS=1 " in begun
     assert begun.endswith(
         "an:image mpirun -n 2 --map-by :OVERSUBSCRIBE --bind-to none python3 -m trainer train"
@@ -560,6 +563,14 @@ def test_containers_get_the_gpus_and_are_removed(
     stand_in.run(["-V"], 10)
     assert "--gpus" not in docker()[-2]
     assert "TRAINYARD_GPUS" not in docker()[-2]
+
+
+def test_containers_have_the_runtime_of_runs(
+    docker: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIMES", "io.containerd.runc.v2 nvidia runc")
+    Container("an:image", [tmp_path], tmp_path).run(["-V"], 10)
+    assert " --runtime nvidia --gpus all " in docker()[1]
 
 
 def test_steps_come_in_the_order_of_worth_whatever_the_request_says() -> None:

@@ -159,7 +159,7 @@ class Container:
         # The same in all of them: a configuration names the host of its ranks.
         begin += ["--hostname", "gpu-day"]
         begin += ["--shm-size", "1g", "--user", f"{os.getuid()}:{os.getgid()}", "--workdir", "/tmp"]
-        begin += [] if self.stand_in else ["--gpus", "all"]
+        begin += [] if self.stand_in else gpu_arguments()
         mounts = [f"{CHECKOUT / part}:{CHECKOUT / part}:ro" for part in READ]
         mounts += [f"{folder}:{folder}" for folder in self.folders]
         mounts += [f"{self.data}:{self.data}:ro"] if self.data.is_dir() else []
@@ -184,6 +184,21 @@ class Container:
 
 
 Way = Straight | Container
+
+
+def gpu_arguments() -> list[str]:
+    """What gives a container all GPUs, as a run's container gets them (training_run_start.py).
+
+    `--gpus` alone has the engine call NVIDIA's hook, the toolkit's oldest mode; where the toolkit
+    made a runtime known, runs have that, and what is shown here is to hold for them.
+
+    Raises:
+        CommandError: the engine does not tell which runtimes it has.
+    """
+    # One on a line of its own: warnings of the engine are among the output.
+    form = "{{range $name, $_ := .Runtimes}}{{println $name}}{{end}}"
+    told = run(["docker", "info", "--format", form], 30).splitlines()
+    return [*(["--runtime", "nvidia"] if "nvidia" in told else []), "--gpus", "all"]
 
 
 def environment(stand_in: bool, ranks: int) -> dict[str, str]:
