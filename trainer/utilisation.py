@@ -24,7 +24,7 @@ class GpuSample:
     """A GPU at a moment; None for what it does not tell.
 
     Attributes:
-        index: its number on the node.
+        index: its number among those that the container was given, from 0 on.
         name: its model.
         utilisation_percent: of the time in which it computed.
         memory_bytes: used.
@@ -49,7 +49,7 @@ class Sample:
         cpu_percent: of all cores of the node.
         memory_bytes: used on the node.
         rss_bytes: resident size by rank.
-        gpus: those of the node.
+        gpus: those that the container was given.
         connected: whether a rank of this node has held a connection to another node so far; None
             where nobody looks.
     """

@@ -50,6 +50,7 @@ FILES = [
     ("nodes/node1/findings.json", "[null, 1, {}]"),
     ("nodes/node1/container.json", '[{"Image": 1, "Config": null}]'),
     ("nodes/node1/utilisation.jsonl", '{"time": []}\n7\n'),
+    ("nodes/node1/facts.json", '{"gpu_devices": [7, {"index": []}]}'),
     ("logs/rank-x.log", "no rank"),
     ("logs/rank-99999999999999999999.log", "no rank"),
     ("logs/rank-0.log", "rank 0 of 2 on \x1b]0;title\x07 (pid 1)\nTraceback\n\x1b[2J"),

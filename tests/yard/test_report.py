@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from yard_command import DATA, RUN_ID
 
 from yard.core.errors import RequestError
 from yard.pages import report
-from yard.pages.charts import training_charts
+from yard.pages.charts import node_charts, training_charts
 from yard.pages.comparison import write_comparison
 from yard.pages.index import write_index
 from yard.pages.page import vendored
@@ -27,6 +28,7 @@ from yard.runs.folder import REPORT_ERROR, list_runs
 from yard.runs.metrics import read_every_line, read_metrics
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
+from yard.runs.utilisation import read_utilisation
 from yard.screen.tables import show_runs
 
 Recorded = Callable[[str], Path]
@@ -211,6 +213,25 @@ def test_a_retry_goes_on_on_one_time_line(recorded: Recorded) -> None:
     charts = numbers_of(page)
     assert len(charts) == 7
     assert all([mark["label"] for mark in chart["marks"]] == ["retry 1"] for chart in charts)
+
+
+def test_gpus_have_the_numbers_of_their_node(recorded: Recorded) -> None:
+    run = recorded("succeeded")
+    sample_the_nodes(run, hosts=3, gpus=2)
+    # The container of a run with GPUS_PER_NODE= counts those that it was given from 0 on.
+    for host, devices in (
+        ("node1", [{"index": 3}, {"index": 1}]),
+        ("node2", [{"index": 4}]),  # others than those that it saw
+        ("node3", [{"index": 5}, {"index": "6"}, None]),
+    ):
+        (run / f"nodes/{host}/facts.json").write_text(json.dumps({"gpu_devices": devices}))
+    seen = {
+        host: [gpu.index for gpu in samples[0].gpus]
+        for host, samples in read_utilisation(run).items()
+    }
+    assert seen == {"node1": [1, 3], "node2": [0, 1], "node3": [0, 1]}
+    (chart,) = [chart for chart in node_charts(read_utilisation(run), 0.0) if chart.title == "GPU"]
+    assert [series.label for series in chart.series][:2] == ["node1 GPU 1", "node1 GPU 3"]
 
 
 def test_a_comparison_has_every_run_in_every_curve_and_what_differs(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from yard.core.files import read_object
+
 FILE = "utilisation.jsonl"
+# What the node was when the run began, with the GPUs that it got.
+FACTS = "facts.json"
 # Five seconds lie between two samples: so many make it sure that the ranks worked.
 ENOUGH_SAMPLES = 4
 # The end of a file that has as many, of nodes with many ranks and GPUs too.
@@ -17,7 +21,10 @@ TAIL_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Gpu:
-    """One sample of one GPU; None where the driver does not tell."""
+    """One sample of one GPU; None where the driver does not tell.
+
+    In the file `index` counts those of the container; `read_utilisation` makes it the node's.
+    """
 
     index: int
     name: str
@@ -80,12 +87,16 @@ class Sample:
 def read_utilisation(run: Path) -> dict[str, list[Sample]]:
     """The samples of a run by host, in order of time; hosts without any are left out.
 
-    Those of earlier attempts of the run count as well.
+    Those of earlier attempts of the run count as well. GPUs have the numbers of their node.
     """
     hosts: dict[str, list[Sample]] = {}
     for path in (*run.glob(f"nodes/*/{FILE}"), *run.glob(f"attempts/*/nodes/*/{FILE}")):
         samples = hosts.setdefault(path.parent.name, [])
-        samples += _samples(path.read_text(encoding="utf-8", errors="replace"))
+        numbers = _numbers_of_gpus(path.with_name(FACTS))
+        samples += [
+            _with_numbers(sample, numbers)
+            for sample in _samples(path.read_text(encoding="utf-8", errors="replace"))
+        ]
     return {
         host: sorted(hosts[host], key=lambda sample: sample.time)
         for host in sorted(hosts)
@@ -116,6 +127,27 @@ def _newest(path: Path) -> list[Sample]:
             return _samples(file.read().decode("utf-8", errors="replace"))
     except OSError:
         return []
+
+
+def _numbers_of_gpus(facts: Path) -> list[int]:
+    """Numbers of the GPUs that a run got on a node, lowest first; none where it is not known."""
+    devices = read_object(facts).get("gpu_devices")
+    if not isinstance(devices, list):
+        return []
+    numbers = [device.get("index") if isinstance(device, dict) else None for device in devices]
+    return sorted(number for number in numbers if type(number) is int)
+
+
+def _with_numbers(sample: Sample, numbers: Sequence[int]) -> Sample:
+    """A sample with the numbers that GPUs have on their node.
+
+    A container counts those that it was given from 0, in the order of the node. Where it saw others
+    than those that are noted, they keep its numbers.
+    """
+    if sorted(gpu.index for gpu in sample.gpus) != list(range(len(numbers))):
+        return sample
+    gpus = tuple(replace(gpu, index=numbers[gpu.index]) for gpu in sample.gpus)
+    return replace(sample, gpus=gpus)
 
 
 def _samples(text: str) -> list[Sample]:
