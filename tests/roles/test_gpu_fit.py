@@ -259,6 +259,22 @@ def test_a_gpu_that_the_image_is_not_built_for_is_named(
         assert "its GPU 1, NVIDIA X, has compute capability " + capability in problems[0].text
 
 
+@pytest.mark.parametrize(
+    ("vendor", "capability", "multiplies"),
+    [
+        *(("nvidia", "7.5", False), ("nvidia", "8.0", True), ("nvidia", "12.0", True)),
+        *(("nvidia", "", False), ("amd", "gfx906", False), ("amd", "gfx908", True)),
+        *(("amd", "gfx90a", True), ("amd", "gfx942", True), ("amd", "gfx1030", False)),
+    ],
+)
+def test_a_gpu_multiplies_bf16_by_its_capability(
+    vendor: str, capability: str, multiplies: bool
+) -> None:
+    (told,) = gpus.parse_gpus(lines(DRIVER))
+    gpu = replace(told, vendor=vendor, capability=capability)
+    assert gpu.multiplies_bf16 == multiplies
+
+
 def test_an_image_for_processors_is_refused(answer: Any, bus: Path) -> None:
     answer(0, lines("580.65.06"))
     assert codes({"trainyard.transports": "tcp ucx"}, bus) == ["image_without_cuda"]

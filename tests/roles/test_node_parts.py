@@ -395,6 +395,20 @@ def test_the_ranks_of_a_run_that_has_the_node_are_no_strangers(look: Look, wante
     assert look.codes(gpus_wanted=3)[0] == ["held"]
 
 
+@pytest.mark.parametrize("processor", [True, False])
+def test_the_gpus_decide_the_precision_of_a_run_that_has_some(
+    processor: bool, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "multiplies_bf16", lambda: processor)
+    fit = probe.look_for_gpus(look.needs, probe.EngineAnswer())
+    assert not probe.computes_in_bf16(fit), "a T4 does not multiply it"
+    newer = [replace(gpu, capability="9.0") for gpu in fit.gpus]
+    assert probe.computes_in_bf16(replace(fit, gpus=newer))
+    older = [*newer[:3], replace(newer[3], capability="", trouble="Unknown Error")]
+    assert probe.computes_in_bf16(replace(fit, gpus=older)), "one that is lost"
+    assert probe.computes_in_bf16(probe.GpuFit()) == processor
+
+
 def test_a_container_without_a_lock_holds_the_node(
     look: Look, wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,7 +160,12 @@ def measure(suite: Suite, path: Path | None) -> None:
     for model in suite.models:
         workload = Workload(model, suite.batch_per_rank, "fp32", suite.dataset, device)
         folder = None if path is None else path.parent
-        bf16 = torch.cuda.is_bf16_supported() if device.type == "cuda" else suite.bf16
+        # Emulated, it is slower than 32 bits, and says nothing about the GPU.
+        bf16 = (
+            torch.cuda.is_bf16_supported(including_emulation=False)
+            if device.type == "cuda"
+            else suite.bf16
+        )
         arms_by_name = arms.make_arms(workload, world, ddp, bf16, folder, with_horovod)
 
         def round_begins(number: int, model: str = model) -> None:

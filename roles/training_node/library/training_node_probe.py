@@ -180,7 +180,9 @@ gpus_idle:
   type: list
   elements: dict
 bf16:
-  description: Whether the processor multiplies bfloat16 numbers itself.
+  description: >-
+    Whether all GPUs that runs can have multiply bfloat16 numbers themselves, or, without any, the
+    processor.
   returned: always
   type: bool
 """
@@ -387,6 +389,15 @@ def look_for_gpus(needs: Needs, engine: EngineAnswer) -> GpuFit:
     return fit
 
 
+def computes_in_bf16(gpus: GpuFit) -> bool:
+    """Whether what computes on this node multiplies bfloat16: its GPUs, else the processor."""
+    if gpus.gpus:
+        # One that is lost says nothing, and computes nothing.
+        return all(gpu.multiplies_bf16 for gpu in gpus.gpus if not gpu.trouble)
+    processor: bool = multiplies_bf16()
+    return processor
+
+
 def path_problems(needs: Needs) -> list[Problem]:
     """Look for the directory of the runs and for the data set."""
     problems = []
@@ -489,7 +500,7 @@ def main() -> None:
         gpus=len(gpus.gpus),
         gpu_devices=[gpu.asdict() for gpu in gpus.gpus],
         gpus_idle=free_gpus([gpu.asdict() for gpu in gpus.idle], engine.locks),
-        bf16=multiplies_bf16(),
+        bf16=computes_in_bf16(gpus),
     )
 
 

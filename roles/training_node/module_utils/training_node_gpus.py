@@ -47,6 +47,9 @@ NO_HANDLE = re.compile(
     r"(?P<slot>[0-9A-Fa-f]+:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d): *(?P<trouble>\S.*)$",
     re.MULTILINE,
 )
+# AMD's targets of Instinct cards with bfloat16 in their matrix cores: MI100 (gfx908), MI200
+# (gfx90a), MI300 (gfx940 to 942), MI350 (gfx950).
+BF16_TARGETS = re.compile(r"gfx9(08|0a|[45][0-9a-f])")
 # Lets programs of several users share a GPU, and computes nothing itself.
 SHARING_SERVERS = ("nvidia-cuda-mps-server",)
 
@@ -91,6 +94,17 @@ class Gpu:
     def branch(self) -> int:
         """Branch of the driver, the first part of its release; 0 where that is not known."""
         return int(self.driver.partition(".")[0] or 0)
+
+    @property
+    def multiplies_bf16(self) -> bool:
+        """Whether it multiplies bfloat16 itself; no where its capability is not known.
+
+        NVIDIA's do from 8.0 on (CUDA C++ Programming Guide, compute capabilities), AMD's Instinct
+        from the MI100 on.
+        """
+        if self.vendor == AMD:
+            return BF16_TARGETS.fullmatch(self.capability) is not None
+        return bool(self.capability) and _numbers(self.capability) >= (8, 0)
 
     def asdict(self) -> dict[str, Any]:
         """As it travels."""

@@ -207,7 +207,7 @@ options:
         type: dict
         required: true
       bf16:
-        description: Whether every processor of the run multiplies bf16.
+        description: Whether whatever computes in the run multiplies bf16.
         type: bool
         required: true
       profile:

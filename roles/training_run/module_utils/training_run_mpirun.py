@@ -51,7 +51,7 @@ class Bench:
         models: names of the trainer's models.
         rounds: turns of everything that is measured.
         seconds: of a turn of training, about.
-        bf16: whether bf16 is measured too: every processor of the run multiplies it.
+        bf16: whether bf16 is measured too: whatever computes in the run multiplies it.
     """
 
     models: tuple[str, ...]
