@@ -48,6 +48,19 @@ def test_gpus_alone_are_found(tmp_path: Path) -> None:
 
 def test_a_machine_without_the_bus_has_none(tmp_path: Path) -> None:
     assert nvidia_driver_cards.find_cards(str(tmp_path)) == []
+    assert nvidia_driver_cards.count_switches(str(tmp_path)) == 0
+
+
+def test_nvswitches_are_counted(tmp_path: Path) -> None:
+    found = machine(
+        tmp_path,
+        (0x10DE, H200, 0x030200),
+        (0x10DE, 0x22A3, 0x068000),  # GH100 [H100 NVSwitch]
+        (0x10DE, 0x22A3, 0x068000),
+        (0x8086, 0x7A04, 0x068000),
+    )
+    assert len(found) == 1
+    assert nvidia_driver_cards.count_switches(str(tmp_path)) == 2
 
 
 @pytest.mark.parametrize(
@@ -352,3 +365,40 @@ def test_another_branch_of_debian_brings_all_its_own_libraries(tmp_path: Path) -
         "nvidia-tesla-535-smi libnvidia-tesla-535-cuda1 libnvidia-tesla-535-cfg1 nvidia-modprobe "
         "nvidia-persistenced nvidia-tesla-535-kernel-dkms"
     ) in played(tmp_path, debian("13"), variables, show)
+
+
+PROVE = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "prove"}}
+NEEDS_FABRIC = "joins its GPUs over NVSwitches (4)"
+
+
+@pytest.mark.parametrize(
+    ("switches", "state", "status", "said"),
+    [
+        (4, "inactive", 3, f"{NEEDS_FABRIC}, and nvidia-fabricmanager.service is inactive"),
+        (4, "", 4, f"{NEEDS_FABRIC}, and nvidia-fabricmanager.service is not there"),
+        (4, "active", 0, ""),
+        (0, "inactive", 3, ""),
+    ],
+)
+def test_gpus_behind_nvswitches_need_what_joins_them(
+    tmp_path: Path,
+    switches: int,
+    state: str,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "bin/systemctl"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho {state}\nexit {status}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    gpu = {"name": "NVIDIA H100 80GB HBM3", "driver": "550.163.01"}
+    now = {"trouble": "", "gpus": [gpu], "cards": [{"slot": "0000:19:00.0"}], "switches": switches}
+    told = played(tmp_path, debian("12"), {"nvidia_driver_now": now}, PROVE)
+    if said:
+        assert said in told
+        assert "of the very version of the driver, 550.163.01 (of Ubuntu" in told
+    else:
+        assert NEEDS_FABRIC not in told
+        assert "Keep the driver's state between programs" in told

@@ -92,6 +92,14 @@ EXCEPTIONS = [
         "GPU",
     ),
     (
+        # haotian-liu/LLaVA#683, huggingface/huggingface_hub#4134
+        "gpu_fabric_not_started",
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions "
+        "before calling NumCudaDevices() that might have already set an error? Error 802: system "
+        "not yet initialized",
+        "CUDA does not start on the GPUs of node2",
+    ),
+    (
         # As a warning, of CUDA 13.0 on a driver that takes 12.8: pytorch/pytorch#162531; as an
         # exception: lllyasviel/Fooocus#1313.
         "driver_too_old_for_program",

@@ -40,6 +40,10 @@ cards:
   returned: always
   type: list
   elements: dict
+switches:
+  description: Number of NVSwitches on the PCI bus.
+  returned: always
+  type: int
 modules:
   description: The kind of kernel modules that fits.
   returned: always
@@ -89,7 +93,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nvidia_driver_cards import find_cards, settle_modules
+from ansible.module_utils.nvidia_driver_cards import count_switches, find_cards, settle_modules
 from ansible.module_utils.training_node_gpus import NO_HANDLE, SMI, ask, trouble_of
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
@@ -176,6 +180,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         cards=[card.asdict() for card in cards],
+        switches=count_switches(sys),
         modules=modules,
         misfit=misfit,
         loaded=loaded,

@@ -11,6 +11,8 @@ from typing import Any
 NVIDIA = 0x10DE
 # VGA and 3D controllers, the upper two bytes of the class (PCI Code and ID Assignment, base 03h).
 DISPLAY_CLASSES = frozenset({0x0300, 0x0302})
+# A bridge of no other kind, as which NVSwitches show (PCI Code and ID Assignment, base 06h).
+BRIDGE_CLASS = 0x0680
 # From this branch on NVIDIA recommends the open modules where the card takes both
 # (R560 release notes; docs.nvidia.com/datacenter/tesla/driver-installation-guide).
 OPEN_FROM = 560
@@ -89,17 +91,35 @@ class Card:
 
 def find_cards(sys: str) -> list[Card]:
     """List the GPUs below `sys`, which is /sys on a real machine."""
+    return [
+        Card(slot, f"{device:04x}", generation_of(device).name)
+        for slot, kind, device in _devices(sys)
+        if kind in DISPLAY_CLASSES
+    ]
+
+
+def count_switches(sys: str) -> int:
+    """Number of NVSwitches below `sys`, which join the GPUs of an HGX or DGX machine.
+
+    Up to Hopper they are on the bus of the machine (NVIDIA's Fabric Manager User Guide). Without
+    nvidia-fabricmanager CUDA does not start on the GPUs behind them, and nvidia-smi shows nothing.
+    """
+    return sum(kind == BRIDGE_CLASS for _, kind, _ in _devices(sys))
+
+
+def _devices(sys: str) -> list[tuple[str, int, int]]:
+    """NVIDIA's devices on the bus: slot, upper two bytes of the class, device id."""
     listing = os.path.join(sys, "bus/pci/devices")
     if not os.path.isdir(listing):
         return []  # a machine without a PCI bus
-    cards = []
+    devices = []
     for slot in sorted(os.listdir(listing)):
         vendor, kind, device = (
             _number(os.path.join(listing, slot, name)) for name in ("vendor", "class", "device")
         )
-        if vendor == NVIDIA and kind >> 8 in DISPLAY_CLASSES:
-            cards.append(Card(slot, f"{device:04x}", generation_of(device).name))
-    return cards
+        if vendor == NVIDIA:
+            devices.append((slot, kind >> 8, device))
+    return devices
 
 
 def generation_of(device: int) -> Generation:
