@@ -131,8 +131,9 @@ def built_version(kernel: str, branch: int) -> str:
     tesla = f"nvidia-tesla-{branch}"
     for name in ("nvidia", tesla, f"{tesla}-open", "nvidia-current", "nvidia-current-open"):
         question = ("--field=version", "--set-version", kernel, name)
-        status, version = ask("modinfo", *question, seconds=PATIENCE)
+        status, said = ask("modinfo", *question, seconds=PATIENCE)
         if status == 0:
+            version: str = said
             return version
     return ""
 

@@ -127,7 +127,7 @@ def read_gpus() -> tuple[list[Gpu], str]:
         The GPUs by number, and why they could not be asked (empty where they could). Where some
         have no handle, nvidia-smi's status says so of all, and the others are there all the same.
     """
-    fields = FIELDS
+    fields: tuple[str, ...] = FIELDS
     status, said = _query("gpu", fields)
     # It names one at a time.
     for _ in NEWER_FIELDS:
