@@ -16,9 +16,10 @@ SOURCES = (
     "playbooks",
     "roles",
     "group_vars",
-    "host_vars",
     "docker",
 )
+# What a site may add to them.
+ADDED = ("host_vars",)
 # Those of them that the trainer image is built from, and nothing else reads. Role trainer_image
 # names the image after the same ones.
 IMAGE_SOURCES = ("docker/trainer/",)
@@ -38,7 +39,7 @@ def fingerprint_sources(project: Project) -> dict[str, str]:
     """SHA-256 of every file below `SOURCES`, by path relative to the checkout."""
     return {
         name: _sha256(path)
-        for source in SOURCES
+        for source in (*SOURCES, *ADDED)
         for path in _files(project.root / source)
         if not (name := str(path.relative_to(project.root))).startswith(UNREAD)
     }
