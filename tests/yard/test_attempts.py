@@ -19,6 +19,7 @@ from yard.plays.inventory import Inventory
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
 from yard.runs.diagnosis import Diagnosis
+from yard.runs.folder import STOP_MARK
 from yard.runs.record import RunRecord
 from yard.runs.retry import fault_of, worth_another
 from yard.runs.signatures import GANG, NETWORK, NODE, load_signatures
@@ -102,7 +103,7 @@ def test_where_the_network_was_at_fault_the_waits_double(
     the_cause(monkeypatch, "peer_unreachable")
     waits: list[float] = []
 
-    def wait(interrupts: Interrupts, seconds: float) -> bool:
+    def wait(context: Context, run: Path, seconds: float) -> bool:
         waits.append(seconds)
         return len(waits) < 3  # then the user has had enough
 
@@ -125,7 +126,7 @@ def test_where_too_few_nodes_are_fit_the_next_attempt_waits_for_one_to_be_back(
     the_cause(monkeypatch, "gang_incomplete")
     waits: list[float] = []
 
-    def wait(interrupts: Interrupts, seconds: float) -> bool:
+    def wait(context: Context, run: Path, seconds: float) -> bool:
         waits.append(seconds)
         return True
 
@@ -137,11 +138,29 @@ def test_where_too_few_nodes_are_fit_the_next_attempt_waits_for_one_to_be_back(
     assert "Too few nodes are fit, and one may be back in a while; it starts in 10 s." in said
 
 
-def test_a_wait_ends_at_once_when_the_user_wants_to_stop() -> None:
-    interrupts = Interrupts()
-    assert retries.wait_unless_interrupted(interrupts, 0.0)
-    interrupts.request()
-    assert not retries.wait_unless_interrupted(interrupts, 3600.0)
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_wait_ends_at_once_when_the_user_wants_to_stop(elsewhere: bool, tmp_path: Path) -> None:
+    context = Context(Project(tmp_path), tmp_path, Console(file=io.StringIO()), Interrupts())
+    assert retries.wait_unless_interrupted(context, tmp_path, 0.0)
+    if elsewhere:
+        (tmp_path / STOP_MARK).touch()
+    else:
+        context.interrupts.request()
+    assert not retries.wait_unless_interrupted(context, tmp_path, 3600.0)
+    # What comes next, another attempt or the end, knows of it.
+    assert context.interrupts.requested
+
+
+def test_a_run_that_is_stopped_while_it_waits_is_not_launched_again(
+    launched: tuple[Path, list[Mapping[str, Any]]],
+    local: Inventory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    the_cause(monkeypatch, "gang_incomplete")
+    run, given = launched
+    monkeypatch.setattr(retries, "duration", lambda seconds: (run / STOP_MARK).touch())
+    try_again(run, local, 3)
+    assert given == []
 
 
 def test_what_is_at_fault_is_one_of_those_that_are_known() -> None:

@@ -21,6 +21,7 @@ from yard.core.console import ForeignTextConsole
 from yard.core.context import Context
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations import watching
 from yard.operations.watching import Watcher
 from yard.plays.events import Event
 from yard.screen.keys import read_key
@@ -221,6 +222,24 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(tmp_path: Path) -> None:
     assert watcher.news.is_set()
     watcher.take(event("runner_on_unreachable", "ansible.builtin.raw", "node1"))
     assert watcher.seen.logs == {}
+
+
+def test_what_cannot_be_shown_does_not_end_the_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").mkdir()
+    watcher = Watcher(Context(Project(tmp_path), tmp_path, Console(), Interrupts()))
+    looks: list[str] = []
+
+    def publish(trouble: str) -> None:
+        looks.append(trouble)
+        raise OverflowError("int too large to convert to float")
+
+    monkeypatch.setattr(watcher, "_publish", publish)
+    monkeypatch.setattr(watching, "LEAST_SECONDS", 0.0)
+    with watcher:
+        wait_for(lambda: len(looks) > 1, "another look")
+    assert watcher.seen.trouble == "int too large to convert to float"
 
 
 def test_without_a_terminal_it_says_so(ready: Yard) -> None:

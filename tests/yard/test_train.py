@@ -261,6 +261,21 @@ def test_stop_from_another_terminal(ready: Yard) -> None:
     assert "had ended before (stopped)" in again.stdout
 
 
+def test_stop_before_the_nodes_are_taken(ready: Yard) -> None:
+    play = ready.root / "playbooks/train.yml"
+    wait = "  pre_tasks:\n    - name: Wait\n      ansible.builtin.command: sleep 600\n"
+    play.write_text(play.read_text().replace("  roles:\n", f"{wait}  roles:\n"))
+    process = ready.start(*TRAIN)
+    manifest = ready.root / "runs/latest/manifest.json"
+    wait_for(manifest.exists, "the launch")
+    stopped = ready("stop", "latest")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert summary_of(ready)["status"] == "stopped"
+    assert not any(ready.root.glob("nodes/*/*/logs"))
+
+
 def test_attach_after_yard_was_killed(ready: Yard) -> None:
     process = ready.start(*TRAIN, "--set", "steps=60")
     metrics = ready.root / "runs/latest/metrics.jsonl"

@@ -7,7 +7,7 @@ from rich.markup import escape
 from yard.core.context import Context
 from yard.core.errors import Exit
 from yard.operations.ending import conclude, finish
-from yard.operations.launch import RunFollower
+from yard.operations.launch import ATTACH, RunFollower
 from yard.operations.notebook import bring_back
 from yard.operations.runtime import as_it_ran
 from yard.operations.stop import stop_ranks
@@ -32,7 +32,7 @@ def attach(context: Context, run: Path) -> Exit:
         as_it_ran(context, record.manifest)
         if summary is None and record.manifest.hosts:
             variables = {"training_run_nodes": list(record.manifest.hosts)}
-            RunFollower(context, run, record.manifest, "attach", variables).run()
+            RunFollower(context, run, record.manifest, ATTACH, variables).run()
             return finish(context, run)
         if summary is None:
             # It was killed before it had chosen its nodes: there is nothing to follow.

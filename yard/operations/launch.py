@@ -10,10 +10,12 @@ from yard.core.context import Context
 from yard.operations.checkpoints import CheckpointCarrier
 from yard.operations.lines import Lines, lines_of
 from yard.operations.live_report import LiveReport
+from yard.operations.stop import heed_stop
 from yard.plays.contract import (
     CHECK,
     CHOOSE_NODES,
     END_RUN,
+    NOTHING_STARTED,
     POLL_RUN,
     STOP,
     TAKE_NODE,
@@ -27,6 +29,9 @@ from yard.runs.manifest import Manifest, write_manifest
 from yard.runs.silences import MOST, Silence, known_silences
 from yard.screen.display import make_progress
 from yard.screen.progress import PHASE_TEXTS, Progress
+
+# The playbook that goes on with a run which has been launched already.
+ATTACH = "attach"
 
 
 @dataclass
@@ -99,11 +104,17 @@ class RunFollower:
                 lambda event: self._take(event, progress, began_at),
                 log=self.directory / "ansible.log",
                 inventory=Path(self.manifest.inventory_path),
+                unwanted=self._is_unwanted,
                 limit=self.limit,
             )
             if outcome.cancelled:
                 progress.fail()
         return outcome
+
+    def _is_unwanted(self) -> bool:
+        """Whether make stop was given before there was something on the nodes for it to end."""
+        begins = self.playbook != ATTACH and self.phase in NOTHING_STARTED
+        return begins and heed_stop(self.context, self.directory)
 
     def _take(self, event: Event, progress: Progress, began_at: float) -> None:
         """Turn one event into progress."""

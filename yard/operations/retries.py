@@ -9,9 +9,9 @@ from typing import Any
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.interrupts import Interrupts
 from yard.core.words import duration
 from yard.operations.launch import RunFollower
+from yard.operations.stop import heed_stop
 from yard.request.job import Job
 from yard.request.own_code import ProjectRun
 from yard.runs.diagnosis import Diagnosis
@@ -75,15 +75,15 @@ def try_again(
             waits += 1
             wait = min(FIRST_WAIT * 2 ** (waits - 1), LONGEST_WAIT)
             context.console.print(f"{WAITS[fault]}; it starts in {duration(wait)}.")
-            if not wait_unless_interrupted(context.interrupts, wait):
+            if not wait_unless_interrupted(context, run, wait):
                 return
         RunFollower(context, run, read_run(run).manifest, "train", again).run()
 
 
-def wait_unless_interrupted(interrupts: Interrupts, seconds: float) -> bool:
-    """Wait so long; return at once, and False, when the user wants to stop."""
+def wait_unless_interrupted(context: Context, run: Path, seconds: float) -> bool:
+    """Wait so long; return at once, and False, when the user wants to stop, here or elsewhere."""
     deadline = time.monotonic() + seconds
-    while not interrupts.requested:
+    while not (heed_stop(context, run) or context.interrupts.requested):
         if time.monotonic() >= deadline:
             return True
         time.sleep(TICK)

@@ -28,6 +28,21 @@ def stop_ranks(context: Context, run: Path, wanted: bool = True) -> Outcome:
     return stop_on_nodes(context, run, Path(manifest.inventory_path), manifest.home)
 
 
+def heed_stop(context: Context, run: Path) -> bool:
+    """Take `make stop`, given elsewhere, for an interruption of this command.
+
+    While nothing of the run is on a node that command finds nothing to end there.
+
+    Returns:
+        Whether it was given.
+    """
+    if not (run / STOP_MARK).exists():
+        return False
+    if not context.interrupts.requested:
+        context.interrupts.request()
+    return True
+
+
 def stop_on_nodes(
     context: Context, directory: Path, inventory: Path, home: str | None = None
 ) -> Outcome:

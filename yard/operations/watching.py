@@ -74,7 +74,11 @@ class Watcher:
             except Exception as error:  # it is shown, and may be over the next time
                 troubles = [str(error)]
             trouble = troubles[0].splitlines()[0] if troubles and troubles[0] else ""
-            self._publish(trouble)
+            try:
+                self._publish(trouble)
+            except Exception as error:  # of what nodes said; without this thread nothing new came
+                self.seen = Seen(trouble=str(error))
+                self.news.set()
             while (
                 time.monotonic() - began < LEAST_SECONDS and not self._context.interrupts.requested
             ):

@@ -10,6 +10,8 @@ from typing import Any
 EVENTS = ("start", "step", "epoch", "end")
 COUNTS = ("step", "steps", "epoch", "epochs")
 SECONDS = ("data_seconds", "compute_seconds", "communication_seconds")
+# JSON has integers of any size; up to this one a float has each of them, and can be reckoned with.
+LARGEST = 2**53
 # Keys that older runs do not have, and of the seconds lines other than `step` and `epoch`.
 OPTIONAL = (*SECONDS, "images")
 # Where a value may be missing, as of the loss before the first step.
@@ -60,8 +62,8 @@ class Metric:
             not is_complete
             or values["event"] not in EVENTS
             or not _is_number(values["time"])
-            or not all(type(values[name]) is int for name in COUNTS)
-            or not (values["images"] is None or type(values["images"]) is int)
+            or not all(_is_count(values[name]) for name in COUNTS)
+            or not (values["images"] is None or _is_count(values["images"]))
             or not all(values[name] is None or _is_number(values[name]) for name in MEASURED)
         ):
             return None
@@ -159,5 +161,9 @@ def resumed_at(attempt: Sequence[Metric]) -> int:
     return began if began or first is None else first.step - 1
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, float) or _is_count(value)
