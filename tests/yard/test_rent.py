@@ -423,6 +423,50 @@ def test_what_aws_refuses_is_said_with_the_remedy(renter: Renter) -> None:
     assert "set AWS_PROFILE" in done.stdout
 
 
+def write_inventory(renter: Renter, name: str = "lab", region: str = REGION) -> Path:
+    """Leave the files that `make provision` writes."""
+    folder = renter.yard.root / "inventory" / name
+    folder.mkdir(parents=True)
+    (folder / "groups.yml").write_text(f"---\n# Written by `make provision` for the site {name}.\n")
+    (folder / "known_hosts.txt").write_text("")
+    source = folder / "machines.aws_ec2.yml"
+    source.write_text(f"---\nplugin: amazon.aws.aws_ec2\nregions: [{region}]\n")
+    return source
+
+
+@pytest.mark.parametrize("command", [("destroy",), ("provision", "--count", "2")])
+def test_machines_of_another_region_are_not_forgotten(
+    renter: Renter, command: tuple[str, ...]
+) -> None:
+    """Somebody gave the site file another region while machines are rented."""
+    source = write_inventory(renter, region="eu-west-1")
+    done = renter(command[0], SITE, *command[1:], "--yes")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "sites/lab.yml: region: is eu-central-1, and inventory/lab/machines.aws" in done.stderr
+    assert "machines in eu-west-1: give sites/lab.yml that region and make destroy" in done.stderr
+    assert renter.ec2.calls == []
+    source.write_text("---\nregions:\n")
+    assert "does not say in which region" in renter(command[0], SITE, *command[1:], "--yes").stderr
+    assert source.is_file()
+
+
+def test_machines_that_other_credentials_do_not_show_are_not_forgotten(renter: Renter) -> None:
+    source = write_inventory(renter)
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "is AWS_PROFILE that of make provision?" in done.stderr
+    assert "rm inventory/lab/machines.aws_ec2.yml" in done.stderr
+    assert sorted(entry.name for entry in source.parent.iterdir()) == [
+        *("groups.yml", "known_hosts.txt", "machines.aws_ec2.yml"),
+    ]
+    # Who knows that nothing is there any more says so.
+    source.unlink()
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "There is nothing to remove" in done.stdout
+    assert not source.parent.exists()
+
+
 def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
     ec2 = renter.ec2
     variables = {
