@@ -467,6 +467,25 @@ def test_machines_that_other_credentials_do_not_show_are_not_forgotten(renter: R
     assert not source.parent.exists()
 
 
+def test_a_mistake_in_one_site_file_hides_no_machines_of_others(renter: Renter) -> None:
+    """And a key is needed for renting alone."""
+    foreign = plant_foreign(renter.ec2)
+    renter.site(ssh_key="/nowhere/key")
+    renter.site("bad", hours=None)
+    done = renter("provision-check", "--json")
+    assert done.returncode == 3, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert [machine["id"] for machine in document["machines"]] == [foreign["other"]]
+    assert document["problems"] == ["sites/bad.yml: hours: is missing"]
+    renter.ec2.client().terminate_instances(InstanceIds=[foreign["other"]])
+    done = renter("provision-check")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Nothing in eu-central-1 is past its deadline." in done.stdout
+    assert done.stderr == "yard: sites/bad.yml: hours: is missing\n"
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
     ec2 = renter.ec2
     variables = {

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
         ClusterError: AWS refuses, or a task failed. Running it again goes on.
         Interrupted: the user stopped it.
     """
-    site = read_site(context.project, path)
+    site = read_site(context.project, path, renting=True)
     problems = []
     if not 1 <= count <= MOST_MACHINES:
         problems.append(
@@ -143,8 +144,12 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
         path: the site file whose region is looked at; None looks at those of all site files.
         as_json: print one JSON document instead, which docs/rented-machines.md describes.
 
+    Returns:
+        UNFIT where a machine is past its deadline, else BAD_REQUEST where a file of `sites/` has
+        mistakes: machines of that site are named where their region is looked at for another one.
+
     Raises:
-        RequestError: the site file has mistakes, or there is none.
+        RequestError: the site file has mistakes, or none is there or can be read.
         ClusterError: AWS refuses.
         Interrupted: the user stopped it.
     """
@@ -152,10 +157,10 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     sites, problems = list_sites(project)
     if path is not None:
         sites = [read_site(project, path), *(site for site in sites if site.path != path)]
-        regions = [sites[0].region]
+        regions, problems = [sites[0].region], []
     else:
         regions = sorted({site.region for site in sites})
-        if problems or not sites:
+        if not sites:
             raise RequestError(problems or ["sites/ has no site file; SITE= names one"])
     check_library()
     # In a document there is no room for progress and failures.
@@ -163,8 +168,9 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     things = look_for_machines(aside, regions)
     commands = _commands(context, sites, [thing for thing in things if thing["overdue"]])
     if as_json:
+        ok = not commands and not problems
         document = {"regions": regions, "machines": things, "commands": commands}
-        print(json.dumps({"ok": not commands, **document}, indent=2))
+        print(json.dumps({"ok": ok, **document, "problems": problems}, indent=2))
     else:
         where = ", ".join(regions)
         if things:
@@ -175,7 +181,9 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
                 context.console.print(f"  {command}", soft_wrap=True, markup=False)
         else:
             context.console.print(f"Nothing in {where} is past its deadline.", soft_wrap=True)
-    return Exit.UNFIT if commands else Exit.DONE
+    for problem in problems:
+        print(f"yard: {problem}", file=sys.stderr)
+    return Exit.UNFIT if commands else Exit.BAD_REQUEST if problems else Exit.DONE
 
 
 def _question(plan: Mapping[str, Any]) -> str:
