@@ -549,6 +549,16 @@ def test_a_site_has_no_folder_of_trainyard_s_own(tmp_path: Path) -> None:
     assert len(problems) == 1
 
 
+def test_both_endings_of_yaml_are_site_files(tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    for name in ("lab.yml", "big.yaml", "example.yml", "lab.yml~", ".lab.yml.swp"):
+        text = "region: eu-central-1\ninstance_type: t3.large\nhours: 8\n"
+        (tmp_path / "sites" / name).write_text(text)
+    sites, problems = list_sites(Project(tmp_path))
+    assert [site.path.name for site in sites] == ["big.yaml", "lab.yml"]
+    assert problems == []
+
+
 def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None:
     (renter.yard.root / "inventory/lab").mkdir()
     (renter.yard.root / "inventory/lab/hosts.yml").write_text("trainers: {hosts: {}}\n")

@@ -13,6 +13,7 @@ from yard.core.errors import RequestError
 from yard.core.project import OWN_FOLDERS, Project
 
 FOLDER = "sites"
+SUFFIXES = (".yml", ".yaml")
 # It names machines and an inventory. A host's name has 63 characters, of which a number takes some.
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}(?<!-)")
 # Inventories that the checkout has, and what can be the name of none.
@@ -130,8 +131,8 @@ def list_sites(project: Project) -> tuple[list[Site], list[str]]:
     """
     sites: list[Site] = []
     problems: list[str] = []
-    for path in sorted((project.root / FOLDER).glob("*.yml")):
-        if path.stem in PRESENT:
+    for path in sorted((project.root / FOLDER).glob("*")):
+        if path.suffix not in SUFFIXES or path.stem in PRESENT:
             continue
         try:
             sites.append(read_site(project, path))
