@@ -486,6 +486,46 @@ def test_a_mistake_in_one_site_file_hides_no_machines_of_others(renter: Renter) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_machines_that_came_while_the_question_was_open_are_not_doubled(renter: Renter) -> None:
+    """Somebody else has rented for the same site: what was agreed to is another matter now."""
+    client = renter.ec2.client()
+    image = client.describe_images(Owners=["099720109477"])["Images"][0]["ImageId"]
+    subnet = client.describe_subnets()["Subnets"][0]
+    listed = [{"Key": TAG, "Value": "lab"}, {"Key": "Name", "Value": "lab-1"}]
+    tags = [{"ResourceType": "instance", "Tags": listed}]
+    client.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=tags)
+    plan = {
+        **{key: [] for key in ("keep", "remove", "prolong", "nameless", "names")},
+        "make": ["lab-1"],
+        "deadline": "2030-01-01T00:00Z",
+        "image_id": image,
+        "devices": [{"device_name": "/dev/sda1", "ebs": {"volume_size": 30}}],
+        "subnet": subnet["SubnetId"],
+        "vpc": subnet["VpcId"],
+        "network": subnet["CidrBlock"],
+        "offer": {"gpus": 0},
+    }
+    variables = {
+        "site": "lab",
+        "region": REGION,
+        "instance_type": "t3.large",
+        "count": 1,
+        "hours": 8,
+        "ssh_key": str(renter.key),
+        "allowed_sources": ["192.0.2.0/24"],
+        "inventory": str(renter.yard.root / "inventory/lab"),
+        "apply": True,
+        "agreed": plan,
+    }
+    extra = json.dumps({f"ec2_machines_{key}": value for key, value in variables.items()})
+    renter.ec2.calls.clear()
+    done = renter.play("playbooks/provision.yml", "--extra-vars", extra)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "machines of the site have changed since you were asked" in done.stdout
+    assert "RunInstances" not in renter.ec2.actions()
+    assert len(renter.ec2.instances("lab")) == 1
+
+
 def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
     ec2 = renter.ec2
     variables = {
