@@ -179,6 +179,22 @@ def test_host_keys_are_those_that_cloud_init_printed_first() -> None:
     assert KNOWN_HOSTS.pins(about, keys[1:]) == ["192.0.2.1,10.0.0.1 ssh-ed25519 AAAAC3Nz i-1"]
 
 
+def test_a_machine_that_was_stopped_and_started_keeps_its_host_keys() -> None:
+    """It has another address then, and a console without keys."""
+    about = {"instance_id": "i-1", "private_ip_address": "10.0.0.1"}
+    keys = ["ecdsa-sha2-nistp256 AAAAE2Vj", "ssh-ed25519 AAAAC3Nz"]
+    other = {"instance_id": "i-11", "public_ip_address": "192.0.2.11"}
+    stopped = KNOWN_HOSTS.kept_pins(
+        KNOWN_HOSTS.pins(other, ["ssh-ed25519 AAAAother"])
+        + KNOWN_HOSTS.pins({**about, "public_ip_address": "192.0.2.1"}, keys),
+        about,
+    )
+    assert stopped == [f"10.0.0.1 {key} i-1" for key in keys]
+    started = KNOWN_HOSTS.kept_pins(stopped, {**about, "public_ip_address": "192.0.2.9"})
+    assert started == [f"192.0.2.9,10.0.0.1 {key} i-1" for key in keys]
+    assert KNOWN_HOSTS.kept_pins(stopped, {**about, "instance_id": "i-2"}) == []
+
+
 def test_the_price_is_that_of_an_hour() -> None:
     def product(*dimensions: dict[str, Any]) -> str:
         prices = {str(number): entry for number, entry in enumerate(dimensions)}
