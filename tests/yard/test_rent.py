@@ -613,6 +613,16 @@ def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None
     assert renter.ec2.calls == []
 
 
+def test_settings_that_destroy_left_are_no_inventory_of_somebody_else(renter: Renter) -> None:
+    (renter.yard.root / "inventory/lab/group_vars").mkdir(parents=True)
+    (renter.yard.root / "inventory/lab/host_vars").mkdir()
+    done = renter("provision", SITE, "--count", "2")
+    assert "Rent 2 machines? There is no terminal" in done.stderr, done.stdout + done.stderr
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (renter.yard.root / "inventory/lab/group_vars").is_dir()
+
+
 def test_the_example_is_a_site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is, and with every line that is commented out."""
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -34,6 +34,8 @@ MOST_MACHINES = 256
 SOURCE = "machines.aws_ec2.yml"
 GROUPS = "groups.yml"
 WRITTEN = (GROUPS, "known_hosts.txt", SOURCE)
+# What people put beside them, and what is left of an inventory after `make destroy`.
+SETTINGS = ("group_vars", "host_vars")
 # It stands in the head of the files that are YAML.
 MARK = "# Written by `make provision`"
 
@@ -263,7 +265,7 @@ def _files_of_others(inventory: Path) -> list[str]:
     if not inventory.is_dir():
         return [inventory.name]
     # Without the source they are what is left when somebody has removed that by hand.
-    known = WRITTEN if _is_ours(inventory / GROUPS) else ()
+    known = SETTINGS + (WRITTEN if _is_ours(inventory / GROUPS) else ())
     return sorted(entry.name for entry in inventory.iterdir() if entry.name not in known)[:3]
 
 
