@@ -115,6 +115,16 @@ def test_more_time_is_for_all_that_stay() -> None:
     assert (found["deadline"], found["prolong"]) == ("2026-11-24T13:00Z", ["i-1", "i-2"])
 
 
+def test_machines_join_no_others_that_are_past_their_deadline() -> None:
+    """They would be overdue from the start."""
+    late = machine(1)
+    late["tags"][DEADLINE] = "2026-11-24T12:00Z"
+    with pytest.raises(PlanError, match=r"deadline: that of the machines .* is past: HOURS= gives"):
+        planned(late)
+    assert planned(late, prolong=True)["make"] == ["lab-2"]
+    assert planned(late, count=1)["make"] == []
+
+
 def test_a_machine_whose_deadline_somebody_removed_gets_that_of_the_others() -> None:
     bare = machine(2)
     del bare["tags"][DEADLINE]
