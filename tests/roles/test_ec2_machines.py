@@ -3,6 +3,7 @@
 import json
 import runpy
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -187,6 +188,27 @@ def test_host_keys_are_those_that_cloud_init_printed_first() -> None:
     about = {"instance_id": "i-1", "public_ip_address": "192.0.2.1"}
     about["private_ip_address"] = "10.0.0.1"
     assert KNOWN_HOSTS.pins(about, keys[1:]) == ["192.0.2.1,10.0.0.1 ssh-ed25519 AAAAC3Nz i-1"]
+
+
+def test_machines_without_host_keys_are_said_to_cost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Failed(Exception):
+        pass
+
+    def fail(**said: Any) -> None:
+        raise Failed(said["msg"])
+
+    module = SimpleNamespace(
+        params={"path": str(tmp_path / "known"), "instances": [machine(1)], "patience": 0},
+        check_mode=False,
+        client=lambda service: SimpleNamespace(get_console_output=lambda **asked: {}),
+        fail_json=fail,
+    )
+    known = KNOWN_HOSTS.main.__globals__
+    monkeypatch.setitem(known, "AnsibleAWSModule", lambda **options: module)
+    with pytest.raises(Failed, match=r"i-1 shows no SSH .* run and cost: make destroy gives them"):
+        KNOWN_HOSTS.main()
 
 
 def test_a_machine_that_was_stopped_and_started_keeps_its_host_keys() -> None:

@@ -150,7 +150,9 @@ def main() -> None:
         module.fail_json(
             changed=changed,
             msg=f"The console of {', '.join(lacking)} shows no SSH host key yet. Give the command "
-            "again in some minutes; an image whose cloud-init does not print them cannot be used.",
+            "again in some minutes; an image whose cloud-init does not print them cannot be used. "
+            "The machines run and cost: make destroy gives them back, and is needed before another "
+            "image is taken.",
         )
     module.exit_json(changed=changed, pinned=sorted(found))
 
