@@ -3,6 +3,7 @@
 import json
 import runpy
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,6 +116,16 @@ def test_more_time_is_for_all_that_stay() -> None:
     assert (found["deadline"], found["prolong"]) == ("2026-11-24T13:00Z", ["i-1", "i-2"])
 
 
+def test_machines_join_no_others_that_are_past_their_deadline() -> None:
+    """They would be overdue from the start."""
+    late = machine(1)
+    late["tags"][DEADLINE] = "2026-11-24T12:00Z"
+    with pytest.raises(PlanError, match=r"deadline: that of the machines .* is past: HOURS= gives"):
+        planned(late)
+    assert planned(late, prolong=True)["make"] == ["lab-2"]
+    assert planned(late, count=1)["make"] == []
+
+
 def test_a_machine_whose_deadline_somebody_removed_gets_that_of_the_others() -> None:
     bare = machine(2)
     del bare["tags"][DEADLINE]
@@ -177,6 +188,43 @@ def test_host_keys_are_those_that_cloud_init_printed_first() -> None:
     about = {"instance_id": "i-1", "public_ip_address": "192.0.2.1"}
     about["private_ip_address"] = "10.0.0.1"
     assert KNOWN_HOSTS.pins(about, keys[1:]) == ["192.0.2.1,10.0.0.1 ssh-ed25519 AAAAC3Nz i-1"]
+
+
+def test_machines_without_host_keys_are_said_to_cost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Failed(Exception):
+        pass
+
+    def fail(**said: Any) -> None:
+        raise Failed(said["msg"])
+
+    module = SimpleNamespace(
+        params={"path": str(tmp_path / "known"), "instances": [machine(1)], "patience": 0},
+        check_mode=False,
+        client=lambda service: SimpleNamespace(get_console_output=lambda **asked: {}),
+        fail_json=fail,
+    )
+    known = KNOWN_HOSTS.main.__globals__
+    monkeypatch.setitem(known, "AnsibleAWSModule", lambda **options: module)
+    with pytest.raises(Failed, match=r"i-1 shows no SSH .* run and cost: make destroy gives them"):
+        KNOWN_HOSTS.main()
+
+
+def test_a_machine_that_was_stopped_and_started_keeps_its_host_keys() -> None:
+    """It has another address then, and a console without keys."""
+    about = {"instance_id": "i-1", "private_ip_address": "10.0.0.1"}
+    keys = ["ecdsa-sha2-nistp256 AAAAE2Vj", "ssh-ed25519 AAAAC3Nz"]
+    other = {"instance_id": "i-11", "public_ip_address": "192.0.2.11"}
+    stopped = KNOWN_HOSTS.kept_pins(
+        KNOWN_HOSTS.pins(other, ["ssh-ed25519 AAAAother"])
+        + KNOWN_HOSTS.pins({**about, "public_ip_address": "192.0.2.1"}, keys),
+        about,
+    )
+    assert stopped == [f"10.0.0.1 {key} i-1" for key in keys]
+    started = KNOWN_HOSTS.kept_pins(stopped, {**about, "public_ip_address": "192.0.2.9"})
+    assert started == [f"192.0.2.9,10.0.0.1 {key} i-1" for key in keys]
+    assert KNOWN_HOSTS.kept_pins(stopped, {**about, "instance_id": "i-2"}) == []
 
 
 def test_the_price_is_that_of_an_hour() -> None:

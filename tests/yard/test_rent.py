@@ -423,6 +423,109 @@ def test_what_aws_refuses_is_said_with_the_remedy(renter: Renter) -> None:
     assert "set AWS_PROFILE" in done.stdout
 
 
+def write_inventory(renter: Renter, name: str = "lab", region: str = REGION) -> Path:
+    """Leave the files that `make provision` writes."""
+    folder = renter.yard.root / "inventory" / name
+    folder.mkdir(parents=True)
+    (folder / "groups.yml").write_text(f"---\n# Written by `make provision` for the site {name}.\n")
+    (folder / "known_hosts.txt").write_text("")
+    source = folder / "machines.aws_ec2.yml"
+    source.write_text(f"---\nplugin: amazon.aws.aws_ec2\nregions: [{region}]\n")
+    return source
+
+
+@pytest.mark.parametrize("command", [("destroy",), ("provision", "--count", "2")])
+def test_machines_of_another_region_are_not_forgotten(
+    renter: Renter, command: tuple[str, ...]
+) -> None:
+    """Somebody gave the site file another region while machines are rented."""
+    source = write_inventory(renter, region="eu-west-1")
+    done = renter(command[0], SITE, *command[1:], "--yes")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "sites/lab.yml: region: is eu-central-1, and inventory/lab/machines.aws" in done.stderr
+    assert "machines in eu-west-1: give sites/lab.yml that region and make destroy" in done.stderr
+    assert renter.ec2.calls == []
+    source.write_text("---\nregions:\n")
+    assert "does not say in which region" in renter(command[0], SITE, *command[1:], "--yes").stderr
+    assert source.is_file()
+
+
+def test_machines_that_other_credentials_do_not_show_are_not_forgotten(renter: Renter) -> None:
+    source = write_inventory(renter)
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "is AWS_PROFILE that of make provision?" in done.stderr
+    assert "rm inventory/lab/machines.aws_ec2.yml" in done.stderr
+    assert sorted(entry.name for entry in source.parent.iterdir()) == [
+        *("groups.yml", "known_hosts.txt", "machines.aws_ec2.yml"),
+    ]
+    # Who knows that nothing is there any more says so.
+    source.unlink()
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "There is nothing to remove" in done.stdout
+    assert not source.parent.exists()
+
+
+def test_a_mistake_in_one_site_file_hides_no_machines_of_others(renter: Renter) -> None:
+    """And a key is needed for renting alone."""
+    foreign = plant_foreign(renter.ec2)
+    renter.site(ssh_key="/nowhere/key")
+    renter.site("bad", hours=None)
+    done = renter("provision-check", "--json")
+    assert done.returncode == 3, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert [machine["id"] for machine in document["machines"]] == [foreign["other"]]
+    assert document["problems"] == ["sites/bad.yml: hours: is missing"]
+    renter.ec2.client().terminate_instances(InstanceIds=[foreign["other"]])
+    done = renter("provision-check")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Nothing in eu-central-1 is past its deadline." in done.stdout
+    assert done.stderr == "yard: sites/bad.yml: hours: is missing\n"
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_machines_that_came_while_the_question_was_open_are_not_doubled(renter: Renter) -> None:
+    """Somebody else has rented for the same site: what was agreed to is another matter now."""
+    client = renter.ec2.client()
+    image = client.describe_images(Owners=["099720109477"])["Images"][0]["ImageId"]
+    subnet = client.describe_subnets()["Subnets"][0]
+    listed = [{"Key": TAG, "Value": "lab"}, {"Key": "Name", "Value": "lab-1"}]
+    tags = [{"ResourceType": "instance", "Tags": listed}]
+    client.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=tags)
+    plan = {
+        **{key: [] for key in ("keep", "remove", "prolong", "nameless", "names")},
+        "make": ["lab-1"],
+        "deadline": "2030-01-01T00:00Z",
+        "image_id": image,
+        "devices": [{"device_name": "/dev/sda1", "ebs": {"volume_size": 30}}],
+        "subnet": subnet["SubnetId"],
+        "vpc": subnet["VpcId"],
+        "network": subnet["CidrBlock"],
+        "offer": {"gpus": 0},
+    }
+    variables = {
+        "site": "lab",
+        "region": REGION,
+        "instance_type": "t3.large",
+        "count": 1,
+        "hours": 8,
+        "ssh_key": str(renter.key),
+        "allowed_sources": ["192.0.2.0/24"],
+        "inventory": str(renter.yard.root / "inventory/lab"),
+        "apply": True,
+        "agreed": plan,
+    }
+    extra = json.dumps({f"ec2_machines_{key}": value for key, value in variables.items()})
+    renter.ec2.calls.clear()
+    done = renter.play("playbooks/provision.yml", "--extra-vars", extra)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "machines of the site have changed since you were asked" in done.stdout
+    assert "RunInstances" not in renter.ec2.actions()
+    assert len(renter.ec2.instances("lab")) == 1
+
+
 def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
     ec2 = renter.ec2
     variables = {
@@ -486,6 +589,16 @@ def test_a_site_has_no_folder_of_trainyard_s_own(tmp_path: Path) -> None:
     assert len(problems) == 1
 
 
+def test_both_endings_of_yaml_are_site_files(tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    for name in ("lab.yml", "big.yaml", "example.yml", "lab.yml~", ".lab.yml.swp"):
+        text = "region: eu-central-1\ninstance_type: t3.large\nhours: 8\n"
+        (tmp_path / "sites" / name).write_text(text)
+    sites, problems = list_sites(Project(tmp_path))
+    assert [site.path.name for site in sites] == ["big.yaml", "lab.yml"]
+    assert problems == []
+
+
 def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None:
     (renter.yard.root / "inventory/lab").mkdir()
     (renter.yard.root / "inventory/lab/hosts.yml").write_text("trainers: {hosts: {}}\n")
@@ -498,6 +611,16 @@ def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None
     assert missing.returncode == 2
     assert "SITE=sites/none.yml: there is no such file; copy sites/example.yml" in missing.stderr
     assert renter.ec2.calls == []
+
+
+def test_settings_that_destroy_left_are_no_inventory_of_somebody_else(renter: Renter) -> None:
+    (renter.yard.root / "inventory/lab/group_vars").mkdir(parents=True)
+    (renter.yard.root / "inventory/lab/host_vars").mkdir()
+    done = renter("provision", SITE, "--count", "2")
+    assert "Rent 2 machines? There is no terminal" in done.stderr, done.stdout + done.stderr
+    done = renter("destroy", SITE, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (renter.yard.root / "inventory/lab/group_vars").is_dir()
 
 
 def test_the_example_is_a_site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

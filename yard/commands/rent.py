@@ -2,14 +2,17 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from yard.core.console import ForeignTextConsole
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.words import plural
 from yard.operations.renting import (
     check_library,
@@ -27,8 +30,14 @@ from yard.screen.rented_tables import show_found, show_plan, show_things
 
 # More machines than this are a slip of the keyboard.
 MOST_MACHINES = 256
-# The files of an inventory that `make provision` writes.
-WRITTEN = ("groups.yml", "known_hosts.txt", "machines.aws_ec2.yml")
+# The file of an inventory that asks EC2, and all files that `make provision` writes there.
+SOURCE = "machines.aws_ec2.yml"
+GROUPS = "groups.yml"
+WRITTEN = (GROUPS, "known_hosts.txt", SOURCE)
+# What people put beside them, and what is left of an inventory after `make destroy`.
+SETTINGS = ("group_vars", "host_vars")
+# It stands in the head of the files that are YAML.
+MARK = "# Written by `make provision`"
 
 
 def provision(context: Context, path: Path, count: int, hours: float | None, yes: bool) -> Exit:
@@ -44,7 +53,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
         ClusterError: AWS refuses, or a task failed. Running it again goes on.
         Interrupted: the user stopped it.
     """
-    site = read_site(context.project, path)
+    site = read_site(context.project, path, renting=True)
     problems = []
     if not 1 <= count <= MOST_MACHINES:
         problems.append(
@@ -62,6 +71,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
             f"name: {context.project.shown(inventory)} is an inventory of your own "
             f"({', '.join(others)}): give the site another name in {context.project.shown(path)}"
         )
+    problems += _other_region(context, site)
     if problems:
         raise RequestError(problems)
     check_library()
@@ -93,11 +103,15 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
     """Give back all that carries the site's tag, after a question, and see that nothing is left.
 
     Raises:
-        RequestError: the site file has mistakes, or the answer was no.
-        ClusterError: AWS refuses, or something is left.
+        RequestError: the site file has mistakes or another region than the machines, or the answer
+            was no.
+        ClusterError: AWS refuses, something is left, or machines that were rented are not found.
         Interrupted: the user stopped it.
     """
     site = read_site(context.project, path)
+    problems = _other_region(context, site)
+    if problems:
+        raise RequestError(problems)
     check_library()
     things = look_for_things(context, site.scope())
     where = f"{site.region} carries the tag trainyard:site={site.name}"
@@ -112,6 +126,13 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
         )
         remove_things(context, site.scope())
         context.console.print(f"Removed. Asked again: nothing in {where}.", soft_wrap=True)
+    elif _source(context, site).is_file():
+        source = shlex.quote(context.project.shown(_source(context, site)))
+        raise ClusterError(
+            f"Nothing in {where} for the credentials in use, but {source} was written for machines "
+            "there: is AWS_PROFILE that of make provision? Nothing was removed here. Where all was "
+            f"given back already, or removed by hand: rm {source}"
+        )
     else:
         context.console.print(f"There is nothing to remove: nothing in {where}.", soft_wrap=True)
     _forget(context, site)
@@ -125,8 +146,12 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
         path: the site file whose region is looked at; None looks at those of all site files.
         as_json: print one JSON document instead, which docs/rented-machines.md describes.
 
+    Returns:
+        UNFIT where a machine is past its deadline, else BAD_REQUEST where a file of `sites/` has
+        mistakes: machines of that site are named where their region is looked at for another one.
+
     Raises:
-        RequestError: the site file has mistakes, or there is none.
+        RequestError: the site file has mistakes, or none is there or can be read.
         ClusterError: AWS refuses.
         Interrupted: the user stopped it.
     """
@@ -134,10 +159,10 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     sites, problems = list_sites(project)
     if path is not None:
         sites = [read_site(project, path), *(site for site in sites if site.path != path)]
-        regions = [sites[0].region]
+        regions, problems = [sites[0].region], []
     else:
         regions = sorted({site.region for site in sites})
-        if problems or not sites:
+        if not sites:
             raise RequestError(problems or ["sites/ has no site file; SITE= names one"])
     check_library()
     # In a document there is no room for progress and failures.
@@ -145,8 +170,9 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     things = look_for_machines(aside, regions)
     commands = _commands(context, sites, [thing for thing in things if thing["overdue"]])
     if as_json:
+        ok = not commands and not problems
         document = {"regions": regions, "machines": things, "commands": commands}
-        print(json.dumps({"ok": not commands, **document}, indent=2))
+        print(json.dumps({"ok": ok, **document, "problems": problems}, indent=2))
     else:
         where = ", ".join(regions)
         if things:
@@ -157,7 +183,9 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
                 context.console.print(f"  {command}", soft_wrap=True, markup=False)
         else:
             context.console.print(f"Nothing in {where} is past its deadline.", soft_wrap=True)
-    return Exit.UNFIT if commands else Exit.DONE
+    for problem in problems:
+        print(f"yard: {problem}", file=sys.stderr)
+    return Exit.UNFIT if commands else Exit.BAD_REQUEST if problems else Exit.DONE
 
 
 def _question(plan: Mapping[str, Any]) -> str:
@@ -198,21 +226,60 @@ def _commands(
     return commands
 
 
+def _source(context: Context, site: Site) -> Path:
+    """The file by which the site's inventory asks EC2; there while machines are rented."""
+    return site.inventory(context.project) / SOURCE
+
+
+def _other_region(context: Context, site: Site) -> list[str]:
+    """What is wrong where machines were rented in another region than the site file says.
+
+    In the file's region there is nothing of them, or something of somebody else's: the inventory
+    would be written anew or removed, and they would be paid for with nobody knowing of them.
+    """
+    source = _source(context, site)
+    if not source.is_file():
+        return []
+    shown, file = context.project.shown(source), context.project.shown(site.path)
+    try:
+        document = yaml.safe_load(source.read_text(encoding="utf-8"))
+        regions = [str(region) for region in document["regions"]]
+    except (ValueError, TypeError, KeyError, yaml.YAMLError):
+        return [
+            f"{shown}: does not say in which region machines were rented: give it back its line "
+            f"regions: [{site.region}], with their region"
+        ]
+    if regions == [site.region]:
+        return []
+    return [
+        f"{file}: region: is {site.region}, and {shown} was written for machines in "
+        f"{', '.join(regions)}: give {file} that region and make destroy first, or give the site "
+        "another name"
+    ]
+
+
 def _files_of_others(inventory: Path) -> list[str]:
     """Files of an inventory that somebody made by hand; none where `make provision` made it."""
-    if not inventory.exists() or (inventory / WRITTEN[-1]).is_file():
+    if not inventory.exists() or (inventory / SOURCE).is_file():
         return []
-    return (
-        sorted(entry.name for entry in inventory.iterdir())[:3]
-        if inventory.is_dir()
-        else [inventory.name]
-    )
+    if not inventory.is_dir():
+        return [inventory.name]
+    # Without the source they are what is left when somebody has removed that by hand.
+    known = SETTINGS + (WRITTEN if _is_ours(inventory / GROUPS) else ())
+    return sorted(entry.name for entry in inventory.iterdir() if entry.name not in known)[:3]
+
+
+def _is_ours(groups: Path) -> bool:
+    try:
+        return MARK in groups.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def _forget(context: Context, site: Site) -> None:
     """Remove what was written here; files that somebody put beside them stay."""
     inventory = site.inventory(context.project)
-    if (inventory / WRITTEN[-1]).is_file():
+    if inventory.is_dir() and not _files_of_others(inventory):
         for name in WRITTEN:
             (inventory / name).unlink(missing_ok=True)
         if not any(inventory.iterdir()):

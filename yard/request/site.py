@@ -13,6 +13,7 @@ from yard.core.errors import RequestError
 from yard.core.project import OWN_FOLDERS, Project
 
 FOLDER = "sites"
+SUFFIXES = (".yml", ".yaml")
 # It names machines and an inventory. A host's name has 63 characters, of which a number takes some.
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}(?<!-)")
 # Inventories that the checkout has, and what can be the name of none.
@@ -78,8 +79,12 @@ class Site:
         return {f"{ROLE}_site": self.name, f"{ROLE}_region": self.region}
 
 
-def read_site(project: Project, path: Path) -> Site:
+def read_site(project: Project, path: Path, *, renting: bool = False) -> Site:
     """Read a site file.
+
+    Args:
+        renting: the public key is to be there, which EC2 gets. Machines are found and given back
+            without it, perhaps from another computer than the one that rented them.
 
     Raises:
         RequestError: with every mistake in it.
@@ -102,11 +107,13 @@ def read_site(project: Project, path: Path) -> Site:
         for key in document
         if key not in known
     ]
-    values = {}
+    values: dict[str, Any] = {}
     for key in known:
         if key in document:
             try:
                 values[key] = _READ[key](document[key])
+                if key == "ssh_key" and renting:
+                    _check_public_half(values[key])
             except ValueError as error:
                 problems.append(f"{shown}: {key}: {error}")
         elif key in ("region", "instance_type", "hours"):
@@ -124,8 +131,8 @@ def list_sites(project: Project) -> tuple[list[Site], list[str]]:
     """
     sites: list[Site] = []
     problems: list[str] = []
-    for path in sorted((project.root / FOLDER).glob("*.yml")):
-        if path.stem in PRESENT:
+    for path in sorted((project.root / FOLDER).glob("*")):
+        if path.suffix not in SUFFIXES or path.stem in PRESENT:
             continue
         try:
             sites.append(read_site(project, path))
@@ -202,11 +209,12 @@ def _image(value: Any) -> dict[str, str]:
 def _ssh_key(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("must be the path of a private key of this machine")
-    key = Path(value).expanduser().absolute()
-    public = key.with_name(f"{key.name}.pub")
-    if not public.is_file():
-        raise ValueError(f"there is no {public}: ssh-keygen -t ed25519 -f {key} makes both")
-    return str(key)
+    return str(Path(value).expanduser().absolute())
+
+
+def _check_public_half(key: str) -> None:
+    if not Path(f"{key}.pub").is_file():
+        raise ValueError(f"there is no {key}.pub: ssh-keygen -t ed25519 -f {key} makes both")
 
 
 def _sources(value: Any) -> list[str]:

@@ -11,8 +11,8 @@ short_description: Pins the host keys that machines show on their consoles
 description:
   - At the first start cloud-init prints the host keys on the console, which EC2 hands out to who
     may manage the machine. No key is learnt over the network that it is to protect.
-  - Machines whose keys stand in the file already are not asked. Others than O(instances) lose
-    theirs.
+  - Machines whose keys stand in the file already, by their ids, are not asked; the addresses are
+    written anew. Others than O(instances) lose theirs.
 author: Trainyard
 options:
   region:
@@ -90,9 +90,16 @@ def _addresses(instance: Mapping[str, Any]) -> str:
     return ",".join(name for name in names if name)
 
 
-def _kept(lines: list[str], instance: Mapping[str, Any]) -> list[str]:
-    begin, end = f"{_addresses(instance)} ", f" {instance['instance_id']}"
-    return [line for line in lines if line.startswith(begin) and line.endswith(end)]
+def kept_pins(lines: list[str], instance: Mapping[str, Any]) -> list[str]:
+    """Lines with the keys that stand in the file already, for the addresses that it has now.
+
+    A machine that was stopped and started has another public address, the same keys, and none of
+    them on its console. EC2 gives an id to one machine alone, so the keys are known by the id.
+    """
+    entries = [line.split() for line in lines]
+    identity = instance["instance_id"]
+    keys = [" ".join(entry[1:3]) for entry in entries if len(entry) == 4 and entry[3] == identity]
+    return pins(instance, keys)
 
 
 def _console(client: Any, identity: str) -> str:
@@ -118,7 +125,7 @@ def main() -> None:
     )
     path, instances = Path(module.params["path"]), module.params["instances"]
     before = path.read_text().splitlines() if path.is_file() else []
-    found = {entry["instance_id"]: _kept(before, entry) for entry in instances}
+    found = {entry["instance_id"]: kept_pins(before, entry) for entry in instances}
     client = module.client("ec2")
     deadline = time.monotonic() + module.params["patience"]
     try:
@@ -143,7 +150,9 @@ def main() -> None:
         module.fail_json(
             changed=changed,
             msg=f"The console of {', '.join(lacking)} shows no SSH host key yet. Give the command "
-            "again in some minutes; an image whose cloud-init does not print them cannot be used.",
+            "again in some minutes; an image whose cloud-init does not print them cannot be used. "
+            "The machines run and cost: make destroy gives them back, and is needed before another "
+            "image is taken.",
         )
     module.exit_json(changed=changed, pinned=sorted(found))
 

@@ -86,8 +86,8 @@ def plan(asked: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         asked: the options of module ec2_machines_plan.
 
     Raises:
-        PlanError: machines that are there differ from what is asked for, or there is no image or
-            no subnet.
+        PlanError: machines that are there differ from what is asked for or are past their deadline
+            where others are to join, or there is no image or no subnet.
     """
     site, instances = asked["site"], asked["instances"]
     _refuse_others(instances, asked["instance_type"], asked["market"])
@@ -104,6 +104,12 @@ def plan(asked: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     kept = by_number[: len(by_number) - surplus]
     making = max(0, asked["count"] - len(instances))
     deadline, prolong = _deadline(asked, kept, now)
+    if making and deadline <= now:
+        # They would be overdue from the start, and their estimate would be nothing.
+        raise PlanError(
+            "deadline: that of the machines that are there is past: HOURS= gives all of them a new "
+            "one"
+        )
     image = _image(asked)
     subnet = _subnet(asked)
     return {
