@@ -5,6 +5,7 @@ import io
 import os
 import socket
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,51 @@ def test_of_the_kernels_log_the_lines_of_cifs_are_read() -> None:
     assert list(cifs_mount_trial.kernel_lines(log)) == [
         "CIFS: VFS: cifs_mount failed w/return code = -13"
     ]
+
+
+@pytest.mark.parametrize(
+    ("hanging", "output"), [((), None), (("umount",), None), (("mount", "umount"), "")]
+)
+def test_a_trial_that_stays_mounted_loses_no_file(
+    hanging: tuple[str, ...],
+    output: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def run(*command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        asked.append(command[:-1])
+        if command[0] == "mount":
+            Path(command[-1], "precious").touch()
+        if command[0] in hanging:
+            raise subprocess.TimeoutExpired(command, seconds)
+        return subprocess.CompletedProcess(command, 32 if command[0] == "umount" else 0, "busy")
+
+    monkeypatch.setattr(cifs_mount_trial, "RUNTIME", tmp_path)
+    monkeypatch.setattr(cifs_mount_trial, "run", run)
+    monkeypatch.setattr(cifs_mount_trial, "mounted_types", lambda _point: ["cifs"])
+    one = share(uid=str(os.getuid()), gid=str(os.getgid()))
+    assert cifs_mount_trial._mount(one, 20) == output
+    assert asked[1:] == [("umount",), ("umount", "--lazy")]
+    (directory,) = tmp_path.iterdir()
+    # The share and no password
+    assert [path.relative_to(directory) for path in directory.rglob("*")] == [
+        Path("mount"),
+        Path("mount/precious"),
+    ]
+
+
+def test_a_trial_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifs_mount_trial, "RUNTIME", tmp_path)
+    monkeypatch.setattr(
+        cifs_mount_trial,
+        "run",
+        lambda *command, seconds: subprocess.CompletedProcess(command, 32, "mount error(13)\n"),
+    )
+    one = share(uid=str(os.getuid()), gid=str(os.getgid()))
+    assert cifs_mount_trial._mount(one, 20) == "mount error(13)"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
