@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from role_files import ROLES
 
 # As chronyc 4.6 wrote it in tries of a second each
@@ -125,3 +127,20 @@ def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
     }.items():
         for word in words:
             assert word in remedies[host]
+
+
+def test_it_is_started_where_nothing_limits_it() -> None:
+    """Outside of containers container.yml does not run, and sets no `chrony_limited`."""
+    file = str(ROLES / "chrony/tasks/present.yml")
+    tasks = DataLoader().load_from_file(file, trusted_as_template=True)
+    (start,) = [task for task in tasks if "ansible.builtin.systemd_service" in task]
+    machine: dict[str, Any] = {"chrony_files": {"changed": False}}
+    for variables, reload, state in (
+        (machine, False, "started"),
+        ({"chrony_files": {"changed": True}}, False, "restarted"),
+        ({**machine, "chrony_limited": {"changed": True}}, True, "restarted"),
+        ({**machine, "chrony_limited": {"changed": False}}, False, "started"),
+    ):
+        templar = Templar(loader=DataLoader(), variables=variables)
+        service = templar.template(start["ansible.builtin.systemd_service"])
+        assert (service["daemon_reload"], service["state"]) == (reload, state)
