@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import runpy
 import socket
 import stat
 import subprocess
@@ -20,7 +21,9 @@ from ansible.module_utils import (
     cifs_mount_points,
     cifs_mount_share,
     cifs_mount_trial,
+    cifs_mount_units,
 )
+from role_files import ROLES
 
 Share = cifs_mount_share.Share
 Owner = cifs_mount_fstab.Owner
@@ -365,3 +368,33 @@ def test_a_folder_that_is_not_there() -> None:
     one = share(src="//nas/training/a/b")
     said = cifs_mount_cause.no_mount(one, "mount error(2): No such file", [], True)
     assert "the share has no folder a/b" in said
+
+
+def test_drop_ins_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "srv-share.mount.d/cifs_mount.conf"
+    monkeypatch.setattr(cifs_mount_units, "_patience_file", lambda _path: file)
+    assert cifs_mount_units.add_patience("/srv/share") == file
+    (file.parent / "other.conf").touch()
+    assert cifs_mount_units.remove_patience("/srv/share")
+    assert [path.name for path in file.parent.iterdir()] == ["other.conf"]
+    (file.parent / "other.conf").unlink()
+    cifs_mount_units.add_patience("/srv/share")
+    assert cifs_mount_units.remove_patience("/srv/share")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        def __init__(self, **_options: Any) -> None: ...
+
+        def fail_json(self, msg: str) -> None:
+            raise SystemExit(msg)
+
+    def hang(_module: Any) -> None:
+        raise subprocess.TimeoutExpired(("systemctl", "stop", "srv-share.mount"), 90.0)
+
+    main = runpy.run_path(str(ROLES / "cifs_mount/library/cifs_mount_shares.py"))["main"]
+    monkeypatch.setitem(main.__globals__, "AnsibleModule", Module)
+    monkeypatch.setitem(main.__globals__, "bring_about", hang)
+    with pytest.raises(SystemExit, match=r"`systemctl stop .*` did not end within 90 s"):
+        main()
