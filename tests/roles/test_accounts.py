@@ -1,6 +1,7 @@
 """The plan of the role accounts: what it refuses, and what it finds to do."""
 
 import runpy
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -413,6 +414,46 @@ def test_reads_rules_of_the_role_alone(tmp_path: Path) -> None:
 def test_reads_shadow() -> None:
     text = f"root:*:1:0:99999:7:::\nada:{HASH}:1:0:99999:7:::\n"
     assert accounts_machine.shadow_passwords(text) == {"root": "*", "ada": HASH}
+
+
+@pytest.mark.parametrize(
+    ("caller", "refused"), [("ada", ["user_needed"]), ("eve", []), ("", []), (None, [])]
+)
+def test_whom_ssh_logs_in_is_kept(
+    caller: str | None, refused: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inventory does not name the user; sudo does."""
+    codes: list[str] = []
+
+    class Module:
+        check_mode = False
+
+        def __init__(self, **_options: Any) -> None:
+            ada = {"name": "ada", "state": "absent", "groups": [], "authorized_keys": []}
+            self.params = {
+                "state": "present",
+                "groups": [],
+                "users": [ada],
+                "login_user": "root",
+                "run_directory": "",
+                "record": str(tmp_path / "record"),
+            }
+
+        def fail_json(self, msg: str, problems: list[dict[str, Any]]) -> None:
+            codes.extend(problem["code"] for problem in problems)
+            raise SystemExit(msg)
+
+        def exit_json(self, **_result: Any) -> None: ...
+
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    if caller is not None:
+        monkeypatch.setenv("SUDO_USER", caller)
+    main = runpy.run_path(str(ROLES / "accounts/library/accounts_plan.py"))["main"]
+    monkeypatch.setitem(main.__globals__, "AnsibleModule", Module)
+    monkeypatch.setitem(main.__globals__, "read_machine", lambda *_given: MACHINE)
+    with suppress(SystemExit):
+        main()
+    assert codes == refused
 
 
 @pytest.mark.parametrize(

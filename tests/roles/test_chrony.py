@@ -6,6 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from role_files import ROLES
 
 # As chronyc 4.6 wrote it in tries of a second each
@@ -125,3 +128,68 @@ def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
     }.items():
         for word in words:
             assert word in remedies[host]
+
+
+def test_it_is_started_where_nothing_limits_it() -> None:
+    """Outside of containers container.yml does not run, and sets no `chrony_limited`."""
+    file = str(ROLES / "chrony/tasks/present.yml")
+    tasks = DataLoader().load_from_file(file, trusted_as_template=True)
+    (start,) = [task for task in tasks if "ansible.builtin.systemd_service" in task]
+    machine: dict[str, Any] = {"chrony_files": {"changed": False}}
+    for variables, reload, state in (
+        (machine, False, "started"),
+        ({"chrony_files": {"changed": True}}, False, "restarted"),
+        ({**machine, "chrony_limited": {"changed": True}}, True, "restarted"),
+        ({**machine, "chrony_limited": {"changed": False}}, False, "started"),
+    ):
+        templar = Templar(loader=DataLoader(), variables=variables)
+        service = templar.template(start["ansible.builtin.systemd_service"])
+        assert (service["daemon_reload"], service["state"]) == (reload, state)
+
+
+NOTE = "/var/lib/trainyard/chrony"
+PUSHED_OUT = "systemd-timesyncd config-files"
+
+
+@pytest.mark.parametrize(
+    ("removed", "left", "keepers", "back"),
+    [
+        (["chrony"], [], [PUSHED_OUT], True),
+        # As a dry run finds it
+        (["chrony"], [], ["chrony installed", PUSHED_OUT], True),
+        (["chrony"], [], [], False),
+        # Others need chrony, or it was there before.
+        ([], [], ["chrony installed", PUSHED_OUT], False),
+        # A run broke off.
+        ([], [NOTE], [PUSHED_OUT], True),
+        ([], [NOTE], ["systemd-timesyncd installed"], False),
+        ([], [NOTE], ["chrony installed", PUSHED_OUT], False),
+        ([], [NOTE], ["ntpsec installed", PUSHED_OUT], False),
+    ],
+)
+def test_what_chrony_took_the_place_of_comes_back(
+    removed: list[str], left: list[str], keepers: list[str], back: bool
+) -> None:
+    loader = DataLoader()
+    tasks = loader.load_from_file(str(ROLES / "chrony/tasks/remove.yml"), trusted_as_template=True)
+    names = [
+        next(key for key in task if key == "packages" or key.startswith("ansible."))
+        for task in tasks
+    ]
+    # The note is there from before the packages go until after the other one is back.
+    order = ["ansible.builtin.copy", "packages", "ansible.builtin.apt"]
+    assert [name for name in names if name in order] == order
+    bring_back = names.index("ansible.builtin.apt")
+    assert any(
+        task.get("ansible.builtin.file", {}).get("path") == "{{ chrony_note }}"
+        for task in tasks[bring_back:]
+    )
+    variables = {
+        "chrony_note": NOTE,
+        "chrony_removed": {"removed": removed},
+        "chrony_left": {"stdout_lines": left},
+        "chrony_keepers": {"stdout_lines": keepers},
+    }
+    templar = Templar(loader=loader, variables=variables)
+    conditions = tasks[bring_back]["when"]
+    assert all(templar.evaluate_conditional(condition) for condition in conditions) == back

@@ -3,8 +3,10 @@
 import errno
 import io
 import os
+import runpy
 import socket
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from ansible.module_utils import (
     cifs_mount_points,
     cifs_mount_share,
     cifs_mount_trial,
+    cifs_mount_units,
 )
+from role_files import ROLES
 
 Share = cifs_mount_share.Share
 Owner = cifs_mount_fstab.Owner
@@ -280,6 +284,51 @@ def test_of_the_kernels_log_the_lines_of_cifs_are_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hanging", "output"), [((), None), (("umount",), None), (("mount", "umount"), "")]
+)
+def test_a_trial_that_stays_mounted_loses_no_file(
+    hanging: tuple[str, ...],
+    output: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def run(*command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        asked.append(command[:-1])
+        if command[0] == "mount":
+            Path(command[-1], "precious").touch()
+        if command[0] in hanging:
+            raise subprocess.TimeoutExpired(command, seconds)
+        return subprocess.CompletedProcess(command, 32 if command[0] == "umount" else 0, "busy")
+
+    monkeypatch.setattr(cifs_mount_trial, "RUNTIME", tmp_path)
+    monkeypatch.setattr(cifs_mount_trial, "run", run)
+    monkeypatch.setattr(cifs_mount_trial, "mounted_types", lambda _point: ["cifs"])
+    one = share(uid=str(os.getuid()), gid=str(os.getgid()))
+    assert cifs_mount_trial._mount(one, 20) == output
+    assert asked[1:] == [("umount",), ("umount", "--lazy")]
+    (directory,) = tmp_path.iterdir()
+    # The share and no password
+    assert [path.relative_to(directory) for path in directory.rglob("*")] == [
+        Path("mount"),
+        Path("mount/precious"),
+    ]
+
+
+def test_a_trial_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifs_mount_trial, "RUNTIME", tmp_path)
+    monkeypatch.setattr(
+        cifs_mount_trial,
+        "run",
+        lambda *command, seconds: subprocess.CompletedProcess(command, 32, "mount error(13)\n"),
+    )
+    one = share(uid=str(os.getuid()), gid=str(os.getgid()))
+    assert cifs_mount_trial._mount(one, 20) == "mount error(13)"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("error", "cause"),
     [
         (TimeoutError(), "nas does not answer on port 445"),
@@ -319,3 +368,33 @@ def test_a_folder_that_is_not_there() -> None:
     one = share(src="//nas/training/a/b")
     said = cifs_mount_cause.no_mount(one, "mount error(2): No such file", [], True)
     assert "the share has no folder a/b" in said
+
+
+def test_drop_ins_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "srv-share.mount.d/cifs_mount.conf"
+    monkeypatch.setattr(cifs_mount_units, "_patience_file", lambda _path: file)
+    assert cifs_mount_units.add_patience("/srv/share") == file
+    (file.parent / "other.conf").touch()
+    assert cifs_mount_units.remove_patience("/srv/share")
+    assert [path.name for path in file.parent.iterdir()] == ["other.conf"]
+    (file.parent / "other.conf").unlink()
+    cifs_mount_units.add_patience("/srv/share")
+    assert cifs_mount_units.remove_patience("/srv/share")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        def __init__(self, **_options: Any) -> None: ...
+
+        def fail_json(self, msg: str) -> None:
+            raise SystemExit(msg)
+
+    def hang(_module: Any) -> None:
+        raise subprocess.TimeoutExpired(("systemctl", "stop", "srv-share.mount"), 90.0)
+
+    main = runpy.run_path(str(ROLES / "cifs_mount/library/cifs_mount_shares.py"))["main"]
+    monkeypatch.setitem(main.__globals__, "AnsibleModule", Module)
+    monkeypatch.setitem(main.__globals__, "bring_about", hang)
+    with pytest.raises(SystemExit, match=r"`systemctl stop .*` did not end within 90 s"):
+        main()

@@ -89,3 +89,39 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
         check=False,
     )
     assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("record", "asked"),
+    [
+        ("ada,gone,eve", "ada,eve"),
+        ("gone", ""),
+        ("", ""),
+    ],
+)
+def test_members_of_before_are_let_in_again(record: str, asked: str, tmp_path: Path) -> None:
+    """Those who are still there. gpasswd fails the first time."""
+    tasks = yaml.safe_load((ROLES / "docker_engine/tasks/absent.yml").read_text())
+    (script,) = [
+        task["ansible.builtin.shell"]
+        for task in tasks
+        if "gpasswd" in task.get("ansible.builtin.shell", "")
+    ]
+    programs = {
+        "getent": '[ "$2" != gone ]',
+        "gpasswd": 'echo "$2 $3" >>"$record/asked"; [ -e "$record/works" ]',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "members").write_text(f"{record}\n")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "record": str(tmp_path)}
+    statuses = []
+    for _ in range(3):
+        done = subprocess.run(["sh", "-c", script], env=environment, check=False)
+        statuses.append(done.returncode)
+        (tmp_path / "works").touch()
+    assert statuses == [1, 0, 0]
+    # The third run finds no record.
+    assert (tmp_path / "asked").read_text() == f"{asked} docker\n" * 2
+    assert not (tmp_path / "members").exists()

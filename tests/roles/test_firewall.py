@@ -2,7 +2,9 @@
 
 import ipaddress
 import runpy
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -142,6 +144,69 @@ def test_the_connection_is_found_behind_sudo(tmp_path: Path) -> None:
     assert find(40, tmp_path) == connection("198.51.100.7", 2022)
     (tmp_path / "20/environ").write_bytes(b"HOME=/root\0")
     assert find(40, tmp_path) is None
+
+
+def test_what_worked_last_comes_back_after_a_run_that_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table, active, scripts = tmp_path / "rules", "old", {"unit"}, []
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        works = True
+        if command[1] == "stop":
+            active.discard(command[2])
+        elif command[1] == "is-active":
+            works = command[3] in active
+        elif command[0] == "systemd-run":
+            active.add("trainyard-firewall-rollback.timer")
+            scripts.append(command[-1])
+        return subprocess.CompletedProcess(command, 0 if works else 3, "", "")
+
+    class_of_node = runpy.run_path(str(ROLES / "firewall/library/firewall_table.py"))["Node"]
+    fakes: dict[str, Any] = {
+        "run": run,
+        "NFT": "true",
+        "PREVIOUS": tmp_path / "previous",
+        "PREVIOUS_FILE": tmp_path / "previous_file",
+        "listing": lambda: table,
+        "listing_of": lambda _text: (table, ""),
+        "same_file": lambda *_file: True,
+    }
+    for name, value in fakes.items():
+        monkeypatch.setitem(class_of_node.arm.__globals__, name, value)
+    parameters = {"path": str(path), "unit": "unit", "rollback_seconds": 60}
+
+    def node() -> Any:
+        return class_of_node(SimpleNamespace(params=parameters))
+
+    path.write_text("old")
+    broken_off = node()
+    assert broken_off.differences("", "") == []
+    broken_off.arm()
+    path.write_text("unproved")
+    table = "unproved"
+    assert broken_off.differences("", "") == []
+    (difference,) = node().differences("", "")
+    assert "of an earlier run" in difference
+    node().arm()
+    assert fakes["PREVIOUS"].read_text().splitlines()[-1] == "old"
+    subprocess.run(["sh", "-c", scripts[-1]], check=True)
+    assert path.read_text() == "old"
+    # With the timer stopped they have proved themselves.
+    path.write_text("proved")
+    table = "proved"
+    active.discard("trainyard-firewall-rollback.timer")
+    assert node().differences("", "") == []
+    node().arm()
+    assert fakes["PREVIOUS"].read_text().splitlines()[-1] == "proved"
+    assert fakes["PREVIOUS_FILE"].read_text() == "proved"
+    # There was no file: none comes back.
+    active.discard("trainyard-firewall-rollback.timer")
+    path.unlink()
+    node().arm()
+    path.write_text("new")
+    subprocess.run(["sh", "-c", scripts[-1]], check=True)
+    assert [file.name for file in tmp_path.iterdir()] == []
 
 
 def test_addresses_come_from_the_inventory_and_names_are_none() -> None:

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,3 +268,34 @@ def test_every_shell_that_may_be_named_has_a_path_and_packages() -> None:
     variables = yaml.safe_load((ROLES / "login_shell/vars/main.yml").read_text())
     choices = set(users["shell"]["choices"])
     assert choices == set(variables["login_shell_paths"]) == set(variables["login_shell_packages"])
+
+
+def logged_in(monkeypatch: pytest.MonkeyPatch, script: str) -> tuple[Any, float]:
+    """Return what a login did that is this script, and the seconds that it took."""
+    monkeypatch.setattr(login_shell_login, "login_argv", lambda *_given: ["bash", "-c", script])
+    start = time.monotonic()
+    login = login_shell_login.log_in("ada", None, 30)
+    return login, time.monotonic() - start
+
+
+def test_what_a_login_leaves_in_the_background_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = "echo hello; echo oh >&2; sleep 30 & echo $!; exit 3"
+    login, seconds = logged_in(monkeypatch, script)
+    hello, background = login.output.split()
+    os.kill(int(background), signal.SIGKILL)
+    assert seconds < 5
+    assert (login.status, hello, login.errors) == (3, "hello", "oh\n")
+    # Nobody reads what this one prints, which ends it.
+    login, seconds = logged_in(monkeypatch, "yes & sleep 0.2")
+    assert seconds < 5
+    assert login.status == 0
+
+
+def test_a_login_may_print_a_lot(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "yes | head -c 1000000; echo end; echo oh >&2; yes | head -c 1000000 >&2"
+    login, _ = logged_in(monkeypatch, script)
+    assert login.output.endswith("\ny\nend\n")
+    assert login.errors.startswith("oh\ny\n")
+    assert [len(login.output), len(login.errors)] == [login_shell_login.KEPT] * 2

@@ -30,7 +30,9 @@ options:
     elements: dict
     default: []
   login_user:
-    description: As whom Ansible logs in.
+    description: >-
+      As whom Ansible logs in. The caller whom sudo tells of goes before it, because an inventory
+      need not name the user whom ssh takes.
     type: str
     required: true
   run_directory:
@@ -65,6 +67,7 @@ problems:
   returned: failure
 """
 
+import os
 from pathlib import Path
 
 from ansible.module_utils.accounts_differences import (
@@ -119,7 +122,7 @@ def main() -> None:
         machine = read_machine(lists, Path(parameters["record"]), parameters["run_directory"])
     except OSError as error:
         module.fail_json(msg=f"accounts: nothing was changed: {error}")
-    login_user = parameters["login_user"]
+    login_user = os.environ.get("SUDO_USER") or parameters["login_user"]
     problems = (
         problems_of_absence(machine, login_user)
         if absent

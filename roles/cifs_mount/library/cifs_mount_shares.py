@@ -59,12 +59,13 @@ done:
 """
 
 import os
+import subprocess
 import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.cifs_mount_apply import announce, announce_mounts, apply, survey
-from ansible.module_utils.cifs_mount_command import Refused
+from ansible.module_utils.cifs_mount_command import Refused, too_slow
 from ansible.module_utils.cifs_mount_fstab import FSTAB, read_fstab
 from ansible.module_utils.cifs_mount_share import Share, parse_share
 from ansible.module_utils.cifs_mount_trial import try_shares
@@ -136,6 +137,8 @@ def main() -> None:
         changes = bring_about(module)
     except Refused as refusal:
         module.fail_json(msg="\n".join(["cifs_mount:", *refusal.args]))
+    except subprocess.TimeoutExpired as error:
+        module.fail_json(msg=f"cifs_mount: {too_slow(error)}")
     module.exit_json(changed=bool(changes), done=changes)
 
 

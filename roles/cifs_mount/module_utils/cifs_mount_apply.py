@@ -91,6 +91,7 @@ def apply(plan: Plan, fstab: Fstab, write_fstab: Callable[[str], None]) -> list[
 
     Raises:
         Refused: somebody uses what has to be unmounted, or a mount fails.
+        subprocess.TimeoutExpired: a command does not end.
     """
     changes = announce(plan)
     to_stop = [*plan.left, *(share.path for share in plan.changed)]

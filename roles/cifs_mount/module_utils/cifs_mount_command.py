@@ -31,3 +31,11 @@ def run(*command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "LC_ALL": "C"},
         check=False,
     )
+
+
+def too_slow(error: subprocess.TimeoutExpired) -> str:
+    """What to do after a command of `run` has reached its time limit."""
+    return (
+        f"`{' '.join(error.cmd)}` did not end within {error.timeout:g} s. Does the file server "
+        "answer? Run this again when it does."
+    )

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from io import RawIOBase
 from pathlib import Path
@@ -17,10 +18,12 @@ from pathlib import Path
 from ansible.module_utils.cifs_mount_cause import no_connection, no_mount
 from ansible.module_utils.cifs_mount_command import Refused, run
 from ansible.module_utils.cifs_mount_credentials import write_credentials
+from ansible.module_utils.cifs_mount_mounted import mounted_types
 from ansible.module_utils.cifs_mount_owner import owner_of
 from ansible.module_utils.cifs_mount_share import Share
 
 CONNECT_SECONDS = 5
+RUNTIME = Path("/run")
 # Servers that are connected to at the same time.
 PARALLEL = 8
 
@@ -76,22 +79,35 @@ def mount_trouble(share: Share, seconds: int) -> str:
 def _mount(share: Share, seconds: int) -> str | None:
     """What mount.cifs says; nothing when the limit ended it, and None when the mount worked."""
     owner = owner_of(share)
-    with tempfile.TemporaryDirectory(prefix="cifs_mount.", dir="/run") as directory:
-        credentials = Path(directory, "credentials")
+    # Not a TemporaryDirectory: it would remove the files of a share that stays mounted.
+    directory = Path(tempfile.mkdtemp(prefix="cifs_mount.", dir=RUNTIME))
+    point = directory / "mount"
+    try:
+        credentials = directory / "credentials"
         write_credentials(credentials, share)
-        point = Path(directory, "mount")
         point.mkdir(mode=0o700)
         options = share.mount_options(owner.uid, owner.gid, credentials)
-        try:
-            mount = run(
-                "mount", "-t", "cifs", "-o", options, share.src, str(point), seconds=seconds
-            )
-        except subprocess.TimeoutExpired:
-            return ""
-        if mount.returncode:
-            return str(mount.stdout).strip()
-        run("umount", str(point), seconds=seconds)
-    return None
+        mount = run("mount", "-t", "cifs", "-o", options, share.src, str(point), seconds=seconds)
+        return str(mount.stdout).strip() if mount.returncode else None
+    except subprocess.TimeoutExpired:
+        return ""
+    finally:
+        # The file with the password, and what a full disk left of it
+        for file in set(directory.iterdir()) - {point}:
+            file.unlink()
+        _unmount(str(point), seconds)
+        for path in (point, directory):
+            with suppress(OSError):  # still mounted: the kernel has not let go of it
+                path.rmdir()
+
+
+def _unmount(point: str, seconds: int) -> None:
+    """Unmount what is on a mount point: at once, or as soon as nobody uses it any more."""
+    for option in ((), ("--lazy",)):
+        if not mounted_types(point):
+            return
+        with suppress(subprocess.TimeoutExpired):
+            run("umount", *option, point, seconds=seconds)
 
 
 def _not_waiting(path: str, flags: int) -> int:

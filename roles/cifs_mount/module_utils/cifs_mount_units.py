@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from ansible.module_utils.cifs_mount_command import Refused, run
@@ -42,7 +43,8 @@ def remove_patience(path: str) -> bool:
     if not file.exists():
         return False
     file.unlink()
-    file.parent.rmdir()
+    with suppress(OSError):  # others have drop-ins in it, too
+        file.parent.rmdir()
     return True
 
 
@@ -52,7 +54,12 @@ def reload_systemd() -> None:
 
 
 def start_share(share: Share) -> None:
-    """Mount a share the way that a boot does; Refused where that fails."""
+    """Mount a share the way that a boot does.
+
+    Raises:
+        Refused: that fails.
+        subprocess.TimeoutExpired: a command takes longer than STOP_SECONDS.
+    """
     mount = unit_name(share.path, "mount")
     name = unit_name(share.path, "automount") if share.automount else mount
     run("systemctl", "reset-failed", name, mount)
@@ -67,7 +74,12 @@ def start_share(share: Share) -> None:
 
 
 def stop_share(path: str) -> None:
-    """Unmount a share and end its automount; Refused while it is in use."""
+    """Unmount a share and end its automount.
+
+    Raises:
+        Refused: it is in use.
+        subprocess.TimeoutExpired: that takes longer than STOP_SECONDS.
+    """
     # The automount last: where the share cannot be unmounted, all stays as it was.
     for kind in ("mount", "automount"):
         stopped = run("systemctl", "stop", unit_name(path, kind), seconds=STOP_SECONDS)

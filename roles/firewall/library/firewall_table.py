@@ -110,6 +110,7 @@ packages:
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -214,6 +215,11 @@ def same_file(path: Path, text: str) -> bool:
     ) == (0, 0, 0o644)
 
 
+def is_active(unit: str) -> bool:
+    """Whether a unit of systemd runs, or a timer waits."""
+    return run("systemctl", "is-active", "--quiet", unit).returncode == 0
+
+
 class Node:
     """The file, the unit and the table of this node."""
 
@@ -222,6 +228,8 @@ class Node:
         self.path = Path(module.params["path"])
         self.unit = module.params["unit"]
         self.unit_path = UNITS / self.unit
+        # Whether the timer is that of this run
+        self.armed = False
 
     def fail(self, text: str) -> None:
         """End with an error; what comes before says whether anything was changed."""
@@ -287,21 +295,35 @@ class Node:
             found.append(f"{self.unit_path} is another one")
         elif run("systemctl", "is-enabled", "--quiet", self.unit).returncode != 0:
             found.append(f"{self.unit} is not enabled")
-        elif run("systemctl", "is-active", "--quiet", self.unit).returncode != 0:
+        elif not is_active(self.unit):
             found.append(f"{self.unit} is not active")
         wanted, _ = listing_of(text)
         if listing() != wanted:
             found.append(f"the kernel has other rules in table {TABLE}")
+        if not self.armed and is_active(f"{ROLLBACK}.timer"):
+            found.append("the rules of an earlier run, which broke off, are about to be taken back")
         return found
 
     def arm(self) -> None:
         """Have what is there now come back, unless somebody says that all is well."""
-        PREVIOUS.write_text(f"table {TABLE}\ndelete table {TABLE}\n{listing()}")
+        unproved = is_active(f"{ROLLBACK}.timer")
         run("systemctl", "stop", f"{ROLLBACK}.timer")
+        # It may have run out just now: what it does takes a moment.
+        for _ in range(100):
+            if not is_active(f"{ROLLBACK}.service"):
+                break
+            time.sleep(0.1)
+        # What is there now has not proved itself where the timer of an earlier run was on; then
+        # what that run saved comes back.
+        if not (unproved and PREVIOUS.exists()):
+            PREVIOUS.write_text(f"table {TABLE}\ndelete table {TABLE}\n{listing()}")
+            PREVIOUS_FILE.unlink(missing_ok=True)
+            if self.path.exists():
+                shutil.copyfile(self.path, PREVIOUS_FILE)
         back = f"{NFT} --file {PREVIOUS}; rm -f {self.path}"
-        if self.path.exists():
-            shutil.copyfile(self.path, PREVIOUS_FILE)
+        if PREVIOUS_FILE.exists():
             back += f"; mv {PREVIOUS_FILE} {self.path}"
+        back += f"; rm -f {PREVIOUS}"
         done = run(
             *("systemd-run", "--quiet", "--collect", f"--unit={ROLLBACK}"),
             *(
@@ -312,6 +334,7 @@ class Node:
         )
         if done.returncode != 0:
             self.fail(f"nothing was changed, systemd-run: {done.stderr.strip()}")
+        self.armed = True
 
     def write(self, path: Path, text: str) -> None:
         """Replace a file at once."""

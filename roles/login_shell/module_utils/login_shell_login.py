@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
 from typing import NamedTuple
 
@@ -15,6 +16,12 @@ STARTED = "login_shell has started"
 COMMAND = f"echo {STARTED}; sh -c 'readlink /proc/$PPID/exe'; true"
 # Seconds after which a login that does not end on a signal is killed.
 GRACE = 5
+# Bytes of a login's output that are kept; the user's own files may print without end.
+KEPT = 2**16
+# Bytes that a pipe of Linux holds (pipe(7))
+PIPE_SIZE = 2**16
+# Seconds between looks whether a login has ended that prints nothing
+LOOK = 0.05
 # Statuses of timeout(1): the time was over; the login had to be killed.
 TIMED_OUT = (124, 128 + 9)
 
@@ -41,17 +48,47 @@ def login_argv(user: str, shell: str | None, patience: int) -> list[str]:
 
 
 def log_in(user: str, shell: str | None, patience: int) -> Login:
-    """Log in as a user and return what happened; the arguments are those of login_argv."""
-    done = subprocess.run(
+    """Log in as a user and return what happened; the arguments are those of login_argv.
+
+    Of a longer output the last KEPT bytes are returned, where the signs of COMMAND are, and of the
+    errors the first ones.
+    """
+    with subprocess.Popen(
         login_argv(user, shell, patience),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "TERM": "dumb"},
-        text=True,
-        errors="replace",
-        check=False,
+    ) as process:
+        output, errors = _read_until_end(process)
+    return Login(
+        process.returncode,
+        output[-KEPT:].decode(errors="replace"),
+        errors[:KEPT].decode(errors="replace"),
     )
-    return Login(done.returncode, done.stdout, done.stderr)
+
+
+def _read_until_end(process: subprocess.Popen[bytes]) -> list[bytes]:
+    """Read both pipes until the process has ended; the first and last KEPT bytes of each.
+
+    What it has left in the background holds the pipes open, and is not waited for.
+    """
+    pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+    texts = [b"" for _ in pipes]
+    with selectors.DefaultSelector() as selector:
+        for number, pipe in enumerate(pipes):
+            selector.register(pipe, selectors.EVENT_READ, number)
+        ended = False
+        while not ended:
+            ended = process.poll() is not None
+            # After the end once more: a single read has all that a pipe can hold.
+            for key, _ in selector.select(0 if ended else LOOK):
+                piece = os.read(key.fd, PIPE_SIZE)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                text = texts[key.data] + piece
+                texts[key.data] = text if len(text) <= 2 * KEPT else text[:KEPT] + text[-KEPT:]
+    return texts
 
 
 def login_problem(user: str, shell: str, login: Login, patience: int) -> Problem | None:
