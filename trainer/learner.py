@@ -84,9 +84,15 @@ def build_learner(
         averaged = AveragedModel(network, multi_avg_fn=average, use_buffers=True)
     scaler = loss_scaler(config.precision, device.type)
     if resumed is not None:
-        # Into what the engine returned, which need not be what went in.
+        # Into what the engine returned, which need not be what went in. It brings the options of
+        # the run before, weight decay and momentum among them; this run's own are those that count.
+        own = [dict(group) for group in optimizer.param_groups]
         optimizer.load_state_dict(resumed.optimizer)
-        scaler.load_state_dict(resumed.scaler)
+        for group, options in zip(optimizer.param_groups, own, strict=True):
+            group.update({name: value for name, value in options.items() if name != "params"})
+        # Of a run without scaled losses there is none.
+        if resumed.scaler:
+            scaler.load_state_dict(resumed.scaler)
         if averaged is not None and resumed.ema is not None:
             averaged.load_state_dict(resumed.ema)
     train_step = TrainStep(

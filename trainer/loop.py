@@ -67,6 +67,11 @@ class TrainingLoop:
             self._train_epoch(epoch, meter)
             train_loss = meter.mean_loss(engine)
             test = evaluate_learner(self._learner, self._data, engine, config.precision)
+            # Before a checkpoint is taken: the steps since the last line have not been looked at.
+            # Both are the same on every rank, so all of them end.
+            for name, mean in (("training", train_loss), ("test", test.loss)):
+                if not math.isfinite(mean):
+                    raise DivergenceError(f"the {name} loss is {mean} at the end of epoch {epoch}")
             metrics.write(
                 "epoch",
                 self._position(epoch),

@@ -74,6 +74,16 @@ def test_images_lie_in_folders_of_their_class(prepared: Path, source: Path) -> N
     assert not prepare(source, prepared)
 
 
+def test_names_of_images_may_have_blanks(prepared: Path) -> None:
+    index = prepared / "train_files.txt"
+    first, *others = index.read_text().splitlines()
+    name, _, image = first.partition("/")
+    (prepared / "train" / first).rename(prepared / "train" / name / f"the {image}")
+    index.write_text("\n".join([f"{name}/the {image}", *others, ""]))
+    files = FileSet.load(prepared, "train", CLASSES, None, 0)
+    assert len(files) == 12
+
+
 def test_unpacking_goes_on_where_it_was_interrupted(prepared: Path, source: Path) -> None:
     kept = prepared / "train" / CLASSES[0]
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}

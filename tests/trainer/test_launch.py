@@ -20,8 +20,9 @@ from trainer.heartbeat import COMPUTES, WAITS, clock
 from trainer.launch import hang_report, peers
 from trainer.launch.beats import Beat, read_beat
 from trainer.launch.processes import RankProcess, rank_processes
-from trainer.launch.reports import read_report
+from trainer.launch.reports import collect_reports, read_report
 from trainer.launch.settings import LaunchSettings, Limits
+from trainer.launch.supervisor import TORCH_PORTS, meeting_point
 from trainer.launch.watch import Watch
 from trainer.mounts import Mount
 from trainer.openmpi import RANK
@@ -265,6 +266,46 @@ def test_ranks_are_told_from_other_processes() -> None:
     with a_rank(ASLEEP, rank=7) as process, subprocess.Popen(["sleep", "60"]) as other:
         assert list(rank_processes()) == [RankProcess(7, process.pid)]
         other.kill()
+
+
+def test_names_and_environments_of_programs_end_no_look_at_the_ranks() -> None:
+    """A name is cut after 15 bytes, within a letter perhaps, and need not be text at all."""
+    named = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'\\xff'); print(flush=True); "
+    environment = {**os.environ, RANK: "9" * 5000}
+    with (
+        a_rank(ASLEEP, rank=7) as process,
+        subprocess.Popen(
+            ["python3", "-c", f"{named}time.sleep(600)"], stdout=subprocess.PIPE
+        ) as strange,
+        subprocess.Popen(["python3", "-c", ASLEEP], env=environment) as large,
+    ):
+        assert strange.stdout is not None
+        strange.stdout.readline()
+        try:
+            assert list(rank_processes()) == [RankProcess(7, process.pid)]
+        finally:
+            strange.kill()
+            large.kill()
+
+
+def test_ranks_of_torch_meet_at_a_port_of_their_run() -> None:
+    ports = {int(meeting_point("127.0.0.1")["MASTER_PORT"]) for _ in range(9)}
+    assert len(ports) > 1
+    assert ports <= set(TORCH_PORTS)
+
+
+def test_nodes_that_cannot_be_asked_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with (tmp_path / "log").open("wb") as log:
+        problems = collect_reports(["node2"], log)
+    hosts = [os.uname().nodename, "node2"]
+    assert problems == [Problem("peer_silent", {"host": host}) for host in hosts]
+    assert "node2 cannot be asked" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
 
+from trainer.launch import watch as watch_module
 from trainer.launch.processes import program_processes
 from trainer.launch.program import Project, environment_of, write_world
 from trainer.launch.sampler import first_processes
@@ -141,6 +142,12 @@ def test_a_setting_of_the_site_wins_over_the_images_own() -> None:
     assert "ACCELERATE_USE_CPU" not in found
 
 
+def test_accelerate_computes_on_gpus_of_both_vendors() -> None:
+    assert environment_of(PROJECT, 0, 0, Path("/run"), MEETING)["ACCELERATE_USE_CPU"] == "true"
+    found = environment_of(PROJECT, 0, 0, Path("/run"), {**MEETING, "TRAINYARD_GPUS": "2"})
+    assert "ACCELERATE_USE_CPU" not in found
+
+
 @pytest.mark.parametrize(
     ("program", "per"), [(["python3", "main.py"], "rank"), (["torchrun", "main.py"], "node")]
 )
@@ -173,6 +180,15 @@ def test_a_program_that_cannot_be_started(program: str, status: int, tmp_path: P
     assert run(tmp_path, {"main.py": ""}, [program]) != 0
     assert json.loads((tmp_path / "ranks/0.json").read_text())["exit_status"] == status
     assert program in logs(tmp_path)
+
+
+@pytest.mark.parametrize("status", [255, 147])
+def test_a_status_that_is_no_signal(status: int, tmp_path: Path) -> None:
+    """Of 147 a shell would make a signal that stops it for ever."""
+    program = f"import sys\nsys.exit({status})\n"
+    assert run(tmp_path, {"main.py": program}, ["python3", "main.py"]) != 0
+    ended = json.loads((tmp_path / "ranks/0.json").read_text())
+    assert (ended["exit_status"], ended["signal"]) == (status, None)
 
 
 # Rank 1 ends at once when it is asked to, as programs do that say nothing of it.
@@ -284,17 +300,22 @@ def test_silence_may_last_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("program", "computes"), [("while :; do :; done", True), ("cat", False)])
-def test_who_computes_is_not_silent(program: str, computes: bool, tmp_path: Path) -> None:
+def test_who_computes_is_not_silent(
+    program: str, computes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program in any language: a shell that counts, or one that waits for input."""
+    # Well below the limit, as it is below those of real runs.
+    monkeypatch.setattr(watch_module, "PROCESSOR_LOOK", 0.2)
     names = {"OMPI_COMM_WORLD_RANK": "0", "TRAINYARD_OUTPUT_DIR": str(tmp_path)}
-    limits = Limits(start=0, stall=0, silence=2)
+    limits = Limits(start=0, stall=0, silence=1)
     with subprocess.Popen(
         ["bash", "-c", program], env={**os.environ, **names}, stdin=subprocess.PIPE
     ) as process:
         try:
             watch = Watch(tmp_path, limits, time.monotonic(), is_project=True)
             told = []
-            for _ in range(12):
+            # More than ten times the limit.
+            for _ in range(24):
                 time.sleep(0.5)
                 told.append(silence(watch, time.monotonic()))
         finally:

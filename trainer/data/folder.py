@@ -73,7 +73,8 @@ class FileSet:
         """
         index = directory / f"{FOLDERS[split]}_files.txt"
         try:
-            files = tuple(index.read_text(encoding="utf-8").split())
+            # A name a line; there may be blanks in it.
+            files = tuple(index.read_text(encoding="utf-8").splitlines())
         except OSError as error:
             message = f"cannot read {index}: {error.strerror}; prepare it again"
             raise cannot_read(index, error, message) from error

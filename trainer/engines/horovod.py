@@ -1,6 +1,7 @@
 """Horovod."""
 
 import os
+import pickle
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -16,6 +17,9 @@ from trainer.heartbeat import waiting
 # Without a name Horovod takes the type of the value for one, and waits for ever for ranks that have
 # a value of another type.
 _GATHERED, _BROADCAST = "gathered", "broadcast"
+
+# Bytes of a pickled value that are broadcast at once: a checkpoint may have more than 2 GiB.
+PIECE = 2**30
 
 # Environment: the nice value of Horovod's own threads. Above 0 the exchange stands back behind the
 # computing thread of the same core, and has the core to itself as soon as that one waits.
@@ -133,8 +137,15 @@ class HorovodEngine:
         return list(self._hvd.allgather_object(value, name=_GATHERED))
 
     def broadcast(self, value: Any) -> Any:
-        """Broadcast of a pickled value."""
-        return self._hvd.broadcast_object(value, root_rank=0, name=_BROADCAST)
+        """Broadcast of a pickled value, in pieces: Horovod counts the bytes of one in 32 bits."""
+        data = bytearray(pickle.dumps(value)) if self.rank == 0 else bytearray()
+        size = self._hvd.broadcast_object(len(data), root_rank=0, name=_BROADCAST)
+        if self.rank != 0:
+            data = bytearray(size)
+        pieces = torch.frombuffer(data, dtype=torch.uint8).split(PIECE)
+        for number, piece in enumerate(pieces):
+            self._hvd.broadcast_(piece, root_rank=0, name=f"{_BROADCAST}.{number}")
+        return value if self.rank == 0 else pickle.loads(data)
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

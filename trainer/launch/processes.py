@@ -14,6 +14,9 @@ PROC = Path("/proc")
 COMMAND = "python3"
 # What only a project's program has in its environment.
 PROGRAM = b"\0TRAINYARD_OUTPUT_DIR="
+# A program chooses what it is called and what its environment holds: a number has an end here, and
+# a name need not be text.
+_RANK = re.compile(rb"(?:^|\0)" + RANK.encode() + rb"=(\d{1,6})(?:\0|$)")
 # A process may end while it is looked at, and those of other users say nothing.
 _UNREADABLE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -54,7 +57,8 @@ class RankProcess:
     def catches(self, number: int) -> bool:
         """Whether it has a handler for a signal; SigCgt of proc(5) status."""
         with contextlib.suppress(*_UNREADABLE):
-            text = (PROC / str(self.pid) / "status").read_text(encoding="utf-8")
+            status = PROC / str(self.pid) / "status"
+            text = status.read_text(encoding="utf-8", errors="replace")
             caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", text, re.MULTILINE)
             return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
         return False
@@ -73,12 +77,12 @@ class RankProcess:
 
 def rank_processes() -> Iterator[RankProcess]:
     """The processes of all ranks in this container."""
-    pattern = re.compile(rb"(?:^|\0)" + RANK.encode() + rb"=(\d+)")
     for directory in PROC.glob("[0-9]*"):
         with contextlib.suppress(*_UNREADABLE):
-            if (directory / "comm").read_text(encoding="utf-8").strip() != COMMAND:
+            name = (directory / "comm").read_text(encoding="utf-8", errors="replace")
+            if name.strip() != COMMAND:
                 continue
-            rank = pattern.search((directory / "environ").read_bytes())
+            rank = _RANK.search((directory / "environ").read_bytes())
             if rank is not None:
                 yield RankProcess(int(rank[1]), int(directory.name))
 
@@ -89,11 +93,10 @@ def program_processes() -> Iterator[RankProcess]:
     That is each rank's own and those that it has started. Not the shell around it: the program
     alone is told where its outputs go (trainer/launch/program.py).
     """
-    pattern = re.compile(rb"(?:^|\0)" + RANK.encode() + rb"=(\d+)")
     for directory in PROC.glob("[0-9]*"):
         with contextlib.suppress(*_UNREADABLE):
             environment = (directory / "environ").read_bytes()
-            rank = pattern.search(environment)
+            rank = _RANK.search(environment)
             if rank is not None and PROGRAM in environment:
                 yield RankProcess(int(rank[1]), int(directory.name))
 

@@ -6,7 +6,6 @@ most programs read, and Trainyard's own (docs/own-code.md). This process becomes
 """
 
 import bisect
-import glob
 import itertools
 import json
 import os
@@ -23,6 +22,8 @@ from trainer.launch.settings import program_file, run_dir
 from trainer.network import use_cluster_network
 from trainer.openmpi import local_rank, world_rank
 
+# How many GPUs of each node the run was given; not there where it was given none.
+GPUS = "TRAINYARD_GPUS"
 # What the image needs, whatever runs in it: NAME=value, a line each.
 IMAGE_ENVIRONMENT = Path("/opt/trainyard/environment")
 DATA = "/data"
@@ -100,7 +101,7 @@ def environment_of(
             "PET_MASTER_PORT": present["MASTER_PORT"],
             "NODE_RANK": node,
         }
-    defaults = _image_environment() | _without_gpu()
+    defaults = _image_environment() | _without_gpu(present)
     values = {name: str(value) for name, value in (own | ranks).items()}
     return values | {name: value for name, value in defaults.items() if name not in present}
 
@@ -196,9 +197,9 @@ def _in_front(folder: Path, path: str | None) -> str:
     return f"{folder}:{path}" if path else str(folder)
 
 
-def _without_gpu() -> dict[str, str]:
+def _without_gpu(present: Mapping[str, str]) -> dict[str, str]:
     """What accelerate wants to hear where there is no GPU: else each rank is a run of its own."""
-    return {} if glob.glob("/dev/nvidia[0-9]*") else {"ACCELERATE_USE_CPU": "true"}
+    return {} if int(present.get(GPUS, "0")) else {"ACCELERATE_USE_CPU": "true"}
 
 
 if __name__ == "__main__":

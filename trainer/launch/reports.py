@@ -34,14 +34,18 @@ def collect_reports(peers: Iterable[str], log: BinaryIO, goes_on: bool = False) 
     command = [COMMAND, GOES_ON] if goes_on else [COMMAND]
     ssh = ["ssh", "-o", f"ConnectTimeout={CONNECTION_PATIENCE}"]
     commands = {os.uname().nodename: command} | {host: [*ssh, host, *command] for host in peers}
-    programs = {
-        host: subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
-        )
-        for host, command in commands.items()
-    }
-    deadline = time.monotonic() + PATIENCE
+    programs: dict[str, subprocess.Popen[bytes]] = {}
     problems: list[Problem] = []
+    for host, arguments in commands.items():
+        try:
+            programs[host] = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
+        except OSError as error:
+            # The ranks have all processes that the container may have, perhaps; they may go on.
+            log.write(f"trainyard: {host} cannot be asked: {error}\n".encode())
+            problems.append(Problem("peer_silent", {"host": host}))
+    deadline = time.monotonic() + PATIENCE
     for host, program in programs.items():
         output = _output(program, max(0.0, deadline - time.monotonic()))
         problems += read_report(output)

@@ -1,7 +1,9 @@
 """Runs one mpirun after the other, watches the ranks, and ends what hangs."""
 
+import contextlib
 import math
 import os
+import random
 import signal
 import socket
 import time
@@ -24,8 +26,9 @@ from trainer.problems import Problem, Scalar
 TICK = 0.5
 # Seconds for the ranks to write their stacks.
 STACKS_PATIENCE = 1.0
-# The port that torchrun's users know.
-TORCH_PORT = 29500
+# Where the ranks of torch meet: around the port that torchrun's users know, 29500, and below those
+# that Linux gives to outgoing connections (net.ipv4.ip_local_port_range).
+TORCH_PORTS = range(29000, 30000)
 
 
 class Supervisor:
@@ -141,9 +144,11 @@ class Supervisor:
 
 def meeting_point(address: str) -> dict[str, str]:
     """Where the ranks of torch meet: this node, which has rank 0, and a port that is free now."""
-    try:
-        free = listen(address, TORCH_PORT)
-    except OSError:
-        free = listen(address)
-    with free:
+    # It is not held until rank 0 listens there, seconds later, and runs of one node may start at
+    # the same time: each takes one at random. The kernel's own choice could become the port of an
+    # outgoing connection by then.
+    for port in random.sample(TORCH_PORTS, len(TORCH_PORTS)):
+        with contextlib.suppress(OSError), listen(address, port):
+            return {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
+    with listen(address) as free:
         return {"MASTER_ADDR": address, "MASTER_PORT": str(free.getsockname()[1])}

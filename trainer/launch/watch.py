@@ -73,11 +73,13 @@ class Watch:
             now: monotonic seconds.
         """
         limit = self.limits.silence * 2**self._silences
-        if not limit or self._silence_told or not self._is_still(now, self._changed_at, limit):
+        # Who computes is not silent, for however long.
+        last = max(self._changed_at, self._computed_at)
+        if not limit or self._silence_told or now - last < limit:
             return None
         self._silence_told = True
         self._silences += 1
-        return int(now - self._changed_at)
+        return int(now - last)
 
     def disregard_changes(self) -> None:
         """Take what has changed by now for no sign of life: the ranks were asked to write it."""

@@ -2,6 +2,7 @@
 
 import torch
 
+import trainer.engines.horovod as pieces
 from trainer.engines import DdpEngine, Engine, HorovodEngine, IndependentEngine
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
@@ -30,6 +31,13 @@ world = IndependentEngine()
 horovod = HorovodEngine()
 expected = train(horovod)
 rank = horovod.rank
+# As a checkpoint travels, whose size is no multiple of a piece's; and one of a single piece.
+pieces.PIECE = 1000
+for size in (1, 12_345):
+    sent = {"rank": rank, "values": torch.full((size,), float(rank))}
+    received = horovod.broadcast(sent)
+    assert received["rank"] == 0
+    assert torch.equal(received["values"], torch.zeros(size))
 horovod.close()
 for backend in ("gloo", "mpi"):
     engine = DdpEngine(backend)
