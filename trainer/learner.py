@@ -88,8 +88,8 @@ def build_learner(
         # the run before, weight decay and momentum among them; this run's own are those that count.
         own = [dict(group) for group in optimizer.param_groups]
         optimizer.load_state_dict(resumed.optimizer)
-        for group, options in zip(optimizer.param_groups, own, strict=True):
-            group.update({name: value for name, value in options.items() if name != "params"})
+        for group, mine in zip(optimizer.param_groups, own, strict=True):
+            group.update({name: value for name, value in mine.items() if name != "params"})
         # Of a run without scaled losses there is none.
         if resumed.scaler:
             scaler.load_state_dict(resumed.scaler)
