@@ -17,8 +17,10 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def asked(config: dict[str, Any]) -> TrainConfig:
     """A run of one rank with momentum and weight decay."""
-    sgd = {"model": "cnn_a", "optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.05}
-    return TrainConfig(**{**config, **sgd, "world_size": 1, "engine": "independent"})
+    sgd: dict[str, Any] = {"model": "cnn_a", "optimizer": "sgd", "momentum": 0.9}
+    return TrainConfig(
+        **{**config, **sgd, "weight_decay": 0.05, "world_size": 1, "engine": "independent"}
+    )
 
 
 def build(config: TrainConfig, resumed: Checkpoint | None = None) -> Learner:
