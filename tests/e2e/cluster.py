@@ -1,9 +1,14 @@
 """The local cluster as a whole: how many nodes it has."""
 
+import os
+
+import pytest
 from commands import make
 from machines import cluster_name, docker, in_machine
 from trainings import SHORTEST
 
+# In the environment: nodes are taken from whoever has them.
+TAKE_OVER = "TRAINYARD_LOCAL_CLUSTER_TAKE_OVER"
 # The number of nodes for tests that do not say another one with `@pytest.mark.nodes(4)`.
 USUAL_NODES = 2
 
@@ -17,6 +22,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self._set_up_for: int | None = None
+        self._is_looked_at = False
         self.ready = False
 
     def running(self) -> int:
@@ -30,6 +36,9 @@ class Cluster:
         Nothing is done about a cluster of the usual size that no test has changed, nor about one
         that is not there: the first `make train` sets up what is missing.
         """
+        if not self._is_looked_at:
+            self._is_looked_at = True
+            self._forget_runs_of_others()
         if self._set_up_for is None and nodes == USUAL_NODES and not self._was_larger():
             self._set_up_for = nodes
         if self._set_up_for != nodes:
@@ -43,6 +52,21 @@ class Cluster:
         if not self.ready:
             assert make("train", **SHORTEST).status == 0
             self.ready = True
+
+    def _forget_runs_of_others(self) -> None:
+        """Make nodes anew on which an earlier session, cut off, has left a run.
+
+        Tests look for what their runs have left there. Without leave to take the nodes over
+        somebody may work with that run.
+        """
+        if self.running() == 0:
+            return
+        left = in_machine("node1", "ls -d /srv/trainyard/runs/2* 2>/dev/null || true").split()
+        if not left:
+            return
+        if os.environ.get(TAKE_OVER) != "true":
+            pytest.exit(f"node1 has {', '.join(left)}: end them (make stop), or set {TAKE_OVER}", 2)
+        assert make("local-down").status == 0
 
     def _was_larger(self) -> bool:
         """Whether there are more nodes than usual, or were when the nodes were last set up."""
