@@ -103,10 +103,13 @@ def test_make_hands_it_to_whatever_it_starts() -> None:
         (CONTAINER, NATIVE, CONTAINER),
         (NATIVE, NATIVE, NATIVE),
         (CONTAINER, None, None),
+        # What a node says of a run that was begun elsewhere.
+        ("podman", None, None),
+        ([NATIVE], None, None),
     ],
 )
 def test_a_run_is_looked_for_as_it_was_started(
-    ran: str, told: str | None, then: str | None, monkeypatch: pytest.MonkeyPatch
+    ran: object, told: str | None, then: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = {**os.environ, **({RUNTIME: told} if told else {})}
     monkeypatch.setattr(os, "environ", environment)

@@ -56,7 +56,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
         console.file.write(text if not text or text.endswith("\n") else text + "\n")
         console.file.flush()
 
-    # Not as a variable of Ansible, which takes {{ }} in it for a template.
+    # Through the environment, as for those who start the playbook by themselves.
     os.environ.update(TRAINYARD_COMMAND=command, TRAINYARD_SECONDS=str(seconds))
     outcome = play(context, "exec", {}, show, log=fresh_log(context, "exec"), limit=hosts)
     if outcome.cancelled:

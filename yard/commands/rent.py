@@ -22,6 +22,7 @@ from yard.operations.renting import (
     make_machines,
     remove_things,
 )
+from yard.plays.fingerprint import VARIABLES
 from yard.plays.remedy import addressed
 from yard.request.site import MOST_HOURS, ROLE, Site, list_sites, read_hours, read_site
 from yard.runs.setup_record import forget_setup_of
@@ -34,8 +35,6 @@ MOST_MACHINES = 256
 SOURCE = "machines.aws_ec2.yml"
 GROUPS = "groups.yml"
 WRITTEN = (GROUPS, "known_hosts.txt", SOURCE)
-# What people put beside them, and what is left of an inventory after `make destroy`.
-SETTINGS = ("group_vars", "host_vars")
 # It stands in the head of the files that are YAML.
 MARK = "# Written by `make provision`"
 
@@ -265,7 +264,8 @@ def _files_of_others(inventory: Path) -> list[str]:
     if not inventory.is_dir():
         return [inventory.name]
     # Without the source they are what is left when somebody has removed that by hand.
-    known = SETTINGS + (WRITTEN if _is_ours(inventory / GROUPS) else ())
+    # Variables people put beside them, and they stay after `make destroy`.
+    known = VARIABLES + (WRITTEN if _is_ours(inventory / GROUPS) else ())
     return sorted(entry.name for entry in inventory.iterdir() if entry.name not in known)[:3]
 
 

@@ -74,7 +74,7 @@ def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
             if context.interrupts.requested:
                 raise Interrupted(f"{directory.name} is asked to stop, and does so by itself")
             time.sleep(POLL)
-    if begun is not None and begun.runtime is not None:
+    if begun is not None:
         reach_as(context, begun.inventory, begun.runtime)
     inventory = context.inventory if begun is None else begun.inventory
     outcome = stop_on_nodes(context, directory, inventory)

@@ -32,6 +32,7 @@ from yard.contact.way import last_lines, trouble_at, trouble_at_bastions, values
 from yard.core.errors import Interrupted
 from yard.core.project import Project
 from yard.plays.connections import Connection, Connections
+from yard.plays.fingerprint import inventory_files
 
 # Hosts that are asked at the same time.
 PARALLEL = 64
@@ -96,15 +97,10 @@ class InventoryFiles:
         self._project = project
         self._inventory = inventory.absolute()
         self._texts: dict[Path, str] = {}
-        beside = self._inventory.parent
-        files = (
-            self._inventory.rglob("*")
-            if self._inventory.is_dir()
-            else [self._inventory, *beside.glob("group_vars/**/*"), *beside.glob("host_vars/**/*")]
-        )
         # The file of the hosts before those in folders below it.
+        files = inventory_files(self._inventory)
         for file in sorted(files, key=lambda file: (len(file.parts), file)):
-            if file.suffix in SUFFIXES and file.is_file():
+            if file.suffix in SUFFIXES:
                 self._texts[file] = file.read_text(encoding="utf-8", errors="replace")
 
     def commands(self, host: str) -> Mapping[str, str]:

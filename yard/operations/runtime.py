@@ -5,7 +5,7 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.plays.fingerprint import RUNTIME
-from yard.plays.inventory import CONTAINER, read_inventory
+from yard.plays.inventory import CONTAINER, NATIVE, read_inventory
 from yard.runs.manifest import Manifest
 
 
@@ -20,18 +20,19 @@ def as_it_ran(context: Context, manifest: Manifest) -> None:
     )
 
 
-def reach_as(context: Context, inventory: Path, ran: str) -> None:
+def reach_as(context: Context, inventory: Path, ran: object) -> None:
     """The same for what has no manifest.
 
     Args:
         inventory: with the nodes it runs on.
-        ran: what keeps its ranks apart from the rest of a node.
+        ran: what keeps its ranks apart from the rest of a node. Another word than one of the two,
+            as a node or an earlier version may have it, says nothing.
 
     Raises:
         RequestError: the inventory is gone, or has mistakes.
     """
-    if ran == (os.environ.get(RUNTIME) or CONTAINER):
+    if ran not in (CONTAINER, NATIVE) or ran == (os.environ.get(RUNTIME) or CONTAINER):
         return
     # An inventory that says it itself needs no more words, and set-up would take them for a change.
     if read_inventory(context.project, inventory).runtime != ran:
-        os.environ[RUNTIME] = ran
+        os.environ[RUNTIME] = str(ran)

@@ -89,10 +89,10 @@ def run_playbook(
 
 
 def _as_text(value: Any) -> Any:
-    """Mark every text as one that is no template.
+    """Mark every text that looks like a template as one that is none.
 
-    None of ours is one, and among them are words of users and of nodes, which Ansible would
-    execute. It reads the mark in files of variables (ansible.parsing.ajson).
+    Among them are words of users and of nodes, which Ansible would execute. It reads the mark in
+    files of variables (ansible._internal._json._profiles._legacy), and takes no key for a template.
     """
     if isinstance(value, str):
         return {"__ansible_unsafe": value} if "{" in value else value

@@ -8,7 +8,7 @@ from typing import Any
 from yard.core.errors import RequestError
 from yard.core.files import read_object, write_json
 from yard.core.project import Project
-from yard.plays.inventory import CONTAINER, NATIVE, Inventory
+from yard.plays.inventory import Inventory
 from yard.runs.folder import find_run, pick
 
 # What was asked for, in the folder of a measurement.
@@ -43,12 +43,12 @@ class Begun:
 
     Attributes:
         inventory: the nodes are its.
-        runtime: what keeps the ranks apart from the rest of a node; None where an earlier version
-            began it, which did not note that.
+        runtime: what keeps the ranks apart from the rest of a node; an earlier version did not note
+            it.
     """
 
     inventory: Path
-    runtime: str | None
+    runtime: object
 
 
 VERIFICATION = Kind("verification of the cluster", "verify-", "runs", "verdict.json")
@@ -72,10 +72,8 @@ def read_begun(directory: Path) -> Begun | None:
     To be read before files of the nodes come home to the same folder.
     """
     request = read_object(directory / REQUEST)
-    inventory, runtime = request.get("inventory"), request.get("runtime")
-    if not isinstance(inventory, str):
-        return None
-    return Begun(Path(inventory), runtime if runtime in (CONTAINER, NATIVE) else None)
+    inventory = request.get("inventory")
+    return Begun(Path(inventory), request.get("runtime")) if isinstance(inventory, str) else None
 
 
 def find_measurement(project: Project, name: str) -> tuple[Kind, Path] | None:
