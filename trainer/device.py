@@ -9,9 +9,7 @@ from typing import Any
 import torch
 
 from trainer.errors import GpuError
-
-# How many GPUs the run has on every node; set by role training_run, see training_run_mpirun.py.
-GIVEN = "TRAINYARD_GPUS"
+from trainer.launch.settings import GPUS
 
 
 def pick_device(local_rank: int) -> torch.device:
@@ -33,7 +31,7 @@ def find_device(local_rank: int) -> tuple[torch.device, str]:
     reason comes from its initialisation, and from a sum on the GPU: one that the build has no
     kernels for is found there.
     """
-    given = int(os.environ.get(GIVEN, "0"))
+    given = int(os.environ.get(GPUS, "0"))
     cpu = torch.device("cpu")
     if not given and not torch.cuda.is_available():
         return cpu, ""

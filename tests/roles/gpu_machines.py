@@ -35,6 +35,19 @@ CHECKOUT = ROLES.parent
 GPU_CACHE = CHECKOUT / ".trainyard/gpus"
 
 
+def have_smi_hang(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an nvidia-smi that hangs in the driver: it does not even end when it is killed.
+
+    Args:
+        folder: an empty one, which comes first in PATH.
+    """
+    program = folder / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexec sleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.delattr(subprocess.Popen, "wait")
+
+
 class FakeDriver:
     """A machine's driver in a folder.
 

@@ -6,7 +6,6 @@ docs.nvidia.com/deploy/xid-errors, which no mock writes.
 
 import json
 import os
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from ansible.module_utils import training_node_gpu_faults as faults
 from ansible.module_utils import training_node_gpus
 from ansible.module_utils.training_node_gpus import Gpu, parse_gpus
+from gpu_machines import have_smi_hang
 
 RECORDED = Path(__file__).parent / "data/gpus"
 LOG = """[  100.100000] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.
@@ -105,13 +105,8 @@ def test_what_an_earlier_version_noted_is_read(later: Any) -> None:
 def test_a_program_that_hangs_in_the_driver_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\nexec sleep 30\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    have_smi_hang(tmp_path, monkeypatch)
     monkeypatch.setattr(training_node_gpus, "SMI_SECONDS", 0.2)
-    # It does not end when it is killed.
-    monkeypatch.delattr(subprocess.Popen, "wait")
     status, said = training_node_gpus.ask_smi()
     assert (status, said) == (
         training_node_gpus.NO_ANSWER,

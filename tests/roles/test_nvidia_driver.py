@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils import nvidia_driver_cards
 from ansible.module_utils.nvidia_driver_openpgp import KeyFileError, fingerprints, packets
+from gpu_machines import have_smi_hang
 from role_files import ROLES
 
 H200, GTX_1080_TI, B200, K80 = 0x2335, 0x1B06, 0x2901, 0x102D
@@ -190,12 +191,7 @@ def test_a_module_is_found_by_the_names_of_debian(
 def test_an_nvidia_smi_that_hangs_in_the_driver_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\nexec sleep 30\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    # It does not end when it is killed.
-    monkeypatch.delattr(subprocess.Popen, "wait")
+    have_smi_hang(tmp_path, monkeypatch)
     names = looker()
     names["PATIENCE"] = 0.2
     assert names["ask_smi"]() == ([], "nvidia-smi gave no answer within 0.2 s")

@@ -9,8 +9,9 @@ import time
 import pytest
 import torch
 
-from trainer.device import GIVEN, Marks, find_device, pick_device
+from trainer.device import Marks, find_device, pick_device
 from trainer.errors import GpuError
+from trainer.launch.settings import GPUS
 
 # lllyasviel/Fooocus#1313
 TOO_OLD = (
@@ -26,11 +27,11 @@ NO_KERNEL = (
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(GIVEN, "2")
+    monkeypatch.setenv(GPUS, "2")
 
 
 def test_without_gpus_it_computes_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(GIVEN, raising=False)
+    monkeypatch.delenv(GPUS, raising=False)
     assert pick_device(0) == torch.device("cpu")
 
 

@@ -1,5 +1,6 @@
 """Horovod."""
 
+import io
 import os
 import pickle
 from collections.abc import Iterator
@@ -138,10 +139,12 @@ class HorovodEngine:
 
     def broadcast(self, value: Any) -> Any:
         """Broadcast of a pickled value, in pieces: Horovod counts the bytes of one in 32 bits."""
-        data = bytearray(pickle.dumps(value)) if self.rank == 0 else bytearray()
-        size = self._hvd.broadcast_object(len(data), root_rank=0, name=_BROADCAST)
-        if self.rank != 0:
-            data = bytearray(size)
+        stream = io.BytesIO()
+        if self.rank == 0:
+            pickle.dump(value, stream)
+        size = self._hvd.broadcast_object(stream.tell(), root_rank=0, name=_BROADCAST)
+        # Not a second copy of what rank 0 has.
+        data = stream.getbuffer() if self.rank == 0 else bytearray(size)
         pieces = torch.frombuffer(data, dtype=torch.uint8).split(PIECE)
         for number, piece in enumerate(pieces):
             self._hvd.broadcast_(piece, root_rank=0, name=f"{_BROADCAST}.{number}")

@@ -18,12 +18,10 @@ from typing import Any
 from trainer.atomic import write_json
 from trainer.errors import TrainerError
 from trainer.failure import FOLDER, note_failure
-from trainer.launch.settings import program_file, run_dir
+from trainer.launch.settings import GPUS, program_file, run_dir
 from trainer.network import use_cluster_network
 from trainer.openmpi import local_rank, world_rank
 
-# How many GPUs of each node the run was given; not there where it was given none.
-GPUS = "TRAINYARD_GPUS"
 # What the image needs, whatever runs in it: NAME=value, a line each.
 IMAGE_ENVIRONMENT = Path("/opt/trainyard/environment")
 DATA = "/data"

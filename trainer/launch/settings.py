@@ -7,6 +7,8 @@ from pathlib import Path
 
 from trainer.failure import RUN_DIR
 
+# Environment: how many GPUs of each node the run has (training_run_mpirun.py); not there for none.
+GPUS = "TRAINYARD_GPUS"
 # Where the run directory is mounted in every container of a run.
 DEFAULT_RUN_DIR = "/run/trainyard"
 DEFAULT_CONFIG_DIR = "/etc/trainyard"
