@@ -19,8 +19,15 @@ from trainer.errors import CheckpointError
 
 LAST, BEST = "last.pt", "best.pt"
 
+# Bytes that are hashed or brought to the disk at a time: seconds, on the slowest disk.
+PIECE = 16 * 1024 * 1024
+
 # What a checkpoint is called: of the end of an epoch, or of a step within the next one.
 _NAME = re.compile(r"epoch-([0-9]{1,9})(?:-step-([0-9]{1,12}))?\.pt")
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +79,33 @@ class Checkpoint:
         within = f"-step-{self.step}" if self.epoch_images else ""
         return f"epoch-{self.epoch}{within}.pt"
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, moved: Callable[[], None] = _nothing) -> None:
         """Write the checkpoint and its checksum, `<path>.sha256` as `sha256sum` writes it.
 
         `path` holds the old one or the new one, never a part.
+
+        Args:
+            path: the file.
+            moved: called again and again while the write gets on, with every `PIECE` bytes.
         """
         buffer = io.BytesIO()
         torch.save({field.name: getattr(self, field.name) for field in fields(self)}, buffer)
-        digest = hashlib.sha256(buffer.getbuffer()).hexdigest()
+        data = buffer.getbuffer()
+        pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+            moved()
         # The checksum first: a checkpoint that bears its name always has one.
         with replacing(_sum_file(path)) as stream:
-            stream.write(f"{digest}  {path.name}\n".encode())
+            stream.write(f"{digest.hexdigest()}  {path.name}\n".encode())
         with replacing(path) as stream:
-            stream.write(buffer.getbuffer())
+            for piece in pieces:
+                stream.write(piece)
+                # Else all of it would go to the disk in one call at the end, which tells nothing.
+                stream.flush()
+                os.fdatasync(stream.fileno())
+                moved()
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
@@ -119,13 +140,20 @@ class CheckpointFolder:
     path: Path
     keep: int
 
-    def add(self, checkpoint: Checkpoint, is_best: bool) -> None:
+    def add(
+        self, checkpoint: Checkpoint, is_best: bool, moved: Callable[[], None] = _nothing
+    ) -> None:
         """Save a checkpoint, point the links to it, and remove what is one too many.
 
         Of those within an epoch the newest stays, until the epoch has ended.
+
+        Args:
+            checkpoint: what is saved.
+            is_best: whether `best.pt` is to be this one.
+            moved: see `Checkpoint.save`.
         """
         name = checkpoint.name
-        checkpoint.save(self.path / name)
+        checkpoint.save(self.path / name, moved)
         for link in (LAST, BEST) if is_best else (LAST,):
             _point(self.path / link, name)
         best = (self.path / BEST).resolve()

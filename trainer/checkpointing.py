@@ -2,7 +2,8 @@
 
 import copy
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from time import monotonic, thread_time
 from types import TracebackType
@@ -14,9 +15,13 @@ from trainer.checkpoint import Checkpoint, CheckpointFolder
 from trainer.checkpoint_interval import CheckpointInterval
 from trainer.config import TrainConfig
 from trainer.engines import Engine
+from trainer.heartbeat import WAITS, beat, waiting
 from trainer.learner import Learner, local_buffers, random_state
 from trainer.meter import Meter
 from trainer.progress import Progress
+
+# Seconds that rank 0 waits for a write before it tells the others how far that is.
+ROUND = 1.0
 
 
 class Checkpointer:
@@ -48,6 +53,8 @@ class Checkpointer:
         )
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: Future[float] | None = None
+        # Pieces that have been hashed or written, of all checkpoints
+        self._pieces = 0
         self._interval = CheckpointInterval(config.seconds_between_failures)
         # How long the ranks waited while the last one was taken, in seconds
         self._waited = 0.0
@@ -66,8 +73,11 @@ class Checkpointer:
         """Wait for the write under way, after an error too: what it saves is as good as ever."""
         if kind is None:
             self.finish()
-        elif self._write is not None and (failure := self._write.exception()):
-            print(f"the last checkpoint was not written: {failure}", file=sys.stderr)
+        elif self._write is not None:
+            # Alone: nobody knows what the other ranks do.
+            self._wait_for_write(lambda known: known)
+            if failure := self._write.exception():
+                print(f"the last checkpoint was not written: {failure}", file=sys.stderr)
         self._writer.shutdown()
 
     def is_due(self) -> bool:
@@ -83,18 +93,46 @@ class Checkpointer:
         if self._write is not None:
             if not self._write.done():
                 return False
-            self.finish()
+            self._settle()
         seconds = self._config.checkpoint_seconds
         if seconds is None:
             seconds = self._interval.seconds
         return seconds > 0 and monotonic() - self._taken_at >= seconds
 
     def finish(self) -> None:
-        """Wait until the checkpoints that were taken are written.
+        """Wait until the checkpoints that were taken are written; every rank must call it.
+
+        The ranks wait in rounds: while the write gets on they all say that they do, for on a slow
+        disk it may take longer than a rank may be silent.
 
         Raises:
             OSError: one could not be.
         """
+        self._wait_for_write(self._engine.broadcast)
+        self._settle()
+
+    def _wait_for_write(self, agree: Callable[[tuple[bool, int]], tuple[bool, int]]) -> None:
+        """Wait in rounds, with a sign of life after each in which the write got on.
+
+        Args:
+            agree: takes what this rank knows, and returns what is to be believed: whether the write
+                is over, and how many pieces are done.
+        """
+        with waiting():
+            before = self._pieces
+            while True:
+                if self._write is not None:
+                    wait([self._write], timeout=ROUND)
+                is_over = self._write is None or self._write.done()
+                is_over, pieces = agree((is_over, self._pieces))
+                if is_over:
+                    return
+                if pieces != before:
+                    beat(WAITS)
+                before = pieces
+
+    def _settle(self) -> None:
+        """Take note of what a write that is over has cost, or of why it failed."""
         if self._write is not None:
             write, self._write = self._write, None
             is_first = self._interval.cost == 0
@@ -134,14 +172,13 @@ class Checkpointer:
         self, progress: Progress, local: dict[str, Any], accuracy: float, is_best: bool
     ) -> None:
         """Collect what each rank alone knows, copy the state and have it written."""
+        # Not counted: the wait for the write before is no cost of this one.
+        self.finish()
         began = monotonic()
         ranks = self._engine.gather({**local, "rng": random_state()})
         if self._engine.rank > 0:
             return
         rng = [rank.pop("rng") for rank in ranks]
-        gathered = monotonic()
-        self.finish()
-        copying = monotonic()
         learner = self._learner
         checkpoint = Checkpoint(
             model=in_memory(learner.network.state_dict()),
@@ -161,8 +198,7 @@ class Checkpointer:
             data=self._data,
         )
         self._taken_at = monotonic()
-        # The wait for the write before is no cost of this one.
-        self._waited = gathered - began + self._taken_at - copying
+        self._waited = self._taken_at - began
         self._write = self._writer.submit(self._add, checkpoint, is_best)
 
     def _add(self, checkpoint: Checkpoint, is_best: bool) -> float:
@@ -171,8 +207,11 @@ class Checkpointer:
         It counts as a cost, as if the ranks had waited for it: where they need every core, they do.
         """
         began = thread_time()
-        self._folder.add(checkpoint, is_best)
+        self._folder.add(checkpoint, is_best, self._moved)
         return thread_time() - began
+
+    def _moved(self) -> None:
+        self._pieces += 1
 
 
 def in_memory(state: Any) -> Any:

@@ -61,6 +61,25 @@ def test_training_goes_on_from_a_checkpoint_as_if_never_stopped(tmp_path: Path) 
         assert torch.equal(one, other)
 
 
+def test_every_piece_is_told_and_the_file_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.checkpoint.PIECE", 1000)
+    sizes: list[int] = []
+    path = tmp_path / "epoch-1.pt"
+    checkpoint(trained(1), 1).save(path, lambda: sizes.append(scratch_size(tmp_path)))
+    size = path.stat().st_size
+    pieces = -(-size // 1000)
+    # Hashed before there is a file, then written, each on the disk before the next.
+    written = [min(size, 1000 * piece) for piece in range(1, pieces + 1)]
+    assert sizes == [0] * pieces + written
+    assert Checkpoint.load(path).step == 1
+
+
+def scratch_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob(".epoch-1.pt.*"))
+
+
 def test_failed_saving_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

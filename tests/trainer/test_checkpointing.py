@@ -16,6 +16,7 @@ from trainer.checkpoint import Checkpoint, CheckpointFolder
 from trainer.checkpointing import Checkpointer
 from trainer.config import TrainConfig
 from trainer.engines import IndependentEngine
+from trainer.heartbeat import WAITS
 from trainer.learner import Learner
 from trainer.meter import Meter
 from trainer.optimizer import adamw
@@ -56,9 +57,9 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Writing waits until this is set."""
     gate, add = threading.Event(), CheckpointFolder.add
 
-    def wait_and_add(self: CheckpointFolder, checkpoint: Checkpoint, is_best: bool) -> None:
+    def wait_and_add(self: CheckpointFolder, *arguments: Any) -> None:
         assert gate.wait(60)
-        add(self, checkpoint, is_best)
+        add(self, *arguments)
 
     monkeypatch.setattr(CheckpointFolder, "add", wait_and_add)
     yield gate
@@ -67,7 +68,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Checkpoint, path: Path) -> None:
+    def fail(self: Checkpoint, path: Path, moved: object) -> None:
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(Checkpoint, "save", fail)
@@ -182,6 +183,30 @@ def test_error_waits_for_the_write_under_way(
     with pytest.raises(ZeroDivisionError):
         save_and_fail(checkpointer)
     assert Checkpoint.load(tmp_path / "checkpoints" / "last.pt").step == 10
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_ranks_give_signs_of_life_while_a_slow_write_gets_on(
+    moves: bool,
+    checkpointer: Checkpointer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpointing, "ROUND", 0.05)
+    beats: list[bytes] = []
+    monkeypatch.setattr(checkpointing, "beat", beats.append)
+    is_slow = threading.Event()
+
+    def add(self: CheckpointFolder, one: Checkpoint, is_best: bool, moved: Any) -> None:
+        for _ in range(8):
+            if moves:
+                moved()
+            is_slow.wait(0.1)
+
+    monkeypatch.setattr(CheckpointFolder, "add", add)
+    checkpointer.save(FIRST, 0.5)
+    checkpointer.finish()
+    assert set(beats) == ({WAITS} if moves else set())
+    assert len(beats) >= (4 if moves else 0)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,37 @@ def test_program(program: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+SLOW_DISK = """
+import os, time
+from trainer import checkpoint
+
+checkpoint.PIECE = 2**18
+fdatasync = os.fdatasync
+
+def slow(descriptor):
+    time.sleep(0.8)
+    fdatasync(descriptor)
+
+os.fdatasync = slow
+"""
+
+
+@pytest.mark.data
+def test_write_that_takes_longer_than_ranks_may_be_silent(
+    config: dict[str, Any], make_run_dir: MakeRunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = make_run_dir({**config, "model": "cnn_a", "epochs": 2})
+    # Python reads it at every start.
+    (run_dir / "sitecustomize.py").write_text(SLOW_DISK)
+    (run_dir / "environment").write_text(f"PYTHONPATH={run_dir}\n")
+    monkeypatch.setenv("TRAINYARD_STALL_SECONDS", "4")
+    began = time.monotonic()
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 0, logs(run_dir)[0]
+    size = (run_dir / "checkpoints" / "last.pt").stat().st_size
+    assert time.monotonic() - began > 2 * 0.8 * size / 2**18 > 2 * 4
+    assert Checkpoint.load(run_dir / "checkpoints" / "last.pt").epoch == 2
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_training_on_real_images(
