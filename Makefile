@@ -161,7 +161,7 @@ logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=
 attach: $(READY) ## go on with a run after the control node was away: RUN=latest
 	@$(YARD) attach $(or $(RUN),latest)
 
-stop: $(READY) ## stop a run or a verification and bring its logs home: RUN=
+stop: $(READY) ## stop a run or a verification and bring its logs home: RUN=latest
 	@$(YARD) stop $(or $(RUN),latest)
 
 report: $(READY) ## draw the report of a run anew, or compare several: RUN=latest RUN=a,b

@@ -29,7 +29,10 @@ def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
 def copy(tmp_path: Path) -> Path:
     """The files of this checkout in a repository of their own."""
     root = tmp_path / "checkout"
-    names = run(CHECKOUT, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    # It may be somebody else's.
+    git = ("git", "-c", f"safe.directory={CHECKOUT}")
+    names = run(CHECKOUT, *git, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    assert names.returncode == 0, names.stderr
     for name in filter(None, names.stdout.split("\0")):
         if (CHECKOUT / name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ class Page:
         answer = self._do("Runtime.evaluate", expression=expression, returnByValue=True)
         return answer["result"].get("value")
 
-    def wait_for(self, expression: str, seconds: float = 60) -> Any:
+    def wait_for(self, expression: str, seconds: float = 240) -> Any:
         """What an expression comes to, as soon as that is something."""
         deadline = time.monotonic() + seconds
         while not (value := self.value(expression)):
@@ -69,7 +69,7 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self._do("Input.dispatchMouseEvent", type=kind, **place)
 
-    def click_until(self, selector: str, expression: str, seconds: float = 60) -> None:
+    def click_until(self, selector: str, expression: str, seconds: float = 240) -> None:
         """Click there again and again, until an expression is true."""
         deadline = time.monotonic() + seconds
         while not self.value(expression):
@@ -135,6 +135,10 @@ def open_browser() -> Iterator[Page]:
             yield Page(told, tells)
         finally:
             process.terminate()
-            process.wait(30)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             os.close(told)
             os.close(tells)

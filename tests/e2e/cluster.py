@@ -4,7 +4,7 @@ import os
 
 import pytest
 from commands import make
-from machines import cluster_name, docker, in_machine
+from machines import cluster_name, docker, in_machine, machine
 from trainings import SHORTEST
 
 # In the environment: nodes are taken from whoever has them.
@@ -60,6 +60,10 @@ class Cluster:
         somebody may work with that run.
         """
         if self.running() == 0:
+            return
+        if machine("node1") not in docker("ps", "--format", "{{.Names}}").split():
+            assert os.environ.get(TAKE_OVER) == "true", "node1 is off, and other nodes are not"
+            assert make("local-down").status == 0
             return
         left = in_machine("node1", "ls -d /srv/trainyard/runs/2* 2>/dev/null || true").split()
         if not left:

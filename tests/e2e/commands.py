@@ -89,7 +89,7 @@ class BackgroundMake:
         """Everything printed so far."""
         return "".join(f"{line}\n" for _, line in self.lines)
 
-    def wait_for(self, what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
+    def wait_for(self, what: str, ready: Callable[[], Any], seconds: float = 300) -> Any:
         """Return what `ready` gives as soon as it gives something, at most until the end."""
 
         def look() -> Any:

@@ -76,7 +76,7 @@ def wait_until_ready(host: str) -> None:
     wait_for(f"{host} to be ready", lambda: in_machine(host, f"{look} && echo yes || true"))
 
 
-def wait_for(what: str, ready: Callable[[], Any], seconds: float = 120) -> Any:
+def wait_for(what: str, ready: Callable[[], Any], seconds: float = 300) -> Any:
     """Return what `ready` gives as soon as it gives something."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

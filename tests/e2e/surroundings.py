@@ -68,6 +68,8 @@ def shared_images(hosts: Sequence[str] = NODES) -> Iterator[None]:
         in_machine("node2", f"mount -t tmpfs tmpfs {DATASET}")
         start = ["run", "--detach", "--name", server, "--pid", f"container:{node}"]
         start += [*rights, "--security-opt", "seccomp=unconfined", "--device", "/dev/fuse"]
+        # A session that was cut off may have left it.
+        docker("rm", "--force", server)
         docker(*start, node_image, *serve)
         look = f"grep ' {DATASET} fuse ' /proc/mounts || true"
         wait_for("share", lambda: in_machine("node2", look), seconds=20)

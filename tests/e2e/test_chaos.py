@@ -52,7 +52,8 @@ def drawn() -> list[tuple[int, Disturbance, float]]:
     drawn: list[Disturbance] = []
     while len(drawn) < COUNT:
         drawn += chance.sample(DISTURBANCES, len(DISTURBANCES))
-    return [(number, what, chance.uniform(0.05, 0.8)) for number, what in enumerate(drawn[:COUNT])]
+    # Not so late that a fast machine is through before it happens.
+    return [(number, what, chance.uniform(0.05, 0.6)) for number, what in enumerate(drawn[:COUNT])]
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def setbacks(run: BackgroundRun) -> Iterator[tuple[float, float]]:
             continue
         before, after = lines[number - 1], lines[number:]
         kept = [each["time"] for each in lines[:number] if each["step"] <= line["step"]]
-        first = next(each["time"] for each in after if each["event"] == "step")
+        first = next((each["time"] for each in after if each["event"] == "step"), after[-1]["time"])
         yield before["time"] - max(kept, default=lines[0]["time"]), first - before["time"]
 
 

@@ -118,6 +118,15 @@ def in_background(program: str, *arguments: str) -> str:
 # ssh as a rank may call it, which believes every host
 SSH = "timeout 20 ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 
+
+def fill(file: str, pieces: int) -> str:
+    """Write so many pieces of 64 MB; its status is that of the writing."""
+    return (
+        f"dd if=/dev/zero of={file} bs=64M count={pieces} 2>/dev/null; "
+        f"status=$?; rm -f {file}; exit $status"
+    )
+
+
 # Each is done by a rank's account in the container on the first node, and ends well where the rank
 # was kept from it.
 ATTACKS = {
@@ -130,22 +139,29 @@ ATTACKS = {
     "writes into the data sets": "! touch /data/cifar10/x",
     "becomes root by a program of the image": "! (mount -o remount,rw / || su -c true) 2>/dev/null",
     "asks the engine": "! test -e /var/run/docker.sock",
-    "looks at the node's disks": "! ls /dev/sda /dev/vda 2>/dev/null",
+    "looks at the node's disks": (
+        "! ls -d /dev/[sv]d* /dev/xvd* /dev/nvme* 2>/dev/null | grep --quiet ."
+    ),
     "makes a device": "! mknod disk b 7 0 2>/dev/null",
     "becomes root in a namespace of its own": "! unshare --user --map-root-user true 2>/dev/null",
-    "gives a file of the image a second name": "! ln /etc/passwd passwd 2>/dev/null",
+    "gives a file of the image a second name": (
+        "! ln /etc/passwd passwd 2>/dev/null && ! ln /etc/passwd /etc/second 2>/dev/null"
+    ),
     "gives a file of a data set a second name": (
         "! ln /data/cifar10/dataset.json dataset.json 2>/dev/null"
+        " && ! ln /data/cifar10/dataset.json /data/cifar10/second 2>/dev/null"
     ),
     "logs in to a node with the run's key": f"! {SSH} -p 22 node2 true 2>/dev/null",
     "goes through the run's sshd to a node's": (
         f"! {SSH} -W 127.0.0.1:22 node2 < /dev/null 2>/dev/null"
     ),
     "looks at processes of the node": "! grep -l dockerd /proc/[0-9]*/comm 2>/dev/null",
-    "looks at root's records": "! ls /run/trainyard/../collect 2>/dev/null",
+    "looks at root's records": (
+        "! find / -xdev \\( -name run.json -o -path '*/collect/*' \\) 2>/dev/null | grep --quiet ."
+    ),
     "forks without end": f"python3 -c {shlex.quote(FORKS)}",
-    "fills /dev/shm": "! dd if=/dev/zero of=/dev/shm/x bs=64M count=64 2>/dev/null; rm /dev/shm/x",
-    "fills /tmp": "! dd if=/dev/zero of=/tmp/x bs=64M count=200 2>/dev/null; rm /tmp/x",
+    "fills /dev/shm": f"! ({fill('/dev/shm/x', 64)})",
+    "fills /tmp": f"! ({fill('/tmp/x', 200)})",
     "leaves a process behind": "setsid sleep 3600 > /dev/null 2>&1 < /dev/null & true",
     "outlives its end by forking": in_background(OUTLIVES, "outlives-its-run"),
     "locks the directories of its run": in_background(LOCKS),

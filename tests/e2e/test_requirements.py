@@ -10,8 +10,15 @@ from machines import in_machine
 
 pytestmark = pytest.mark.usefixtures("ready_cluster")
 
-# Versions are those of the day. The example of TorchX was written for an older torchmetrics.
-REQUIREMENTS = "accelerate\npytorch-lightning\ntensorboard\ntorchmetrics<0.11\ntorchx\n"
+# What is asked for below are words of these versions. The example of TorchX was written for an
+# older torchmetrics.
+REQUIREMENTS = """\
+accelerate==1.15.0
+pytorch-lightning==2.6.6
+tensorboard
+torchmetrics<0.11
+torchx==0.7.0
+"""
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What people do to a training under way: they follow its logs, and stop it."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +10,7 @@ from trainings import LONG
 
 # On a node each: one that goes on until it is stopped, one that is through a while after that
 STOPPED = {**LONG, "NODES": 1}
-BESIDE = {**STOPPED, "EPOCHS": 4, "TRAIN_IMAGES": 1920}
+BESIDE = {**STOPPED, "EPOCHS": 6, "TRAIN_IMAGES": 1920}
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Stop:
         outcome, beside_outcome: how their commands ended.
         stop: how `make stop` ended.
         logs: how `make logs FOLLOW=1` ended, which followed the stopped one.
-        beside_was_under_way: whether the other still trained when `make stop` had ended.
+        beside_was_under_way: whether the other still trained when the ranks of the stopped one
+            had ended.
     """
 
     run: BackgroundRun
@@ -42,8 +44,11 @@ def stopped(cluster: Cluster) -> Stop:
     logs = BackgroundMake("logs", RUN=run.run_id, FOLLOW=1)
     logs.wait_for_output("[0 node1] rank 0 of 1 on node1")
     stop = make("stop", RUN=run.run_id)
-    under_way = beside.process.poll() is None
-    return Stop(run, run.finish(), beside, beside.finish(), stop, logs.finish(60), under_way)
+    outcome, beside_outcome = run.finish(), beside.finish()
+    records = [json.loads((each.directory / "ranks/0.json").read_text()) for each in (run, beside)]
+    ended, other = records
+    under_way = other["started_at"] < ended["ended_at"] < other["ended_at"]
+    return Stop(run, outcome, beside, beside_outcome, stop, logs.finish(60), under_way)
 
 
 def test_a_stopped_training_ends_with_its_logs_at_home(stopped: Stop) -> None:
@@ -59,7 +64,7 @@ def test_the_run_beside_it_does_not_notice(stopped: Stop) -> None:
     assert stopped.beside_outcome.status == 0
     summary = stopped.beside.summary()
     assert (summary["status"], summary["hosts"]) == ("succeeded", ["node2"])
-    assert (summary["attempts"], summary["steps"]) == (1, 4 * 1920 // 16)
+    assert (summary["attempts"], summary["steps"]) == (1, 6 * 1920 // 16)
 
 
 def test_logs_are_followed_to_the_end(stopped: Stop) -> None:

@@ -315,8 +315,15 @@ def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(tmp_path:
     assert log.read_text() == f"{child}\n"
     stat = Path(f"/proc/{child}/stat")
     deadline = time.monotonic() + 5
-    # Who takes it over, where it is not init, may leave a zombie.
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+
+    def is_alive() -> bool:
+        # Who takes it over, where it is not init, may leave a zombie.
+        try:
+            return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    while is_alive():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -450,6 +457,7 @@ def test_a_recipe_takes_the_epochs_that_have_time(
     day: Day, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = python_of(monkeypatch, accuracies=(0.2, 0.952))
+    Clock(monkeypatch)
     turn = turn_of(day, "resnet18", seconds=300)
     all_steps.resnet18_recipe(turn)
     # An epoch takes 1.1 * 50,000 / 20,000 s.

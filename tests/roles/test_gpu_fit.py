@@ -254,7 +254,7 @@ def test_a_gpu_that_the_image_is_not_built_for_is_named(
 ) -> None:
     answer(0, lines("580.65.06", 2, capability, "NVIDIA X"))
     problems = found("1", CUDA12, bus)[1]
-    assert [problem.code for problem in problems] == [] if fits else ["gpu_not_built_for"]
+    assert [problem.code for problem in problems] == ([] if fits else ["gpu_not_built_for"])
     if not fits:
         assert "its GPU 1, NVIDIA X, has compute capability " + capability in problems[0].text
 

@@ -96,6 +96,31 @@ def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> No
     ]
 
 
+def test_names_files_of_variables_that_others_hide(inventory: Path) -> None:
+    (inventory / "group_vars/all").mkdir()
+    (inventory / "group_vars/all/vault.yml").write_text("vault_mine: 1\n")
+    (inventory / "group_vars/all.yml").write_text("docker_engine_source: docker\n")
+    (inventory / "host_vars").mkdir()
+    for suffix in ("", ".yml", ".json"):
+        (inventory / f"host_vars/gpu01.example{suffix}").write_text("{}\n")
+    status, lines = check(inventory)
+    assert status == 2
+    words = "nobody reads this: of several for"
+    assert lines == [
+        f"group_vars/all.yml: {words} all, Ansible takes group_vars/all alone. Move what is in "
+        "this one there.",
+        *(
+            f"host_vars/gpu01.example{suffix}: {words} gpu01.example, Ansible takes "
+            "host_vars/gpu01.example alone. Move what is in this one there."
+            for suffix in (".json", ".yml")
+        ),
+    ]
+    named = ["ansible-inventory", "--inventory", str(inventory), "--host", "gpu01"]
+    seen = subprocess.run(named, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    assert '"docker_engine_source": "distribution"' not in seen
+    assert '"docker"' not in seen
+
+
 def test_wants_addresses_and_certificates_of_a_closed_network(inventory: Path) -> None:
     (inventory / "ca.pem").touch()
     variables = inventory / "group_vars/all.yml"
@@ -142,10 +167,10 @@ def test_wants_what_this_machine_reads_too_for_all_hosts(inventory: Path) -> Non
     assert status == 2
     assert lines[:2] == [
         "hosts.yml:8: trainer_image_target is set for gpu02 alone, and this machine, which builds "
-        "the image, does not see it. Set it in group_vars/all.yml of the inventory.",
+        "the image, does not see it. Set it in group_vars/all/site.yml of the inventory.",
         "group_vars/trainers.yml:1: trainer_image_target is set for group trainers alone, and this "
-        "machine, which builds the image, does not see it. Set it in group_vars/all.yml of the "
-        "inventory.",
+        "machine, which builds the image, does not see it. Set it in group_vars/all/site.yml of "
+        "the inventory.",
     ]
     (inventory / "hosts.yml").write_text(yaml.safe_dump(GOOD, sort_keys=False))
     (inventory / "group_vars/trainers.yml").rename(inventory / "group_vars/all.yml")

@@ -68,6 +68,7 @@ def test_what_is_missing_or_open_is_seen(key: Path) -> None:
 def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main, settings = tmp_path / "sshd_config", tmp_path / "10-ssh_trust.conf"
     monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
+    monkeypatch.setattr(ssh_trust_pair, "ROLLBACK", tmp_path / "rollback.timer")
     main.write_text("Include /etc/ssh/sshd_config.d/*.conf\nPort 22\n")
     assert ssh_trust_pair.server_differences(settings, "") == []
     assert ssh_trust_pair.server_differences(settings, "a") == [
@@ -84,4 +85,8 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     main.write_text("Port 22\n")
     assert ssh_trust_pair.server_differences(settings, "a")[0] == (
         f"{main} does not read its drop-ins"
+    )
+    (tmp_path / "rollback.timer").touch()
+    assert ssh_trust_pair.server_differences(settings, "a")[0] == (
+        "an earlier run was cut off while it tried settings"
     )

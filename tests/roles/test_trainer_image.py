@@ -207,5 +207,5 @@ def running(process: int) -> bool:
     """Whether a process is there and not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

@@ -59,7 +59,10 @@ def meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return registry.Meeting(tmp_path / "meeting", NODES)
 
 
-def test_a_cache_is_found_by_what_its_node_says(meeting: Any) -> None:
+def test_a_cache_is_found_by_what_its_node_says(
+    meeting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "CACHE_LIMIT", 30)
     later = threading.Timer(0.2, meeting.announce, ("node2", {"port": 40123}))
     later.start()
     assert meeting.wait_for_cache("node2") == {"port": 40123}
@@ -70,7 +73,9 @@ def test_a_cache_of_which_nothing_is_heard_is_not_waited_for_for_ever(meeting: A
     assert "reason" in meeting.wait_for_cache("node1")
 
 
-def test_a_cache_stays_while_a_node_fetches_from_it(meeting: Any) -> None:
+def test_a_cache_stays_while_a_node_fetches_from_it(
+    meeting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def fetch() -> None:
@@ -78,25 +83,27 @@ def test_a_cache_stays_while_a_node_fetches_from_it(meeting: Any) -> None:
             entered.set()
             leave.wait()
 
+    monkeypatch.setattr(registry, "CACHE_LIMIT", 2)
     waiting = threading.Thread(target=meeting.wait_for_nodes, args=(["node3"],))
     fetching = threading.Thread(target=fetch)
     fetching.start()
     entered.wait()
     waiting.start()
-    waiting.join(1.5)  # three times as long as it waits for a node that does not come
+    waiting.join(5)  # more than twice as long as it waits for a node that does not come
     assert waiting.is_alive()
     leave.set()
-    waiting.join(5)
+    waiting.join(30)
     assert not waiting.is_alive()
     fetching.join()
 
 
-def test_a_cache_waits_for_each_of_its_nodes(meeting: Any) -> None:
+def test_a_cache_waits_for_each_of_its_nodes(meeting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with meeting.fetching("node3"):
         pass
+    with monkeypatch.context() as patch:
+        patch.setattr(registry.time, "sleep", lambda seconds: pytest.fail("it waits"))
+        meeting.wait_for_nodes(["node3"])
     began = time.monotonic()
-    meeting.wait_for_nodes(["node3"])
-    assert time.monotonic() - began < 0.4
     meeting.wait_for_nodes(["node3", "node5"])  # which never comes
     assert time.monotonic() - began > 0.5
 

@@ -23,13 +23,15 @@ MPIRUN_ARGUMENTS = (
 )
 
 
-def mpirun(*command: str | Path, ranks: int = 2) -> "subprocess.CompletedProcess[str]":
+def mpirun(
+    *command: str | Path, ranks: int = 2, timeout: float = TIMEOUT
+) -> "subprocess.CompletedProcess[str]":
     """Run a command on that many ranks and return its output and status."""
     return subprocess.run(
         ["mpirun", "-n", str(ranks), *MPIRUN_ARGUMENTS[2:], *map(str, command)],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT,
+        timeout=timeout,
         check=False,
     )
 

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -86,15 +85,16 @@ def test_failed_saving_leaves_the_old_checkpoint(
     folder = CheckpointFolder(tmp_path, keep=2)
     folder.add(checkpoint(trained(1), 1), is_best=True)
 
-    def stop_halfway(content: Any, stream: Any) -> None:
-        stream.write(b"half of it")
+    def stop_halfway(descriptor: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(torch, "save", stop_halfway)
+    monkeypatch.setattr("trainer.checkpoint.PIECE", 1000)
+    monkeypatch.setattr("trainer.checkpoint.os.fdatasync", stop_halfway)
     with pytest.raises(KeyboardInterrupt):
         folder.add(checkpoint(trained(2), 2, epoch=2), is_best=True)
     assert Checkpoint.load(tmp_path / "last.pt").step == 1
-    assert not list(tmp_path.glob("epoch-2*"))
+    assert not list(tmp_path.glob("epoch-2*.pt"))
+    assert not list(tmp_path.glob(".epoch-2*"))
 
 
 def test_newest_and_best_stay(tmp_path: Path) -> None:

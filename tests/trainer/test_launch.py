@@ -84,6 +84,8 @@ def test_one_rank_that_gets_on_is_enough(run_dir: Path) -> None:
     beat(run_dir, 0)
     beat(run_dir, 1)
     assert watch.problem(BEGAN + 100) is None
+    # Kernels before 6.13 date files by a clock that ticks every 4 ms.
+    time.sleep(0.02)
     beat(run_dir, 1)
     assert watch.problem(BEGAN + 103) is None
     assert watch.problem(BEGAN + 107) is None
@@ -381,7 +383,7 @@ def test_a_mount_that_does_not_answer(run_dir: Path, monkeypatch: pytest.MonkeyP
     stat.write_text('#!/bin/sh\n[ "$2" != /data/silent ] || exec sleep 60\n')
     stat.chmod(0o755)
     monkeypatch.setenv("PATH", f"{run_dir}:{os.environ['PATH']}")
-    monkeypatch.setattr(hang_report, "PATIENCE", 0.5)
+    monkeypatch.setattr(hang_report, "PATIENCE", 2.0)
     table = [
         Mount("/", "overlay", "overlay"),
         Mount("/data/silent", "fuse", "f"),

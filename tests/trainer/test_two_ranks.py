@@ -111,11 +111,11 @@ def test_write_that_takes_longer_than_ranks_may_be_silent(
     # Python reads it at every start.
     (run_dir / "sitecustomize.py").write_text(SLOW_DISK)
     (run_dir / "environment").write_text(f"PYTHONPATH={run_dir}\n")
-    monkeypatch.setenv("TRAINYARD_STALL_SECONDS", "4")
+    monkeypatch.setenv("TRAINYARD_STALL_SECONDS", "6")
     began = time.monotonic()
     assert launch(run_dir).wait(timeout=TIMEOUT) == 0, logs(run_dir)[0]
     size = (run_dir / "checkpoints" / "last.pt").stat().st_size
-    assert time.monotonic() - began > 2 * 0.8 * size / 2**18 > 2 * 4
+    assert time.monotonic() - began > 2 * 0.8 * size / 2**18 > 2 * 6
     assert Checkpoint.load(run_dir / "checkpoints" / "last.pt").epoch == 2
 
 
@@ -296,7 +296,8 @@ def test_terminated_launch_ends_its_ranks(config: dict[str, Any], make_run_dir: 
 def test_benchmarks(tmp_path: Path, validate: Validate) -> None:
     path = tmp_path / "bench.json"
     arguments = ("--model", "vit", "--batch", "2", "--rounds", "1", "--seconds", "0.01", "--bf16")
-    done = mpirun("python3", "-m", "trainer", "bench", "suite", *arguments, "--json", str(path))
+    suite = ("python3", "-m", "trainer", "bench", "suite", *arguments, "--json", str(path))
+    done = mpirun(*suite, timeout=3 * TIMEOUT)
     assert done.returncode == 0, done.stderr
     result = json.loads(path.read_text())
     assert result["world_size"] == 2
@@ -311,7 +312,9 @@ def test_benchmarks(tmp_path: Path, validate: Validate) -> None:
     both = {"independent": 2, "synthetic": 2, "horovod": 2, "horovod_optimizer": 2}
     both |= {"horovod_checkpoint": 2, "ddp_gloo": 2, "ddp_mpi": 2, "ddp_torchrun": 2, "bf16": 2}
     assert ranks == alone | both
-    assert 0 < training["ratios"]["horovod_over_ideal"] < 2
+    speed = {turn["arm"]: turn["images_per_second"] for turn in training["turns"]}
+    ratio = speed["horovod"] / speed["independent"]
+    assert training["ratios"]["horovod_over_ideal"] == pytest.approx(ratio)
     assert 0 < training["ratios"]["lockstep_over_ideal"] <= 1 + 1e-9
     assert 0.5 < training["ratios"]["checkpoint_over_none"] < 1.5
     assert not list(tmp_path.glob(".bench-*"))

@@ -88,7 +88,7 @@ def test_out_of_reach_it_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setattr(weights_and_biases, "PATIENCE", 2.0)
+    monkeypatch.setattr(weights_and_biases, "PATIENCE", 5.0)
     listen = start_wandb(tmp_path, {"model": "vit"})
     assert listen is not None
     position = Position(1, 1, 1, 1, 64)

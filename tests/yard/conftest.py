@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kept_bytecode import keep_bytecode
-from yard_command import DATA, RUN_ID, Yard, processes_below
+from yard_command import DATA, RUN_ID, Yard, processes_below, wait_for
 
 from yard.core.project import Project
 from yard.plays.inventory import Inventory, read_inventory
@@ -40,7 +40,7 @@ def ready(tmp_path: Path, ready_checkout: Path) -> Iterator[Yard]:
     root = tmp_path / "checkout"
     shutil.copytree(ready_checkout, root, symlinks=True)
     yield Yard(root)
-    assert processes_below(root) == []
+    wait_for(lambda: processes_below(root) == [], "its processes to end", 10)
 
 
 @pytest.fixture(scope="session")

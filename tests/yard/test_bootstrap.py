@@ -6,6 +6,8 @@ apt-get is a stand-in there: the machine has no packages of its own.
 import os
 import pty
 import subprocess
+import sys
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +58,12 @@ class Site:
         """Run `make bootstrap` on a terminal of its own, and type answers; return its output."""
         terminal, theirs = pty.openpty()
         process = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", "make", "bootstrap", f"INVENTORY={self.folder}/site"],
+            [
+                *("setsid", "--ctty", "--wait"),
+                # The environment of this Python as it is.
+                *("make", f"--old-file={sys.prefix}/.complete", f"VENV={sys.prefix}"),
+                *("bootstrap", f"INVENTORY={self.folder}/site"),
+            ],
             cwd=REPOSITORY,
             env={
                 **{k: v for k, v in os.environ.items() if k != "TRAINYARD_ROOT_PASSWORD"},
@@ -78,7 +85,12 @@ class Site:
                 break
             if waiting and sum(map(said.count, QUESTIONS)) > asked:
                 asked += 1
-                time.sleep(0.5)  # until it reads
+                # Until it reads: by then it has thrown away what was typed before.
+                patience = time.monotonic() + 60
+                while termios.tcgetattr(terminal)[3] & termios.ICANON:
+                    assert time.monotonic() < patience, said
+                    time.sleep(0.05)
+                time.sleep(0.3)
                 os.write(terminal, waiting.pop(0).encode() + b"\r")
         os.close(terminal)
         return process.wait(), said.decode(errors="replace")

@@ -1,5 +1,6 @@
 """An inventory is asked again when anything that decides it may have changed."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -13,8 +14,10 @@ DOCUMENT = {"trainers": {"hosts": ["alpha"]}}
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A checkout that has been set up, whose inventory has been asked."""
+    for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
+        monkeypatch.delenv(name)
     root = tmp_path / "checkout"
     shutil.copytree(DATA / "checkout", root, symlinks=True)
     project = Project(root)

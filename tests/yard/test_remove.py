@@ -5,7 +5,7 @@ Which roles go from real machines, and that nothing of them is left, is the scen
 """
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from yard.commands.remove import NATIVE_ROOT, _native_place, _native_ways
 from yard.core.project import Project
 from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
+from yard.runs.setup_record import SetupRecord
 
 LAB = ("--inventory", "inventory/lab")
 HOSTS = ("alpha", "beta")
@@ -44,10 +45,15 @@ def remembered(site: Yard) -> list[str]:
     return sorted(path.name for path in (site.root / ".trainyard/lab").iterdir())
 
 
-@pytest.mark.parametrize(("further", "roles"), [((), "all"), (("--data",), "all,dataset")])
+@pytest.mark.parametrize(
+    ("further", "roles"), [((), "all"), (("--data",), "all,dataset cifar10 faces")]
+)
 def test_it_goes_from_all_machines_and_is_forgotten_here(
     site: Yard, further: tuple[str, ...], roles: str
 ) -> None:
+    # Of data of a user's own it is known that it is there.
+    record = SetupRecord(when="2026-11-20", nodes=("alpha",), datasets=("faces",), fingerprint={})
+    (site.root / ".trainyard/lab/setup.json").write_text(json.dumps(asdict(record)))
     done = site(*LAB, "remove", "--yes", *further)
     assert done.returncode == 0, done.stdout + done.stderr
     assert removed(site) == dict.fromkeys(HOSTS, roles)

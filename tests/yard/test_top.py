@@ -265,7 +265,7 @@ def keep(yard: Yard, host: str, run: str, stop: threading.Event) -> None:
 
 def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
     """Real keys in a real terminal: to the rank and back, stop, quit."""
-    training = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=600")
+    training = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=6000")
     runs = ready.root / "runs"
     wait_for((runs / "latest/metrics.jsonl").exists, "the run that is watched")
     run = (runs / "latest").resolve().name
@@ -281,7 +281,7 @@ def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
         # Narrow, and whatever size the terminal of the tests has.
         env={**ready.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
         dimensions=(24, 80),
-        timeout=30,
+        timeout=90,
         encoding="utf-8",
     )
     try:

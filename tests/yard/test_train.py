@@ -245,7 +245,7 @@ def test_sigterm_during_setup_ends_it(fresh: Yard) -> None:
     assert process.returncode == 130, output
     assert not (fresh.root / "runs").exists()
     assert not (fresh.root / ".trainyard/local/setup.json").exists()
-    assert processes_below(fresh.root) == []
+    wait_for(lambda: processes_below(fresh.root) == [], "its processes to end", 10)
 
 
 def test_stop_from_another_terminal(ready: Yard) -> None:

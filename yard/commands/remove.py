@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from yard.commands.status import ask_nodes
 from yard.core.context import Context
@@ -14,6 +15,7 @@ from yard.operations.setup import run_operation
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.runs.cluster_state import UNREACHABLE, ClusterState
+from yard.runs.setup_record import read_record
 from yard.screen.question import confirm
 
 # What playbooks/remove.yml is asked for. Data sets are no part of `all`.
@@ -66,8 +68,12 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
     answering = [host for host in inventory.trainers if host not in silent]
     _announce(context, inventory, silent, with_data)
     confirm(context, f"Remove all of it from {plural(len(answering), 'machine')}?", yes)
-    roles = [ALL, DATASET] if with_data else [ALL]
-    run_operation(context, "remove", {"remove_roles": ",".join(roles)}, limit=answering)
+    asked: dict[str, Any] = {"remove_roles": ALL}
+    if with_data:
+        record = read_record(project, inventory)
+        names = {*inventory.datasets, *(record.datasets if record else ())}
+        asked = {"remove_roles": f"{ALL},{DATASET}", "remove_datasets": sorted(names)}
+    run_operation(context, "remove", asked, limit=answering)
     # With machines that did not answer it may be needed again: they have what set-up put there.
     if silent:
         context.console.print(

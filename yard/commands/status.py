@@ -54,6 +54,11 @@ def ask_nodes(context: Context) -> ClusterState:
         raise Interrupted("interrupted")
     if answers.is_empty or not outcome.ok:
         show_failures(context.console, outcome)
-        raise ClusterError("the nodes could not be asked")
+        shown = context.project.shown(context.inventory)
+        if outcome.ok:
+            raise ClusterError(
+                f"there is no node in {shown}; INVENTORY= names the inventory of your machines"
+            )
+        raise ClusterError(f"the nodes of {shown} could not be asked")
     runs = list_runs(context.project.runs)
     return answers.state(time.time(), [run.name for run in runs if not is_over(run)])

@@ -126,14 +126,15 @@ class InventoryFiles:
         if encrypted:
             return f"{ANSIBLE_VAULT} edit {self._shown(encrypted[0])}"
         folder = self._inventory if self._inventory.is_dir() else self._inventory.parent
-        of_all = folder / "group_vars" / "all"
+        # Not for group all: sudo of this machine, which is in it, takes another one.
+        of_nodes = folder / "group_vars" / "trainers"
         # A folder of that name would hide such a file.
-        for file in (of_all.with_suffix(suffix) for suffix in (".yml", ".yaml")):
+        for file in (of_nodes.with_suffix(suffix) for suffix in (".yml", ".yaml")):
             if file.is_file():
                 encrypt = f"{ANSIBLE_VAULT} encrypt_string --stdin-name ansible_become_password"
                 return f"{encrypt} >> {self._shown(file)}"
-        make = "" if of_all.is_dir() else f"mkdir -p {self._shown(of_all)} && "
-        return f"{make}{ANSIBLE_VAULT} create {self._shown(of_all / 'vault.yml')}"
+        make = "" if of_nodes.is_dir() else f"mkdir -p {self._shown(of_nodes)} && "
+        return f"{make}{ANSIBLE_VAULT} create {self._shown(of_nodes / 'vault.yml')}"
 
     def _shown(self, path: Path) -> str:
         return shlex.quote(self._project.shown(path))

@@ -1,5 +1,6 @@
 """Progress in files and pipes: plain lines."""
 
+import math
 import threading
 import time
 from types import TracebackType
@@ -30,7 +31,7 @@ class PlainProgress(Progress):
         self._task = ""
         self._task_began = 0.0
         self._task_printed_at: float | None = None
-        self._printed_at = 0.0
+        self._printed_at = -math.inf
         self._over = threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True)
 
@@ -76,7 +77,7 @@ class PlainProgress(Progress):
     def _show_begin(self, text: str) -> None:
         self._task = ""
         self.note(f"{text} ...")
-        self._printed_at = 0.0
+        self._printed_at = -math.inf
 
     def _show_end(self, text: str, seconds: float, ok: bool) -> None:
         if not ok:

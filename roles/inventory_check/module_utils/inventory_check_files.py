@@ -125,6 +125,9 @@ class InventoryFiles:
     def _read_variables(self, directory: Path) -> None:
         for name in VARIABLE_DIRECTORIES:
             below = (directory / name).resolve()
+            for owner, hidden, taken in _hidden(below):
+                values = {"name": owner, "taken": shown(taken, self.checkout)}
+                self._problem("variables_hidden", hidden, **values)
             for file in _variable_files(below):
                 node = self._compose(file)
                 if node is None:
@@ -311,6 +314,20 @@ def _entries(node: yaml.Node | None) -> Iterator[tuple[yaml.ScalarNode, yaml.Nod
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 yield key, value
+
+
+def _hidden(directory: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Yield each name with a file of variables that Ansible does not read, and what it does.
+
+    For a name it takes the first that there is: one without suffix, which may be a folder, .yml,
+    .yaml, .json.
+    """
+    for first in sorted(directory.glob("*")):
+        if first.suffix in YAML_SUFFIXES or first.name.startswith("."):
+            continue
+        for suffix in sorted(YAML_SUFFIXES):
+            if (hidden := first.with_name(first.name + suffix)).exists():
+                yield first.name, hidden, first
 
 
 def _is_null(node: yaml.Node) -> bool:

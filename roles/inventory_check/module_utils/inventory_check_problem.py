@@ -30,6 +30,10 @@ TEXTS = {
         'the key "{key}" stands in line {first} already, and YAML takes the last one. '
         "Remove one of both."
     ),
+    "variables_hidden": (
+        "nobody reads this: of several for {name}, Ansible takes {taken} alone. Move what is in "
+        "this one there."
+    ),
     "inventory_not_mapping": (
         'an inventory is a mapping of groups, such as "trainers: {{hosts: {{gpu01: {{}}}}}}". '
         "Write it so."
@@ -114,7 +118,7 @@ TEXTS = {
     ),
     "variable_not_for_all": (
         "{variable} is set for {whom} alone, and this machine, which builds the image, does not "
-        "see it. Set it in group_vars/all.yml of the inventory."
+        "see it. Set it in group_vars/all/site.yml of the inventory."
     ),
     "address_invalid": (
         '{variable} of {host}: "{address}" is not an IP address. '

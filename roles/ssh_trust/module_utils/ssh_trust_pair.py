@@ -14,6 +14,9 @@ MAIN_SETTINGS = Path("/etc/ssh/sshd_config")
 INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf"
 INCLUDE_PATTERN = re.compile(r"^\s*Include\s+/etc/ssh/sshd_config\.d/\*\.conf")
 
+# There while sshd goes back to earlier settings unless somebody says that the new ones are good
+ROLLBACK = Path("/run/systemd/transient/ssh_trust-rollback.timer")
+
 
 def has_attributes(path: Path, mode: int | None, owner: int | None, group: int | None) -> bool:
     """Whether a file is there and has this mode, owner and group; None stands for any."""
@@ -80,7 +83,9 @@ def server_differences(settings: Path, text: str) -> list[str]:
         settings: the role's file.
         text: what is to be in it; without any it is not to be there.
     """
-    differences = []
+    differences = (
+        ["an earlier run was cut off while it tried settings"] if ROLLBACK.exists() else []
+    )
     lines = MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines()
     if next(filter(INCLUDE_PATTERN.match, lines), None) != INCLUDE:
         differences.append(f"{MAIN_SETTINGS} does not read its drop-ins")

@@ -30,7 +30,7 @@ PROBLEMS = {
     "no_namespaces": Wording("{message}", "ask who administers the machine"),
     "gpus_not_native": Wording(
         "runs without containers have no GPU",
-        "let this node train with RUNTIME=container, or take it out of gpu_nodes or amd_nodes",
+        "have it train in containers (trainyard_runtime), or take it out of gpu_nodes or amd_nodes",
     ),
     "image_missing": Wording("it does not hold the image {image}", "run make setup"),
     "transport_missing": Wording(
@@ -171,7 +171,10 @@ PROBLEMS = {
         "system",
         "name a folder below {place}, or one without further file systems in it",
     ),
-    "port_taken": Wording("cannot listen on {address} port {port}: {message}"),
+    "port_taken": Wording(
+        "cannot listen on {address} port {port}: {message}",
+        "end what listens there (ss -ltnp tells), or set training_node_ssh_port",
+    ),
     "low_disk": Wording(
         "disk {path}: {value} GB free, wanted is at least {threshold} GB free",
         "make room on the disk of {path}: du -x tells what takes it",

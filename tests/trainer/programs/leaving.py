@@ -5,6 +5,7 @@ And it leaves none of the group's threads behind: one of them would abort the en
 
 import faulthandler
 import os
+import time
 
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ from trainer.engines import DdpEngine
 from trainer.optimizer import adamw
 
 ROUNDS = 300
-faulthandler.dump_traceback_later(120, exit=True)
+faulthandler.dump_traceback_later(270, exit=True)
 
 
 def threads() -> int:
@@ -41,4 +42,8 @@ for _ in range(ROUNDS):
     further.close()
 train(engine)
 engine.close()
+# A thread that was joined is in /proc until the kernel has taken it down.
+ends = time.monotonic() + 10
+while threads() != before and time.monotonic() < ends:
+    time.sleep(0.01)
 assert threads() == before, (threads(), before)

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -26,9 +27,9 @@ seconds = itertools.count(step=1000)
 run_dir = Path()
 
 
-def add_and_copy(self: CheckpointFolder, checkpoint: Checkpoint, is_best: bool) -> None:
+def add_and_copy(self: CheckpointFolder, checkpoint: Checkpoint, *further: Any) -> None:
     """Add a checkpoint and keep a copy."""
-    add(self, checkpoint, is_best)
+    add(self, checkpoint, *further)
     if checkpoint.epoch_images:
         copies = run_dir / "taken" / str(checkpoint.step)
         copies.mkdir(parents=True)
@@ -54,7 +55,7 @@ class Patient(Checkpointer):
 
 
 checkpointing.monotonic = lambda: float(next(seconds))  # type: ignore[attr-defined]
-CheckpointFolder.add = add_and_copy  # type: ignore[method-assign]
+CheckpointFolder.add = add_and_copy  # type: ignore[assignment,method-assign]
 ShardedSampler.epoch = deal_and_note  # type: ignore[method-assign]
 run.Checkpointer = Patient  # type: ignore[attr-defined]
 configs = [TrainConfig.from_file(Path(path) / "config.json") for path in sys.argv[1:]]
