@@ -55,6 +55,8 @@ class Checkpoint:
             `ema`, the buffers of the two by name. Empty between two epochs.
         data: what the parameters were made for: `train_images`, `classes` and `image_size`, the
             edge in pixels. Empty in older ones.
+        loss: mean over the training images of the epoch that it ends; None in older ones, and
+            within an epoch.
     """
 
     model: dict[str, Any]
@@ -72,6 +74,7 @@ class Checkpoint:
     epoch_images: int = 0
     ranks: list[dict[str, Any]] = field(default_factory=list)
     data: dict[str, int] = field(default_factory=dict)
+    loss: float | None = None
 
     @property
     def name(self) -> str:

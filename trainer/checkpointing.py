@@ -140,19 +140,20 @@ class Checkpointer:
             if is_first and self._config.checkpoint_seconds is None:
                 print(self._interval)
 
-    def save(self, progress: Progress, accuracy: float) -> None:
+    def save(self, progress: Progress, accuracy: float, loss: float) -> None:
         """Take a checkpoint between two epochs; every rank must call it, rank 0 has it written.
 
         Args:
             progress: what was done.
             accuracy: on the test set, 0 to 1.
+            loss: mean over the training images of the epoch.
 
         Raises:
             OSError: the one before could not be written.
         """
         is_best = accuracy > self._best_accuracy
         self._best_accuracy = max(accuracy, self._best_accuracy)
-        self._take(progress, {}, accuracy, is_best)
+        self._take(progress, {}, accuracy, is_best, loss)
 
     def save_within(self, progress: Progress, epoch: Meter) -> None:
         """Take a checkpoint within an epoch; every rank must call it, rank 0 has it written.
@@ -169,7 +170,12 @@ class Checkpointer:
         self._take(progress, local, accuracy=-1.0, is_best=False)
 
     def _take(
-        self, progress: Progress, local: dict[str, Any], accuracy: float, is_best: bool
+        self,
+        progress: Progress,
+        local: dict[str, Any],
+        accuracy: float,
+        is_best: bool,
+        loss: float | None = None,
     ) -> None:
         """Collect what each rank alone knows, copy the state and have it written."""
         # Not counted: the wait for the write before is no cost of this one.
@@ -196,6 +202,7 @@ class Checkpointer:
             epoch_images=progress.epoch_images,
             ranks=ranks if local else [],
             data=self._data,
+            loss=loss,
         )
         self._taken_at = monotonic()
         self._waited = self._taken_at - began

@@ -61,8 +61,12 @@ class TrainingLoop:
         """
         config, engine, metrics = self._config, self._engine, self._metrics
         self._progress, self._first_step = start.progress, start.progress.step + 1
-        metrics.write("start", self._position(start.progress.epoch + 1))
+        metrics.write("start", self._position(min(start.progress.epoch + 1, config.epochs)))
         meter = start.meter
+        train_loss, accuracy = start.loss, start.accuracy
+        if start.progress.epoch == config.epochs:
+            # Cut off after its last epoch: what it left is all there is to save.
+            self._checkpointer.save(self._progress, accuracy, train_loss)
         for epoch in range(start.progress.epoch + 1, config.epochs + 1):
             self._train_epoch(epoch, meter)
             train_loss = meter.mean_loss(engine)
@@ -87,7 +91,8 @@ class TrainingLoop:
                 flush=True,
             )
             self._progress = replace(self._progress, epoch=epoch, epoch_images=0)
-            self._checkpointer.save(self._progress, test.accuracy)
+            accuracy = test.accuracy
+            self._checkpointer.save(self._progress, accuracy, train_loss)
             meter = Meter()
         # A run whose last checkpoint is not on the disk has not ended well.
         self._checkpointer.finish()
@@ -95,7 +100,7 @@ class TrainingLoop:
             "end",
             self._position(config.epochs),
             loss=train_loss,
-            accuracy=test.accuracy,
+            accuracy=accuracy,
             images_per_second=self._steady.images_per_second(engine.world_size),
             learning_rate=self._rate(self._progress.step),
         )

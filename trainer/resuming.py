@@ -1,5 +1,6 @@
 """Going on from the checkpoint of an earlier run, in the same world or in another one."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,16 @@ class StartingPoint:
         best_accuracy: the highest before, 0 to 1; -1 where there was none.
         meter: the losses that this rank measured in the epoch under way.
         resumed: what `world.json` says of the checkpoint; None where the run begins anew.
+        loss: mean over the training images of the last epoch; NaN where there was none.
+        accuracy: on the test set after it, 0 to 1; -1 where there was none.
     """
 
     progress: Progress = field(default_factory=Progress)
     best_accuracy: float = -1.0
     meter: Meter = field(default_factory=Meter)
     resumed: dict[str, int] | None = None
+    loss: float = math.nan
+    accuracy: float = -1.0
 
     @classmethod
     def of(cls, checkpoint: Checkpoint | None, sampler: ShardedSampler) -> "StartingPoint":
@@ -58,7 +63,8 @@ class StartingPoint:
             "images": progress.images,
         }
         meter = _losses(checkpoint.ranks, sampler.rank, sampler.world_size)
-        return cls(progress, checkpoint.best_accuracy, meter, resumed)
+        loss = math.nan if checkpoint.loss is None else checkpoint.loss
+        return cls(progress, checkpoint.best_accuracy, meter, resumed, loss, checkpoint.accuracy)
 
 
 def steps_done(checkpoint: Checkpoint, sampler: ShardedSampler) -> int:
@@ -89,7 +95,7 @@ def load_resumed(config: TrainConfig, engine: Engine, data: Data) -> Checkpoint 
 
     Raises:
         CheckpointError: there is no good one.
-        ConfigError: it belongs to another kind of run, or has all the epochs already.
+        ConfigError: it belongs to another kind of run, or has more epochs than are asked for.
     """
     if config.resume_dir is None:
         return None
@@ -103,7 +109,9 @@ def load_resumed(config: TrainConfig, engine: Engine, data: Data) -> Checkpoint 
     for name, now in data.dimensions.items():
         # Older checkpoints do not say it.
         _require_same(name, checkpoint.data.get(name, now), now)
-    if checkpoint.epoch >= config.epochs:
+    # One with just as many is of a run that was cut off after its last epoch: it has to end alone.
+    is_complete = checkpoint.epoch == config.epochs and checkpoint.loss is not None
+    if checkpoint.epoch >= config.epochs and not is_complete:
         raise ConfigError(
             f"epochs {config.epochs}: the checkpoint has {checkpoint.epoch} already; ask for more"
         )

@@ -82,7 +82,7 @@ def set_weights(learner: Learner, value: float) -> None:
 
 def save_and_fail(checkpointer: Checkpointer) -> None:
     with checkpointer:
-        checkpointer.save(FIRST, 0.5)
+        checkpointer.save(FIRST, 0.5, 1.5)
         raise ZeroDivisionError
 
 
@@ -94,7 +94,7 @@ def test_is_due_by_the_clock_from_the_last_one_on(checkpointer: Checkpointer, cl
     assert not checkpointer.is_due()
     clock.now = 30
     assert checkpointer.is_due()
-    checkpointer.save(FIRST, 0.5)
+    checkpointer.save(FIRST, 0.5, 1.5)
     checkpointer.finish()
     assert not checkpointer.is_due()
     clock.now = 60
@@ -130,14 +130,14 @@ def test_without_a_number_it_is_due_as_often_as_is_worth_its_cost(
     monkeypatch.setattr(checkpointing, "thread_time", lambda: next(times))
     clock.now = 30
     assert by_itself.is_due()
-    by_itself.save(FIRST, 0.5)
+    by_itself.save(FIRST, 0.5, 1.5)
     by_itself.finish()
     assert "a checkpoint every 100 s within an epoch: one costs 0.5 s" in capsys.readouterr().out
     clock.now = 129
     assert not by_itself.is_due()
     clock.now = 130
     assert by_itself.is_due()
-    by_itself.save(SECOND, 0.5)
+    by_itself.save(SECOND, 0.5, 1.5)
     by_itself.finish()
     assert capsys.readouterr().out == ""
 
@@ -171,7 +171,7 @@ def test_order_is_kept_and_the_end_waits(
     with checkpointer:
         checkpointer.save_within(SECOND, Meter())
         threading.Timer(0.2, held.set).start()
-        checkpointer.save(Progress(20, 2, 1280), 0.5)
+        checkpointer.save(Progress(20, 2, 1280), 0.5, 1.5)
     names = {path.name for path in (tmp_path / "checkpoints").glob("*.pt")}
     assert names == {"epoch-2.pt", "last.pt", "best.pt"}
 
@@ -203,7 +203,7 @@ def test_ranks_give_signs_of_life_while_a_slow_write_gets_on(
             is_slow.wait(0.1)
 
     monkeypatch.setattr(CheckpointFolder, "add", add)
-    checkpointer.save(FIRST, 0.5)
+    checkpointer.save(FIRST, 0.5, 1.5)
     checkpointer.finish()
     assert set(beats) == ({WAITS} if moves else set())
     assert len(beats) >= (4 if moves else 0)
@@ -212,7 +212,7 @@ def test_ranks_give_signs_of_life_while_a_slow_write_gets_on(
 @pytest.mark.parametrize(
     "then",
     [
-        lambda checkpointer: checkpointer.save(Progress(20, 2, 1280), 0.5),
+        lambda checkpointer: checkpointer.save(Progress(20, 2, 1280), 0.5, 1.5),
         lambda checkpointer: checkpointer.save_within(SECOND, Meter()),
         lambda checkpointer: checkpointer.finish(),
         lambda checkpointer: checkpointer.__exit__(None, None, None),
@@ -223,7 +223,7 @@ def test_ranks_give_signs_of_life_while_a_slow_write_gets_on(
 def test_full_disk_ends_the_run_at_the_next_turn(
     then: Callable[[Checkpointer], Any], checkpointer: Checkpointer, full_disk: None
 ) -> None:
-    checkpointer.save(FIRST, 0.5)
+    checkpointer.save(FIRST, 0.5, 1.5)
     with pytest.raises(OSError, match="No space left on device"):
         then(checkpointer)
 

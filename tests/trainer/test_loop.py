@@ -44,5 +44,5 @@ def test_nothing_is_kept_of_an_epoch_whose_loss_is_no_number(
     monkeypatch.setattr(TrainingLoop, "_position", lambda *arguments: None)
     training_loop = TrainingLoop(config, Fake(), data, Fake(), kept, kept)  # type: ignore[arg-type]
     with pytest.raises(DivergenceError, match="at the end of epoch 1"):
-        training_loop.run(Fake(progress=Progress(), meter=meter))  # type: ignore[arg-type]
+        training_loop.run(Fake(progress=Progress(), meter=meter, loss=0.0, accuracy=0.0))  # type: ignore[arg-type]
     assert kept.events == ["start"]

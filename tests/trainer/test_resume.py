@@ -105,6 +105,17 @@ def test_resumed_equals_uninterrupted(run: Callable[..., Path], tmp_path: Path) 
     assert last.best_accuracy == newest.best_accuracy
 
 
+def test_cut_off_after_its_last_epoch_it_ends(run: Callable[..., Path], tmp_path: Path) -> None:
+    whole = run("whole")
+    again = run("again", resume_dir=str(whole / "checkpoints"))
+    start, end = curve(again)
+    assert start[:3] == ("start", 9, 3)
+    assert end == curve(whole)[-1]
+    ours, theirs = (Checkpoint.load(each / "checkpoints/last.pt") for each in (again, whole))
+    assert (ours.epoch, ours.accuracy, ours.loss) == (3, theirs.accuracy, theirs.loss)
+    assert differing(ours, theirs) == []
+
+
 def test_killed_within_an_epoch_it_ends_as_if_left_alone(
     run: Callable[..., Path], start: Callable[..., Path]
 ) -> None:

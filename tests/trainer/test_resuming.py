@@ -92,6 +92,20 @@ def test_contradiction_is_refused(
         loaded(config, tmp_path, **changes)
 
 
+def test_a_run_that_was_cut_off_after_its_last_epoch_ends(
+    save: Save, config: dict[str, Any], tmp_path: Path
+) -> None:
+    taken = {"epoch_images": 0, "ranks": [], "step": 15, "accuracy": 0.25}
+    save(**taken, loss=1.5)
+    resumed = loaded(config, tmp_path, epochs=1)
+    start = StartingPoint.of(resumed, ShardedSampler(480, 16, 0, 2, 1))
+    assert (start.progress.epoch, start.loss, start.accuracy) == (1, 1.5, 0.25)
+    # An older one does not say what the end of a run says.
+    save(**taken)
+    with pytest.raises(ConfigError, match="the checkpoint has 1 already"):
+        loaded(config, tmp_path, epochs=1)
+
+
 def test_checkpoint_of_an_older_trainer_counts_steps_of_its_own_world(
     save: Save, config: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """A project of the user's own: what of it travels, what is run, and what is refused before."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -596,6 +597,15 @@ def test_what_a_run_went_on_from_is_kept_by_its_whole_name(ready: Yard) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     again = json.loads((ready.root / "runs/latest/manifest.json").read_text())
     assert again["request"]["resume"] == first.name
+    # One of all the epochs that are asked for leaves nothing to train.
+    (first / "checkpoints/epoch-9.pt").write_bytes(b"state")
+    digest = hashlib.sha256(b"state").hexdigest()
+    (first / "checkpoints/epoch-9.pt.sha256").write_text(f"{digest}  epoch-9.pt\n")
+    before = sorted(ready.root.glob("runs/2*"))
+    done = ready(*training, "--resume", first.name)
+    assert done.returncode == Exit.BAD_REQUEST
+    assert f"{first.name} has done 9 epochs; ask for more: EPOCHS=10" in done.stderr
+    assert sorted(ready.root.glob("runs/2*")) == before
 
 
 def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None:

@@ -1,5 +1,6 @@
 """What of a failed run is put aside, and which failures another attempt cannot mend."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,13 @@ from yard.core.errors import RequestError
 from yard.runs.findings import Finding
 from yard.runs.folder import count_attempts
 from yard.runs.record import RunRecord
-from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables, worth_another
+from yard.runs.retry import (
+    check_resumable,
+    epochs_done,
+    put_attempt_aside,
+    resume_variables,
+    worth_another,
+)
 
 Record = Callable[[str], RunRecord]
 
@@ -52,6 +59,23 @@ def test_an_attempt_is_put_aside_and_what_goes_on_stays(recorded: Callable[[str]
         "training_run_metrics_from": str(run / "metrics.jsonl"),
     }
     assert list(resume_variables(run, same_run=False)) == ["training_run_resume_from"]
+
+
+def test_a_checkpoint_with_all_epochs_leaves_nothing_to_go_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for name in ("epoch-2.pt", "epoch-3.pt", "epoch-3-step-50.pt"):
+        (folder / name).write_bytes(name.encode())
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        (folder / f"{name}.sha256").write_text(f"{digest}  {name}\n")
+    assert epochs_done(tmp_path, 3) == 3
+    assert epochs_done(tmp_path, 4) is None
+    (folder / "epoch-3.pt").write_bytes(b"damaged")
+    assert epochs_done(tmp_path, 3) is None
+    (folder / "epoch-3.pt.sha256").write_text("")
+    assert epochs_done(tmp_path, 3) is None
+    (folder / "epoch-3.pt.sha256").unlink()
+    assert epochs_done(tmp_path, 3) is None
 
 
 def test_a_checkpoint_that_did_not_come_home_whole_is_none(

@@ -170,7 +170,7 @@ class CheckpointArm(LoopArm):
             wait_for(self._device)
             begin = perf_counter()
             with Checkpointer(config, engine, learner, {}, best_accuracy=-1.0) as checkpointer:
-                checkpointer.save(Progress(), accuracy=0.0)
+                checkpointer.save(Progress(), accuracy=0.0, loss=0.0)
                 for _ in range(steps):
                     step()
             wait_for(self._device)

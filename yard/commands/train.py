@@ -34,7 +34,7 @@ from yard.runs.failure_rate import expected_failures
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
-from yard.runs.retry import check_resumable, resume_variables
+from yard.runs.retry import check_resumable, epochs_done, resume_variables
 
 
 def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
@@ -59,6 +59,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     if earlier is not None:
         _check_same_kind(job, earlier)
         check_resumable(earlier)
+        _check_more_is_asked(job, earlier)
         # Its whole name, for the record: `latest` is another run tomorrow.
         request = replace(request, resume=earlier.name)
     announce(console, inventory, job)
@@ -120,6 +121,20 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
         raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
+
+
+def _check_more_is_asked(job: Job, earlier: Path) -> None:
+    """See that something is left to train.
+
+    Raises:
+        RequestError: the newest checkpoint has all the epochs that are asked for.
+    """
+    if not isinstance(job, Training):
+        return
+    epochs = epochs_done(earlier, job.epochs)
+    if epochs is not None:
+        done = f"{earlier.name} has done {plural(epochs, 'epoch')}"
+        raise RequestError([f"{done}; ask for more: EPOCHS={epochs + 1}"])
 
 
 def announce(console: Console, inventory: Inventory, job: Job) -> None:

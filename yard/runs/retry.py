@@ -1,5 +1,6 @@
 """A failed run starts again: from its newest checkpoint, on the nodes that are still fit."""
 
+import hashlib
 from pathlib import Path
 
 from yard.core.errors import Exit, RequestError
@@ -124,6 +125,27 @@ def _has_checkpoint(folder: Path) -> bool:
     return any(
         path.with_name(f"{path.name}.sha256").is_file() for path in folder.glob("epoch-*.pt")
     )
+
+
+def epochs_done(run: Path, least: int) -> int | None:
+    """How many epochs a good checkpoint at home has, of so many at the least; None: there is none.
+
+    Only then the file is read as a whole: one that is damaged is passed over by the trainer.
+    """
+    for path in (run / "checkpoints").glob("epoch-*.pt"):
+        name = path.stem.removeprefix("epoch-")
+        if name.isdecimal() and int(name) >= least and _is_good(path):
+            return int(name)
+    return None
+
+
+def _is_good(checkpoint: Path) -> bool:
+    try:
+        said = checkpoint.with_name(f"{checkpoint.name}.sha256").read_text(encoding="utf-8")
+        with checkpoint.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == said.split()[0]
+    except (OSError, IndexError, UnicodeDecodeError):
+        return False
 
 
 def _is_project(run: Path) -> bool:
