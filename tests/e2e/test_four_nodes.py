@@ -61,7 +61,10 @@ def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died
     log = f"{RUN_ROOT}/{run.run_id}/work/logs/rank-0.log"
     goes_on = f"grep 'going on after epoch' {log} 2>/dev/null || true"
     run.wait_for("the second attempt", lambda: in_machine("node2", goes_on))
-    assert make("stop", RUN=run.run_id).status == 0
+    # It ends the run where it is, and says that the dead node cannot be asked.
+    stopped = make("stop", RUN=run.run_id)
+    assert stopped.status == 1
+    assert f"{dead_node} " in stopped.output
     outcome = run.finish(seconds=600)
     assert outcome.status == 130, outcome.output
     assert f"Failed ({dead_node}: " in outcome.output

@@ -280,8 +280,10 @@ class Attacked:
 @pytest.fixture(scope="module")
 def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Attacked]:
     """Make all attacks on one run: each of them alone would cost a run."""
-    # What the first run of a cluster leaves, caches and the like, is not of this one.
+    # What a first run leaves, caches and the trainer's code, is not of this one. A test before may
+    # have taken it from a node.
     cluster.make_ready()
+    assert make("train", **SHORTEST).status == 0
     before = everywhere()
     run = BackgroundRun(**LONG).trains()
     ends, made, there = {}, {}, files_of(run)
