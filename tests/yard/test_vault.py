@@ -130,5 +130,6 @@ def test_the_document_names_the_same_ways() -> None:
     section = text[text.index("\n## Secrets") :]
     section = section[: section.index("\n## ", 5)]
     assert re.search(rf"^export {VARIABLE}=", section, re.MULTILINE)
-    assert re.search(r"^\.venv/bin/ansible-playbook .*--vault-password-file ", section, re.MULTILINE)
+    playbook = r"^\.venv/bin/ansible-playbook .*--vault-password-file "
+    assert re.search(playbook, section, re.MULTILINE)
     assert 'ansible_become_password: "{{ vault_sudo_password }}"' in section
