@@ -59,6 +59,7 @@ def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died
     docker("kill", machine(dead_node))
     run.wait_for_output("It starts from its newest checkpoint; retries left: 0.")
     log = f"{RUN_ROOT}/{run.run_id}/work/logs/rank-0.log"
+    # Until it begins there is no such log.
     goes_on = f"grep 'going on after epoch' {log} 2>/dev/null || true"
     run.wait_for("the second attempt", lambda: in_machine("node2", goes_on))
     # It ends the run where it is, and says that the dead node cannot be asked.
