@@ -144,16 +144,21 @@ ATTACKS = {
     ),
     "makes a device": "! mknod disk b 7 0 2>/dev/null",
     "becomes root in a namespace of its own": "! unshare --user --map-root-user true 2>/dev/null",
-    "gives a file of the image a second name": "! ln /etc/passwd passwd 2>/dev/null",
+    "gives a file of the image a second name": (
+        "! ln /etc/passwd passwd 2>/dev/null && ! ln /etc/passwd /etc/second 2>/dev/null"
+    ),
     "gives a file of a data set a second name": (
         "! ln /data/cifar10/dataset.json dataset.json 2>/dev/null"
+        " && ! ln /data/cifar10/dataset.json /data/cifar10/second 2>/dev/null"
     ),
     "logs in to a node with the run's key": f"! {SSH} -p 22 node2 true 2>/dev/null",
     "goes through the run's sshd to a node's": (
         f"! {SSH} -W 127.0.0.1:22 node2 < /dev/null 2>/dev/null"
     ),
     "looks at processes of the node": "! grep -l dockerd /proc/[0-9]*/comm 2>/dev/null",
-    "looks at root's records": "! ls /run/trainyard/../collect 2>/dev/null",
+    "looks at root's records": (
+        "! find / -xdev \\( -name run.json -o -path '*/collect/*' \\) 2>/dev/null | grep --quiet ."
+    ),
     "forks without end": f"python3 -c {shlex.quote(FORKS)}",
     "fills /dev/shm": f"! ({fill('/dev/shm/x', 64)})",
     "fills /tmp": f"! ({fill('/tmp/x', 200)})",
@@ -275,8 +280,10 @@ class Attacked:
 @pytest.fixture(scope="module")
 def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Attacked]:
     """Make all attacks on one run: each of them alone would cost a run."""
-    # What the first run of a cluster leaves, caches and the like, is not of this one.
+    # What a first run leaves, caches and the trainer's code, is not of this one. A test before may
+    # have taken it from a node.
     cluster.make_ready()
+    assert make("train", **SHORTEST).status == 0
     before = everywhere()
     run = BackgroundRun(**LONG).trains()
     ends, made, there = {}, {}, files_of(run)
@@ -284,6 +291,8 @@ def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Attac
         ends[name] = attack(run, command)
         there, earlier = files_of(run), there
         made[name] = there - earlier
+    shown = run.output.count("test loss")
+    run.wait_for("an epoch after the attacks", lambda: run.output.count("test loss") > shown)
     told = audit("node2")
     ends[ANSWERED], made[ANSWERED] = answer_on_the_port(run, "node2"), set()
     assert make("stop", RUN=run.run_id).status == 0

@@ -8,6 +8,7 @@ run's; it must be afterwards as it was.
 import importlib
 import json
 import os
+import resource
 import shutil
 import socket
 import stat
@@ -645,18 +646,45 @@ def test_no_directory_but_a_runs_own_is_a_runs(run_id: str, tmp_path: Path) -> N
 
 
 def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> None:
-    here = os.getcwd()
     deep = tmp_path / "deep"
     deep.mkdir()
+    deepen(deep)
+    training_run_records.remove_tree(str(deep))
+    assert not deep.exists()
+
+
+def test_directories_as_deep_as_a_rank_likes_do_not_end_who_follows(run: Any) -> None:
+    folders = [Path(run.work) / name for name in ("tensorboard", "checkpoints")]
+    folders[0].mkdir()
+    names = ("events.out.tfevents.1.node1.9.0", "epoch-1.pt")
+    for folder, name in zip(folders, names, strict=True):
+        deepen(folder)
+        for file, age in ((folder / name, 100), (folder / ("d/" * 40 + name), 50)):
+            file.write_bytes(b"")
+            os.utime(file, (time.time() - age,) * 2)
+    # What a login has on a node, and far fewer than there are directories
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        os.chdir(deep)
+        for newest in (poll.newest_events(run.path), poll.newest_checkpoint(run.path)):
+            # What lies too deep to be brought home is not looked at.
+            assert time.time() - newest == pytest.approx(100, abs=5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for folder in folders:
+            training_run_records.remove_tree(str(folder))
+
+
+def deepen(folder: Path) -> None:
+    """Make directories in each other, more than a path can name."""
+    here = os.getcwd()
+    try:
+        os.chdir(folder)
         for _ in range(3000):
             os.mkdir("d")
             os.chdir("d")
     finally:
         os.chdir(here)
-    training_run_records.remove_tree(str(deep))
-    assert not deep.exists()
 
 
 def test_what_ranks_and_others_may_do_in_the_directory_of_a_run(run: Any) -> None:

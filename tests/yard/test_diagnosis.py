@@ -107,6 +107,17 @@ def test_nothing_collected_is_an_answer_too(record: Record) -> None:
     assert found.cause == "The run ended with status 3."
 
 
+def test_a_run_that_could_not_be_followed_any_more_says_so(record: Record) -> None:
+    run = record("unknown")
+    failures = (
+        TaskFailure("node1", "Follow the run", "training_run", "tasks/follow.yml", "why", False),
+        TaskFailure("node2", "Check", "training_run", "tasks/conclude.yml", "status 1", False),
+    )
+    launch = replace(run.manifest.launch, failures=failures)
+    found = diagnose(replace(run, manifest=replace(run.manifest, launch=launch)))
+    assert (found.host, found.cause, found.log) == ("node1", "why", "ansible.log")
+
+
 def with_log(record: Record, where: str, text: str) -> Diagnosis:
     """Diagnose a run of which nothing is known but one text."""
     bare = replace(record("unknown"), mpirun_log=None)

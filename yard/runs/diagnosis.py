@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from yard.plays.contract import UNREACHABLE
+from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
 from yard.runs.crashes import Crash
 from yard.runs.findings import Finding
@@ -63,7 +63,8 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
 
     The first signature with a match decides: a finding whose code is its name, or foreign words
     that its pattern knows. Without one, the message of the failed task is the cause, if training
-    never began; else the diagnosis says that the cause is unknown.
+    never began or could not be followed any more; else the diagnosis says that the cause is
+    unknown.
     """
     first_failed = first_failed_rank(record)
     findings = _findings(record, first_failed)
@@ -81,6 +82,8 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
     failures = record.manifest.launch.failures
     if failures and not record.rank_logs:
         return _failed_task(failures)
+    if lost := [each for each in failures if phase_of(each.role, each.task_file) == FOLLOW]:
+        return _failed_task(lost)
     return _unknown(record, first_failed)
 
 
@@ -236,7 +239,7 @@ def _without(record: RunRecord, survivors: set[int]) -> tuple[int | None, str | 
 
 
 def _failed_task(failures: Sequence[TaskFailure]) -> Diagnosis:
-    """Ansible stopped before there was a rank: its message is written for people."""
+    """Ansible stopped, and ended what ran by then: its message is written for people."""
     first = failures[0]
     return Diagnosis(
         host=", ".join(dict.fromkeys(failure.host for failure in failures)),

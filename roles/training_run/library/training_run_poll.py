@@ -98,6 +98,7 @@ from ansible.module_utils.training_node_foreign import (
 from ansible.module_utils.training_node_lock import container_of
 from ansible.module_utils.training_run_collect import (
     CHECKPOINTS,
+    DEPTH,
     EVENTS,
     EVENTS_BELOW,
     WORKDIR,
@@ -232,6 +233,9 @@ def newest_file(
 ) -> float:
     """Return when the newest file of a kind in one of the ranks' folders was written, or 0.
 
+    No deeper than files are brought home from: for every level fwalk holds a descriptor, and older
+    Pythons a call, and a rank can make thousands.
+
     Args:
         limit: what was written later does not count, Unix seconds.
         pattern: what the names of its path match, see `leads_to_match`.
@@ -245,7 +249,10 @@ def newest_file(
     try:
         for above, folders, names, folder in os.fwalk(dir_fd=top):
             inner = tuple(above.split("/")[1:])  # fwalk begins with "."
-            folders[:] = [name for name in folders if leads_to_match((*inner, name), pattern)]
+            is_deep = len(inner) + 1 >= DEPTH
+            folders[:] = [
+                name for name in folders if not is_deep and leads_to_match((*inner, name), pattern)
+            ]
             for name in names:
                 if len(inner) + 1 < len(pattern) or not leads_to_match((*inner, name), pattern):
                     continue
