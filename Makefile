@@ -221,12 +221,7 @@ unit-yard: $(TESTABLE)
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(TESTABLE)
 	$(PLAY) playbooks/test_image.yml
-	docker run --rm --init --network none --cap-add SYS_PTRACE --volume $(CURDIR)/tests/trainer:/tests:ro \
-		--volume $(CURDIR)/trainer:/opt/trainyard/lib/trainer:ro \
-		--volume $(CURDIR)/group_vars:/group_vars:ro --volume $(CURDIR)/schemas:/schemas:ro \
-		$(foreach part,trainer tests/gpu group_vars roles,--volume $(CURDIR)/$(part):/checkout/$(part):ro) \
-		--volume $(CURDIR)/.trainyard/data:/data:ro "$$(cat .trainyard/image/test.reference)" \
-		python3 -m pytest -p no:cacheprovider $(or $(TESTS),/tests)
+	tests/trainer/run "$$(cat .trainyard/image/test.reference)" $(TESTS)
 
 molecule: $(TESTABLE) ## the roles on machines of their own, each broken on purpose as well: ROLE=
 	molecule/run $(ROLE)

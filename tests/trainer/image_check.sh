@@ -1,6 +1,6 @@
 #!/bin/bash
 # In a container of a trainer image, any target: Horovod has what the image's label promises, and
-# two ranks train on the processor. Needs no network, no data set and no GPU.
+# two ranks hear each other over MPI alone and train on the processor. Needs no network, no data set and no GPU.
 #
 #   docker run --rm --init --network none --cap-add SYS_PTRACE \
 #       --volume "$PWD/trainer:/opt/trainyard/lib/trainer:ro" \
@@ -22,6 +22,8 @@ print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, Horovod with {buil
 assert built["mpi"]
 assert built["nccl"] == ("nccl" in sys.argv[1].split())
 PYTHON
+
+mpirun -n 2 --map-by :OVERSUBSCRIBE --bind-to none /opt/trainyard/bin/hello_mpi
 
 python3 -m trainer data synthetic --out /tmp/data/synthetic
 cat >"$TRAINYARD_RUN_DIR/config.json" <<JSON

@@ -1,6 +1,7 @@
 """Every engine averages gradients to the same bits as Horovod, and shares one world with others."""
 
 import torch
+import torch.distributed as dist
 
 import trainer.engines.horovod as pieces
 from trainer.engines import DdpEngine, Engine, HorovodEngine, IndependentEngine
@@ -9,6 +10,8 @@ from trainer.optimizer import adamw
 from trainer.step import TrainStep
 
 STEPS = 3
+# Debian's PyTorch has MPI, PyPI's has not.
+BACKENDS = ("gloo", "mpi") if dist.is_mpi_available() else ("gloo",)
 
 generator = torch.Generator().manual_seed(5)
 images = torch.randn(8, 3, 16, 16, generator=generator)
@@ -39,7 +42,7 @@ for size in (1, 12_345):
     assert received["rank"] == 0
     assert torch.equal(received["values"], torch.zeros(size))
 horovod.close()
-for backend in ("gloo", "mpi"):
+for backend in BACKENDS:
     engine = DdpEngine(backend)
     assert (engine.rank, engine.world_size) == (rank, 2)
     assert engine.local_rank == rank
@@ -49,5 +52,5 @@ for backend in ("gloo", "mpi"):
     assert engine.gather({"rank": rank}) == [{"rank": 0}, {"rank": 1}]
     assert engine.broadcast({"rank": rank}) == {"rank": 0}
     engine.barrier()
-    if backend == "mpi":
+    if backend == BACKENDS[-1]:
         engine.close()
