@@ -1,5 +1,6 @@
 """What role docker_engine sees of an engine, its units and its settings."""
 
+import importlib
 import json
 import os
 import socket
@@ -11,6 +12,10 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import docker_engine_plan, docker_engine_socket, docker_engine_units
+from role_files import ROLES
+
+sys.path.append(str(ROLES / "docker_engine/library"))
+look = importlib.import_module("docker_engine_look")
 
 SHOWN = """\
 Id=docker.service
@@ -132,6 +137,26 @@ def test_settings_that_are_as_planned_have_no_difference(tmp_path: Path) -> None
     # Taken out again, the file is as it was.
     gone = docker_engine_plan.make_plan(settings, record, {}, absent=True)
     assert (gone.changed, gone.new) == (True, '{"debug": true}')
+
+
+@pytest.mark.parametrize(
+    ("options", "unread"),
+    [
+        ({}, []),
+        ({"live-restore": True, "log-driver": "json-file", "log-opts": {"max-size": "50m"}}, []),
+        ({"live-restore": False}, ["live-restore"]),
+        ({"log-driver": "journald", "live-restore": True}, ["log-driver"]),
+        ({"registry-mirrors": ["https://mirror.example.org"]}, []),
+        ({"registry-mirrors": ["https://other.example.org"]}, ["registry-mirrors"]),
+        ({"registry-mirrors": []}, ["registry-mirrors"]),
+    ],
+)
+def test_settings_that_an_engine_has_not_read_are_named(
+    options: dict[str, Any], unread: list[str]
+) -> None:
+    mirrors = {"Mirrors": ["https://mirror.example.org/"]}
+    told = {"LiveRestoreEnabled": True, "LoggingDriver": "json-file", "RegistryConfig": mirrors}
+    assert look.unread_settings(told, options) == unread
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:

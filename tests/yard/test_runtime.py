@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
 from yard_command import DATA, REPOSITORY, Yard
 
 from yard.core.context import Context
+from yard.core.errors import RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations.runtime import as_it_ran
@@ -27,8 +29,7 @@ FROM_ENVIRONMENT = "{{ lookup('ansible.builtin.env', 'TRAINYARD_RUNTIME') or 'co
         (FROM_ENVIRONMENT, None, CONTAINER),
         (FROM_ENVIRONMENT, NATIVE, NATIVE),
         (NATIVE, None, NATIVE),
-        # An inventory is a decision of the site's.
-        (CONTAINER, NATIVE, CONTAINER),
+        (CONTAINER, CONTAINER, CONTAINER),
     ],
 )
 def test_the_inventory_says_it_or_else_the_command(
@@ -36,11 +37,25 @@ def test_the_inventory_says_it_or_else_the_command(
 ) -> None:
     if environment:
         monkeypatch.setenv(RUNTIME, environment)
-    document = {
+    assert parse_inventory(saying(said), REPOSITORY / "inventory/local").runtime == runtime
+
+
+def saying(runtime: str) -> dict[str, Any]:
+    """An inventory of one node, as ansible-inventory prints it."""
+    return {
         "trainers": {"hosts": ["alpha"]},
-        "_meta": {"hostvars": {"alpha": {"trainyard_runtime": said}}},
+        "_meta": {"hostvars": {"alpha": {"trainyard_runtime": runtime}}},
     }
-    assert parse_inventory(document, REPOSITORY / "inventory/local").runtime == runtime
+
+
+@pytest.mark.parametrize(("said", "told"), [(CONTAINER, NATIVE), (NATIVE, CONTAINER)])
+def test_a_command_that_contradicts_the_inventory_is_refused(
+    said: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RUNTIME, told)
+    words = f"runtime {told}: the inventory says trainyard_runtime: {said}"
+    with pytest.raises(RequestError, match=words):
+        parse_inventory(saying(said), REPOSITORY / "inventory/local")
 
 
 def test_another_word_is_refused(fresh: Yard) -> None:

@@ -231,12 +231,20 @@ def _runtime(variables: Mapping[str, Any]) -> str:
     """What the inventory says, or else the environment.
 
     Raises:
-        RequestError: there is no such runtime.
+        RequestError: there is no such runtime, or the two contradict each other.
     """
-    said = str(variables.get("trainyard_runtime", "{{"))
-    runtime = (os.environ.get(RUNTIME) or CONTAINER) if "{{" in said else said
+    said, told = str(variables.get("trainyard_runtime", "{{")), os.environ.get(RUNTIME)
+    is_said = "{{" not in said
+    runtime = said if is_said else told or CONTAINER
     if runtime not in (CONTAINER, NATIVE):
         raise RequestError([f"runtime {runtime}: there are {CONTAINER} and {NATIVE}"])
+    if told and told != runtime:
+        raise RequestError(
+            [
+                f"runtime {told}: the inventory says trainyard_runtime: {runtime}, which decides. "
+                "Leave RUNTIME= out, or take that line out of the inventory."
+            ]
+        )
     return runtime
 
 

@@ -106,6 +106,13 @@ replaced:
   returned: always
   type: list
   elements: str
+unread:
+  description: >-
+    Settings that are in the file and that the engine runs without, as after a run that was cut off
+    before it restarted the engine. Without systemd none is named: nothing would restart it.
+  returned: always
+  type: list
+  elements: str
 differences:
   description: In what the machine differs from what it is to be.
   returned: always
@@ -117,11 +124,12 @@ import grp
 import hashlib
 import pwd
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_engine_plan import Plan, SettingsError, make_plan
+from ansible.module_utils.docker_engine_plan import SettingsError, make_plan
 from ansible.module_utils.docker_engine_socket import EngineError, answers, info
 from ansible.module_utils.docker_engine_units import (
     Units,
@@ -141,6 +149,9 @@ from ansible.module_utils.packages_records import (
 # Where an engine without systemd has its options.
 OPTIONS_FILE = Path("/etc/default/docker")
 GROUP = "docker"
+# What an engine tells of settings that it runs with, by their names in its file.
+TOLD = {"live-restore": "LiveRestoreEnabled", "log-driver": "LoggingDriver"}
+MIRRORS = "registry-mirrors"
 
 
 def has_attributes(module: AnsibleModule, path: Path, mode: str) -> bool:
@@ -193,21 +204,30 @@ def access_differences(module: AnsibleModule) -> Iterator[str]:
         yield "there is no record of who was in the group before"
 
 
-def swarm_differences(socket: str, plan: Plan) -> Iterator[str]:
-    """Compare the engine that runs with settings that some engines refuse."""
-    if not plan.settings.get("live-restore"):
-        return
-    try:
-        told = info(socket)
-    except EngineError as error:
-        yield f"the engine does not tell of itself: {error}"
-    else:
-        if told.get("Swarm", {}).get("LocalNodeState") != "inactive":
-            yield "the engine is part of a swarm"
+def unread_settings(told: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
+    """Return the names of settings that an engine runs without.
+
+    Args:
+        told: what it tells of itself.
+        options: what it is to run with, of all its settings.
+    """
+    runs_with = {name: told[key] for name, key in TOLD.items() if key in told}
+    mirrors = told.get("RegistryConfig", {}).get("Mirrors") or []
+    # It tells them with a slash at the end, however they are written.
+    runs_with[MIRRORS] = [url.rstrip("/") for url in mirrors]
+    wanted = {**options, MIRRORS: [url.rstrip("/") for url in options.get(MIRRORS, ())]}
+    return [name for name in runs_with if name in options and runs_with[name] != wanted[name]]
 
 
-def differences(module: AnsibleModule, units: Units, responds: bool) -> Iterator[str]:
-    """Compare the machine with what the role would make of it."""
+def differences(
+    module: AnsibleModule, units: Units, responds: bool, told: Mapping[str, Any]
+) -> Iterator[str]:
+    """Compare the machine with what the role would make of it.
+
+    Args:
+        responds: whether an engine answers.
+        told: what it tells of itself.
+    """
     parameters = module.params
     missing = unsettled(parameters["owner"], parameters["packages"])
     if missing:
@@ -228,8 +248,13 @@ def differences(module: AnsibleModule, units: Units, responds: bool) -> Iterator
         return
     if plan.changed:
         yield f"{settings} has other settings"
-    elif responds:
-        yield from swarm_differences(parameters["socket"], plan)
+    elif responds and not told:
+        yield "the engine does not tell of itself"
+    elif (
+        plan.settings.get("live-restore")
+        and told.get("Swarm", {}).get("LocalNodeState") != "inactive"
+    ):
+        yield "the engine is part of a swarm"
 
 
 def main() -> None:
@@ -260,15 +285,19 @@ def main() -> None:
     )
     module.check_mode = True  # attributes are compared, not set
     responds = answers(module.params["socket"])
+    told: dict[str, Any] = {}
+    with suppress(EngineError):
+        told = info(module.params["socket"]) if responds else {}
     units = read_units() if module.params["systemd"] else {}
     result: dict[str, Any] = {
         "answers": responds,
         "network": network_lines(units, OPTIONS_FILE),
         "replaced": replaced_units(units),
+        "unread": unread_settings(told, module.params["options"]) if units and told else [],
     }
     try:
         installed = names_with("installed", parse_packages(output_of(LIST_COMMAND)))
-        found = list(differences(module, units, responds))
+        found = list(differences(module, units, responds, told))
     except RuntimeError as error:
         # What cannot be read here is said by the task that needs it.
         installed, found = [], [str(error)]
@@ -276,6 +305,7 @@ def main() -> None:
     result["other_installed"] = other in installed
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]
+    found += [f"the engine runs without {name}" for name in result["unread"]]
     module.exit_json(changed=False, differences=found, **result)
 
 
