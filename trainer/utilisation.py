@@ -30,6 +30,7 @@ class GpuSample:
         memory_bytes: used.
         power_watts: taken.
         temperature_celsius: of the chip.
+        slowed_by_heat: whether its clock is lower than it could be, for it is too hot.
     """
 
     index: int
@@ -38,6 +39,7 @@ class GpuSample:
     memory_bytes: float | None
     power_watts: float | None
     temperature_celsius: float | None
+    slowed_by_heat: bool | None
 
 
 @dataclass(frozen=True)
@@ -168,11 +170,19 @@ class Gpus:
                 temperature_celsius=self._read(
                     lambda handle: nvml.nvmlDeviceGetTemperature(handle, 0), handle
                 ),
+                slowed_by_heat=self._read(self._is_slowed_by_heat, handle),
             )
             for index, handle in enumerate(self._handles)
         ]
 
-    def _read(self, read: Callable[[Any], float], handle: Any) -> float | None:
+    def _is_slowed_by_heat(self, handle: Any) -> bool:
+        """Whether the card itself or its driver holds the clock down, as NVML names both."""
+        nvml = self._nvml
+        heat = nvml.nvmlClocksThrottleReasonHwThermalSlowdown
+        heat |= nvml.nvmlClocksThrottleReasonSwThermalSlowdown
+        return bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & heat)
+
+    def _read(self, read: Callable[[Any], Any], handle: Any) -> Any:
         try:
             return read(handle)
         except self._nvml.NVMLError:
@@ -215,6 +225,7 @@ class AmdGpus:
             memory_bytes=_number(card / "mem_info_vram_used"),
             power_watts=watts,
             temperature_celsius=celsius,
+            slowed_by_heat=None,  # its driver tells in a binary file alone, gpu_metrics
         )
 
 

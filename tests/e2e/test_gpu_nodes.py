@@ -145,3 +145,17 @@ def test_memory_errors_that_a_run_got_over_are_warned_of(healthy: Path, tmp_path
     (warning,) = json.loads((folder_of(run) / "summary.json").read_text())["warnings"]
     assert warning.startswith("GPU 0 of node1 had uncorrected errors of its memory")
     assert warning.partition(":")[0] in outcome.output
+
+
+def test_a_gpu_that_slows_itself_down_for_heat_is_warned_of(healthy: Path, tmp_path: Path) -> None:
+    on_node(
+        "echo '{devices: {0: {clocks_throttle_reasons: {sw_thermal_slowdown: true}}}}' > "
+        + OVERRIDES
+    )
+    # Looks at the node are five seconds apart.
+    run = launched(healthy, tmp_path / "p", 2, "20")
+    outcome = run.finish()
+    assert outcome.status == 0
+    (warning,) = json.loads((folder_of(run) / "summary.json").read_text())["warnings"]
+    assert warning.startswith("GPU 0 of node1 was so hot that it slowed itself down")
+    assert warning.partition(",")[0] in outcome.output

@@ -104,7 +104,7 @@ def test_a_container_tells_of_the_amd_gpus_that_it_was_given(tmp_path: Path) -> 
     (tmp_path / "devices/0000:1f:00.0/gpu_busy_percent").unlink()
     gpus = AmdGpus(drm, dri)
     assert gpus.sample() == [
-        GpuSample(0, "AMD GPU 0x740f", 87, 11743232, 41.0, 37.0),
-        GpuSample(1, "AMD Instinct MI210", None, 11743232, 41.0, 37.0),
+        GpuSample(0, "AMD GPU 0x740f", 87, 11743232, 41.0, 37.0, None),
+        GpuSample(1, "AMD Instinct MI210", None, 11743232, 41.0, 37.0, None),
     ]
     assert AmdGpus(drm, tmp_path / "none").sample() == []

@@ -19,7 +19,7 @@ from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
 from yard.runs.readings import Reading
 from yard.runs.silences import Silence, read_silences
-from yard.runs.utilisation import never_connected
+from yard.runs.utilisation import Heat, never_connected, slowed_by_heat
 from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
@@ -87,6 +87,7 @@ class RunRecord:
         left_files: whether such a program left any file.
         silences: when no rank of it gave a sign of life for long.
         never_connected: whether no rank of it held a connection to another node.
+        heat: its GPUs that were too hot.
     """
 
     run_id: str
@@ -107,6 +108,7 @@ class RunRecord:
     crashes: tuple[Crash, ...] = ()
     left_files: bool = False
     never_connected: bool = False
+    heat: tuple[Heat, ...] = ()
     silences: tuple[Silence, ...] = ()
 
     @property
@@ -172,6 +174,7 @@ def read_run(run: Path) -> RunRecord:
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
+        heat=slowed_by_heat(run, manifest.hosts),
     )
 
 

@@ -257,6 +257,11 @@ def _summary(
             *(silence.text for silence in record.silences),
             *_share_warnings(record),
             *_gpu_warnings(record),
+            *(
+                f"GPU {heat.gpu} of {heat.host} was so hot that it slowed itself down, in "
+                f"{heat.slowed} of the last {heat.samples} looks at it: see what cools it."
+                for heat in record.heat
+            ),
         ),
         effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
         resumed=record.world.resumed,

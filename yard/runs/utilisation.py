@@ -15,6 +15,9 @@ FILE = "utilisation.jsonl"
 FACTS = "facts.json"
 # Five seconds lie between two samples: so many make it sure that the ranks worked.
 ENOUGH_SAMPLES = 4
+# A GPU counts as too hot that slowed itself down in so many of the newest samples, and in this
+# share of them: a moment of it is no trouble.
+HOT_SAMPLES, HOT_SHARE = 3, 0.1
 # The end of a file that has as many, of nodes with many ranks and GPUs too.
 TAIL_BYTES = 64 * 1024
 
@@ -32,6 +35,7 @@ class Gpu:
     memory_bytes: float | None
     power_watts: float | None
     temperature_celsius: float | None
+    slowed_by_heat: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,28 @@ class Sample:
                     memory_bytes=_number(gpu.get("memory_bytes")),
                     power_watts=_number(gpu.get("power_watts")),
                     temperature_celsius=_number(gpu.get("temperature_celsius")),
+                    slowed_by_heat=_truth(gpu.get("slowed_by_heat")),
                 )
                 for gpu in line.get("gpus") or []
             ),
-            connected=line["connected"] if isinstance(line.get("connected"), bool) else None,
+            connected=_truth(line.get("connected")),
         )
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A GPU that was too hot.
+
+    Attributes:
+        gpu: its number on the node.
+        slowed: in so many of the newest samples it slowed itself down.
+        samples: how many these are.
+    """
+
+    host: str
+    gpu: int
+    slowed: int
+    samples: int
 
 
 def read_utilisation(run: Path) -> dict[str, list[Sample]]:
@@ -117,6 +138,24 @@ def never_connected(run: Path, hosts: Sequence[str]) -> bool:
         if len(samples) < ENOUGH_SAMPLES or samples[-1].connected is not False:
             return False
     return True
+
+
+def slowed_by_heat(run: Path, hosts: Sequence[str]) -> tuple[Heat, ...]:
+    """The GPUs of a run that were too hot in the newest samples of its newest attempt."""
+    found = []
+    for host in hosts:
+        path = run / "nodes" / host / FILE
+        numbers = _numbers_of_gpus(path.with_name(FACTS))
+        told: dict[int, list[bool]] = {}
+        for sample in _newest(path):
+            for gpu in _with_numbers(sample, numbers).gpus:
+                # Ranks write the samples; which GPUs they got the node says.
+                if gpu.slowed_by_heat is not None and gpu.index in numbers:
+                    told.setdefault(gpu.index, []).append(gpu.slowed_by_heat)
+        found += [Heat(host, gpu, sum(said), len(said)) for gpu, said in sorted(told.items())]
+    return tuple(
+        heat for heat in found if heat.slowed >= max(HOT_SAMPLES, HOT_SHARE * heat.samples)
+    )
 
 
 def _newest(path: Path) -> list[Sample]:
@@ -158,6 +197,11 @@ def _samples(text: str) -> list[Sample]:
         with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
             samples.append(Sample.from_json(json.loads(line)))
     return samples
+
+
+def _truth(value: Any) -> bool | None:
+    """Yes or no, or None."""
+    return value if isinstance(value, bool) else None
 
 
 def _number(value: Any) -> float | None:
