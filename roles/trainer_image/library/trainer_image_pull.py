@@ -55,6 +55,7 @@ reason:
 import http.client
 import os
 import pwd
+import re
 import subprocess
 import tempfile
 import time
@@ -67,6 +68,10 @@ from ansible.module_utils.trainer_image_ports import exposed_here, free_port, li
 
 # Seconds until the registry must answer through another node.
 START_LIMIT = 30.0
+# An engine downloads a layer once, whoever asks for it. Where a delivery was cut off a moment ago,
+# it still tries that one's port, where nobody listens any more; after some seconds it gives up, and
+# fails whoever has asked for the same layer meanwhile.
+REFUSED = re.compile(r"dial tcp 127\.0\.0\.1:(\d+): connect: connection refused")
 # The kernel ends ssh when this module, $0, is gone; where it was gone before, ssh does not begin.
 BOUND_TO_MODULE = ("setpriv", "--pdeathsig", "TERM", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 SSH_OPTIONS = (
@@ -146,7 +151,13 @@ def fetch(reference: str, digest: str, port: int) -> None:
         DockerError: it does not.
     """
     fetched = f"127.0.0.1:{port}/{repository(reference)}@{digest}"
-    docker("image", "pull", "--quiet", fetched)
+    try:
+        docker("image", "pull", "--quiet", fetched)
+    except DockerError as error:
+        refused = REFUSED.search(str(error))
+        if refused is None or int(refused[1]) == port:
+            raise
+        docker("image", "pull", "--quiet", fetched)
     docker("image", "tag", fetched, reference)
     docker("image", "rm", fetched)
 
