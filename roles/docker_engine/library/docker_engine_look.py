@@ -212,7 +212,7 @@ def unread_settings(told: Mapping[str, Any], options: Mapping[str, Any]) -> list
         options: what it is to run with, of all its settings.
     """
     runs_with = {name: told[key] for name, key in TOLD.items() if key in told}
-    mirrors = told.get("RegistryConfig", {}).get("Mirrors") or []
+    mirrors = (told.get("RegistryConfig") or {}).get("Mirrors") or []
     # It tells them with a slash at the end, however they are written.
     runs_with[MIRRORS] = [url.rstrip("/") for url in mirrors]
     wanted = {**options, MIRRORS: [url.rstrip("/") for url in options.get(MIRRORS, ())]}
