@@ -42,7 +42,9 @@ def test_what_this_pytorch_says_is_the_reason() -> None:
     assert caught.value.problem.code == "gpu_unusable"
     assert caught.value.problem.values["host"] == socket.gethostname()
     # The image's PyTorch, really asked: Debian's, or one of those with CUDA.
-    said = "Found no NVIDIA driver" if torch.version.cuda else "not compiled with CUDA enabled"
+    said = "Torch not compiled with CUDA enabled"
+    if torch.version.cuda:
+        said = "Found no NVIDIA driver on your system"
     assert said in str(caught.value)
 
 

@@ -257,11 +257,7 @@ def _summary(
             *(silence.text for silence in record.silences),
             *_share_warnings(record),
             *_gpu_warnings(record),
-            *(
-                f"GPU {heat.gpu} of {heat.host} was so hot that it slowed itself down, in "
-                f"{heat.slowed} of the last {heat.samples} looks at it: see what cools it."
-                for heat in record.heat
-            ),
+            *_heat_warnings(record),
         ),
         effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
         resumed=record.world.resumed,
@@ -372,6 +368,15 @@ def _gpu_warnings(record: RunRecord) -> tuple[str, ...]:
         "during the run: make verify looks at it."
         for finding in record.findings
         if finding.code in said
+    )
+
+
+def _heat_warnings(record: RunRecord) -> tuple[str, ...]:
+    """A sentence for each GPU that was too hot."""
+    return tuple(
+        f"GPU {heat.gpu} of {heat.host} was so hot that it slowed itself down, in "
+        f"{heat.slowed} of the last {heat.samples} looks at it: see what cools it."
+        for heat in record.heat
     )
 
 

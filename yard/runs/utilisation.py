@@ -94,7 +94,8 @@ class Heat:
     """A GPU that was too hot.
 
     Attributes:
-        gpu: its number on the node.
+        host: the node.
+        gpu: its number there.
         slowed: in so many of the newest samples it slowed itself down.
         samples: how many these are.
     """
@@ -146,6 +147,8 @@ def slowed_by_heat(run: Path, hosts: Sequence[str]) -> tuple[Heat, ...]:
     for host in hosts:
         path = run / "nodes" / host / FILE
         numbers = _numbers_of_gpus(path.with_name(FACTS))
+        if not numbers:
+            continue
         told: dict[int, list[bool]] = {}
         for sample in _newest(path):
             for gpu in _with_numbers(sample, numbers).gpus:

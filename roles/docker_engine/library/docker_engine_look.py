@@ -124,7 +124,6 @@ import grp
 import hashlib
 import pwd
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +203,11 @@ def access_differences(module: AnsibleModule) -> Iterator[str]:
         yield "there is no record of who was in the group before"
 
 
+def is_in_swarm(told: Mapping[str, Any]) -> bool:
+    """Whether an engine that tells of itself is part of a swarm, or about to be."""
+    return bool(told) and told.get("Swarm", {}).get("LocalNodeState") != "inactive"
+
+
 def unread_settings(told: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
     """Return the names of settings that an engine runs without.
 
@@ -226,7 +230,7 @@ def differences(
 
     Args:
         responds: whether an engine answers.
-        told: what it tells of itself.
+        told: what it tells of itself; nothing where it does not.
     """
     parameters = module.params
     missing = unsettled(parameters["owner"], parameters["packages"])
@@ -248,12 +252,7 @@ def differences(
         return
     if plan.changed:
         yield f"{settings} has other settings"
-    elif responds and not told:
-        yield "the engine does not tell of itself"
-    elif (
-        plan.settings.get("live-restore")
-        and told.get("Swarm", {}).get("LocalNodeState") != "inactive"
-    ):
+    elif plan.settings.get("live-restore") and is_in_swarm(told):
         yield "the engine is part of a swarm"
 
 
@@ -286,8 +285,11 @@ def main() -> None:
     module.check_mode = True  # attributes are compared, not set
     responds = answers(module.params["socket"])
     told: dict[str, Any] = {}
-    with suppress(EngineError):
+    silent = []
+    try:
         told = info(module.params["socket"]) if responds else {}
+    except EngineError as error:
+        silent = [f"the engine does not tell of itself: {error}"]
     units = read_units() if module.params["systemd"] else {}
     result: dict[str, Any] = {
         "answers": responds,
@@ -305,7 +307,7 @@ def main() -> None:
     result["other_installed"] = other in installed
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]
-    found += [f"the engine runs without {name}" for name in result["unread"]]
+    found += [*silent, *(f"the engine runs without {name}" for name in result["unread"])]
     module.exit_json(changed=False, differences=found, **result)
 
 
