@@ -426,7 +426,8 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     ),
     "bastion_forbids": ("forwarding_forbidden", "prohibited", "${EDITOR:-vi} {site}/hosts.yml"),
     "behind_bastion": ("refused", "open failed", "${EDITOR:-vi} {site}/hosts.yml"),
-    "proxy_command": ("proxy_failed", "closed", "false"),
+    # Whether ssh reads or writes first decides if it says "closed" or "Broken pipe".
+    "proxy_command": ("proxy_failed", "UNKNOWN port 65535", "false"),
     "mute": ("shell_silent", "not available", "usermod --shell /bin/bash mute"),
     "loud": ("shell_prints", "Welcome to the cluster", "{loud} 'sed -i {sed} ~/.bashrc'"),
     "bullseye": ("release_unsupported", "Debian GNU/Linux 11", "${EDITOR:-vi} {site}/hosts.yml"),
