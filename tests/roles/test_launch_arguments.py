@@ -3,6 +3,9 @@
 The whole lists are those of real launches, word for word.
 """
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +77,8 @@ DAEMONS = (
     "--prtemca oob_tcp_keepalive_time 10 --prtemca oob_tcp_keepalive_intvl 5 "
     "--prtemca oob_tcp_keepalive_probes 3 --prtemca plm_ssh_no_tree_spawn 1"
 )
+# Of glibc's allocator, in every launch.
+ALLOCATOR = "-x MALLOC_MMAP_THRESHOLD_=1073741824 -x MALLOC_TRIM_THRESHOLD_=4294967296"
 
 
 def line(**changes: Any) -> str:
@@ -92,7 +97,7 @@ def test_a_training_with_every_setting() -> None:
         f"{DAEMONS} --prtemca prte_if_include 10.0.0.0/24 "
         "--mca btl_tcp_if_include 10.0.0.0/24 --mca mpi_yield_when_idle 1 "
         "--mca pml ob1 --mca btl self,tcp "
-        "-x OMP_NUM_THREADS=2 -x TRAINYARD_NETWORK=10.0.0.0/24 "
+        f"-x OMP_NUM_THREADS=2 {ALLOCATOR} -x TRAINYARD_NETWORK=10.0.0.0/24 "
         "-x HOROVOD_STALL_CHECK_TIME_SECONDS=25 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=50 "
         "-x TRAINYARD_EXCHANGE_NICE=10 -x HOROVOD_CYCLE_TIME=2 -x FLAG=True "
         "/opt/trainyard/bin/rank"
@@ -121,7 +126,7 @@ def test_a_network_of_ipv6_goes_by_the_names_of_its_interfaces() -> None:
 
 def test_verify_runs_mpi_alone_first() -> None:
     common = (
-        f"--bind-to none --timeout 90 {DAEMONS} -x OMP_NUM_THREADS=1 "
+        f"--bind-to none --timeout 90 {DAEMONS} -x OMP_NUM_THREADS=1 {ALLOCATOR} "
         "-x HOROVOD_STALL_CHECK_TIME_SECONDS=10 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=20"
     )
     assert bare(command="verify", slots=(2, 2), job_seconds=90, stall_seconds=20) == (
@@ -139,8 +144,9 @@ def test_bench(bf16: bool, flag: str) -> None:
         command="bench", slots=(1,), cores=(2,), threads=1, bench=replace(BENCH, bf16=bf16)
     ) == (
         "--hostfile /etc/trainyard/hostfile -n 1 --map-by slot --bind-to none "
-        f"{DAEMONS} -x OMP_NUM_THREADS=1 /opt/trainyard/bin/rank bench suite --batch 64 "
-        "--dataset /data/cifar10 --rounds 5 --seconds 5 --json /run/trainyard/bench.json "
+        f"{DAEMONS} -x OMP_NUM_THREADS=1 {ALLOCATOR} /opt/trainyard/bin/rank "
+        "bench suite --batch 64 --dataset /data/cifar10 --rounds 5 --seconds 5 "
+        "--json /run/trainyard/bench.json "
         f"--model vit --model resnet18{flag}"
     )
 
@@ -186,12 +192,44 @@ def test_of_one_name_the_more_particular_setting_wins() -> None:
     launch = replace(
         TRAIN,
         profile=Settings({"pml": "ucx"}, {"HOROVOD_CYCLE_TIME": 3, "A": 1}),
-        further=Settings({}, {"A": 2, "OMP_NUM_THREADS": 7}),
+        further=Settings({}, {"A": 2, "OMP_NUM_THREADS": 7, "MALLOC_TRIM_THRESHOLD_": 0}),
     )
     assert launch.mca()["pml"] == "ucx"
     assert launch.environment()["HOROVOD_CYCLE_TIME"] == 3
     assert launch.environment()["A"] == 2
     assert launch.environment()["OMP_NUM_THREADS"] == 7
+    assert launch.environment()["MALLOC_TRIM_THRESHOLD_"] == 0
+
+
+# Takes 80 MB in ten blocks and gives them back, as a training step does, and prints in how many
+# pages a turn the system had to put memory.
+STEPS = """
+import resource
+
+def step():
+    blocks = [b"x" * 8_000_000 for _ in range(10)]
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+step()
+before = faults()
+for _ in range(10):
+    step()
+print((faults() - before) // 10)
+"""
+
+
+def test_a_rank_keeps_the_memory_that_a_step_gives_back() -> None:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    launched = {name: str(value) for name, value in TRAIN.environment().items()}
+
+    def pages(environment: dict[str, str]) -> int:
+        command = [sys.executable, "-c", STEPS]
+        return int(subprocess.check_output(command, env=environment))
+
+    assert pages(bare) > 1000  # else this shows nothing
+    assert pages({**bare, **launched}) < 10
 
 
 @pytest.mark.parametrize(("stall", "check"), [(1, 1), (2, 1), (50, 25)])

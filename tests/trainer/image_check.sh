@@ -34,7 +34,8 @@ cat >"$TRAINYARD_RUN_DIR/config.json" <<JSON
 JSON
 status=0
 /opt/trainyard/bin/launch -n 2 --map-by :OVERSUBSCRIBE --bind-to none --mca mpi_yield_when_idle 1 \
-    -x OMP_NUM_THREADS=1 -x HOROVOD_CYCLE_TIME=100 -x TRAINYARD_EXCHANGE_NICE=10 /opt/trainyard/bin/rank || status=$?
+    -x OMP_NUM_THREADS=1 -x HOROVOD_CYCLE_TIME=100 -x TRAINYARD_EXCHANGE_NICE=10 \
+    -x MALLOC_MMAP_THRESHOLD_=1073741824 -x MALLOC_TRIM_THRESHOLD_=4294967296 /opt/trainyard/bin/rank || status=$?
 cat "$TRAINYARD_RUN_DIR/logs/"*.log
 [ "$status" = 0 ]
 

@@ -19,6 +19,10 @@ MPIRUN_ARGUMENTS = (
         "HOROVOD_CYCLE_TIME=100",
         "-x",
         "TRAINYARD_EXCHANGE_NICE=10",
+        "-x",
+        "MALLOC_MMAP_THRESHOLD_=1073741824",
+        "-x",
+        "MALLOC_TRIM_THRESHOLD_=4294967296",
     ),
 )
 

@@ -24,7 +24,10 @@ from trainer.network import use_cluster_network
 from trainer.world import gather_ranks, versions
 
 # Settings that the figures depend on, as the environment has them.
-SETTINGS = ("HOROVOD_", "OMPI_MCA_", "UCX_", "NCCL_", "GLOO_", "OMP_NUM_THREADS", horovod.NICE)
+SETTINGS = (
+    *("HOROVOD_", "OMPI_MCA_", "UCX_", "NCCL_", "GLOO_", "MALLOC_", "OMP_NUM_THREADS"),
+    horovod.NICE,
+)
 
 
 @dataclass(frozen=True)
