@@ -28,10 +28,10 @@ DAEMONS = {
     "oob_tcp_keepalive_probes": 3,
     "plm_ssh_no_tree_spawn": 1,
 }
-# Of glibc's allocator, in bytes: from which size a block has a mapping of its own, and how much free
-# memory a process keeps. A training step frees all that it has allocated. With glibc's own limits,
-# tens of megabytes, the system takes that back after each step, and clears page after page in the
-# next, which takes up to two fifths of a processor's time (docs/performance.md).
+# Of glibc's allocator, in bytes: from which size a block has a mapping of its own, and how much
+# free memory a process keeps. A training step frees all that it has allocated. With glibc's own
+# limits, tens of megabytes, the system takes that back after each step, and clears page after page
+# in the next, which takes up to two fifths of a processor's time (docs/performance.md).
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": 2**30,
     "MALLOC_TRIM_THRESHOLD_": 2**32,
