@@ -28,10 +28,16 @@ def json_record(document: object) -> bytes:
 
 
 def keep_records(container: str, directory: RunDirectory, host: str) -> None:
-    """Write a container's state and output, of those that go home."""
-    if directory.exists():
-        write_record(directory, host, "container.json", json_record(inspect(container)))
-        write_record(directory, host, "container.log", logs(container))
+    """Write a container's state and output, of those that go home.
+
+    `make stop` and the command that follows a run may both end it. Whoever removes the container
+    has written its records before: who then finds it gone leaves them as they are.
+    """
+    state, said = inspect(container), logs(container)
+    if state is None or inspect(container) is None or not directory.exists():
+        return
+    write_record(directory, host, "container.json", json_record(state))
+    write_record(directory, host, "container.log", said)
 
 
 def remove_keys(directory: RunDirectory) -> list[str]:
