@@ -33,11 +33,13 @@ def keep_records(container: str, directory: RunDirectory, host: str) -> None:
     `make stop` and the command that follows a run may both end it. Whoever removes the container
     has written its records before: who then finds it gone leaves them as they are.
     """
-    state, said = inspect(container), logs(container)
-    if state is None or inspect(container) is None or not directory.exists():
+    if not directory.exists():
         return
-    write_record(directory, host, "container.json", json_record(state))
-    write_record(directory, host, "container.log", said)
+    state, said = inspect(container), logs(container)
+    # Of a container that is gone, the engine's words of that are all that logs gives.
+    if state is not None and inspect(container) is not None:
+        write_record(directory, host, "container.json", json_record(state))
+        write_record(directory, host, "container.log", said)
 
 
 def remove_keys(directory: RunDirectory) -> list[str]:
