@@ -1,0 +1,36 @@
+"""What is in the image, and what is left out of it."""
+
+import subprocess
+from pathlib import Path
+
+LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+# It has a search path of its own, which ldd does not follow.
+SYSTEMD = LIBRARIES / "systemd"
+
+
+def test_no_package_archives() -> None:
+    """Each node fetches and unpacks the whole image, so that it holds no packages as archives."""
+    archives = Path("/var/cache/apt/archives")
+    assert archives.is_dir()
+    assert list(archives.glob("**/*.deb")) == []
+
+
+def test_no_tests_of_pytorch() -> None:
+    """Debian's PyTorch comes with 90 MB of tests, of which nothing is needed."""
+    # An image with PyTorch from an index has neither directory.
+    programs = Path("/usr/lib/python3/dist-packages/torch/bin")
+    assert list(Path("/usr/lib/libtorch-test").glob("*")) == []
+    assert {program.name for program in programs.glob("*")} <= {"torch_shm_manager"}
+
+
+def test_every_library_finds_what_it_needs() -> None:
+    """No file that `dpkg.cfg` leaves out is one that another needs."""
+    libraries = [
+        file
+        for file in LIBRARIES.glob("**/*.so*")
+        if SYSTEMD not in file.parents and file.is_file()
+    ]
+    assert LIBRARIES / "ucx/libuct_ib.so.0" in libraries
+    found = subprocess.run(["ldd", *libraries], capture_output=True, text=True, check=False)
+    assert "libc.so.6 => /" in found.stdout
+    assert [line for line in found.stdout.splitlines() if "not found" in line] == []
