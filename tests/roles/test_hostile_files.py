@@ -393,16 +393,15 @@ def test_metrics_go_on_as_those_of_one_run(run: Any) -> None:
     assert metrics.stat().st_uid == RANK
 
 
-@pytest.mark.parametrize("looks", [[None], [{"Id": "1"}, None]])
+@pytest.mark.parametrize("state", [None, {"Id": "1"}])
 def test_records_of_who_ended_a_run_first_stay(
-    run: Any, monkeypatch: pytest.MonkeyPatch, looks: list[Any]
+    run: Any, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any] | None
 ) -> None:
     """`make stop` and whoever follows the run both end it, and one finds the container gone."""
-    answers = iter([{"Id": "1"}, {"Id": "1"}, *looks])
-    monkeypatch.setattr(training_run_records, "inspect", lambda container: next(answers))
-    monkeypatch.setattr(training_run_records, "logs", lambda container: b"said\n")
+    states, logs = iter([{"Id": "1"}, state]), iter([b"said\n", None])
+    monkeypatch.setattr(training_run_records, "inspect", lambda container: next(states))
+    monkeypatch.setattr(training_run_records, "logs", lambda container: next(logs))
     training_run_records.keep_records("1", run, "node1")
-    monkeypatch.setattr(training_run_records, "logs", lambda container: b"No such container")
     training_run_records.keep_records("1", run, "node1")
     records = Path(run.records("node1"))
     assert json.loads((records / "container.json").read_text()) == {"Id": "1"}

@@ -90,7 +90,9 @@ def ended(name: str = NAME) -> dict[str, Any]:
 
 def said(name: str = NAME) -> list[str]:
     """What a container said, without the times."""
-    return [line.partition(" ")[2] for line in engine.logs(name).decode().splitlines()]
+    logs = engine.logs(name)
+    assert logs is not None
+    return [line.partition(" ")[2] for line in logs.decode().splitlines()]
 
 
 @pytest.mark.usefixtures("place")
@@ -218,6 +220,7 @@ def test_it_is_listed_by_its_labels_until_it_is_removed() -> None:
         engine.run(NAME, specification("true"))
     engine.remove(NAME)
     assert engine.inspect(NAME) is None
+    assert engine.logs(NAME) is None
     assert engine.containers("trainyard.run") == []
     engine.remove(NAME)  # one that is gone is removed
 

@@ -80,9 +80,15 @@ def is_running(container: str) -> bool:
     return details is not None and bool(details["State"]["Running"])
 
 
-def logs(container: str) -> bytes:
-    """Return stdout and stderr of a container in the order they came."""
-    _, body = ask("GET", f"/containers/{quote(container)}/logs", stdout=1, stderr=1, timestamps=1)
+def logs(container: str) -> bytes | None:
+    """Return stdout and stderr of a container as they came, or None where there is none."""
+    path = f"/containers/{quote(container)}/logs"
+    status, body = ask("GET", path, stdout=1, stderr=1, timestamps=1)
+    # 409: it is being removed.
+    if status in (404, 409):
+        return None
+    if status >= 400:
+        raise EngineError(f"{path}: {body.decode(errors='replace').strip()}")
     lines, position = [], 0
     # Without a terminal the engine frames its answer: 1 byte stream, 3 bytes nothing, 4 bytes
     # length, the payload (Docker Engine API, operation ContainerAttach).

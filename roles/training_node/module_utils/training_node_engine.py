@@ -86,9 +86,12 @@ def is_running(container: str) -> bool:
     return bool(native_is_running(container) if is_native() else docker_is_running(container))
 
 
-def logs(container: str) -> bytes:
-    """Return stdout and stderr of a container in the order they came, each line with its time."""
-    said: bytes = native_logs(container) if is_native() else docker_logs(container)
+def logs(container: str) -> bytes | None:
+    """Return stdout and stderr of a container in the order they came, each line with its time.
+
+    None where there is no such container.
+    """
+    said: bytes | None = native_logs(container) if is_native() else docker_logs(container)
     return said
 
 

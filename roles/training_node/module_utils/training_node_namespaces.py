@@ -140,8 +140,10 @@ def is_running(container: str) -> bool:
     return bool(_state(_folder(container))["Running"])
 
 
-def logs(container: str) -> bytes:
-    """Return stdout and stderr of a container in the order they came."""
+def logs(container: str) -> bytes | None:
+    """Return stdout and stderr of a container as they came, or None where there is none."""
+    if not os.path.isdir(_folder(container)):
+        return None
     parts = []
     for name in LOGS:
         with suppress(FileNotFoundError), open(os.path.join(_folder(container), name), "rb") as log:

@@ -669,7 +669,7 @@ def main() -> None:
         deadline = time.monotonic() + options["wait"]
         while not listens(options["address"], options["port"]):
             if not is_running(name) or time.monotonic() > deadline:
-                said = logs(name).decode(errors="replace")
+                said = (logs(name) or b"").decode(errors="replace")
                 module.fail_json(
                     msg=f"sshd in the container does not listen on {options['address']} port "
                     f"{options['port']}. The container said:\n{said[-2000:]}"

@@ -36,8 +36,7 @@ def keep_records(container: str, directory: RunDirectory, host: str) -> None:
     if not directory.exists():
         return
     state, said = inspect(container), logs(container)
-    # Of a container that is gone, the engine's words of that are all that logs gives.
-    if state is not None and inspect(container) is not None:
+    if state is not None and said is not None:
         write_record(directory, host, "container.json", json_record(state))
         write_record(directory, host, "container.log", said)
 
