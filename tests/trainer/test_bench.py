@@ -29,6 +29,7 @@ def test_ratio_is_the_median_of_the_ratios_within_a_round() -> None:
         "horovod_over_ideal": pytest.approx(0.96),
         "ddp_mpi_over_ideal": pytest.approx(100 / 110),
         "horovod_over_best_ddp": pytest.approx(0.99),
+        "ddp_over_best_other": pytest.approx(100 / 99),
     }
 
 
@@ -53,6 +54,20 @@ def test_best_of_several_is_chosen_anew_in_every_round() -> None:
         Turn(2, "ddp_mpi", (1.0,), 80.0),
     ]
     assert summarise(turns).ratios["horovod_over_best_ddp"] == pytest.approx(1.25)
+
+
+def test_best_engine_is_compared_with_the_best_of_the_others() -> None:
+    speeds = [("horovod", 90, 100, 80), ("ddp_gloo", 100, 50, 90), ("ddp_mpi", 99, 99, 81)]
+    turns = [
+        Turn(number + 1, arm, (1.0,), float(values[number]))
+        for number in range(3)
+        for arm, *values in speeds
+    ]
+    # Gloo: 100/99, 50/100, 90/81; MPI: 99/100, 99/100, 81/90.
+    assert summarise(turns).ratios["ddp_over_best_other"] == pytest.approx(100 / 99)
+    # Without Gloo, MPI over Horovod: 99/90, 99/100, 81/80.
+    without = [turn for turn in turns if turn.arm != "ddp_gloo"]
+    assert summarise(without).ratios["ddp_over_best_other"] == pytest.approx(81 / 80)
 
 
 def test_speeds_of_ranks_that_wait_for_each_other_are_those_of_the_last() -> None:

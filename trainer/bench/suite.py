@@ -151,7 +151,10 @@ def measure(suite: Suite, path: Path | None) -> None:
             "matmul": dict(matmul.LABELS),
         },
         "efficiencies": {
-            ratio.above: name for name, ratio in RATIOS.items() if ratio.is_efficiency
+            arm: name
+            for name, ratio in RATIOS.items()
+            if ratio.is_efficiency
+            for arm in ratio.above
         },
     }
     report = Report(suite, path if world.rank == 0 else None, common)

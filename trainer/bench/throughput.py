@@ -1,7 +1,7 @@
 """Training throughput of every arm, in turns, and the ratios that matter."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ class Ratio:
 
     Attributes:
         label: what people call it.
-        above: the arm.
-        below: what it is compared with; of several, with the best of the round.
+        above: the arm; of several, the one whose ratio is the largest.
+        below: what it is compared with, itself left out; of several, with the best of the round.
         is_efficiency: whether it is what an engine reaches of the same ranks without
             communication.
         every: the arm does something once in its turn; the ratio is what it would be if it did that
@@ -30,14 +30,17 @@ class Ratio:
     """
 
     label: str
-    above: str
+    above: tuple[str, ...]
     below: tuple[str, ...]
     is_efficiency: bool = False
     every: float | None = None
 
 
 def _efficiency(arm: str) -> Ratio:
-    return Ratio(f"{LABELS[arm]} / no communication", arm, ("independent",), is_efficiency=True)
+    return Ratio(f"{LABELS[arm]} / no communication", (arm,), ("independent",), is_efficiency=True)
+
+
+DDP = ("ddp_gloo", "ddp_mpi", "ddp_nccl", "ddp_torchrun")
 
 
 # In the order in which they are shown.
@@ -48,22 +51,20 @@ RATIOS: Mapping[str, Ratio] = {
     "ddp_gloo_over_ideal": _efficiency("ddp_gloo"),
     "ddp_nccl_over_ideal": _efficiency("ddp_nccl"),
     "ddp_torchrun_over_ideal": _efficiency("ddp_torchrun"),
-    "lockstep_over_ideal": Ratio("in lockstep / no communication", "lockstep", ("independent",)),
-    "horovod_over_lockstep": Ratio("Horovod / in lockstep", "horovod", ("lockstep",)),
-    "horovod_over_best_ddp": Ratio(
-        "Horovod / best DDP of the round",
-        "horovod",
-        ("ddp_gloo", "ddp_mpi", "ddp_nccl", "ddp_torchrun"),
-    ),
+    "lockstep_over_ideal": Ratio("in lockstep / no communication", ("lockstep",), ("independent",)),
+    "horovod_over_lockstep": Ratio("Horovod / in lockstep", ("horovod",), ("lockstep",)),
+    "horovod_over_best_ddp": Ratio("Horovod / best DDP of the round", ("horovod",), DDP),
+    # What to compare that with: turns differ by chance, and the best of several had the luckiest.
+    "ddp_over_best_other": Ratio("best DDP / best of the others", DDP, ("horovod", *DDP)),
     "checkpoint_over_none": Ratio(
         f"Horovod, a checkpoint every {CHECKPOINT_EVERY:.0f} s / none",
-        "horovod_checkpoint",
+        ("horovod_checkpoint",),
         ("horovod",),
         every=CHECKPOINT_EVERY,
     ),
-    "loop_over_minimal": Ratio("loop / raw loop", "one_rank", ("minimal",)),
-    "real_over_synthetic": Ratio("real / synthetic data", "independent", ("synthetic",)),
-    "bf16_over_fp32": Ratio("bf16 / fp32", "bf16", ("independent",)),
+    "loop_over_minimal": Ratio("loop / raw loop", ("one_rank",), ("minimal",)),
+    "real_over_synthetic": Ratio("real / synthetic data", ("independent",), ("synthetic",)),
+    "bf16_over_fp32": Ratio("bf16 / fp32", ("bf16",), ("independent",)),
 }
 
 
@@ -215,21 +216,31 @@ def summarise(turns: Sequence[Turn]) -> Summary:
     names = {turn.arm for turn in turns}
     ratios = {}
     for name, ratio in RATIOS.items():
-        measured = [arm for arm in ratio.below if arm in names]
-        if ratio.above in names and measured:
-            ratios[name] = statistics.median(
-                _ratio(
-                    by_arm[ratio.above],
-                    max((by_arm[arm] for arm in measured), key=lambda turn: turn.images_per_second),
-                    ratio.every,
-                )
-                for by_arm in rounds.values()
-            )
+        measured = [
+            statistics.median(_ratio(*pair, ratio.every) for pair in pairs)
+            for above in ratio.above
+            if (pairs := _pairs(rounds.values(), above, names.intersection(ratio.below) - {above}))
+        ]
+        if measured:
+            ratios[name] = max(measured)
     medians = {
         name: statistics.median(by_arm[name].images_per_second for by_arm in rounds.values())
         for name in sorted(names)
     }
     return Summary(medians, ratios)
+
+
+def _pairs(
+    rounds: Iterable[Mapping[str, Turn]], above: str, below: Collection[str]
+) -> list[tuple[Turn, Turn]]:
+    """The turn of an arm in each round, with the fastest of the turns that it is compared with."""
+    if not below:
+        return []
+    return [
+        (turns[above], max((turns[arm] for arm in below), key=lambda turn: turn.images_per_second))
+        for turns in rounds
+        if above in turns
+    ]
 
 
 def _ratio(above: Turn, below: Turn, every: float | None) -> float:
