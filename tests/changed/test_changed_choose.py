@@ -9,6 +9,7 @@ from graph import Graph
 CHECKOUT = Path(__file__).parents[2]
 # So much that nothing is left out
 ENDLESS = 1e9
+TREES = ("roles", "yard", "trainer", "molecule", "playbooks", "docker", "docs", "schemas")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,7 @@ def chosen(choice: Choice) -> set[str]:
         ("docker/node/Dockerfile", {"tests/roles/test_local_cluster.py", "hosts_file"}),
         ("docker/engine_node/Dockerfile", {"training_node"}),
         ("docker/file_server/smb.conf", {"cifs_mount"}),
+        ("docker/trainer/Dockerfile", {"tests/trainer/test_image.py", "trainer_image"}),
         # A module of yard: what imports it, and what starts the command
         ("yard/pages/charts.py", {"tests/yard/test_report.py", "tests/yard/test_train.py"}),
         ("yard/core/words.py", {"tests/yard/test_report.py", "tests/e2e/test_main_job.py"}),
@@ -135,7 +137,7 @@ def test_every_test_and_scenario_is_reached_by_some_change_of_what_it_is_for(gra
     """A folder of tests that the graph passes over would never be chosen."""
     files = [
         str(file.relative_to(CHECKOUT))
-        for tree in ("roles", "yard", "trainer", "molecule", "playbooks", "docs", "schemas")
+        for tree in TREES
         for file in (CHECKOUT / tree).rglob("*")
         if file.is_file()
     ]

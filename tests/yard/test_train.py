@@ -209,8 +209,7 @@ def test_ctrl_c_while_training_collects_even_if_pressed_again(ready: Yard) -> No
     metrics = ready.root / "runs/latest/metrics.jsonl"
     wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
     interrupt(process)
-    mark = ready.root / "runs/latest/stop_requested"
-    wait_for(mark.exists, "the stop to begin")
+    wait_for((ready.root / "nodes/node1/stops").exists, "the stop to reach the node")
     interrupt(process)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
