@@ -216,7 +216,7 @@ unit: unit-yard unit-trainer ## unit tests of yard/ and roles here, of trainer/ 
 
 unit-yard: $(TESTABLE)
 	$(PLAY) playbooks/test_tools.yml
-	pytest --numprocesses logical --dist worksteal tests/yard tests/roles tests/changed tests/gpu
+	pytest --numprocesses logical tests/yard tests/roles tests/changed tests/gpu
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(TESTABLE)
