@@ -4,6 +4,7 @@ The whole lists are those of real launches, word for word.
 """
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils import (
     training_node_directory,
     training_node_facts,
     training_run_container,
     training_run_mpirun,
 )
+from role_files import ROLES
 
 Settings = training_run_mpirun.Settings
 BENCH = training_run_mpirun.Bench(("vit", "resnet18"), rounds=5, seconds=5, bf16=False)
@@ -230,6 +233,17 @@ def test_a_rank_keeps_the_memory_that_a_step_gives_back() -> None:
 
     assert pages(bare) > 1000  # else this shows nothing
     assert pages({**bare, **launched}) < 10
+
+
+@pytest.mark.parametrize("file", ["mpi_ranks.py", "image_check.sh"])
+def test_ranks_of_the_trainers_tests_are_started_as_those_of_runs(file: str) -> None:
+    """They run in the image, where no role is; so they repeat what a launch gives its ranks."""
+    text = Path(__file__).parents[1].joinpath("trainer", file).read_text()
+    settings = yaml.safe_load((ROLES.parent / "group_vars/all/transport.yml").read_text())
+    without_spare_core = settings["training_run_without_spare_core"]["environment"]
+    expected = {**training_run_mpirun.ALLOCATOR, **without_spare_core}
+    repeated = re.findall(rf"\b({'|'.join(expected)})=(\d+)", text)
+    assert dict(repeated) == {name: str(value) for name, value in expected.items()}
 
 
 @pytest.mark.parametrize(("stall", "check"), [(1, 1), (2, 1), (50, 25)])
