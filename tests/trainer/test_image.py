@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-# What it is built from; dpkg.cfg there says what is left out.
+# What it is built from; dpkg.cfg and dpkg-cpu.cfg there say what is left out.
 SOURCES = "docker/trainer"
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 # It has a search path of its own, which ldd does not follow.
@@ -22,7 +22,7 @@ def test_no_tests_of_pytorch() -> None:
     # An image with PyTorch from an index has neither directory.
     programs = Path("/usr/lib/python3/dist-packages/torch/bin")
     assert list(Path("/usr/lib/libtorch-test").glob("*")) == [], (
-        f"{SOURCES}/dpkg.cfg leaves out too little"
+        f"{SOURCES}/dpkg-cpu.cfg leaves out too little"
     )
     assert {program.name for program in programs.glob("*")} <= {"torch_shm_manager"}
 
@@ -38,4 +38,4 @@ def test_every_library_finds_what_it_needs() -> None:
     found = subprocess.run(["ldd", *libraries], capture_output=True, text=True, check=False)
     assert "libc.so.6 => /" in found.stdout
     missing = [line for line in found.stdout.splitlines() if "not found" in line]
-    assert missing == [], f"{SOURCES}/dpkg.cfg leaves out too much"
+    assert missing == [], f"{SOURCES}/dpkg-cpu.cfg leaves out too much"
