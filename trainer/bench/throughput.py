@@ -13,6 +13,7 @@ from trainer.engines import Engine
 CHECKPOINT_EVERY = 30.0
 # Steps in a turn, so that one of `independent` takes about the requested seconds.
 FEWEST_STEPS, MOST_STEPS = 3, 200
+DDP = ("ddp_gloo", "ddp_mpi", "ddp_nccl", "ddp_torchrun")
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,6 @@ class Ratio:
 
 def _efficiency(arm: str) -> Ratio:
     return Ratio(f"{LABELS[arm]} / no communication", (arm,), ("independent",), is_efficiency=True)
-
-
-DDP = ("ddp_gloo", "ddp_mpi", "ddp_nccl", "ddp_torchrun")
 
 
 # In the order in which they are shown.

@@ -50,14 +50,20 @@ def ask(
         connection.close()
 
 
-def get(path: str, **query: Any) -> Any:
-    """Return the parsed answer, or None where the engine knows no such thing."""
+def _read(path: str, gone: tuple[int, ...] = (404,), **query: Any) -> bytes | None:
+    """Return the answer, or None where its status says that the engine has no such thing."""
     status, body = ask("GET", path, **query)
-    if status == 404:
+    if status in gone:
         return None
     if status >= 400:
         raise EngineError(f"{path}: {body.decode(errors='replace').strip()}")
-    return json.loads(body)
+    return body
+
+
+def get(path: str, **query: Any) -> Any:
+    """Return the parsed answer, or None where the engine knows no such thing."""
+    body = _read(path, **query)
+    return None if body is None else json.loads(body)
 
 
 def containers(label: str) -> list[dict[str, Any]]:
@@ -83,12 +89,10 @@ def is_running(container: str) -> bool:
 def logs(container: str) -> bytes | None:
     """Return stdout and stderr of a container as they came, or None where there is none."""
     path = f"/containers/{quote(container)}/logs"
-    status, body = ask("GET", path, stdout=1, stderr=1, timestamps=1)
     # 409: it is being removed.
-    if status in (404, 409):
+    body = _read(path, gone=(404, 409), stdout=1, stderr=1, timestamps=1)
+    if body is None:
         return None
-    if status >= 400:
-        raise EngineError(f"{path}: {body.decode(errors='replace').strip()}")
     lines, position = [], 0
     # Without a terminal the engine frames its answer: 1 byte stream, 3 bytes nothing, 4 bytes
     # length, the payload (Docker Engine API, operation ContainerAttach).
