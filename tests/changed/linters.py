@@ -59,7 +59,9 @@ def mypy(root: Path, python: Sequence[str]) -> list[Command]:
     if packages:
         found.append(["mypy", *(word for name in packages for word in ("-p", name))])
     scripts = [
-        file for file in python if Path(file).parts[0] in ("roles", "molecule", "collection")
+        file
+        for file in python
+        if Path(file).parts[0] in ("roles", "playbooks", "molecule", "collection")
     ]
     if scripts:
         found.append(["mypy", *scripts])

@@ -101,6 +101,22 @@ def test_setup_again_changes_nothing(main_job: Job) -> None:
     assert recap.count("changed=0") == 3, recap
 
 
+def test_what_was_sent_once_is_not_packed_and_not_compiled_again(main_job: Job) -> None:
+    def kept() -> tuple[dict[str, int], str]:
+        archives = (CHECKOUT / ".trainyard/tmp").glob("modules-*/*/*")
+        code = "stat --format '%n %i %U:%G %a' /var/lib/trainyard/bytecode/*.py.*"
+        return {path.name: path.stat().st_ino for path in archives}, in_machine("node1", code)
+
+    assert make("status").status == 0
+    before = kept()
+    archives, code = before
+    assert "ansible.legacy.training_node_status-ZIP_DEFLATED-none" in archives
+    assert "/ansible.legacy.training_node_status.py.cpython-" in code
+    assert {line.split(maxsplit=2)[2] for line in code.splitlines()} == {"root:root 644"}
+    assert make("status").status == 0
+    assert kept() == before
+
+
 def test_two_processes_on_one_node(main_job: Job) -> None:
     assert make("train", **{**SHORT, "MODEL": "cnn_b"}, NODES=1, PROCS_PER_NODE=2).status == 0
     summary = json.loads((RUNS / "latest/summary.json").read_text())

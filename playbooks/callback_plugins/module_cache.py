@@ -1,0 +1,205 @@
+# Copyright Trainyard. Apache-2.0
+"""Ansible callback: keeps what Ansible builds of modules from one command to the next.
+
+For each module that a command uses, Ansible packs an archive of the module and of all that it
+imports, which it finds by parsing some fifty files: up to half a second. It uses the archive again
+for each host, but throws it away with the folder of the command. Here the archives come into
+the next command's folder, as long as no source has changed.
+
+Ansible finds this plugin by itself, in the folder of plugins beside the playbooks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ansible
+from ansible import constants
+from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import module_loader, module_utils_loader
+from ansible.release import __version__
+
+DOCUMENTATION = r"""
+name: module_cache
+type: aggregate
+short_description: Keeps what Ansible builds of modules
+description:
+  - Keeps the archives of modules, in the folder C(modules-UID) of Ansible's C(local_tmp), for the
+    next command.
+author: Trainyard
+options: {}
+"""
+
+# Ansible's own folder of archives, in the folder of a command
+ARCHIVES = "ansiballz_cache"
+# Folders of archives that are kept, each for one state of the sources
+STATES = 3
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+# Folders of roles whose files come into archives
+FOLDERS = ("library", "module_utils")
+# What pip brought, of which the folder of collections has too many files to look at each
+INSTALLED = f"{Path(ansible.__file__).parent}/"
+COLLECTIONS = Path(ansible.__file__).parents[1] / "ansible_collections/ansible_release.py"
+COLLECTION = "ansible_collections."
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that could come into an archive.
+
+    Attributes:
+        folders: that were looked at.
+        state: a name for what is in them; an edit changes it.
+        changed: when something was changed in them last, seconds of the epoch.
+    """
+
+    folders: frozenset[str]
+    state: str
+    changed: float
+
+
+def source_folders() -> list[str]:
+    """Return the folders in which Ansible finds modules, and what modules import, in its order."""
+    found = [
+        path
+        for loader in (module_loader, module_utils_loader)
+        for path in loader.print_paths().split(os.pathsep)
+    ]
+    for roles in map(Path, constants.DEFAULT_ROLES_PATH):
+        found += sorted(str(path) for name in FOLDERS for path in roles.glob(f"*/{name}"))
+    return [path for path in dict.fromkeys(found) if os.path.isdir(path)]
+
+
+def look() -> Sources:
+    """Look at all sources.
+
+    Of files that pip brought, what stands in their place is another file when pip brings others.
+    After a crash of the machine nothing counts that was written before, for it may be damaged.
+    """
+    folders = source_folders()
+    seen = hashlib.sha256(f"{sys.version} {__version__}".encode())
+    with suppress(OSError):
+        seen.update(BOOT.read_bytes())
+    changed = 0.0
+    for folder in folders:
+        installed = f"{folder}/".startswith(INSTALLED)
+        seen.update(b"\0")
+        for entry in sorted(files(folder), key=lambda entry: entry.path):
+            about = entry.stat()
+            changed = max(changed, about.st_ctime)
+            seen.update(entry.path.removeprefix(folder).encode())
+            if installed:
+                seen.update(mark(about))
+            else:
+                seen.update(hashlib.sha256(Path(entry.path).read_bytes()).digest())
+    if COLLECTIONS.is_file():
+        seen.update(mark(COLLECTIONS.stat()))
+    return Sources(frozenset(folders), seen.hexdigest()[:32], changed)
+
+
+def files(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Yield all files below a folder, but for byte code."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from files(entry.path)
+            elif entry.is_file():  # and no link to nothing
+                yield entry
+
+
+def mark(about: os.stat_result) -> bytes:
+    """Return what tells a file from another one in its place."""
+    return f"{about.st_ino} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}".encode()
+
+
+def other_collections() -> bool:
+    """Return whether there are collections beside those that came with Ansible."""
+    return any(
+        (Path(path) / "ansible_collections").is_dir() for path in constants.COLLECTIONS_PATHS
+    )
+
+
+def is_own(path: Path) -> bool:
+    """Make a folder unless it is there; return whether this user alone may write in it."""
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    about = path.lstat()
+    return (
+        stat.S_ISDIR(about.st_mode)
+        and about.st_uid == os.geteuid()
+        and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+
+
+def archives(folder: Path) -> list[Path]:
+    """Return the archives in a folder, those of collections only where all came with Ansible."""
+    found = [path for path in folder.iterdir() if not path.name.endswith((".lock", "-part"))]
+    if other_collections():
+        return [path for path in found if not path.name.startswith(COLLECTION)]
+    return found
+
+
+def link(source: Path, target: Path) -> None:
+    """Have the archives of a folder in another one, too."""
+    for archive in archives(source):
+        with suppress(FileExistsError):
+            os.link(archive, target / archive.name)
+
+
+def forget(states: Path) -> None:
+    """Remove the archives of older states of the sources."""
+    newest = sorted(states.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in newest[STATES:]:
+        shutil.rmtree(path, ignore_errors=True)  # another command may remove it as well
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc]
+    """Takes archives that were kept when a playbook begins, and keeps the new ones at its end."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "module_cache"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        command = Path(constants.DEFAULT_LOCAL_TMP)
+        self._archives = command / ARCHIVES
+        self._states = command.parent / f"modules-{os.geteuid()}"
+        self._began = time.time()
+        self._sources: Sources | None = None
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        """Take the archives of the present state of the sources."""
+        # Without them, or where they cannot be kept, Ansible builds them as always.
+        with suppress(OSError):
+            sources = look()
+            kept = self._states / sources.state
+            if is_own(self._states) and is_own(kept):
+                self._archives.mkdir(exist_ok=True)
+                link(kept, self._archives)
+                os.utime(kept)
+                self._sources = sources
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        """Keep those that came, unless they may be of other sources than there were."""
+        if self._sources is None:
+            return
+        with suppress(OSError):
+            kept = self._states / self._sources.state
+            if len(archives(self._archives)) == len(archives(kept)):
+                return
+            now = look()
+            if now == self._sources and now.changed < self._began:
+                link(self._archives, kept)
+                forget(self._states)

@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright Trainyard. Apache-2.0
+"""Ansible module: makes the folder in which a machine keeps the byte code of Ansible's modules."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: bytecode
+short_description: Makes the folder in which a machine keeps the byte code of Ansible's modules
+description:
+  - Puts the file C(sitecustomize.py) there, which Python imports by itself where the folder is in
+    C(PYTHONPATH), and which keeps byte code beside itself.
+  - A folder that belongs to another account, or in which others may write, is made anew, for what
+    is in it is executed.
+author: Trainyard
+options:
+  directory:
+    description: The folder. What is above it is made as well.
+    type: path
+    required: true
+  state:
+    description: >-
+      V(absent) removes the folder, and the one above it if nothing else is in that.
+    type: str
+    choices: [present, absent]
+    default: present
+"""
+
+EXAMPLES = r"""
+- name: Keep the byte code of modules
+  bytecode:
+    directory: /var/lib/trainyard/bytecode
+"""
+
+RETURN = r"""
+"""
+
+import inspect
+import os
+import shutil
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.bytecode_hook import keep
+
+# The name under which Python imports it by itself
+HOOK = "sitecustomize.py"
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether this account alone may write in a folder."""
+    try:
+        about = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return (
+        stat.S_ISDIR(about.st_mode)
+        and about.st_uid == os.geteuid()
+        and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
+
+
+def is_there(folder: Path, hook: str) -> bool:
+    """Return whether a folder has the hook, and is as it is to be."""
+    if not is_own(folder) or stat.S_IMODE(folder.stat().st_mode) != 0o755:
+        return False
+    try:
+        return (folder / HOOK).read_text(encoding="utf-8") == hook
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
+
+
+def remove(folder: Path) -> None:
+    """Remove what is in the place of the folder; of a link, the link alone."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder)
+
+
+def make(folder: Path, hook: str) -> None:
+    """Make the folder and put the hook there."""
+    if not is_own(folder):
+        remove(folder)
+        folder.mkdir(mode=0o755, parents=True)
+    folder.chmod(0o755)  # whatever the umask is
+    new = folder / f"{HOOK}.new"
+    new.write_text(hook, encoding="utf-8")
+    new.chmod(0o644)
+    new.replace(folder / HOOK)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+        },
+        supports_check_mode=True,
+    )
+    folder = Path(module.params["directory"])
+    hook = inspect.getsource(sys.modules[keep.__module__])
+    wanted = module.params["state"] == "present"
+    changed = not is_there(folder, hook) if wanted else os.path.lexists(folder)
+    if changed and not module.check_mode:
+        if wanted:
+            make(folder, hook)
+        else:
+            remove(folder)
+            with suppress(OSError):  # something else is in it
+                folder.parent.rmdir()
+    module.exit_json(changed=changed)
+
+
+if __name__ == "__main__":
+    main()

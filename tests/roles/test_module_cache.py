@@ -1,0 +1,182 @@
+"""What Ansible builds of modules is kept from one command to the next, until a source changes."""
+
+import base64
+import dataclasses
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from role_files import ROLES
+
+PLUGINS = ROLES.parent / "playbooks/callback_plugins"
+MODULE = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.words import WORD
+
+module = AnsibleModule(argument_spec={})
+module.exit_json(changed=False, msg=f"said {WORD}")
+"""
+ARCHIVE = "ansible.legacy.said-ZIP_DEFLATED-none"
+
+
+class Site:
+    """A playbook with a role that has a module, in a folder of the test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tmp = root / "tmp"
+        self.tmp.mkdir()
+        self.role = root / "roles/thing"
+        self.words = self.role / "module_utils/words.py"
+        for path, text in {
+            self.role / "library/said.py": MODULE,
+            self.words: "WORD = 'first'\n",
+            self.role / "tasks/main.yml": "- said:\n",
+        }.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.play: dict[str, Any] = {"hosts": "localhost", "gather_facts": False}
+        self.play["tasks"] = [{"import_role": {"name": "thing"}}]
+
+    def run(self) -> str:
+        """Run the playbook; returns what the module said last."""
+        playbook = self.root / "play.yml"
+        playbook.write_text(json.dumps([self.play]))
+        environment = {
+            **os.environ,
+            "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS),
+            "ANSIBLE_LOCAL_TEMP": str(self.tmp),
+            "ANSIBLE_ROLES_PATH": str(self.root / "roles"),
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+            "ANSIBLE_LOCALHOST_WARNING": "false",
+        }
+        command = ["ansible-playbook", "--inventory", "localhost,", "--connection", "local"]
+        interpreter = f"ansible_python_interpreter={sys.executable}"
+        done = subprocess.run(
+            [*command, "--extra-vars", interpreter, playbook],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        # Nothing else is left of the command.
+        assert {path.name for path in self.tmp.iterdir()} <= {self.kept.name}
+        tasks = json.loads(done.stdout)["plays"][0]["tasks"]
+        results: list[str] = [task["hosts"]["localhost"].get("msg", "") for task in tasks]
+        return [msg for msg in results if msg.startswith("said ")][-1]
+
+    @property
+    def kept(self) -> Path:
+        """Where archives are kept."""
+        return self.tmp / f"modules-{os.geteuid()}"
+
+    def archives(self) -> list[Path]:
+        """The archives of the module, one for each state of the sources."""
+        return sorted(self.kept.glob(f"*/{ARCHIVE}"))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A site of which nothing is kept yet."""
+    return Site(tmp_path)
+
+
+def forge(archive: Path) -> None:
+    """Have another module in an archive, which says so."""
+    cached = pickle.loads(archive.read_bytes())
+    before = zipfile.ZipFile(io.BytesIO(base64.b64decode(cached.zip_data)))
+    after = io.BytesIO()
+    with zipfile.ZipFile(after, "w") as file:
+        for name in before.namelist():
+            file.writestr(name, before.read(name).replace(b"'first'", b"'kept'"))
+    data = base64.b64encode(after.getvalue())
+    archive.write_bytes(pickle.dumps(dataclasses.replace(cached, zip_data=data)))
+
+
+def test_an_archive_is_built_once_and_used_again(site: Site) -> None:
+    assert site.run() == "said first"
+    (archive,) = site.archives()
+    before = archive.stat().st_ino
+    assert site.run() == "said first"
+    assert [path.stat().st_ino for path in site.archives()] == [before]
+    forge(archive)
+    assert site.run() == "said kept"
+
+
+def test_an_edit_is_what_runs_and_old_archives_go(site: Site) -> None:
+    assert site.run() == "said first"
+    forge(site.archives()[0])
+    for word in ("other", "third", "fourth", "fifth"):
+        site.words.write_text(f"WORD = '{word}'\n")
+        assert site.run() == f"said {word}"
+    assert len(list(site.kept.iterdir())) == 3
+    (site.role / "library/said.py").write_text(MODULE.replace("said", "said again"))
+    assert site.run() == "said again fifth"
+
+
+def test_a_source_that_comes_to_stand_before_another_counts(site: Site) -> None:
+    assert site.run() == "said first"
+    beside = site.root / "module_utils"
+    beside.mkdir()
+    (beside / "words.py").write_text("WORD = 'beside'\n")
+    without = site.run()
+    site.kept.rename(site.root / "aside")
+    assert site.run() == without
+
+
+@pytest.mark.parametrize("spoilt", ["folder", "state"])
+def test_archives_that_others_may_have_put_there_are_left_alone(spoilt: str, site: Site) -> None:
+    site.run()
+    (archive,) = site.archives()
+    forge(archive)
+    folder = site.kept if spoilt == "folder" else archive.parent
+    folder.chmod(0o777)
+    before = archive.stat().st_ino
+    site.words.touch()
+    assert site.run() == "said first"
+    folder.chmod(0o700)
+    assert archive.stat().st_ino == before
+
+
+def test_a_place_that_is_none_stops_nothing(site: Site) -> None:
+    site.kept.write_text("")
+    assert site.run() == "said first"
+    assert site.kept.read_text() == ""
+
+
+def test_what_is_edited_while_it_runs_is_not_kept(site: Site) -> None:
+    edit = "WORD = 'edited'\n"
+    site.play["tasks"].insert(0, {"copy": {"content": edit, "dest": str(site.words)}})
+    assert site.run() == "said edited"
+    assert site.archives() == []
+
+
+def test_a_role_from_elsewhere_is_not_kept(site: Site) -> None:
+    elsewhere = site.root / "elsewhere/thing"
+    elsewhere.parent.mkdir()
+    site.role.rename(elsewhere)
+    site.play["tasks"] = [{"include_role": {"name": str(elsewhere)}}]
+    assert site.run() == "said first"
+    assert site.archives() == []
+
+
+def test_collections_beside_those_of_ansible_are_not_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = site.root / "ansible_collections/some/where/plugins/modules"
+    modules.mkdir(parents=True)
+    alone = MODULE.replace("words import WORD", "basic import sys as WORD")
+    (modules / "said.py").write_text(alone)
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(site.root))
+    site.play["tasks"].append({"some.where.said": {}})
+    assert "module 'sys'" in site.run()
+    assert len(site.archives()) == 1
+    assert list(site.kept.glob("*/ansible_collections.*")) == []
