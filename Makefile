@@ -14,8 +14,6 @@ endif
 VENV ?= .venv
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# What the checkout cannot be written with: byte code beside sources would end up in image contexts.
-export PYTHONDONTWRITEBYTECODE := 1
 
 # One word for the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'

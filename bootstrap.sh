@@ -43,8 +43,8 @@ if [ ${#packages[@]} -gt 0 ]; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${packages[@]}" >/dev/null
 fi
 
-# Byte code is written here, on all cores, as make keeps Python from writing it: pip would take one core for that, and
-# of Ansible's collections compile the hundred that nothing here uses.
+# Byte code is written here, on all cores: pip would take one core for that, and of Ansible's collections compile the
+# hundred that nothing here uses.
 install_list() {
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile --require-hashes -r "$1" ||
         die "pip did not get what $1 lists${PIP_NO_INDEX:+. The bundle has requirements.txt alone, for Python of its\
