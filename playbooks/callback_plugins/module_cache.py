@@ -97,7 +97,7 @@ def look() -> Sources:
         for entry in sorted(files(folder), key=lambda entry: entry.path):
             about = entry.stat()
             changed = max(changed, about.st_ctime)
-            seen.update(entry.path.removeprefix(folder).encode())
+            seen.update(os.fsencode(entry.path.removeprefix(folder)))
             if installed:
                 seen.update(mark(about))
             else:

@@ -2,9 +2,9 @@
 """Keeps the byte code of what Python imports from zip archives.
 
 Ansible sends each module as a zip archive, with some fifty files that it imports. Python keeps byte
-code beside files alone, so it compiles those anew for every task: half of what a task costs a node.
-Here byte code is kept under the name that its source has in the archive, and used again for a
-source that has not changed. The same code runs.
+code beside files alone, so it compiles those anew for every task: a third and more of what a task
+costs a node. Here byte code is kept under the name that its source has in the archive, and used
+again for a source that has not changed. The same code runs.
 
 Installed as `sitecustomize.py` in a folder of PYTHONPATH, which Python then imports by itself, it
 keeps byte code beside itself. It needs no other file, and runs with each Python that Ansible has on
