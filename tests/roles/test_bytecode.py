@@ -124,8 +124,8 @@ def playbook(tmp_path: Path) -> Path:
     return path
 
 
-def apply(playbook: Path, *arguments: str) -> dict[str, Any]:
-    """Run the playbook; returns Ansible's count of what was done."""
+def run(playbook: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the playbook; returns how it ended."""
     environment = {
         **os.environ,
         "ANSIBLE_ROLES_PATH": str(ROLES),
@@ -134,12 +134,17 @@ def apply(playbook: Path, *arguments: str) -> dict[str, Any]:
     }
     command = ["ansible-playbook", "--inventory", "localhost,", "--connection", "local"]
     interpreter = f"ansible_python_interpreter={sys.executable}"
-    done = subprocess.run(
+    return subprocess.run(
         [*command, "--extra-vars", interpreter, *arguments, str(playbook)],
         env=environment,
         capture_output=True,
         text=True,
     )
+
+
+def apply(playbook: Path, *arguments: str) -> dict[str, Any]:
+    """Run the playbook to its good end; returns Ansible's count of what was done."""
+    done = run(playbook, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     counts: dict[str, Any] = json.loads(done.stdout)["stats"]["localhost"]
     return counts
@@ -202,3 +207,11 @@ def test_the_role_takes_the_folder_away_and_nothing_else(playbook: Path, tmp_pat
     apply(playbook)
     assert apply(playbook, *absent)["changed"] == 1
     assert not beside.parent.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(playbook: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    done = run(playbook)
+    assert done.returncode == 2
+    assert f"bytecode: {tmp_path}/there/bytecode cannot be changed: " in done.stdout
+    assert "Not a directory" in done.stdout

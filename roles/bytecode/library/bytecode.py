@@ -33,9 +33,6 @@ EXAMPLES = r"""
     directory: /var/lib/trainyard/bytecode
 """
 
-RETURN = r"""
-"""
-
 import inspect
 import os
 import shutil
@@ -105,14 +102,17 @@ def main() -> None:
     folder = Path(module.params["directory"])
     hook = inspect.getsource(sys.modules[keep.__module__])
     wanted = module.params["state"] == "present"
-    changed = not is_there(folder, hook) if wanted else os.path.lexists(folder)
-    if changed and not module.check_mode:
-        if wanted:
-            make(folder, hook)
-        else:
-            remove(folder)
-            with suppress(OSError):  # something else is in it
-                folder.parent.rmdir()
+    try:
+        changed = not is_there(folder, hook) if wanted else os.path.lexists(folder)
+        if changed and not module.check_mode:
+            if wanted:
+                make(folder, hook)
+            else:
+                remove(folder)
+                with suppress(OSError):  # something else is in it
+                    folder.parent.rmdir()
+    except OSError as error:  # a full disk, say
+        module.fail_json(msg=f"bytecode: {folder} cannot be changed: {error}")
     module.exit_json(changed=changed)
 
 
