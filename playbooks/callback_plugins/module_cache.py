@@ -130,7 +130,7 @@ def other_collections() -> bool:
     )
 
 
-def is_own(path: Path) -> bool:
+def make_own(path: Path) -> bool:
     """Make a folder unless it is there; return whether this user alone may write in it."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -150,6 +150,11 @@ def archives(folder: Path) -> list[Path]:
     return found
 
 
+def names(folder: Path) -> set[str]:
+    """Return the names of the archives in a folder."""
+    return {archive.name for archive in archives(folder)}
+
+
 def link(source: Path, target: Path) -> None:
     """Have the archives of a folder in another one, too."""
     for archive in archives(source):
@@ -164,7 +169,7 @@ def forget(states: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)  # another command may remove it as well
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc]
+class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
     """Takes archives that were kept when a playbook begins, and keeps the new ones at its end."""
 
     CALLBACK_VERSION = 2.0
@@ -185,7 +190,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         with suppress(OSError):
             sources = look()
             kept = self._states / sources.state
-            if is_own(self._states) and is_own(kept):
+            if make_own(self._states) and make_own(kept):
                 self._archives.mkdir(exist_ok=True)
                 link(kept, self._archives)
                 os.utime(kept)
@@ -197,7 +202,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             return
         with suppress(OSError):
             kept = self._states / self._sources.state
-            if len(archives(self._archives)) == len(archives(kept)):
+            if names(self._archives) <= names(kept):
                 return
             now = look()
             if now == self._sources and now.changed < self._began:

@@ -66,7 +66,6 @@ OUTLIVER = "[o]utlives-its-run"
 # Puts a directory and a link to /etc in turn where root looks for checkpoints.
 SWAPS = """
 import os
-import re
 os.makedirs("race/directory", exist_ok=True)
 os.symlink("/etc", "race/link")
 while True:
