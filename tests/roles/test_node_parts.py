@@ -307,6 +307,7 @@ def test_cores_are_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TAKEN = {"gpus": GPUS[:1], "port": 2222, "part": 0.25, "cores": 1}
+TAKEN |= {"host_key": "ssh-ed25519 AAA+/=", "client_key": "ssh-ed25519 BBB="}
 
 
 @pytest.mark.parametrize(
@@ -320,11 +321,17 @@ TAKEN = {"gpus": GPUS[:1], "port": 2222, "part": 0.25, "cores": 1}
         ("cores", True),
         ("gpus", [{"index": "0", "uuid": "GPU-0"}]),
         ("gpus", None),
+        ("host key", "ssh-ed25519 AAAA\n* ssh-ed25519 EEEE"),
+        ("host key", "ssh-ed25519 AAAA\n"),
+        ("host key", "ssh-ed25519 AAAA root@node1"),
+        ("client key", "ssh-rsa AAAA"),
+        ("client key", "ssh-ed25519 AAAA\nssh-ed25519 EEEE"),
+        ("client key", None),
     ],
 )
 def test_what_a_node_says_of_its_part_has_a_form(name: str, value: Any) -> None:
     assert plugin.strange_in(TAKEN) == ""
-    assert plugin.strange_in({**TAKEN, name: value}) == name
+    assert plugin.strange_in({**TAKEN, name.replace(" ", "_"): value}) == name
 
 
 class Look:

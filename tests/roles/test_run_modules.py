@@ -22,15 +22,19 @@ GIGABYTE = 10**9
 def options() -> dict[str, Any]:
     """Options of training_run_start, as the module gets them."""
     return {
-        "files": {"hostfile": "node1 slots=1\nnode2 slots=1\n", "config.json": {"seed": 1}},
+        "files": {"config.json": {"seed": 1}},
+        "address": "10.0.0.1",
+        "port": 2222,
         "facts": {"host": "node1"},
         "secrets": {},
-        "container": {"hostname": "node1"},
+        "container": {"hostname": "node1", "user": "trainer"},
         "launch": {
             "command": "train",
             "nodes": ["node1", "node2"],
             "addresses": {"node1": "10.0.0.1", "node2": "10.0.0.2"},
             "ports": {"node1": 2222, "node2": 2222},
+            "host_keys": {"node1": "ssh-ed25519 A", "node2": "ssh-ed25519 B"},
+            "client_key": "ssh-ed25519 C",
             "slots": [1, 1],
             "cores": [2, 2],
             "gpus": 0,
@@ -88,8 +92,8 @@ def test_what_a_node_says_of_its_interface_is_no_argument(
 def test_a_project_is_watched_in_its_own_way(
     project: bool, expected: tuple[int, ...], options: dict[str, Any], tmp_path: Path
 ) -> None:
-    options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
-    options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "folder": ""}
+    options |= {"run_id": "r", "uid": 2000, "gid": 2000}
+    options["container"] |= {"image": "i", "data": "/data", "folder": ""}
     options["container"] |= {
         "gpus": "",
         "render_devices": [],
@@ -111,8 +115,8 @@ def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
 ) -> None:
     monkeypatch.setattr(start, "memory_bytes", lambda: 100 * 2**30)
     monkeypatch.setattr(start.os, "sched_getaffinity", lambda pid: range(6))
-    options |= {"run_id": "r", "uid": 2000, "gid": 2000, "port": 2222}
-    options["container"] |= {"image": "i", "user": "trainer", "data": "/data", "folder": ""}
+    options |= {"run_id": "r", "uid": 2000, "gid": 2000}
+    options["container"] |= {"image": "i", "data": "/data", "folder": ""}
     options["container"] |= {"gpus": "", "render_devices": [], "shm_gigabytes": 2}
     options["container"] |= {"memory_share": 1.0, "processes": 9}
     directory = training_node_directory.RunDirectory(str(tmp_path), "r")
@@ -131,7 +135,9 @@ def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
 
 def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:
     options["container"]["hostname"] = "node2"
-    assert sorted(start.files_for(options)) == ["config.json", "hostfile"]
+    files = start.files_for(options)
+    assert [name for name in sorted(files) if "/" not in name] == ["config.json", "hostfile"]
+    assert len(files) == 6
 
 
 def test_secrets_have_a_file_of_their_own_without_what_is_empty(options: dict[str, Any]) -> None:

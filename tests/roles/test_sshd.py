@@ -6,10 +6,7 @@ Molecule's scenario ssh_trust and tests/e2e/test_hostile_ranks.py audit those of
 """
 
 import getpass
-import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +15,13 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from ansible.module_utils import training_run_ssh
 from role_files import ROLES, action_plugin
 from unpacked_sshd import free_port, make_key, start_sshd, why_not
 
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
 USER = getpass.getuser()
 WHY_NOT = why_not()
-# Its other tests have Ansible write files, which needs no sshd.
 with_sshd = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 # The account that sshd separates its privileges with; the package makes it when it is installed.
 ACCOUNT = "sshd:x:64000:65534::/run/sshd:/usr/sbin/nologin\n"
@@ -47,15 +44,20 @@ def of_node(key_exchange: str) -> str:
     return rendered("ssh_trust", "sshd_config.j2", **variables)
 
 
+def launch_of(addresses: dict[str, str], port: int) -> dict[str, Any]:
+    """What training_run_start gets of a run on nodes with these addresses, by name."""
+    return {
+        "nodes": list(addresses),
+        "addresses": addresses,
+        "ports": dict.fromkeys(addresses, port),
+        "host_keys": {name: f"ssh-ed25519 H{i}" for i, name in enumerate(addresses, start=1)},
+        "client_key": "ssh-ed25519 C",
+    }
+
+
 def of_container(directory: Path, port: int) -> str:
     """Settings of a run's sshd, with its files in another place."""
-    text = rendered(
-        "training_run",
-        "sshd_config.j2",
-        training_run_taken={"port": port},
-        training_node_address="127.0.0.1",
-        training_run_user=USER,
-    )
+    text: str = training_run_ssh.sshd_config(USER, "127.0.0.1", port)
     return text.replace("/etc/trainyard/ssh", str(directory))
 
 
@@ -126,18 +128,7 @@ def container(tmp_path: Path) -> Path:
 
 def login(directory: Path, port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Log in as a rank's launcher does, with the run's own configuration of ssh."""
-    text = rendered(
-        "training_run",
-        "ssh_config.j2",
-        training_run_nodes=["node1"],
-        hostvars={
-            "node1": {
-                "training_node_probed": {"address": "127.0.0.1"},
-                "training_run_taken": {"port": port},
-            }
-        },
-        training_run_user=USER,
-    )
+    text = training_run_ssh.ssh_config(launch_of({"node1": "127.0.0.1"}, port), USER)
     configuration = directory / "config"
     configuration.write_text(text.replace("~/.ssh/id_ed25519", str(directory / "id_ed25519")))
     key = " ".join((directory / "ssh_host_ed25519_key.pub").read_text().split()[:2])
@@ -223,80 +214,31 @@ def test_what_the_key_of_a_node_opens(container: Path) -> None:
         assert lets(container, port, *back)
 
 
-KEYS = [
-    ("ssh-ed25519 AAAA", True),
-    ("ssh-ed25519 AAAA\n* ssh-ed25519 EEEE", False),
-    ("ssh-ed25519 AAAA\n", False),
-    ("ssh-rsa AAAA", False),
-]
-
-
-def written(directory: Path, name: str, taken: dict[str, dict[str, str]], said: str) -> str:
-    """Have Ansible write a template of a run, whose tests it uses; return the text.
-
-    Args:
-        directory: of the test.
-        name: of the template.
-        taken: what each node showed.
-        said: what Ansible is to say instead; empty where it is to write.
-    """
-    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(taken, start=1)}
-    addresses["node2"] = "node2.example.org"
-    hosts = {
-        host: {
-            "training_node_probed": {"address": addresses[host]},
-            "training_run_taken": {"port": 2222, **shown},
-        }
-        for host, shown in taken.items()
-    }
-    variables = {
-        "training_run_nodes": list(hosts),
-        "training_run_launcher": next(iter(hosts)),
-        "training_run_addresses": addresses,
-    }
-    (directory / "variables.json").write_text(json.dumps(variables))
-    (directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    destination = directory / "written"
-    done = subprocess.run(
-        [
-            *("ansible", "node1", "--inventory", str(directory / "hosts.json")),
-            *("--connection", "local", "--extra-vars", f"@{directory}/variables.json"),
-            *("--module-name", "ansible.builtin.template", "--args"),
-            f"src={ROLES}/training_run/templates/{name} dest={destination}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
+def test_known_hosts_of_a_run_has_a_line_a_node() -> None:
+    launch = launch_of({"node1": "10.0.0.1", "node2": "node2.example.org"}, 2222)
+    assert training_run_ssh.known_hosts(launch) == (
+        "[10.0.0.1]:2222 ssh-ed25519 H1\n[node2.example.org]:2222 ssh-ed25519 H2\n"
     )
-    output = " ".join((done.stdout + done.stderr).split())
-    assert destination.exists() != bool(said), output
-    assert said in output
-    return destination.read_text() if destination.exists() else ""
 
 
-@pytest.mark.parametrize(("shown", "good"), KEYS)
-def test_known_hosts_of_a_run_has_a_line_a_node(shown: str, good: bool, tmp_path: Path) -> None:
-    taken = {"node1": {"host_key": "ssh-ed25519 BBBB"}, "node2": {"host_key": shown}}
-    text = written(tmp_path, "known_hosts.j2", taken, "" if good else "node2 shows no host key")
-    if good:
-        assert text == (
-            "[10.0.0.1]:2222 ssh-ed25519 BBBB\n[node2.example.org]:2222 ssh-ed25519 AAAA\n"
-        )
+def test_the_hostfile_has_the_ranks_of_each_node() -> None:
+    launch = launch_of({"node1": "10.0.0.1", "node2": "10.0.0.2"}, 2222)
+    assert (
+        training_run_ssh.hostfile({**launch, "slots": [4, 1]}) == "node1 slots=4\nnode2 slots=1\n"
+    )
 
 
-@pytest.mark.parametrize(("shown", "good"), KEYS)
-def test_the_launcher_alone_logs_in_on_a_runs_containers(
-    shown: str, good: bool, tmp_path: Path
-) -> None:
-    text = written(
-        tmp_path, "authorized_keys.j2", {"node1": {"client_key": shown}, "node2": {}},
-        "" if good else "node1 shows no key",
-    )  # fmt: skip
-    if good:
-        assert text == 'restrict,from="10.0.0.1" ssh-ed25519 AAAA\n'
-
-
-def test_a_launcher_without_an_address_is_let_in_from_everywhere(tmp_path: Path) -> None:
-    taken = {"node2": {"client_key": "ssh-ed25519 AAAA"}, "node1": {}}
-    assert written(tmp_path, "authorized_keys.j2", taken, "") == "restrict ssh-ed25519 AAAA\n"
+@pytest.mark.parametrize(
+    ("address", "limits"),
+    [
+        ("10.0.0.1", 'restrict,from="10.0.0.1"'),
+        ("fd00::1", 'restrict,from="fd00::1"'),
+        ("node1.example.org", "restrict"),
+        ("cafe", "restrict"),
+        ("fe80::1%eth0", "restrict"),
+    ],
+)
+def test_the_launcher_alone_logs_in_on_a_runs_containers(address: str, limits: str) -> None:
+    """One that has a name and no address is let in from everywhere."""
+    launch = launch_of({"node1": address, "node2": "10.0.0.2"}, 2222)
+    assert training_run_ssh.authorized_keys(launch) == f"{limits} ssh-ed25519 C\n"

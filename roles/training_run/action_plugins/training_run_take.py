@@ -8,6 +8,7 @@ are sent; a launch whose code has not changed costs no connection more.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +28,10 @@ from ansible.module_utils.training_run_listing import (  # noqa: E402  # found t
 
 Result = dict[str, Any]
 
-# A node may answer anything; its port stands in files of all nodes of the run.
+# A node may answer anything; its port and its keys stand in files of all nodes of the run, where
+# another line would pin what it likes for any host, or let in whom it likes.
 LAST_PORT = 65535
+KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 
 def wanted(missing: Any, code: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -57,8 +60,14 @@ def strange_in(taken: Mapping[str, Any]) -> str:
         "port": type(port) is int and 0 < port <= LAST_PORT,
         "part": isinstance(part, int | float) and 0 < part <= 1,
         "cores": type(cores) is int and cores > 0,
+        "host key": _is_key(taken.get("host_key")),
+        "client key": _is_key(taken.get("client_key")),
     }
     return next((name for name, is_so in fits.items() if not is_so), "")
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str) and KEY.fullmatch(value) is not None
 
 
 def _is_gpu(entry: Any) -> bool:

@@ -34,7 +34,9 @@ options:
     type: int
     required: true
   files:
-    description: Path below the directory of what the container is given, to content.
+    description:
+      - Path below the directory of what the container is given, to content. What mpirun starts the
+        ranks with is made here of O(launch).
     type: dict
     required: true
   secrets:
@@ -130,6 +132,14 @@ options:
       ports:
         description: Port of the sshd in the container of each.
         type: dict
+        required: true
+      host_keys:
+        description: Public host key of that sshd of each.
+        type: dict
+        required: true
+      client_key:
+        description: Public key that the launcher logs in with.
+        type: str
         required: true
       slots:
         description: Ranks on each node, in the order of nodes.
@@ -250,8 +260,7 @@ EXAMPLES = r"""
     uid: 2000
     gid: 2000
     files:
-      hostfile: |
-        node1 slots=1
+      config.json: {model: vit}
     facts:
       host: node1
     container:
@@ -265,6 +274,8 @@ EXAMPLES = r"""
       nodes: [node1]
       addresses: {node1: 10.0.0.11}
       ports: {node1: 2222}
+      host_keys: {node1: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB9Q}
+      client_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDx7
       slots: [1]
       cores: [2]
       gpus: 0
@@ -326,9 +337,10 @@ from ansible.module_utils.training_run_records import (
     write_record,
 )
 from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for, size_of
+from ansible.module_utils.training_run_ssh import HOSTFILE, login_files
 
 # Of what the container is given, what goes home.
-RECORDS = ("config.json", "hostfile", ARGUMENTS, "program.json")
+RECORDS = ("config.json", HOSTFILE, ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
 # In `resume`: what this very node had, beside what the first node had.
 OWN = "own"
@@ -455,7 +467,9 @@ def files_for(options: dict[str, Any]) -> dict[str, Any]:
         ValueError: see `lines_of`.
     """
     hostname, launch = options["container"]["hostname"], options["launch"]
-    files = dict(options["files"])
+    user = options["container"]["user"]
+    files: dict[str, Any] = dict(options["files"])
+    files |= login_files(launch, user, options["address"], options["port"])
     if hostname == launch["nodes"][0]:
         files[ARGUMENTS] = "\n".join(launch_for(launch).arguments()) + "\n"
     secrets = lines_of(options["secrets"])
@@ -603,6 +617,8 @@ LAUNCH_OPTIONS = {
     "nodes": {"type": "list", "elements": "str", "required": True},
     "addresses": {"type": "dict", "required": True},
     "ports": {"type": "dict", "required": True},
+    "host_keys": {"type": "dict", "required": True},
+    "client_key": {"type": "str", "required": True},
     "slots": {"type": "list", "elements": "int", "required": True},
     "cores": {"type": "list", "elements": "int", "required": True},
     "gpus": {"type": "int", "required": True},

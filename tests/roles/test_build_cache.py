@@ -1,4 +1,4 @@
-"""What Ansible builds of modules is kept from one command to the next, until a source changes."""
+"""What Ansible builds of modules and templates is kept for the next command, until it changes."""
 
 import base64
 import dataclasses
@@ -42,6 +42,7 @@ class Site:
         }.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        self.arguments: list[str] = []
         self.play: dict[str, Any] = {"hosts": "localhost", "gather_facts": False}
         self.play["tasks"] = [{"import_role": {"name": "thing"}}]
 
@@ -60,7 +61,7 @@ class Site:
         command = ["ansible-playbook", "--inventory", "localhost,", "--connection", "local"]
         interpreter = f"ansible_python_interpreter={sys.executable}"
         done = subprocess.run(
-            [*command, "--extra-vars", interpreter, playbook],
+            [*command, "--extra-vars", interpreter, *self.arguments, playbook],
             cwd=self.root,
             env=environment,
             capture_output=True,
@@ -75,12 +76,18 @@ class Site:
 
     @property
     def kept(self) -> Path:
-        """Where archives are kept."""
-        return self.tmp / f"modules-{os.geteuid()}"
+        """Where all is kept."""
+        return self.tmp / f"built-{os.geteuid()}"
 
     def archives(self) -> list[Path]:
         """The archives of the module, one for each state of the sources."""
-        return sorted(self.kept.glob(f"*/{ARCHIVE}"))
+        return sorted(self.kept.glob(f"*/modules/{ARCHIVE}"))
+
+    def templates(self, text: str) -> list[Path]:
+        """The code of templates that have this constant."""
+        found = sorted(self.kept.glob("*/templates/*"))
+        assert all(path.suffix == ".cache" for path in found)
+        return [path for path in found if text.encode() in path.read_bytes()]
 
 
 @pytest.fixture
@@ -132,12 +139,13 @@ def test_a_source_that_comes_to_stand_before_another_counts(site: Site) -> None:
     assert site.run() == without
 
 
-@pytest.mark.parametrize("spoilt", ["folder", "state"])
+@pytest.mark.parametrize("spoilt", ["folder", "state", "modules"])
 def test_archives_that_others_may_have_put_there_are_left_alone(spoilt: str, site: Site) -> None:
     site.run()
     (archive,) = site.archives()
     forge(archive)
-    folder = site.kept if spoilt == "folder" else archive.parent
+    state = archive.parents[1]
+    folder = {"folder": site.kept, "state": state, "modules": archive.parent}[spoilt]
     folder.chmod(0o777)
     before = archive.stat().st_ino
     site.words.touch()
@@ -179,4 +187,66 @@ def test_collections_beside_those_of_ansible_are_not_kept(
     site.play["tasks"].append({"some.where.said": {}})
     assert "module 'sys'" in site.run()
     assert len(site.archives()) == 1
-    assert list(site.kept.glob("*/ansible_collections.*")) == []
+    assert list(site.kept.glob("*/modules/ansible_collections.*")) == []
+    # One may bring a filter that templates are compiled for in another way.
+    assert site.templates("") == []
+
+
+@pytest.fixture
+def speaking(site: Site) -> Site:
+    """A site whose role says a word of a variable of its own."""
+    (site.role / "defaults").mkdir()
+    (site.role / "defaults/main.yml").write_text("thing_word: \"{{ 'first' ~ '\\\\1' }}\"\n")
+    (site.role / "tasks/main.yml").write_text("- debug:\n    msg: said {{ thing_word }}\n")
+    return site
+
+
+def test_a_template_is_compiled_once_and_used_again(speaking: Site) -> None:
+    assert speaking.run() == "said first\\1"
+    (kept,) = speaking.templates("first")
+    before = [path.stat().st_ino for path in speaking.templates("")]
+    assert speaking.run() == "said first\\1"
+    assert [path.stat().st_ino for path in speaking.templates("")] == before
+    kept.write_bytes(kept.read_bytes().replace(b"first", b"other"))
+    assert speaking.run() == "said other\\1"
+    defaults = speaking.role / "defaults/main.yml"
+    defaults.write_text(defaults.read_text().replace("first", "third"))
+    assert speaking.run() == "said third\\1"
+
+
+def test_what_is_damaged_is_compiled_again(speaking: Site) -> None:
+    speaking.run()
+    (kept,) = speaking.templates("first")
+    whole = kept.read_bytes()
+    for damaged in (b"", whole[:-9], b"x" * 99):
+        kept.write_bytes(damaged)
+        assert speaking.run() == "said first\\1"
+        assert kept.read_bytes() == whole
+
+
+def test_templates_that_others_may_have_put_there_are_left_alone(speaking: Site) -> None:
+    speaking.run()
+    (kept,) = speaking.templates("first")
+    kept.write_bytes(kept.read_bytes().replace(b"first", b"other"))
+    kept.parent.chmod(0o777)
+    assert speaking.run() == "said first\\1"
+
+
+@pytest.mark.parametrize("place", ["inventory", "group_vars", "play", "extra"])
+def test_of_what_may_have_been_secret_no_code_is_kept(place: str, speaking: Site) -> None:
+    secret = "{{ 'hidden' ~ '1' }}"
+    if place == "play":
+        speaking.play["vars"] = {"thing_word": secret}
+    elif place == "extra":
+        speaking.arguments = ["--extra-vars", json.dumps({"thing_word": secret})]
+    elif place == "group_vars":
+        (speaking.root / "group_vars").mkdir()
+        (speaking.root / "group_vars/all.yml").write_text(json.dumps({"thing_word": secret}))
+    else:
+        (speaking.root / "hosts.yml").write_text(
+            json.dumps({"all": {"hosts": {"localhost": {"thing_word": secret}}}})
+        )
+        speaking.arguments = ["--inventory", str(speaking.root / "hosts.yml")]
+    assert speaking.run() == "said hidden1"
+    assert speaking.templates("thing_word") != []
+    assert speaking.templates("hidden") == []

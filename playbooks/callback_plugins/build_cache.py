@@ -1,10 +1,14 @@
 # Copyright Trainyard. Apache-2.0
-"""Ansible callback: keeps what Ansible builds of modules from one command to the next.
+"""Ansible callback: keeps what Ansible builds of modules and templates for the next command.
 
 For each module that a command uses, Ansible packs an archive of the module and of all that it
 imports, which it finds by parsing some fifty files: up to half a second. It uses the archive again
 for each host, but throws it away with the folder of the command. Here the archives come into
 the next command's folder, as long as no source has changed.
+
+Each template, as every variable that names another one is, Ansible has Jinja compile in the process
+of each task on each host: half of the processor time of a task that finds nothing to do. Here the
+compiled code is kept by the text of the template.
 
 Ansible finds this plugin by itself, in the folder of plugins beside the playbooks.
 """
@@ -17,7 +21,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,25 +29,30 @@ from typing import Any
 
 import ansible
 from ansible import constants
+from ansible._internal._datatag._tags import Origin
+from ansible._internal._templating._jinja_bits import AnsibleEnvironment, _TemplateCompileContext
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import module_loader, module_utils_loader
 from ansible.release import __version__
+from jinja2 import Environment, FileSystemBytecodeCache
 
 DOCUMENTATION = r"""
-name: module_cache
+name: build_cache
 type: aggregate
-short_description: Keeps what Ansible builds of modules
+short_description: Keeps what Ansible builds of modules and templates
 description:
-  - Keeps the archives of modules, in the folder C(modules-UID) of Ansible's C(local_tmp), for the
-    next command.
+  - Keeps the archives of modules and the code of templates, in the folder C(built-UID) of Ansible's
+    C(local_tmp), for the next command.
 author: Trainyard
 options: {}
 """
 
 # Ansible's own folder of archives, in the folder of a command
 ARCHIVES = "ansiballz_cache"
-# Folders of archives that are kept, each for one state of the sources
+# How many states of the sources have a folder, and what is in each
 STATES = 3
+MODULES = "modules"
+TEMPLATES = "templates"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 # Folders of roles whose files come into archives
 FOLDERS = ("library", "module_utils")
@@ -51,11 +60,13 @@ FOLDERS = ("library", "module_utils")
 INSTALLED = f"{Path(ansible.__file__).parent}/"
 COLLECTIONS = Path(ansible.__file__).parents[1] / "ansible_collections/ansible_release.py"
 COLLECTION = "ansible_collections."
+# Beside the playbooks, too: variables of a site
+SITES = ("/group_vars/", "/host_vars/")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """All that could come into an archive.
+    """All that could come into an archive, and what decides how a template is compiled.
 
     Attributes:
         folders: that were looked at.
@@ -123,6 +134,11 @@ def mark(about: os.stat_result) -> bytes:
     return f"{about.st_ino} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}".encode()
 
 
+def sources_of_templates() -> tuple[Path, ...]:
+    """Return the folders of what may be kept of templates: the roles, and the playbooks here."""
+    return (*map(Path, constants.DEFAULT_ROLES_PATH), Path(__file__).parents[1])
+
+
 def other_collections() -> bool:
     """Return whether there are collections beside those that came with Ansible."""
     return any(
@@ -162,49 +178,106 @@ def link(source: Path, target: Path) -> None:
             os.link(archive, target / archive.name)
 
 
+class TemplateCache(FileSystemBytecodeCache):
+    """The compiled code of templates in a folder, which Jinja keeps for files of templates alone.
+
+    How a template is compiled depends on its text and on how its plugins are marked. Only templates
+    of the roles and playbooks are kept: those of an inventory or of a site's variables may have
+    come out of Ansible's vault, and code has the constants of its template.
+
+    Args:
+        folder: where it is kept.
+        sources: folders of what is kept.
+    """
+
+    def __init__(self, folder: Path, sources: tuple[Path, ...]) -> None:
+        super().__init__(str(folder))
+        self._sources = tuple(f"{source}/" for source in sources)
+
+    def install(self) -> None:
+        """Use it in this process, and in those that it forks from now on."""
+        compile_anew = AnsibleEnvironment.compile
+
+        def compile_or_load(
+            environment: AnsibleEnvironment, source: Any, *arguments: Any, **options: Any
+        ) -> Any:
+            # Some template files have a syntax of their own, by an environment over the usual one.
+            if arguments or options or environment.overlayed or not self.keeps(source):
+                return compile_anew(environment, source, *arguments, **options)
+            return self.code(environment, source, lambda: compile_anew(environment, source))
+
+        AnsibleEnvironment.compile = compile_or_load
+
+    def keeps(self, source: Any) -> bool:
+        """Return whether it keeps a template; a condition comes parsed, and is none."""
+        origin = Origin.get_tag(source) if isinstance(source, str) else None
+        path = origin.path if origin is not None else None
+        return (
+            path is not None
+            and path.startswith(self._sources)
+            and not any(name in path for name in SITES)
+        )
+
+    def code(self, environment: Environment, source: str, build: Callable[[], Any]) -> Any:
+        """Return the code of a template, built only where it is not kept."""
+        context = _TemplateCompileContext.current(optional=True)
+        name = f"{context is not None and context.escape_backslashes} {source!a}"
+        bucket = self.get_bucket(environment, name, None, name)
+        if bucket.code is None:
+            bucket.code = build()
+            with suppress(OSError):  # where it cannot be kept, it is compiled again
+                self.set_bucket(bucket)
+        return bucket.code
+
+
 def forget(states: Path) -> None:
-    """Remove the archives of older states of the sources."""
+    """Remove what is kept for older states of the sources."""
     newest = sorted(states.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in newest[STATES:]:
         shutil.rmtree(path, ignore_errors=True)  # another command may remove it as well
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no types
-    """Takes archives that were kept when a playbook begins, and keeps the new ones at its end."""
+    """Takes what was kept when a playbook begins, and keeps new archives at its end.
+
+    Templates are kept when they are compiled.
+    """
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
-    CALLBACK_NAME = "module_cache"
+    CALLBACK_NAME = "build_cache"
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         command = Path(constants.DEFAULT_LOCAL_TMP)
         self._archives = command / ARCHIVES
-        self._states = command.parent / f"modules-{os.geteuid()}"
+        self._states = command.parent / f"built-{os.geteuid()}"
         self._began = time.time()
         self._sources: Sources | None = None
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Take the archives of the present state of the sources."""
-        # Without them, or where they cannot be kept, Ansible builds them as always.
+        """Take what is kept for the present state of the sources."""
+        # Without it, or where nothing can be kept, Ansible builds all as always.
         with suppress(OSError):
             sources = look()
             kept = self._states / sources.state
-            if make_own(self._states) and make_own(kept):
+            if all(map(make_own, (self._states, kept, kept / MODULES, kept / TEMPLATES))):
                 self._archives.mkdir(exist_ok=True)
-                link(kept, self._archives)
+                link(kept / MODULES, self._archives)
+                if not other_collections():
+                    TemplateCache(kept / TEMPLATES, sources_of_templates()).install()
                 os.utime(kept)
                 self._sources = sources
+                forget(self._states)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Keep those that came, unless they may be of other sources than there were."""
         if self._sources is None:
             return
         with suppress(OSError):
-            kept = self._states / self._sources.state
+            kept = self._states / self._sources.state / MODULES
             if names(self._archives) <= names(kept):
                 return
             now = look()
             if now == self._sources and now.changed < self._began:
                 link(self._archives, kept)
-                forget(self._states)

@@ -1,0 +1,51 @@
+"""In the processes of tasks Python looks for garbage rarely, and not at what was there before."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from role_files import ROLES
+
+PLUGINS = ROLES.parent / "playbooks/callback_plugins"
+ACTION = """import gc
+
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        return {"frozen": gc.get_freeze_count(), "threshold": gc.get_threshold()[0]}
+"""
+
+
+@pytest.mark.parametrize("with_plugin", [True, False])
+def test_tasks_inherit_what_is_set(with_plugin: bool, tmp_path: Path) -> None:
+    actions = tmp_path / "action_plugins"
+    actions.mkdir()
+    (actions / "look.py").write_text(ACTION)
+    playbook = tmp_path / "play.yml"
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"look": {}}]}
+    playbook.write_text(json.dumps([play]))
+    environment = {
+        **os.environ,
+        "ANSIBLE_CALLBACK_PLUGINS": str(PLUGINS if with_plugin else tmp_path),
+        "ANSIBLE_LOCAL_TEMP": str(tmp_path),
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+    }
+    done = subprocess.run(
+        ["ansible-playbook", "--inventory", "localhost,", "--connection", "local", playbook],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (task,) = json.loads(done.stdout)["plays"][0]["tasks"]
+    found = task["hosts"]["localhost"]
+    if with_plugin:
+        assert found["frozen"] > 50_000
+        assert found["threshold"] == 10_000
+    else:
+        assert found["frozen"] == 0
+        assert found["threshold"] < 10_000
