@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ import ansible
 from ansible import constants
 from ansible._internal._datatag._tags import Origin
 from ansible._internal._templating._jinja_bits import AnsibleEnvironment, _TemplateCompileContext
+from ansible.parsing.vault import is_encrypted_file
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import module_loader, module_utils_loader
 from ansible.release import __version__
@@ -60,8 +62,8 @@ FOLDERS = ("library", "module_utils")
 INSTALLED = f"{Path(ansible.__file__).parent}/"
 COLLECTIONS = Path(ansible.__file__).parents[1] / "ansible_collections/ansible_release.py"
 COLLECTION = "ansible_collections."
-# Beside the playbooks, too: variables of a site
-SITES = ("/group_vars/", "/host_vars/")
+# What may be beside the playbooks or out of the folder of a role: variables of a site
+SITES = ("/group_vars/", "/host_vars/", "/../")
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,16 @@ def sources_of_templates() -> tuple[Path, ...]:
     return (*map(Path, constants.DEFAULT_ROLES_PATH), Path(__file__).parents[1])
 
 
+@cache
+def is_encrypted(path: str) -> bool:
+    """Return whether a file is Ansible's vault's; one that cannot be read any more may be."""
+    try:
+        with open(path, "rb") as file:
+            return bool(is_encrypted_file(file))
+    except OSError:
+        return True
+
+
 def other_collections() -> bool:
     """Return whether there are collections beside those that came with Ansible."""
     return any(
@@ -182,8 +194,8 @@ class TemplateCache(FileSystemBytecodeCache):
     """The compiled code of templates in a folder, which Jinja keeps for files of templates alone.
 
     How a template is compiled depends on its text and on how its plugins are marked. Only templates
-    of the roles and playbooks are kept: those of an inventory or of a site's variables may have
-    come out of Ansible's vault, and code has the constants of its template.
+    of the roles and playbooks are kept, and none that come out of Ansible's vault, as those of an
+    inventory or of a site's variables may: code has the constants of its template.
 
     Args:
         folder: where it is kept.
@@ -216,6 +228,7 @@ class TemplateCache(FileSystemBytecodeCache):
             path is not None
             and path.startswith(self._sources)
             and not any(name in path for name in SITES)
+            and not is_encrypted(path)
         )
 
     def code(self, environment: Environment, source: str, build: Callable[[], Any]) -> Any:
