@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import shutil
 import stat
 import sys
@@ -235,7 +236,10 @@ class TemplateCache(FileSystemBytecodeCache):
         """Return the code of a template, built only where it is not kept."""
         context = _TemplateCompileContext.current(optional=True)
         name = f"{context is not None and context.escape_backslashes} {source!a}"
-        bucket = self.get_bucket(environment, name, None, name)
+        try:
+            bucket = self.get_bucket(environment, name, None, name)
+        except (OSError, EOFError, pickle.UnpicklingError):  # it is damaged before its code begins
+            return build()
         if bucket.code is None:
             bucket.code = build()
             with suppress(OSError):  # where it cannot be kept, it is compiled again

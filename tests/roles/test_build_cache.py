@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import importlib
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from role_files import ROLES
 
@@ -214,14 +216,27 @@ def test_a_template_is_compiled_once_and_used_again(speaking: Site) -> None:
     assert speaking.run() == "said third\\1"
 
 
-def test_what_is_damaged_is_compiled_again(speaking: Site) -> None:
-    speaking.run()
-    (kept,) = speaking.templates("first")
+def test_what_is_damaged_is_compiled_again(tmp_path: Path) -> None:
+    sys.path.append(str(PLUGINS))
+    cache = importlib.import_module("build_cache").TemplateCache(tmp_path, ())
+    sys.path.remove(str(PLUGINS))
+    environment = jinja2.Environment()
+
+    def says() -> str:
+        code = cache.code(environment, "{{ 'first' }}", lambda: environment.compile("{{ 'new' }}"))
+        return jinja2.Template.from_code(environment, code, {}).render()
+
+    assert says() == "new"
+    (kept,) = tmp_path.iterdir()
     whole = kept.read_bytes()
-    for damaged in (b"", whole[:-9], b"x" * 99):
-        kept.write_bytes(damaged)
-        assert speaking.run() == "said first\\1"
-        assert kept.read_bytes() == whole
+    kept.write_bytes(whole.replace(b"new", b"old"))
+    assert says() == "old"
+    for length in range(len(whole)):
+        kept.write_bytes(whole[:length])
+        assert says() == "new"
+    kept.write_bytes(b"x" * 99)
+    assert says() == "new"
+    assert kept.read_bytes() == whole
 
 
 def test_templates_that_others_may_have_put_there_are_left_alone(speaking: Site) -> None:
