@@ -6,9 +6,9 @@ imports, which it finds by parsing some fifty files: up to half a second. It use
 for each host, but throws it away with the folder of the command. Here the archives come into
 the next command's folder, as long as no source has changed.
 
-Each template, as every variable that names another one is, Ansible has Jinja compile in the process
-of each task on each host: half of the processor time of a task that finds nothing to do. Here the
-compiled code is kept by the text of the template.
+A template is every text with braces, as a variable that names another one. Ansible has Jinja
+compile it anew in the process of each task on each host: a third of the processor time of these
+processes. Here the compiled code is kept by the text of the template.
 
 Ansible finds this plugin by itself, in the folder of plugins beside the playbooks.
 """
@@ -52,8 +52,9 @@ options: {}
 
 # Ansible's own folder of archives, in the folder of a command
 ARCHIVES = "ansiballz_cache"
-# How many states of the sources have a folder, and what is in each
+# How many states of the sources have a folder
 STATES = 3
+# What is in the folder of each
 MODULES = "modules"
 TEMPLATES = "templates"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -63,7 +64,7 @@ FOLDERS = ("library", "module_utils")
 INSTALLED = f"{Path(ansible.__file__).parent}/"
 COLLECTIONS = Path(ansible.__file__).parents[1] / "ansible_collections/ansible_release.py"
 COLLECTION = "ansible_collections."
-# What may be beside the playbooks or out of the folder of a role: variables of a site
+# Parts of a path that leads to variables of a site: from beside the playbooks, or out of the roles
 SITES = ("/group_vars/", "/host_vars/", "/../")
 
 

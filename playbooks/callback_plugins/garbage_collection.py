@@ -2,9 +2,9 @@
 """Ansible callback: has Python look for garbage rarely in the processes of a command.
 
 Ansible makes a process of itself for each task on each host. What it has loaded until then, some
-hundred thousand objects, lives as long as the command. Python's search for cycles nobody needs goes
-through all of it again in each process, and writes into each object, so that the processes share no
-memory any more: half of the processor time of such a process.
+hundred thousand objects, lives as long as the command. Python's search for objects that nobody
+needs goes through all of it again in each process, and writes into each object, so that the
+processes share no memory any more: half of the processor time of such a process.
 
 Ansible finds this plugin by itself, in the folder of plugins beside the playbooks.
 """
@@ -27,8 +27,8 @@ author: Trainyard
 options: {}
 """
 
-# New objects between two searches. With 100,000 a set-up takes 1 % less time; with this number
-# what is garbage stays below some megabytes in a process that follows a run for days.
+# New objects between two searches. With 100,000 no more was gained, and more garbage waits in a
+# process that follows a run for days.
 NEW_OBJECTS = 10_000
 
 

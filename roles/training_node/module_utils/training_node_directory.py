@@ -35,6 +35,8 @@ TRAINER = "/opt/trainyard/lib/trainer"
 ENVIRONMENT = "environment"
 # In `config` of the first node: the arguments of mpirun.
 ARGUMENTS = "mpirun.arguments"
+# In `config`: mpirun's list of hosts.
+HOSTFILE = "hostfile"
 
 
 class RunDirectory:

@@ -31,7 +31,7 @@ Result = dict[str, Any]
 # A node may answer anything; its port and its keys stand in files of all nodes of the run, where
 # another line would pin what it likes for any host, or let in whom it likes.
 LAST_PORT = 65535
-KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
+PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 
 def wanted(missing: Any, code: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -67,7 +67,7 @@ def strange_in(taken: Mapping[str, Any]) -> str:
 
 
 def _is_key(value: Any) -> bool:
-    return isinstance(value, str) and KEY.fullmatch(value) is not None
+    return isinstance(value, str) and PUBLIC_KEY.fullmatch(value) is not None
 
 
 def _is_gpu(entry: Any) -> bool:

@@ -318,6 +318,7 @@ from ansible.module_utils.training_node_account import KEEPER, with_account
 from ansible.module_utils.training_node_directory import (
     ARGUMENTS,
     ENVIRONMENT,
+    HOSTFILE,
     RunDirectory,
 )
 from ansible.module_utils.training_node_docker import get
@@ -337,7 +338,7 @@ from ansible.module_utils.training_run_records import (
     write_record,
 )
 from ansible.module_utils.training_run_room import NoRoomError, error_of, room_for, size_of
-from ansible.module_utils.training_run_ssh import HOSTFILE, login_files
+from ansible.module_utils.training_run_ssh import login_files
 
 # Of what the container is given, what goes home.
 RECORDS = ("config.json", HOSTFILE, ARGUMENTS, "program.json")

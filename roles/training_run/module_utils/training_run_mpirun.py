@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible.module_utils.training_node_directory import CONFIG, WORK
+from ansible.module_utils.training_node_directory import CONFIG, HOSTFILE, WORK
 
-HOSTFILE = f"{CONFIG}/hostfile"
 RANK = "/opt/trainyard/bin/rank"
 # A program of MPI alone. The arguments behind THEN are those of a second mpirun.
 HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
@@ -221,7 +220,7 @@ class Launch:
             count, place = (
                 (len(self.slots), "ppr:1:node") if once_a_node else (sum(self.slots), "slot")
             )
-            arguments += ["--hostfile", HOSTFILE, "-n", str(count), "--map-by", place]
+            arguments += ["--hostfile", f"{CONFIG}/{HOSTFILE}", "-n", str(count), "--map-by", place]
             # Ranks are not bound: the container has the node's cores, and a bound rank cannot use
             # what its neighbour leaves idle.
             arguments += ["--bind-to", "none"]

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Where the container finds them, below `config`
-HOSTFILE = "hostfile"
+from ansible.module_utils.training_node_directory import CONFIG, HOSTFILE
+
 # What `from=` of authorized_keys takes: sshd would have to ask a name server for a name.
 ADDRESS = re.compile(r"(?=.*[.:])[0-9A-Fa-f.:]+")
 
@@ -28,8 +28,8 @@ SSHD = """\
 # sshd of one run: as an ordinary user, keys only, on the training network only.
 Port {port}
 ListenAddress {address}
-HostKey /etc/trainyard/ssh/ssh_host_ed25519_key
-AuthorizedKeysFile /etc/trainyard/ssh/authorized_keys
+HostKey {config}/ssh/ssh_host_ed25519_key
+AuthorizedKeysFile {config}/ssh/authorized_keys
 AllowUsers {user}
 AuthenticationMethods publickey
 PasswordAuthentication no
@@ -80,7 +80,7 @@ def sshd_config(user: str, address: str, port: int) -> str:
         address: that it listens on.
         port: there.
     """
-    return SSHD.format(user=user, address=address, port=port, strong=STRONG)
+    return SSHD.format(config=CONFIG, user=user, address=address, port=port, strong=STRONG)
 
 
 def ssh_config(launch: Mapping[str, Any], user: str) -> str:
