@@ -26,7 +26,13 @@ as_root() {
     fi
 }
 
+# The distribution's Python before the first on the path, which may be one of pyenv or conda. Those are often compiled
+# without optimisation by a profile (docs/performance.md), and this environment would not work without theirs.
 python=${PYTHON:-python3}
+if [ -z "${PYTHON:-}" ] &&
+    /usr/bin/python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    python=/usr/bin/python3
+fi
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "$("$python" --version) is too old: ansible-core 2.19 needs 3.11 or newer. Point PYTHON= at one."
 
@@ -59,8 +65,15 @@ if [ $# -gt 1 ]; then
     exit
 fi
 
+# An environment that another Python made would have that one's program and this one's library.
+identity='import sys; print(sys.base_prefix, sys.version)'
+clear=()
+if [ -e "$venv/pyvenv.cfg" ] && [ "$("$venv/bin/python" -c "$identity" 2>/dev/null)" != "$("$python" -c "$identity")" ]; then
+    clear=(--clear)
+fi
+
 say "Making the virtual environment $venv (half a minute)"
-"$python" -m venv "$venv"
+"$python" -m venv "${clear[@]}" "$venv"
 install_list requirements.txt
 # The package itself is used from the checkout: a path file is all it takes, and needs no build tools.
 "$venv/bin/python" - <<'PY'
