@@ -2,9 +2,9 @@
 """Ansible action: chooses the nodes of a run, from what the look at each node came to.
 
 Runs on the control node and connects to none. Returns C(nodes), the first fit ones in the order of
-the play, and C(left_out), fit ones that others were taken before because they failed before. Fails
-where a run cannot start, with a C(msg) for people and C(problems) for programs: a list of host
-(null where it is the whole gang's), code, values and text.
+the play; C(left_out), fit ones that others were taken before because they failed before; and
+C(name). Fails where a run cannot start, with a C(msg) for people and C(problems) for programs: a
+list of host (null where it is the whole gang's), code, values and text.
 
 Arguments:
     probes: by host in the order of the play, what training_node_probe returned there.
@@ -15,6 +15,7 @@ Arguments:
     transport: name of the transport.
     transports: names of those that there are.
     slots: how many ranks each node gets, by host.
+    name: what the run is called.
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 "transport": {"type": "str", "required": True},
                 "transports": {"type": "list", "elements": "str", "required": True},
                 "slots": {"type": "dict", "required": True},
+                "name": {"type": "str", "required": True},
             }
         )
         unknown = check_transport(arguments["transport"], arguments["transports"])
@@ -217,6 +219,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             )
         result["nodes"] = list(choice.nodes)
         result["left_out"] = list(choice.left_out)
+        result["name"] = arguments["name"]
         if choice.problems:
             result["failed"] = True
             result["msg"] = choice.message
