@@ -29,11 +29,11 @@ as_root() {
 # The distribution's Python before the first on the path, which may be one of pyenv or conda. Those are often compiled
 # without optimisation by a profile (docs/performance.md), and this environment would not work without theirs.
 python=${PYTHON:-python3}
-if [ -z "${PYTHON:-}" ] &&
-    /usr/bin/python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+new_enough='import sys; sys.exit(sys.version_info < (3, 11))'
+if [ -z "${PYTHON:-}" ] && /usr/bin/python3 -c "import ensurepip; $new_enough" 2>/dev/null; then
     python=/usr/bin/python3
 fi
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+"$python" -c "$new_enough" ||
     die "$("$python" --version) is too old: ansible-core 2.19 needs 3.11 or newer. Point PYTHON= at one."
 
 # ssh, rsync and git are what Ansible and the records of a run call; venv is a package of its own in Debian.
