@@ -11,15 +11,15 @@ ENDS = "TRAINYARD_TEST_ENDS"
 CHECKOUT = Path(__file__).parents[2]
 
 
-def plan(test: str, ends: str | None) -> str:
-    """What pytest would do for a whole run: it names fixtures and tests, and makes nothing."""
+def pytest_says(tests: str, ends: str | None, *options: str) -> str:
+    """What pytest tells of whole runs, none of which it begins."""
     environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     environment.pop(ENDS, None)
     if ends is not None:
         environment[ENDS] = ends
-    options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-ra", "--setup-plan"]
+    alone = ["-p", "no:xdist", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"tests/e2e/{test}.py"],
+        [sys.executable, "-m", "pytest", *alone, *options, tests],
         cwd=CHECKOUT,
         env=environment,
         capture_output=True,
@@ -43,6 +43,20 @@ def plan(test: str, ends: str | None) -> str:
     ],
 )
 def test_what_is_left_out_is_named(test: str, ends: str | None, left_out: bool) -> None:
-    planned = plan(test, ends)
+    # It names fixtures and tests, and makes nothing.
+    planned = pytest_says(f"tests/e2e/{test}.py", ends, "-ra", "--setup-plan")
     assert (f"no time is left for it ({ENDS})" in planned) == left_out
     assert ("SETUP" in planned) != left_out
+
+
+def files_in_order(ends: str) -> list[str]:
+    """The files of whole runs, as their first tests would come."""
+    said = pytest_says("tests/e2e", ends, "--collect-only", "--quiet")
+    return list(dict.fromkeys(line.split("::")[0] for line in said.splitlines() if "::" in line))
+
+
+def test_files_come_in_another_order_each_time_but_for_the_main_job() -> None:
+    early, late = files_in_order("99999999999"), files_in_order("100000000000")
+    assert sorted(early) == sorted(late)
+    assert early[0] == late[0] == "tests/e2e/test_main_job.py"
+    assert early != late

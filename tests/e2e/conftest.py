@@ -5,6 +5,7 @@ modules: commands.py (make targets), machines.py (the nodes, past make), cluster
 """
 
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cluster import USUAL_NODES, Cluster  # noqa: E402
 from commands import RUNS, BackgroundMake, Outcome, make  # noqa: E402
 
 # Set by .ci/run, which must not take longer than its limit: Unix seconds, after which no test is
-# begun but those of the main job. Two cores may be slow.
+# begun but those of the main job. Two cores may be slow. The order of the files follows from it.
 ENDS = "TRAINYARD_TEST_ENDS"
 
 
@@ -54,8 +55,21 @@ def is_of_main_job(test: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the main job, and let the cluster grow once: tests on more nodes come late."""
-    items.sort(key=lambda test: (not is_of_main_job(test), is_further(test), nodes_of(test)))
+    """Begin with the main job, and let the cluster grow once: tests on more nodes come late.
+
+    Where time is short, files come in another order each time. In a lasting one the same tests
+    would always be left out.
+    """
+    files = list(dict.fromkeys(test.path for test in items))
+    ends = os.environ.get(ENDS)
+    if ends:
+        random.Random(ends).shuffle(files)
+    turn = {path: number for number, path in enumerate(files)}
+
+    def place(test: pytest.Item) -> tuple[bool, bool, int, int]:
+        return not is_of_main_job(test), is_further(test), nodes_of(test), turn[test.path]
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)
