@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -161,6 +162,33 @@ def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: Yard) -> Non
     assert done.returncode == 0
     assert (ready.root / "nodes/node2/cifar10").is_file()
     assert len(list((ready.root / "runs").glob("2*"))) == 1
+
+
+def remembered_datasets(yard: Yard) -> list[str]:
+    document = json.loads((yard.root / ".trainyard/local/setup.json").read_text())
+    return list(document["datasets"])
+
+
+def test_a_setup_that_changes_nothing_leaves_the_data_known(ready: Yard) -> None:
+    assert ready("setup").returncode == 0
+    assert remembered_datasets(ready) == ["cifar10"]
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list((ready.root / ".trainyard/local/log").glob("data-*.log"))) == 1
+
+
+def test_nobody_knows_what_nodes_have_that_a_setup_changed(ready: Yard) -> None:
+    shutil.rmtree(ready.root / "nodes/node2")
+    assert ready("setup").returncode == 0
+    assert remembered_datasets(ready) == []
+
+
+def test_data_that_a_node_lost_is_put_there_again(ready: Yard) -> None:
+    (ready.root / "nodes/node2/cifar10").unlink()
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "node2 changed=0" in done.stdout
+    assert (ready.root / "nodes/node2/cifar10").is_file()
 
 
 def test_machines_are_never_set_up_unasked(fresh: Yard) -> None:

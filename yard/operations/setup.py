@@ -20,6 +20,7 @@ from yard.runs.setup_record import (
     forget_setup,
     note_dataset,
     note_image,
+    read_record,
     write_record,
 )
 from yard.screen.display import make_progress
@@ -29,6 +30,8 @@ from yard.screen.progress import Progress
 
 def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
     """Run site.yml with a display and record its success.
+
+    Where it changed nothing, the nodes have the data sets that they had before.
 
     Args:
         nodes: how many nodes the local cluster shall have at least; nothing else is resized.
@@ -41,6 +44,7 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
         Interrupted: the user stopped it. Running it again continues.
     """
     project = context.project
+    before = read_record(project, inventory)
     forget_setup(project, inventory)
     sources = fingerprint_sources(project)
     extravars: dict[str, Any] = {}
@@ -51,11 +55,12 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
     outcome = run_operation(context, "setup", extravars)
     for host, stats in sorted(outcome.stats.items()):
         context.console.print(f"{host} changed={stats.changed} ok={stats.ok} failed={stats.failed}")
+    changed = any(stats.changed for stats in outcome.stats.values())
     after = read_inventory(project, inventory.path)
     record = SetupRecord(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         nodes=after.trainers,
-        datasets=(),
+        datasets=() if before is None or changed else before.datasets,
         fingerprint=sources | fingerprint_inventory(inventory.path),
     )
     write_record(project, inventory, record)

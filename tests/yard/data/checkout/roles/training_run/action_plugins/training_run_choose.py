@@ -6,7 +6,7 @@ from ansible.plugins.action import ActionBase
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Takes the first hosts of the play; one whose folder is missing is not fit."""
+    """Takes the first hosts of the play; all must be fit."""
 
     _requires_connection = False
 
@@ -24,6 +24,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             }
             for host in chosen
             if not hostvars[host]["probed"]["stat"]["exists"]
+        ]
+        problems += [
+            {
+                "code": "dataset_missing",
+                "values": {"dataset": task_vars["training_run_dataset"]},
+                "text": f"it does not hold {task_vars['training_run_dataset']}",
+                "host": host,
+            }
+            for host in chosen
+            if not hostvars[host]["dataset"].get("stat", {"exists": True})["exists"]
         ]
         problems += [
             {
