@@ -183,6 +183,13 @@ def test_nobody_knows_what_nodes_have_that_a_setup_changed(ready: Yard) -> None:
     assert remembered_datasets(ready) == []
 
 
+def test_nobody_knows_what_nodes_have_after_a_role_was_changed(ready: Yard) -> None:
+    with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
+        file.write("# changed\n")
+    assert ready("setup").returncode == 0
+    assert remembered_datasets(ready) == []
+
+
 def test_data_that_a_node_lost_is_put_there_again(ready: Yard) -> None:
     (ready.root / "nodes/node2/cifar10").unlink()
     done = ready(*TRAIN, "--set", "steps=4")

@@ -12,12 +12,7 @@ from yard.plays.inventory import Inventory
 from yard.plays.remedy import addressed
 from yard.request.job import Job
 from yard.request.own_data import OwnData, is_folder, read_own_data
-from yard.runs.setup_record import (
-    find_staleness,
-    forget_packages,
-    forget_setup,
-    read_record,
-)
+from yard.runs.setup_record import find_staleness, forget_packages, forget_setup, read_record
 
 
 def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = False) -> Inventory:
@@ -50,7 +45,7 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     if reasons or force:
         console.print(f"Setting up: {escape('; '.join(reasons) or 'a node is not fit')}")
         if force:
-            # A launch found otherwise than was noted. What is noted of data is in doubt, too.
+            # The nodes are not as was noted. What is noted of their data is in doubt, too.
             forget_setup(project, inventory)
         inventory = run_setup(context, inventory, job.min_nodes)
     record = read_record(project, inventory)

@@ -31,7 +31,8 @@ from yard.screen.progress import Progress
 def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
     """Run site.yml with a display and record its success.
 
-    Where it changed nothing, the nodes have the data sets that they had before.
+    Where it changed nothing, and reads what it read last time, the nodes have the data sets that
+    they had before.
 
     Args:
         nodes: how many nodes the local cluster shall have at least; nothing else is resized.
@@ -57,11 +58,14 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
         context.console.print(f"{host} changed={stats.changed} ok={stats.ok} failed={stats.failed}")
     changed = any(stats.changed for stats in outcome.stats.values())
     after = read_inventory(project, inventory.path)
+    fingerprint = sources | fingerprint_inventory(inventory.path)
+    # Where it reads something else, that may be how a data set is made.
+    known = before is not None and before.fingerprint == fingerprint and not changed
     record = SetupRecord(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         nodes=after.trainers,
-        datasets=() if before is None or changed else before.datasets,
-        fingerprint=sources | fingerprint_inventory(inventory.path),
+        datasets=before.datasets if before and known else (),
+        fingerprint=fingerprint,
     )
     write_record(project, inventory, record)
     return after
