@@ -1,6 +1,7 @@
 """Settings merged into an engine's daemon.json and taken out of it again, and its packages."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,54 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
         check=False,
     )
     assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("starts_later", [True, False])
+def test_an_engine_that_starts_later_is_not_restarted(tmp_path: Path, starts_later: bool) -> None:
+    """It reads at its start what was written before."""
+    handlers = [
+        {"name": f"{name} the engine", "ansible.builtin.debug": {"msg": f"<{name}>"}}
+        for name in ("Restart", "Reload")
+    ]
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars_files": [str(ROLES / "docker_engine/vars/main.yml")],
+        "vars": {"docker_engine_state": "present"},
+        "tasks": [
+            {
+                "ansible.builtin.import_tasks": str(ROLES / "docker_engine/tasks/settings.yml"),
+                "vars": {
+                    "docker_engine_starts_later": starts_later,
+                    "docker_engine_options": {"live-restore": True},
+                    "docker_engine_settings_file": str(tmp_path / "daemon.json"),
+                    "docker_engine_record": str(tmp_path),
+                },
+            }
+        ],
+        "handlers": handlers,
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
+            *("--inventory", "localhost,", "--connection", "local"),
+        ],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "ANSIBLE_LIBRARY": str(ROLES / "docker_engine/library"),
+            "ANSIBLE_MODULE_UTILS": str(ROLES / "docker_engine/module_utils"),
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "daemon.json").read_text()) == {"live-restore": True}
+    assert ("<Restart>" in done.stdout) is not starts_later
+    assert "<Reload>" not in done.stdout
 
 
 @pytest.mark.parametrize(

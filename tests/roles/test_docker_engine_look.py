@@ -56,6 +56,26 @@ def test_an_engine_that_runs_and_starts_with_the_machine() -> None:
     assert not docker_engine_units.runs_and_starts({})
 
 
+@pytest.mark.parametrize(
+    ("service", "socket_state", "stopped"),
+    [
+        ("inactive", "inactive", True),
+        ("failed", "inactive", True),
+        ("active", "inactive", False),
+        ("activating", "inactive", False),
+        ("inactive", "active", False),
+    ],
+)
+def test_an_engine_that_nothing_starts_is_stopped(
+    service: str, socket_state: str, stopped: bool
+) -> None:
+    found = units(socket_state=socket_state)
+    found["docker.service"]["ActiveState"] = [service]
+    assert docker_engine_units.is_stopped(found) is stopped
+    # Where there is no systemd, it does not say so.
+    assert not docker_engine_units.is_stopped({})
+
+
 def test_what_listens_on_the_network_is_named(tmp_path: Path) -> None:
     options = tmp_path / "docker"
     options.write_text('# DOCKER_OPTS="-H tcp://0.0.0.0"\nDOCKER_OPTS="-H tcp://0.0.0.0:2375"\n')
@@ -207,6 +227,8 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
     result = json.loads(done.stdout[done.stdout.index("{") :]) if "{" in done.stdout else None
     assert result is not None, done.stdout + done.stderr
     assert result["other_installed"]
+    assert result["files"].count("/etc/hostname") == 2
+    assert not result["stopped"]
     assert not result["answers"]
     found = "\n".join(result["differences"])
     # Its mode differs once. Of another owner than root it differs with both.

@@ -101,6 +101,17 @@ network:
   returned: always
   type: list
   elements: str
+stopped:
+  description: >-
+    Whether systemd has no engine that runs, and none that a use of its socket starts. What is
+    written before it is started is read then.
+  returned: always
+  type: bool
+files:
+  description: Those of O(files) that are not as they are to be.
+  returned: always
+  type: list
+  elements: str
 replaced:
   description: Units that run on although their package was replaced.
   returned: always
@@ -132,6 +143,7 @@ from ansible.module_utils.docker_engine_plan import SettingsError, make_plan
 from ansible.module_utils.docker_engine_socket import EngineError, answers, info
 from ansible.module_utils.docker_engine_units import (
     Units,
+    is_stopped,
     network_lines,
     read_units,
     replaced_units,
@@ -236,9 +248,6 @@ def differences(
     missing = unsettled(parameters["owner"], parameters["packages"])
     if missing:
         yield f"packages: {', '.join(missing)}"
-    for file in parameters["files"]:
-        if not is_as_wanted(module, file):
-            yield f"{file['path']} is not as it is to be"
     yield from access_differences(module)
     if not responds:
         yield "no engine answers"
@@ -293,6 +302,10 @@ def main() -> None:
     units = read_units() if module.params["systemd"] else {}
     result: dict[str, Any] = {
         "answers": responds,
+        "stopped": is_stopped(units),
+        "files": [
+            file["path"] for file in module.params["files"] if not is_as_wanted(module, file)
+        ],
         "network": network_lines(units, OPTIONS_FILE),
         "replaced": replaced_units(units),
         "unread": unread_settings(told, module.params["options"]) if units and told else [],
@@ -306,6 +319,7 @@ def main() -> None:
     other = module.params["other_package"]
     result["other_installed"] = other in installed
     found += [f"{other} is installed"] if result["other_installed"] else []
+    found += [f"{path} is not as it is to be" for path in result["files"]]
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]
     found += [*silent, *(f"the engine runs without {name}" for name in result["unread"])]
     module.exit_json(changed=False, differences=found, **result)

@@ -51,6 +51,12 @@ def runs_and_starts(units: Units) -> bool:
     return service.get("ActiveState") == ["active"] and service.get("UnitFileState") == ["enabled"]
 
 
+def is_stopped(units: Units) -> bool:
+    """Whether the engine does not run, and no use of its socket starts it."""
+    states = [units.get(unit, {}).get("ActiveState") for unit in (SERVICE, SOCKET)]
+    return all(state in (["inactive"], ["failed"]) for state in states)
+
+
 def network_lines(units: Units, options_file: Path) -> list[str]:
     """Return what has the engine listen on the network.
 
