@@ -1,6 +1,7 @@
 """Networks, order and choice of molecule's scenarios, as molecule/run has them."""
 
 import ipaddress
+import os
 import runpy
 import socket
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 CHECKOUT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(CHECKOUT / "molecule/run.py"))
@@ -146,3 +148,46 @@ def test_no_scenario_gives_itself_a_network(file: Path) -> None:
     text = file.read_text()
     assert "local_cluster_network:" not in text or file.name == "base.yml"
     assert "10.118." not in text
+
+
+def plays_with_settings_of_the_site() -> list[tuple[Path, list[str]]]:
+    """The files of scenarios with a play that reads group_vars/ itself, and what that reads."""
+    found = []
+    for file in sorted(CHECKOUT.glob("molecule/*/*.yml")):
+        plays = yaml.safe_load(file.read_text())
+        for play in plays if isinstance(plays, list) else []:
+            files = play.get("vars_files", [])
+            if any("group_vars" in name for name in files):
+                found.append((file, files))
+    return found
+
+
+@pytest.mark.parametrize(("file", "names"), plays_with_settings_of_the_site())
+def test_a_scenario_has_what_the_settings_that_it_reads_refer_to(
+    file: Path, names: list[str], tmp_path: Path
+) -> None:
+    """Such a file refers to others of the site, which the scenario does not read."""
+    files = [str((file.parent / name).resolve()) for name in names]
+    settings = [
+        setting
+        for name in files
+        if "group_vars" in name
+        for setting in yaml.safe_load(Path(name).read_text())
+    ]
+    values = [f"{{{{ {setting} }}}}" for setting in settings]
+    show = {"ansible.builtin.debug": {"var": "item"}, "loop": values}
+    play = {"hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": [show]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml")),
+            *("--inventory", "localhost,", "--connection", "local"),
+        ],
+        cwd=CHECKOUT,
+        env={**os.environ, "MOLECULE_PROJECT_DIRECTORY": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("item=") == len(settings)
