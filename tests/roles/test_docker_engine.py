@@ -59,6 +59,27 @@ def test_refuses_what_holds_no_settings(text: str) -> None:
         docker_engine_merge.parsed(text)
 
 
+def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run a play on this machine; it finds the role's modules."""
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    return subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
+            *("--inventory", "localhost,", "--connection", "local"),
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_LIBRARY": str(ROLES / "docker_engine/library"),
+            "ANSIBLE_MODULE_UTILS": str(ROLES / "docker_engine/module_utils"),
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("facts", "packages"),
     [
@@ -78,17 +99,7 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
     machine = {"ansible.builtin.set_fact": {**debian, **facts, "cacheable": True}}
     show = {"ansible.builtin.debug": {"msg": "<{{ docker_engine_default_packages | join(' ') }}>"}}
     play = {"hosts": "localhost", "gather_facts": False, "tasks": [machine, show]}
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([{**play, "vars": variables}]))
-    done = subprocess.run(
-        [
-            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
-            *("--inventory", "localhost,", "--connection", "local"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_play(tmp_path, {**play, "vars": variables})
     assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
 
 
@@ -117,23 +128,7 @@ def test_an_engine_that_starts_later_is_not_restarted(tmp_path: Path, starts_lat
         ],
         "handlers": handlers,
     }
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    done = subprocess.run(
-        [
-            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
-            *("--inventory", "localhost,", "--connection", "local"),
-        ],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "ANSIBLE_LIBRARY": str(ROLES / "docker_engine/library"),
-            "ANSIBLE_MODULE_UTILS": str(ROLES / "docker_engine/module_utils"),
-            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_play(tmp_path, play)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "daemon.json").read_text()) == {"live-restore": True}
     assert ("<Restart>" in done.stdout) is not starts_later
