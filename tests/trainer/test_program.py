@@ -200,6 +200,52 @@ def test_a_status_that_is_no_signal(status: int, tmp_path: Path) -> None:
     assert (ended["exit_status"], ended["signal"]) == (status, None)
 
 
+# Rank 1 fails while the other one waits for it: in MPI_Finalize both would wait for ever.
+JOINS_BY_MPI4PY = """
+from mpi4py import MPI
+rank, barrier = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.barrier
+"""
+JOINS_BY_TORCH = """
+import torch.distributed as dist
+dist.init_process_group("mpi")
+rank, barrier = dist.get_rank(), dist.barrier
+"""
+FAILS = """
+import atexit
+atexit.register(lambda: open(f"left-{rank}", "w").close())
+if rank == 1:
+    print("its last words")
+    raise ValueError("no such column")
+barrier()
+"""
+# A library that runs something, prints the error that this ends with, and goes on.
+GOES_ON_AFTER_AN_ERROR = """
+import ctypes
+from mpi4py import MPI
+ctypes.pythonapi.PyRun_SimpleString(b"raise ValueError('of no weight')")
+MPI.COMM_WORLD.barrier()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("joins", [JOINS_BY_MPI4PY, JOINS_BY_TORCH], ids=["mpi4py", "torch"])
+def test_a_rank_that_fails_in_mpi_ends_the_others(joins: str, tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": joins + FAILS}, ["python3", "main.py"]) != 0
+    ended = first_ended(tmp_path)
+    assert (ended["rank"], ended["exit_status"]) == (1, 1), logs(tmp_path)
+    assert "its last words" in logs(tmp_path)
+    assert "ValueError: no such column" in logs(tmp_path)
+    # What the program itself does at its end is done.
+    assert (tmp_path / "project/left-1").exists()
+
+
+def test_an_error_that_a_library_printed_ends_nothing(tmp_path: Path) -> None:
+    files = {"main.py": GOES_ON_AFTER_AN_ERROR}
+    assert run(tmp_path, files, ["python3", "main.py"]) == 0, logs(tmp_path)
+    assert logs(tmp_path).count("ValueError: of no weight") == 2
+    assert logs(tmp_path).count("done") == 2
+
+
 # Rank 1 ends at once when it is asked to, as programs do that say nothing of it.
 SAVES = """
 import os, signal, sys, time
