@@ -22,6 +22,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -49,6 +50,9 @@ BASE = ROOT / "molecule/shared/base.yml"
 # Makes what all scenarios start from
 ENGINE = ROOT / "molecule/shared/engine.yml"
 LOGS = ROOT / ".trainyard/molecule"
+# Set by .ci/run, Unix seconds: when its time is over. Which scenario it takes beside the core ones
+# follows from it.
+ENDS = "TRAINYARD_TEST_ENDS"
 # Seconds that each scenario took when it last passed here
 TIMES = LOGS / "seconds.json"
 # Scenarios have their networks in here; local clusters have theirs in 10.117.0.0/16.
@@ -99,6 +103,19 @@ def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
             gpus="local_cluster_gpus" in variables(file),
         )
     return scenarios
+
+
+def of_core(scenarios: Mapping[str, Scenario], ends: str = "") -> list[str]:
+    """Names of the scenarios that `make test` runs.
+
+    Args:
+        scenarios: all of them, by name.
+        ends: what .ci/run says; then there is one of the others with them, each time another one,
+            so that none that broke stays so for long.
+    """
+    core = [name for name, scenario in scenarios.items() if scenario.core]
+    others = sorted(scenarios.keys() - set(core))
+    return [*core, random.Random(ends).choice(others)] if ends and others else core
 
 
 def cluster_name(scenario: str, root: Path = ROOT) -> str:
@@ -429,7 +446,8 @@ def main(arguments: Sequence[str]) -> int:
         "--core",
         action="store_true",
         help="those that `make test` runs: neither the longest nor what whole runs show as well "
-        "(scenario_core: false in molecule.yml of the others, with the reason)",
+        "(scenario_core: false in molecule.yml of the others, with the reason); where "
+        f"{ENDS} is set, as CI does, also one of the others, each time another one",
     )
     parser.add_argument(
         "--steps",
@@ -461,14 +479,11 @@ def main(arguments: Sequence[str]) -> int:
     if len(options.scenarios) == 1:
         return run_alone(options.scenarios[0])
     measured = read_times()
+    able = {name: scenario for name, scenario in scenarios.items() if name not in lacking}
     # The longest first, so that the last one does not run alone.
-    names = [name for name in options.scenarios if name not in lacking] or sorted(
-        (
-            name
-            for name, scenario in scenarios.items()
-            if (scenario.core or not options.core) and name not in lacking
-        ),
-        key=lambda name: -scenarios[name].seconds(measured),
+    names = [name for name in options.scenarios if name in able] or sorted(
+        of_core(able, os.environ.get(ENDS, "")) if options.core else able,
+        key=lambda name: -able[name].seconds(measured),
     )
     if not run_side_by_side(names, int(os.environ.get("MOLECULE_JOBS", "2"))):
         return 1
