@@ -205,7 +205,7 @@ lint-python: $(TESTABLE)
 	mypy -p yard -p trainer
 	mypy roles/*/library/*.py roles/*/module_utils/*.py roles/*/action_plugins/*.py molecule/*.py \
 		molecule/shared/strategy/*.py playbooks/callback_plugins/*.py collection/*.py
-	mypy roles/inventory_check/files/*.py
+	mypy roles/inventory_check/files/*.py docker/trainer/python/*.py
 	for tests in tests/*/; do \
 		(cd $$tests && mypy --cache-dir $(CURDIR)/.mypy_cache --config-file $(CURDIR)/pyproject.toml .); \
 	done

@@ -29,9 +29,10 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         Python notes an error that it prints. One that a library has printed, and gone on, began in
         a function that the library had called.
         """
-        if not issubclass(getattr(sys, "last_type", None) or BaseException, Exception):
+        kind, trace = getattr(sys, "last_type", None), getattr(sys, "last_traceback", None)
+        if kind is None or trace is None or not issubclass(kind, Exception):
             return False
-        frame = sys.last_traceback.tb_frame
+        frame = trace.tb_frame
         return frame.f_back is None and frame.f_globals.get("__name__") in ("__main__", "runpy")
 
     def _is_in_mpi() -> bool:
