@@ -178,6 +178,21 @@ def test_training_on_real_images(
 
 
 @pytest.mark.data
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_rank_leaves_mpi_whoever_has_joined_it(
+    backend: str, config: dict[str, Any], make_run_dir: MakeRunDir
+) -> None:
+    """It ends without what libraries do then, and mpirun takes a rank for lost that is in MPI."""
+    if backend == "mpi" and not torch.distributed.is_mpi_available():
+        pytest.skip("this PyTorch has no backend of MPI")
+    run_dir = make_run_dir({**config, "model": "cnn_a", "engine": "ddp", "backend": backend})
+    assert launch(run_dir).wait(timeout=TIMEOUT) == 0, "".join(logs(run_dir))
+    ends = [json.loads((run_dir / f"ranks/{rank}.json").read_text()) for rank in (0, 1)]
+    assert [(end["exit_status"], end["signal"]) for end in ends] == [(0, None)] * 2
+    assert metrics(run_dir)[-1]["event"] == "end"
+
+
+@pytest.mark.data
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -59,4 +59,4 @@ class IndependentEngine(NoExchange):
             time.sleep(BARRIER_LOOK)
 
     def close(self) -> None:
-        """Nothing to leave: mpi4py finalises MPI when the interpreter ends."""
+        """Nothing to leave: MPI ends with the process, see `trainer.openmpi.leave_mpi`."""
