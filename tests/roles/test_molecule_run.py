@@ -120,6 +120,28 @@ def test_ci_takes_one_of_the_others_by_turns() -> None:
     assert of_core({name: scenarios[name] for name in core}, "7") == [*core]
 
 
+@pytest.mark.parametrize("ends", [None, "7"])
+def test_what_runs_is_core_and_in_ci_one_more(
+    ends: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, chosen = SCRIPT["main"], list[str]()
+
+    def run_none(names: list[str], jobs: int) -> bool:
+        chosen.extend(names)
+        return True
+
+    monkeypatch.setitem(main.__globals__, "have_engine", lambda: 0)
+    monkeypatch.setitem(main.__globals__, "without_tools", lambda *_, **__: ([], ""))
+    monkeypatch.setitem(main.__globals__, "run_side_by_side", run_none)
+    monkeypatch.delenv(SCRIPT["ENDS"], raising=False)
+    if ends is not None:
+        monkeypatch.setenv(SCRIPT["ENDS"], ends)
+    assert main(["--core"]) == 0
+    scenarios = SCRIPT["load_scenarios"]()
+    assert {name for name in chosen if scenarios[name].core} == set(SCRIPT["of_core"](scenarios))
+    assert len([name for name in chosen if not scenarios[name].core]) == (ends is not None)
+
+
 def test_a_scenario_with_gpus_is_skipped_without_the_tools(tmp_path: Path) -> None:
     scenario = SCRIPT["Scenario"]
     scenarios = {
