@@ -32,7 +32,9 @@ class Signature:
 def load_signatures() -> tuple[Signature, ...]:
     """Read the signatures that come with the package."""
     text = files("yard.runs").joinpath("signatures.yml").read_text(encoding="utf-8")
-    return tuple(_signature(entry) for entry in yaml.safe_load(text)["signatures"])
+    # By libyaml, where PyYAML was built with it: a launch after a failed run waits for this.
+    entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["signatures"]
+    return tuple(_signature(entry) for entry in entries)
 
 
 def _signature(entry: Mapping[str, Any]) -> Signature:
