@@ -105,12 +105,12 @@ def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
     return scenarios
 
 
-def of_core(scenarios: Mapping[str, Scenario], ends: str = "") -> list[str]:
+def of_make_test(scenarios: Mapping[str, Scenario], ends: str = "") -> list[str]:
     """Names of the scenarios that `make test` runs.
 
     Args:
         scenarios: all of them, by name.
-        ends: what .ci/run says; then there is one of the others with them, each time another one,
+        ends: what .ci/run says; then one of the others is with them, which this chooses at random,
             so that none that broke stays so for long.
     """
     core = [name for name, scenario in scenarios.items() if scenario.core]
@@ -447,7 +447,7 @@ def main(arguments: Sequence[str]) -> int:
         action="store_true",
         help="those that `make test` runs: neither the longest nor what whole runs show as well "
         "(scenario_core: false in molecule.yml of the others, with the reason); where "
-        f"{ENDS} is set, as CI does, also one of the others, each time another one",
+        f"{ENDS} is set, as CI does, also one of the others, at random",
     )
     parser.add_argument(
         "--steps",
@@ -482,7 +482,7 @@ def main(arguments: Sequence[str]) -> int:
     able = {name: scenario for name, scenario in scenarios.items() if name not in lacking}
     # The longest first, so that the last one does not run alone.
     names = [name for name in options.scenarios if name in able] or sorted(
-        of_core(able, os.environ.get(ENDS, "")) if options.core else able,
+        of_make_test(able, os.environ.get(ENDS, "")) if options.core else able,
         key=lambda name: -able[name].seconds(measured),
     )
     if not run_side_by_side(names, int(os.environ.get("MOLECULE_JOBS", "2"))):

@@ -154,15 +154,14 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process, and what is left of MPI.
+    """End this process without having Python take the interpreter and PyTorch apart.
 
-    To take the interpreter and PyTorch apart costs each rank 0.8 s of a slow processor, and nothing
-    comes of it: files, engine and threads were closed before. After an error nothing of MPI is
-    left: that would wait for ranks that wait for this one. mpirun sees the status and ends the
-    others.
+    That costs each rank 0.8 s of a slow processor, and nothing comes of it: files, engine and
+    threads were closed before. After an error this rank does not leave MPI either, which would wait
+    for ranks that wait for this one: mpirun sees the status and ends the others.
     """
     if status == 0:
-        # What libraries do at the end of a process; of W&B's parts some wait for each other.
+        # What libraries have registered for the end of a process, W&B among them.
         atexit._run_exitfuncs()
         leave_mpi()
     sys.stdout.flush()

@@ -5,6 +5,7 @@ import os
 
 # The number of the rank in the world.
 RANK = "OMPI_COMM_WORLD_RANK"
+# Open MPI's own, of versions 4 and 5.
 LIBRARY = "libmpi.so.40"
 
 

@@ -107,17 +107,19 @@ def test_a_scenario_says_itself_whether_it_is_core(tmp_path: Path) -> None:
     assert scenarios["long"].seconds({"long": 12}) == 12
 
 
-def test_ci_takes_one_of_the_others_by_turns() -> None:
-    of_core, scenario = SCRIPT["of_core"], SCRIPT["Scenario"]
+def test_ci_takes_one_of_the_others() -> None:
+    of_make_test, scenario = SCRIPT["of_make_test"], SCRIPT["Scenario"]
     core, others = ("accounts", "hosts_file"), {"cifs_mount", "openmpi", "firewall"}
     scenarios = {name: scenario(name, core=name in core, mutations=0) for name in (*core, *others)}
-    assert of_core(scenarios) == [*core]
-    chosen = [of_core(scenarios, ends) for ends in map(str, range(1, 41))]
+    assert of_make_test(scenarios) == [*core]
+    chosen = [of_make_test(scenarios, ends) for ends in map(str, range(1, 41))]
     assert all(names[:-1] == [*core] for names in chosen)
     assert {names[-1] for names in chosen} == others
     # The same end names the same one, whatever the order of the folders.
-    assert of_core(dict(reversed(scenarios.items())), "7")[-1] == of_core(scenarios, "7")[-1]
-    assert of_core({name: scenarios[name] for name in core}, "7") == [*core]
+    assert (
+        of_make_test(dict(reversed(scenarios.items())), "7")[-1] == of_make_test(scenarios, "7")[-1]
+    )
+    assert of_make_test({name: scenarios[name] for name in core}, "7") == [*core]
 
 
 @pytest.mark.parametrize("ends", [None, "7"])
@@ -138,7 +140,9 @@ def test_what_runs_is_core_and_in_ci_one_more(
         monkeypatch.setenv(SCRIPT["ENDS"], ends)
     assert main(["--core"]) == 0
     scenarios = SCRIPT["load_scenarios"]()
-    assert {name for name in chosen if scenarios[name].core} == set(SCRIPT["of_core"](scenarios))
+    assert {name for name in chosen if scenarios[name].core} == set(
+        SCRIPT["of_make_test"](scenarios)
+    )
     assert len([name for name in chosen if not scenarios[name].core]) == (ends is not None)
 
 

@@ -226,6 +226,25 @@ ctypes.pythonapi.PyRun_SimpleString(b"raise ValueError('of no weight')")
 MPI.COMM_WORLD.barrier()
 print("done")
 """
+# The same in a thread of the library, which calls a function of the program.
+GOES_ON_AFTER_AN_ERROR_OF_A_THREAD = """
+import _thread, sys, time, traceback
+from mpi4py import MPI
+over = []
+def called():
+    try:
+        raise ValueError("of no weight")
+    except ValueError:
+        traceback.print_exc()
+        # As PyErr_Print does
+        sys.last_type, sys.last_value, sys.last_traceback = sys.exc_info()
+    over.append(True)
+_thread.start_new_thread(called, ())
+while not over:
+    time.sleep(0.01)
+MPI.COMM_WORLD.barrier()
+print("done")
+"""
 
 
 @pytest.mark.parametrize("joins", [JOINS_BY_MPI4PY, JOINS_BY_TORCH], ids=["mpi4py", "torch"])
@@ -239,9 +258,13 @@ def test_a_rank_that_fails_in_mpi_ends_the_others(joins: str, tmp_path: Path) ->
     assert (tmp_path / "project/left-1").exists()
 
 
-def test_an_error_that_a_library_printed_ends_nothing(tmp_path: Path) -> None:
-    files = {"main.py": GOES_ON_AFTER_AN_ERROR}
-    assert run(tmp_path, files, ["python3", "main.py"]) == 0, logs(tmp_path)
+@pytest.mark.parametrize(
+    "program",
+    [GOES_ON_AFTER_AN_ERROR, GOES_ON_AFTER_AN_ERROR_OF_A_THREAD],
+    ids=["call", "thread"],
+)
+def test_an_error_that_a_library_printed_ends_nothing(program: str, tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": program}, ["python3", "main.py"]) == 0, logs(tmp_path)
     assert logs(tmp_path).count("ValueError: of no weight") == 2
     assert logs(tmp_path).count("done") == 2
 

@@ -182,7 +182,7 @@ def test_training_on_real_images(
 def test_a_rank_leaves_mpi_whoever_has_joined_it(
     backend: str, config: dict[str, Any], make_run_dir: MakeRunDir
 ) -> None:
-    """It ends without what libraries do then, and mpirun takes a rank for lost that is in MPI."""
+    """A rank ends its process itself, and for mpirun one has failed that did not leave MPI."""
     if backend == "mpi" and not torch.distributed.is_mpi_available():
         pytest.skip("this PyTorch has no backend of MPI")
     run_dir = make_run_dir({**config, "model": "cnn_a", "engine": "ddp", "backend": backend})

@@ -26,17 +26,22 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
     def _has_failed() -> bool:
         """Whether an error ended the program.
 
-        Python notes an error that it prints. One that a library has printed, and gone on, began in
-        a function that the library had called.
+        Python keeps the last error that it printed. A library may have had one printed, and the
+        program went on: that one did not come up to where the program itself begins.
         """
         kind, trace = getattr(sys, "last_type", None), getattr(sys, "last_traceback", None)
         if kind is None or trace is None or not issubclass(kind, Exception):
             return False
         frame = trace.tb_frame
-        return frame.f_back is None and frame.f_globals.get("__name__") in ("__main__", "runpy")
+        # Of a script, and of `python3 -m`.
+        return frame.f_back is None and frame.f_code.co_name in ("<module>", "_run_module_as_main")
 
     def _is_in_mpi() -> bool:
-        """Whether this process has joined MPI, through whatever library, and not left it."""
+        """Whether this process has joined MPI, through whatever library, and not left it.
+
+        `trainer.openmpi` looks in the same way. It cannot be imported here: a program may have a
+        module `trainer` of its own.
+        """
         import ctypes
 
         try:
