@@ -5,25 +5,59 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
-INVENTORY ?= inventory/local
-
-# What keeps ranks apart from the rest of a node, for one command: container or native (docs/native.md).
-ifdef RUNTIME
-export TRAINYARD_RUNTIME := $(RUNTIME)
-endif
+# Options are what was typed behind make, and nothing else: an environment that happens to have YES, NAME or MODEL
+# answers no question and changes no run. Of the environment are INVENTORY, VENV and NOTIFY.
+TYPED := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+# What every target takes; the others stand in the target's line of help.
+EVERYWHERE := INVENTORY RUNTIME BUNDLE VENV PYTHON
+# They reach commands as arguments. Make would expand them once more for the environment, $(shell ...) included.
+unexport $(filter-out INVENTORY PYTHON,$(TYPED))
+override INVENTORY := $(or $(value INVENTORY),inventory/local)
+export INVENTORY
 VENV ?= .venv
-export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
-export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Whether host keys are checked is for ansible.cfg and the inventory to say.
+unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING
 
 # One word for the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'
+# $(call typed,NAME) is what was typed for NAME=, as it was typed; $(call argument,NAME) the same for the shell.
+typed = $(if $(filter $(1),$(TYPED)),$(value $(1)))
+argument = $(if $(call typed,$(1)),$(call quoted,$(call typed,$(1))))
+# $(call arguments,NAME) gives each word of NAME= for the shell: blanks part words, and nothing holds them together.
+arguments = $(foreach part,$(call typed,$(1)),$(call quoted,$(part)))
+# $(call option,NAME,--flag) gives "--flag=value" when NAME= was typed, $(call switch,NAME,--flag) gives "--flag" for
+# NAME=1, and nothing otherwise.
+option = $(if $(call typed,$(1)),$(2)=$(call argument,$(1)))
+switch = $(if $(filter-out 0 no false,$(call typed,$(1))),$(2))
+
+# A name that the target does not know would vanish without a word, and the default would train. A make that another
+# one started was asked nothing.
+ifeq ($(MAKELEVEL),0)
+KNOWN = $(shell awk -F ':.*## ' -v goals=$(call quoted, $(MAKECMDGOALS) ) '/^[a-z-]+:.*## / && index(goals, " " $$1 " ") { \
+	while (match($$2, /[A-Z][A-Z0-9_]*=/)) { \
+		print substr($$2, RSTART, RLENGTH - 1); $$2 = substr($$2, RSTART + RLENGTH) } }' Makefile)
+UNKNOWN := $(if $(TYPED),$(firstword $(filter-out $(EVERYWHERE) $(KNOWN),$(TYPED))))
+ifneq ($(UNKNOWN),)
+NEAREST := $(shell python3 -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' \
+	$(call quoted,$(UNKNOWN)) $(EVERYWHERE) $(KNOWN))
+$(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST),; did you mean $(NEAREST)=?,: it takes $(addsuffix =,$(sort $(KNOWN) $(EVERYWHERE)))))
+endif
+endif
+
+# What keeps ranks apart from the rest of a node, for one command: container or native (docs/native.md).
+ifneq ($(call typed,RUNTIME),)
+export TRAINYARD_RUNTIME := $(call typed,RUNTIME)
+endif
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
 READY := $(VENV)/.complete
 # All that set-up needs, for a machine without a network: what `make bundle` made elsewhere. It is remembered.
-ifneq ($(BUNDLE),)
+ifneq ($(call typed,BUNDLE),)
 $(READY): | unbundle
 .PHONY: unbundle
 unbundle:
-	@./unbundle.sh $(call quoted,$(BUNDLE))
+	@./unbundle.sh $(call argument,BUNDLE)
 endif
 # The same with what tests and checks need.
 TESTABLE := $(VENV)/.testable
@@ -31,9 +65,6 @@ TESTABLE := $(VENV)/.testable
 RENTING := $(VENV)/.renting
 YARD := $(VENV)/bin/python -m yard --inventory $(call quoted,$(INVENTORY))
 PLAY := $(VENV)/bin/ansible-playbook --inventory $(call quoted,$(INVENTORY))
-
-# $(call option,NAME,--flag) gives "--flag value" when NAME= was given, and nothing otherwise.
-option = $(if $($(1)),$(2) $(call quoted,$($(1))))
 
 .PHONY: help
 help: ## print this list
@@ -57,7 +88,7 @@ $(RENTING): $(READY) requirements-aws.txt
 
 .PHONY: doctor bootstrap setup verify exec local-up local-down data bundle
 doctor: $(READY) ## before set-up: is this machine fit, does SSH reach every host, what mends it: ON=host,host JSON=1
-	@$(YARD) doctor $(call option,ON,--on) $(if $(JSON),--json)
+	@$(YARD) doctor $(call option,ON,--on) $(call switch,JSON,--json)
 
 bootstrap: $(READY) ## for machines that have only root by password: an account with key and sudo, Python, pinned host keys
 	@$(PLAY) playbooks/bootstrap.yml
@@ -69,8 +100,7 @@ verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nod
 	@$(YARD) verify $(call option,CHECKS,--checks)
 
 # The command reaches the shell of the nodes as it was typed: neither make nor a shell here looks into it.
-unexport CMD
-exec: export TRAINYARD_COMMAND = $(value CMD)
+exec: export TRAINYARD_COMMAND = $(call typed,CMD)
 exec: $(READY) ## run a command on the nodes: CMD='uptime' ON=host,host LIMIT=60
 	@$(YARD) exec $(call option,ON,--on) $(call option,LIMIT,--seconds) -- "$$TRAINYARD_COMMAND"
 
@@ -81,7 +111,7 @@ local-down: $(READY) ## take the local cluster down and leave nothing behind
 	@$(YARD) local-down
 
 data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, or a folder for imagenet; your own: SOURCE=folder|archive|URL NAME= SHA256=
-	@$(YARD) data $(or $(DATASET),$(if $(NAME),,cifar10)) $(call option,NAME,--name) \
+	@$(YARD) data $(or $(call argument,DATASET),$(if $(call typed,NAME),,cifar10)) $(call option,NAME,--name) \
 		$(call option,SOURCE,--source) $(call option,SHA256,--sha256)
 
 # Of a command that makes a bundle, OUT= is where.
@@ -93,14 +123,14 @@ bundle: $(READY) ## all that set-up and training need in one file, for sites wit
 .PHONY: provision destroy provision-check
 # Without SITE= or COUNT= the command says what is missing.
 provision: $(RENTING) ## rent machines from EC2 as a site file says, after an estimate and a question: SITE=sites/lab.yml COUNT=2 HOURS= YES=1
-	@$(YARD) provision $(if $(SITE),$(call quoted,$(SITE))) $(call option,COUNT,--count) $(call option,HOURS,--hours) \
-		$(if $(YES),--yes)
+	@$(YARD) provision $(call argument,SITE) $(call option,COUNT,--count) $(call option,HOURS,--hours) \
+		$(call switch,YES,--yes)
 
 destroy: $(RENTING) ## give back all that carries the tag of the site, and prove it: SITE=sites/lab.yml YES=1
-	@$(YARD) destroy $(if $(SITE),$(call quoted,$(SITE))) $(if $(YES),--yes)
+	@$(YARD) destroy $(call argument,SITE) $(call switch,YES,--yes)
 
 provision-check: $(RENTING) ## name rented machines that are past their deadline: SITE= JSON=1
-	@$(YARD) provision-check $(if $(SITE),$(call quoted,$(SITE))) $(if $(JSON),--json)
+	@$(YARD) provision-check $(call argument,SITE) $(call switch,JSON,--json)
 
 ##@ Training
 
@@ -114,8 +144,6 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,CHECKPOINT_SECONDS,--checkpoint-seconds)
 
 .PHONY: train rerun notebook scaling runs status top logs attach stop report tensorboard bench
-# What starts a program of one's own reaches it as it was typed, quotation marks and dollar signs too.
-unexport ENTRY SCRIPT_ARGS
 # Who is told of the end; from the environment, because the address of a hook is a secret.
 unexport NOTIFY
 ifdef NOTIFY
@@ -123,54 +151,52 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: export TRAINYARD_ENTRY = $(value ENTRY)
-train: export TRAINYARD_SCRIPT_ARGS = $(value SCRIPT_ARGS)
 train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
-		$(if $(value ENTRY),--entry="$$TRAINYARD_ENTRY") \
-		$(if $(filter command environment,$(origin SCRIPT_ARGS)),--script-args="$$TRAINYARD_SCRIPT_ARGS") $(ARGS)
+		$(call option,ENTRY,--entry) $(if $(filter SCRIPT_ARGS,$(TYPED)),--script-args=$(call quoted,$(call typed,SCRIPT_ARGS))) \
+		$(call arguments,ARGS)
 
-rerun: $(READY) ## launch anew what a run was; your own code from the copy that the run kept: RUN=latest
-	@$(YARD) rerun $(or $(RUN),latest)
+rerun: $(READY) ## launch anew what a run was; your own code from the copy that the run kept: RUN=latest NOTIFY=
+	@$(YARD) rerun $(or $(call argument,RUN),latest)
 
 # Without NODE= the command says what is missing.
 notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl-C leaves it running: NODE=gpu01 CODE=folder DATASET= GPUS_PER_NODE= REQUIREMENTS=file|none IDLE=minutes
-	@$(YARD) notebook $(if $(NODE),$(call quoted,$(NODE))) $(call option,CODE,--code) $(call option,DATASET,--dataset) \
+	@$(YARD) notebook $(call argument,NODE) $(call option,CODE,--code) $(call option,DATASET,--dataset) \
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 
-scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: as train, HOLD=rank-batch|global-batch
-	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(ARGS)
+scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
+	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call arguments,ARGS)
 
 runs: $(READY) ## the table of runs, also as runs/index.html
 	@$(YARD) runs
 
 status: $(READY) ## what runs on which node, how far it is, how busy the nodes are: JSON=1
-	@$(YARD) status $(if $(JSON),--json)
+	@$(YARD) status $(call switch,JSON,--json)
 
 top: $(READY) ## nodes and runs on the whole screen, every two seconds: q quits, Enter goes to ranks and logs, s stops, / filters
 	@$(YARD) top
 
 logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
-	@$(YARD) logs $(or $(RUN),latest) $(call option,RANK,--rank) $(if $(FOLLOW),--follow)
+	@$(YARD) logs $(or $(call argument,RUN),latest) $(call option,RANK,--rank) $(call switch,FOLLOW,--follow)
 
-attach: $(READY) ## go on with a run after the control node was away: RUN=latest
-	@$(YARD) attach $(or $(RUN),latest)
+attach: $(READY) ## go on with a run after the control node was away: RUN=latest NOTIFY=
+	@$(YARD) attach $(or $(call argument,RUN),latest)
 
 stop: $(READY) ## stop a run or a verification and bring its logs home: RUN=latest
-	@$(YARD) stop $(or $(RUN),latest)
+	@$(YARD) stop $(or $(call argument,RUN),latest)
 
 report: $(READY) ## draw the report of a run anew, or compare several: RUN=latest RUN=a,b
-	@$(YARD) report $(or $(RUN),latest)
+	@$(YARD) report $(or $(call argument,RUN),latest)
 
 tensorboard: $(READY) ## TensorBoard over the runs, on this machine's loopback: PORT=6006
 	@$(YARD) tensorboard $(call option,PORT,--port)
 
-bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn_a NODES=2 PROCS_PER_NODE=1 TRANSPORT=
+bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn_a NODES=2 PROCS_PER_NODE=1 TRANSPORT= ARGS=
 	@$(YARD) bench $(call option,MODELS,--models) $(call option,NODES,--nodes) \
-		$(call option,PROCS_PER_NODE,--procs-per-node) $(call option,TRANSPORT,--transport) $(ARGS)
+		$(call option,PROCS_PER_NODE,--procs-per-node) $(call option,TRANSPORT,--transport) $(call arguments,ARGS)
 
 ##@ Tests
 
@@ -183,7 +209,7 @@ test: $(TESTABLE) ## all of the below, of the roles what molecule-core has
 	done
 
 test-changed: $(TESTABLE) ## what the difference to a commit touches, in minutes: BASE=main BUDGET=seconds ARGS=--list
-	@python tests/changed/run.py $(call option,BASE,--base) $(call option,BUDGET,--budget) $(ARGS)
+	@python tests/changed/run.py $(call option,BASE,--base) $(call option,BUDGET,--budget) $(call arguments,ARGS)
 
 lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellcheck, hadolint
 	@$(MAKE) --jobs 2 --output-sync=target lint-roles lint-python
@@ -217,12 +243,12 @@ unit-yard: $(TESTABLE)
 	pytest --numprocesses logical tests/yard tests/roles tests/changed tests/gpu
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
-unit-trainer: $(TESTABLE)
+unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=tests/trainer/test_loop.py
 	$(PLAY) playbooks/test_image.yml
-	tests/trainer/run "$$(cat .trainyard/image/test.reference)" $(TESTS)
+	tests/trainer/run "$$(cat .trainyard/image/test.reference)" $(call arguments,TESTS)
 
 molecule: $(TESTABLE) ## the roles on machines of their own, each broken on purpose as well: ROLE=
-	molecule/run $(ROLE)
+	molecule/run $(call arguments,ROLE)
 
 molecule-core: $(TESTABLE) ## those of them that make test has time for
 	molecule/run --core
@@ -233,27 +259,27 @@ e2e: $(TESTABLE) ## whole runs on the local cluster
 bench-setup: $(READY) ## measure set-up of 2 and 8 local nodes of its own, and what 1,000 hosts cost the control node
 	tests/speed/setup.py
 
-bench-edits: $(READY) ## measure from the command to the first step, without and after an edit, on 2 and 8 local nodes of its own
-	tests/speed/edits.py $(ARGS)
+bench-edits: $(READY) ## measure from the command to the first step, without and after an edit, on 2 and 8 local nodes of its own: ARGS=
+	tests/speed/edits.py $(call arguments,ARGS)
 
-bench-native: $(READY) ## measure trainings without root and containers beside those in containers, on 2 local nodes of its own
-	tests/speed/native.py $(ARGS)
+bench-native: $(READY) ## measure trainings without root and containers beside those in containers, on 2 local nodes of its own: ARGS=
+	tests/speed/native.py $(call arguments,ARGS)
 
 # No $(READY): a lent machine may reach no package index, and the steps need none of it.
 gpu-day: ## show and write down what only a GPU can show, on this machine with one: MINUTES=40 STEPS=resnet18,vit IMAGE= PYTHON= DATA=folder OUT=folder ARGS=--list
 	@python3 tests/gpu/day.py $(call option,MINUTES,--minutes) $(call option,STEPS,--steps) \
 		$(call option,IMAGE,--image) $(call option,PYTHON,--python) $(call option,DATA,--data) \
-		$(call option,OUT,--out) $(ARGS)
+		$(call option,OUT,--out) $(call arguments,ARGS)
 
 ##@ Upkeep
 
 .PHONY: clean-up
 clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it
-	@$(YARD) clean-up $(call option,DAYS,--days) $(if $(YES),--yes)
+	@$(YARD) clean-up $(call option,DAYS,--days) $(call switch,YES,--yes)
 
 .PHONY: remove
 remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: DATA=1 YES=1
-	@$(YARD) remove $(if $(DATA),--data) $(if $(YES),--yes)
+	@$(YARD) remove $(call switch,DATA,--data) $(call switch,YES,--yes)
 
 .PHONY: docs
 docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml

@@ -82,10 +82,26 @@ def _sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield field.lineno, "".join(map(str, parts))
 
 
+# In a recipe: what is handed on of what was typed
+HANDED_ON = re.compile(r"\$\((?:call (?:option|switch|typed|arguments?),|value )([A-Z0-9_]+)")
+# What every target of the Makefile takes
+EVERYWHERE = {"BUNDLE", "INVENTORY", "PYTHON", "RUNTIME", "VENV"}
+
+
 def make_options() -> dict[str, set[str]]:
-    """The options that each target of the Makefile takes."""
+    """The options that each target of the Makefile takes: its line of help names them."""
+    text = (CHECKOUT / "Makefile").read_text()
+    lines = re.findall(r"^([a-z][a-z0-9-]*):.* ## (.*)$", text, re.MULTILINE)
+    options: dict[str, set[str]] = {}
+    for target, help_text in lines:
+        names = re.findall(r"\b([A-Z][A-Z0-9_]*)=", help_text)
+        options.setdefault(target, set(EVERYWHERE)).update(names)
+    return options
+
+
+def used_options() -> dict[str, set[str]]:
+    """The options that the recipe of each target hands on."""
     text = (CHECKOUT / "Makefile").read_text().replace("\\\n", " ")
-    shared = {"BUNDLE", "INVENTORY", "RUNTIME", "VENV"}
     macros = dict(re.findall(r"^([A-Z]+) :?= (.*)$", text, re.MULTILINE))
     options: dict[str, set[str]] = {}
     target = ""
@@ -100,8 +116,10 @@ def make_options() -> dict[str, set[str]]:
             continue
         for name, text_of in macros.items():
             line = line.replace(f"$({name})", text_of)
-        names = re.findall(r"\$\((?:call option,|or \$\(|if \$\(|value )?([A-Z_]+)", line)
-        options.setdefault(target, set(shared)).update(names)
+        names = re.findall(
+            r"\$\((?:call (?:option|switch|typed|arguments?),|value )([A-Z0-9_]+)", line
+        )
+        options.setdefault(target, set()).update(names)
     return options
 
 
@@ -132,6 +150,13 @@ def test_reads_the_makefile() -> None:
     assert {"MODEL", "HOLD"} <= OPTIONS["scaling"]
     assert "CMD" in OPTIONS["exec"]
     assert "MODEL" not in OPTIONS["setup"]
+
+
+@pytest.mark.parametrize("target", sorted(OPTIONS))
+def test_the_help_of_a_target_names_what_its_recipe_hands_on(target: str) -> None:
+    # NOTIFY= reaches the commands by the environment.
+    handed_on = used_options().get(target, set()) | (OPTIONS[target] & {"NOTIFY"})
+    assert OPTIONS[target] - EVERYWHERE == handed_on - EVERYWHERE
 
 
 @pytest.mark.parametrize("source", [documents, messages])

@@ -60,7 +60,7 @@ def test_the_playbook_is_told_what_was_asked_for(fresh: Yard) -> None:
 
 def test_make_hands_on_what_is_typed() -> None:
     asked = made("bundle", "RELEASES=trixie", "DATASETS=cifar10,synthetic", "OUT=a b.tar")
-    assert "bundle --releases 'trixie' --datasets 'cifar10,synthetic' --out 'a b.tar'" in asked
+    assert "bundle --releases='trixie' --datasets='cifar10,synthetic' --out='a b.tar'" in asked
     used = made("setup", "BUNDLE=/media/stick/a b.tar")
     assert "./unbundle.sh '/media/stick/a b.tar'" in used
     assert "unbundle.sh" not in made("setup")

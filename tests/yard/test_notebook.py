@@ -73,11 +73,7 @@ def test_a_folder_that_is_none_and_a_dataset_that_is_unknown(
 def test_the_target_of_make_passes_all_on() -> None:
     typed = {"CODE": "a b", "DATASET": "x", "GPUS_PER_NODE": "2", "REQUIREMENTS": "n", "IDLE": "30"}
     line = made("notebook", "NODE=gpu01", *(f"{name}={text}" for name, text in typed.items()))
-    options = [
-        word
-        for name, text in typed.items()
-        for word in (f"--{name.lower().replace('_', '-')}", text)
-    ]
+    options = [f"--{name.lower().replace('_', '-')}={text}" for name, text in typed.items()]
     words = shlex.split(line.replace("\\\n", " "))
     assert words[words.index("notebook") :] == ["notebook", "gpu01", *options]
 

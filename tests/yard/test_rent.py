@@ -657,7 +657,7 @@ def test_what_the_role_takes_is_what_a_site_file_says() -> None:
     [
         (
             ("provision", "SITE=sites/lab.yml", "COUNT=2", "HOURS=4", "YES=1"),
-            "provision 'sites/lab.yml' --count '2' --hours '4' --yes",
+            "provision 'sites/lab.yml' --count='2' --hours='4' --yes",
         ),
         (("destroy", "SITE=sites/lab.yml", "YES=1"), "destroy 'sites/lab.yml' --yes"),
         (("provision-check", "SITE=a.yml", "JSON=1"), "provision-check 'a.yml' --json"),

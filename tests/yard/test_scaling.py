@@ -74,10 +74,7 @@ def test_scaling_trains_twice_and_writes_what_it_found(ready: Yard) -> None:
 
 
 def test_the_target_of_make() -> None:
-    assert made("scaling", "MODEL=vit", "HOLD=global-batch").split()[-2:] == [
-        "--hold",
-        "'global-batch'",
-    ]
+    assert made("scaling", "MODEL=vit", "HOLD=global-batch").endswith(" --hold='global-batch'")
 
 
 def test_one_node_is_not_compared_with_itself(fresh: Yard) -> None:

@@ -26,6 +26,9 @@ CANCEL_GRACE = 10.0
 TICK = 0.2
 # Events as ansible-runner gives them, then None: the playbook has ended.
 Received = queue.SimpleQueue[dict[str, Any] | None]
+# ansible-runner sets the first to False where nobody did, and an environment may have either. Whether
+# host keys are checked is for ansible.cfg and the inventory to say.
+HOST_KEY_SWITCHES = ("ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING")
 # Terminal codes that modules' own output may carry into the log file.
 CONTROL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -76,6 +79,8 @@ def run_playbook(
             cancel_callback=give_up.is_set,
             quiet=True,
         )
+        for name in HOST_KEY_SWITCHES:
+            runner.config.env.pop(name, None)
         thread = _RunnerThread(runner, received)
         thread.start()
         recorder = _Recorder(log_file)

@@ -1,0 +1,195 @@
+"""A host that shows another key, or one that nobody knows, lets nobody in: with a real sshd.
+
+A machine in the middle takes every login, and lacks the host key alone. Whether somebody logged in
+is read from the log of its sshd.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import ssh_machines
+import yaml
+from unpacked_sshd import make_key, why_not
+from yard_command import REPOSITORY
+
+from yard.contact.ssh import Target, settings_of
+from yard.contact.tunnel import open_tunnel
+from yard.core.project import Project
+from yard.plays.connections import read_connections
+
+WHY_NOT = why_not()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+# What a careless environment has. ansible-runner sets the same where nobody did.
+CARELESS = {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_SSH_HOST_KEY_CHECKING": "False"}
+# With each command the host is one that is not reached; doctor and exec name the key.
+SAID = re.compile("host key|unreachable|cannot be reached|no machine answers: make doctor", re.I)
+# Commands that contact the machines of an inventory that was never set up
+COMMANDS = (
+    ("exec", "CMD=hostname"),
+    ("doctor",),
+    ("status",),
+    ("verify", "CHECKS=nodes"),
+    ("bootstrap",),
+    ("remove", "YES=1"),
+    ("clean-up",),
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """An inventory of one host.
+
+    Attributes:
+        inventory: its file.
+        known_hosts: what ssh knows of hosts.
+        line: of the host, as it would have to be in there.
+        log: of its sshd.
+    """
+
+    inventory: Path
+    known_hosts: Path
+    line: str
+    log: Path
+
+    def knows(self, kind: str) -> None:
+        """Have ssh know the host's key, another one, or none."""
+        other = " ".join([*self.line.split()[:2], make_other_key(self.known_hosts.parent)]) + "\n"
+        self.known_hosts.write_text({"right": self.line, "changed": other, "unknown": ""}[kind])
+
+    def logins(self) -> int:
+        """How many logins its sshd let in so far."""
+        return self.log.read_text(errors="replace").count("Accepted ")
+
+    def make(
+        self, *words: str, program: str = "", **environment: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a make target, or another program, without the connections of other commands."""
+        venv = (f"--old-file={sys.prefix}/.complete", f"VENV={sys.prefix}")
+        return subprocess.run(
+            [program, *words]
+            if program
+            else ["make", *words, *venv, f"INVENTORY={self.inventory}"],
+            cwd=REPOSITORY,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+
+def make_other_key(folder: Path) -> str:
+    """The words of a public key that no machine here has."""
+    if not (folder / "other").exists():
+        make_key(folder / "other")
+    return (folder / "other.pub").read_text().split()[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("keys")
+    machine = ssh_machines.start(folder / "machine", make_key(folder / "key"))
+    arguments = (
+        f"-F none -o UserKnownHostsFile={folder}/known_hosts -o GlobalKnownHostsFile=none "
+        f"-o IdentityAgent=none -o IdentitiesOnly=yes"
+    )
+    host = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": machine.port,
+        "ansible_user": "ops",
+        "ansible_ssh_private_key_file": str(folder / "key"),
+        "ansible_ssh_common_args": arguments,
+        "ansible_ssh_args": "-o ControlMaster=no",  # no command finds the connection of another
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    inventory = folder / "hosts.yml"
+    network = {"cluster_network": "127.0.0.0/8"}
+    trainers = {"hosts": {"gpu01": host}, "vars": network}
+    inventory.write_text(yaml.safe_dump({"trainers": trainers, "container_hosts": None}))
+    yield Site(inventory, folder / "known_hosts", machine.known, folder / "machine/log")
+    machine.process.kill()
+    machine.process.wait()
+
+
+def test_the_right_key_lets_in(site: Site) -> None:
+    site.knows("right")
+    before = site.logins()
+    done = site.make("exec", "CMD=id -un")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gpu01\nops\n" in done.stdout
+    assert site.logins() > before
+
+
+@pytest.mark.parametrize("kind", ["changed", "unknown"])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_no_other_key_lets_in(site: Site, kind: str, command: tuple[str, ...]) -> None:
+    site.knows(kind)
+    known, before = site.known_hosts.read_text(), site.logins()
+    done = site.make(*command, **CARELESS)
+    assert site.logins() == before, done.stdout + done.stderr
+    assert site.known_hosts.read_text() == known  # nothing is learnt on the way
+    assert SAID.search(done.stdout + done.stderr), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["changed", "unknown"])
+def test_no_other_key_lets_plain_ansible_in(site: Site, kind: str) -> None:
+    site.knows(kind)
+    before = site.logins()
+    program = str(Path(sys.prefix, "bin/ansible-playbook"))
+    done = site.make("-i", str(site.inventory), "playbooks/status.yml", program=program)
+    assert "Host key verification failed" in done.stdout
+    assert site.logins() == before, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["right", "changed", "unknown"])
+def test_a_tunnel_opens_with_the_right_key_alone(site: Site, kind: str) -> None:
+    site.knows(kind)
+    before = site.logins()
+    [connection] = read_connections(Project(REPOSITORY), site.inventory).hosts
+    target = Target.of(connection)
+    settings = settings_of(target)
+    assert not isinstance(settings, str)
+    with open_tunnel(target, settings, 22, stopped=lambda: False) as tunnel:
+        assert tunnel.is_open is (kind == "right"), tunnel.words
+    assert (site.logins() > before) is (kind == "right")
+
+
+def test_the_inventory_has_the_last_word(site: Site) -> None:
+    """Where it says that keys are not checked, as for machines that live for a minute."""
+    site.knows("unknown")
+    document = yaml.safe_load(site.inventory.read_text())
+    document["trainers"]["vars"]["ansible_host_key_checking"] = False
+    unchecked = site.inventory.with_name("unchecked.yml")
+    unchecked.write_text(yaml.safe_dump(document))
+    done = Site(unchecked, site.known_hosts, site.line, site.log).make("exec", "CMD=id -un")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_has_an_ssh_of_its_own_checks_too() -> None:
+    """ansible.posix.synchronize switches the check off unless it is told otherwise."""
+    found = []
+    for file in sorted(REPOSITORY.glob("roles/*/tasks/*.yml")):
+        found += [
+            (file.name, task)
+            for task in _tasks(yaml.safe_load(file.read_text()) or [])
+            if "ansible.posix.synchronize" in task
+        ]
+    assert len(found) >= 6
+    for name, task in found:
+        here = task.get("delegate_to") == "localhost"
+        assert here or task["ansible.posix.synchronize"].get("verify_host") is True, name
+        assert here or task["ansible.posix.synchronize"].get("use_ssh_args") is True, name
+
+
+def _tasks(tasks: list[dict[str, object]]) -> Iterator[dict[str, object]]:
+    for task in tasks:
+        yield task
+        for part in ("block", "rescue", "always"):
+            inner = task.get(part)
+            yield from _tasks(inner) if isinstance(inner, list) else ()
