@@ -40,6 +40,12 @@ def test_the_worst_status_counts() -> None:
     assert "node2  exit status 2" in outcome.output
 
 
+def test_a_long_output_arrives_whole() -> None:
+    outcome = make("exec", CMD="seq 1 46000", ON="node1")
+    assert outcome.status == 0
+    assert outcome.output.endswith("\n45999\n46000\n")
+
+
 def test_only_where_asked() -> None:
     outcome = make("exec", CMD="hostname", ON="node2")
     assert "node2\nnode2\n" in outcome.output

@@ -17,6 +17,8 @@ from yard.plays.play import fresh_log, play
 # As ssh(1) and timeout(1) have it.
 UNREACHABLE = 255
 TIMED_OUT = 124
+# The command ran, and nobody can read what it said.
+NO_RESULT = 1
 
 
 def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> int:
@@ -29,7 +31,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
 
     Returns:
         The largest exit status of all nodes; 255 counts for a node that cannot be reached, 124 for
-        one where the time was up.
+        one where the time was up, 1 for one whose output Ansible cannot read.
 
     Raises:
         RequestError: no command, or no such node.
@@ -90,9 +92,12 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
     result: dict[str, Any] = dict(event.result)
     if event.kind == "runner_on_unreachable":
         return UNREACHABLE, f"unreachable: {str(result.get('msg', '')).strip()}\n"
-    if type(result.get("rc")) is not int:
+    if "timedout" in result:
         # The node took the connection and then fell silent, so that Ansible gave up on it.
         return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"
+    if type(result.get("rc")) is not int:
+        reason = str(result.get("msg", "")).strip()
+        return NO_RESULT, f"no result: {reason or 'the output is larger than 32 MB'}\n"
     status: int = result["rc"]
     text = str(result.get("stdout", "")) + str(result.get("stderr", ""))
     if status == TIMED_OUT:

@@ -26,6 +26,8 @@ CANCEL_GRACE = 10.0
 TICK = 0.2
 # Events as ansible-runner gives them, then None: the playbook has ended.
 Received = queue.SimpleQueue[dict[str, Any] | None]
+# Of what a task on one node answers, in characters; what is larger has no result.
+LARGEST_RESULT = 32 * 10**6
 # ansible-runner sets the first to False where nobody did, and an environment may have either. Whether
 # host keys are checked is for ansible.cfg and the inventory to say.
 HOST_KEY_SWITCHES = ("ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING")
@@ -233,6 +235,8 @@ def _environment(project: Project) -> dict[str, str]:
         "ANSIBLE_CONFIG": str(project.root / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "false",
         "ANSIBLE_NOCOLOR": "true",
+        # ansible-runner drops the result of an event that is larger than 700,000 characters.
+        "MAX_EVENT_RES": str(LARGEST_RESULT),
         # The ansible-playbook of this virtual environment, whether or not it is activated.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
     }

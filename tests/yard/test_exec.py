@@ -1,0 +1,33 @@
+"""What `make exec` makes of a node's answer: a status, and words."""
+
+from typing import Any
+
+import pytest
+
+from yard.commands.execute import result_of
+from yard.plays.events import Event
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "status", "text"),
+    [
+        ("ok", {"rc": 0, "stdout": "a\n", "stderr": "b\n"}, 0, "a\nb\n"),
+        ("failed", {"rc": 3, "stdout": "a"}, 3, "a"),
+        ("failed", {"rc": 124, "stdout": "a\n"}, 124, "a\nstopped after 60 s\n"),
+        (
+            "failed",
+            {"msg": "Timed out after 85 second(s).", "timedout": {"period": 85}},
+            124,
+            "no answer within its time limit: Timed out after 85 second(s).\n",
+        ),
+        ("unreachable", {"msg": "No route to host"}, 255, "unreachable: No route to host\n"),
+        # What Ansible or ansible-runner could not take has nothing to do with time.
+        ("failed", {"msg": "invalid UTF8"}, 1, "no result: invalid UTF8\n"),
+        ("ok", {}, 1, "no result: the output is larger than 32 MB\n"),
+    ],
+)
+def test_an_answer_has_a_status_and_words(
+    kind: str, result: dict[str, Any], status: int, text: str
+) -> None:
+    event = Event(f"runner_on_{kind}", 0.0, host="node1", result=result)
+    assert result_of(event, 60) == (status, text)
