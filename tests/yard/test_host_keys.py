@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ssh_machines
@@ -187,7 +188,7 @@ def test_what_has_an_ssh_of_its_own_checks_too() -> None:
         assert here or task["ansible.posix.synchronize"].get("use_ssh_args") is True, name
 
 
-def _tasks(tasks: list[dict[str, object]]) -> Iterator[dict[str, object]]:
+def _tasks(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for task in tasks:
         yield task
         for part in ("block", "rescue", "always"):

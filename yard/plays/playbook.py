@@ -28,8 +28,8 @@ TICK = 0.2
 Received = queue.SimpleQueue[dict[str, Any] | None]
 # Of what a task on one node answers, in characters; what is larger has no result.
 LARGEST_RESULT = 32 * 10**6
-# ansible-runner sets the first to False where nobody did, and an environment may have either. Whether
-# host keys are checked is for ansible.cfg and the inventory to say.
+# ansible-runner sets the first to False where nobody did, and an environment may have either.
+# Whether host keys are checked is for ansible.cfg and the inventory to say.
 HOST_KEY_SWITCHES = ("ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING")
 # Terminal codes that modules' own output may carry into the log file.
 CONTROL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
