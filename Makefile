@@ -243,7 +243,7 @@ unit-yard: $(TESTABLE)
 	pytest --numprocesses logical tests/yard tests/roles tests/changed tests/gpu
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
-unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=tests/trainer/test_loop.py
+unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=/tests/test_loop.py
 	$(PLAY) playbooks/test_image.yml
 	tests/trainer/run "$$(cat .trainyard/image/test.reference)" $(call arguments,TESTS)
 

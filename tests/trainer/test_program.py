@@ -98,6 +98,8 @@ def test_a_rank_finds_the_names_of_torchrun() -> None:
         "GROUP_RANK": "1",
         "GROUP_WORLD_SIZE": "2",
         "NODE_RANK": "1",
+        "NNODES": "2",
+        "NPROC_PER_NODE": "2",
         "TORCHELASTIC_RUN_ID": "r",
         "TORCHELASTIC_RESTART_COUNT": "1",
         "TORCHELASTIC_MAX_RESTARTS": "3",
@@ -136,6 +138,7 @@ def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
         "PET_MASTER_ADDR": "10.0.0.1",
         "PET_MASTER_PORT": "29500",
     }
+    assert (found["NNODES"], found["NPROC_PER_NODE"], found["NODE_RANK"]) == ("2", "2", "1")
     assert not {"RANK", "TORCHELASTIC_RUN_ID"} & found.keys()
 
 
@@ -198,6 +201,79 @@ def test_a_status_that_is_no_signal(status: int, tmp_path: Path) -> None:
     assert run(tmp_path, {"main.py": program}, ["python3", "main.py"]) != 0
     ended = first_ended(tmp_path)
     assert (ended["exit_status"], ended["signal"]) == (status, None)
+
+
+# What each variable of docs/own-code.md names is there when the program starts.
+LOOKS = """
+import json, os, sys
+names = sys.argv[1:]
+folders = [os.path.dirname(os.environ[n]) if n.endswith(("_FILE", "_METRICS")) else os.environ[n]
+           for n in names]
+print("MISSING", [folder for folder in folders if not os.path.isdir(folder)])
+"""
+PLACES = ("TORCHELASTIC_ERROR_FILE", "TRAINYARD_CHECKPOINT_DIR", "TRAINYARD_OUTPUT_DIR")
+
+
+def test_what_a_program_was_promised_is_there(tmp_path: Path) -> None:
+    started = ["python3", "main.py", *PLACES, "TRAINYARD_METRICS"]
+    assert run(tmp_path, {"main.py": LOOKS}, started) == 0, logs(tmp_path)
+    assert logs(tmp_path).count("MISSING []") == 2
+
+
+GOT_OVER = """
+import logging
+try:
+    raise ImportError("got over")
+except ImportError:
+    logging.exception("going on without it")
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "exception"),
+    [
+        ("raise KeyError('fc')", True),
+        ("import sys; print('no key warmup'); sys.exit(1)", False),
+        ("import os; os._exit(1)", None),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", None),
+        ("def f(:", True),
+    ],
+    ids=["exception", "exit", "_exit", "kill", "syntax"],
+)
+def test_how_a_program_ended_is_noted(end: str, exception: bool | None, tmp_path: Path) -> None:
+    program = {"main.py": end if end.endswith(":") else f"{GOT_OVER}\n{end}\n"}
+    assert run(tmp_path, program, ["python3", "main.py"]) != 0
+    ended = first_ended(tmp_path)
+    assert ended["exception"] is exception, logs(tmp_path)
+    told = tmp_path / f"failures/torch-{ended['rank']}.json"
+    assert told.exists() is bool(exception)
+    if exception:
+        message = json.loads(told.read_text())["message"]
+        assert message["message"].startswith(("KeyError: 'fc'", "SyntaxError: "))
+        assert "main.py" in message["extraInfo"]["py_callstack"]
+        assert "got over" not in message["extraInfo"]["py_callstack"]
+
+
+RECORDS = """
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    raise ValueError("bad batch 7")
+main()
+"""
+
+
+def test_what_a_program_recorded_itself_stays(tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": RECORDS}, ["python3", "main.py"]) != 0
+    told = tmp_path / f"failures/torch-{first_ended(tmp_path)['rank']}.json"
+    assert "bad batch 7" in json.loads(told.read_text())["message"]["message"]
+
+
+def test_a_process_of_a_program_notes_nothing(tmp_path: Path) -> None:
+    child = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'raise KeyError(1)'])\n"
+    assert run(tmp_path, {"main.py": child}, ["python3", "main.py"]) == 0
+    assert list((tmp_path / "failures").iterdir()) == []
+    assert first_ended(tmp_path)["exception"] is False
 
 
 # Rank 1 fails while the other one waits for it: in MPI_Finalize both would wait for ever.

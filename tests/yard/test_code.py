@@ -15,7 +15,7 @@ from test_schemas import errors
 from yard_command import DATA, REPOSITORY, RUN_ID, Yard
 
 from yard.code import files as travelling
-from yard.code.files import find_files
+from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
 from yard.code.own import project_name, read_code
 from yard.code.settings import read_settings
@@ -93,19 +93,115 @@ def test_everything_travels_but_caches_and_environments(make: Make) -> None:
 
 def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
     rules = "data/\n*.log\n!keep.log\n/top.txt\n"
-    folder = make(**{".trainyardignore": rules, ".gitignore": "*.py\n", "train.py": ""})
+    folder = make(**{".trainyardignore": rules, "train.py": ""})
     for name in ("data/1", "data/deep/2", "x/a.log", "b.log", "keep.log", "top.txt", "x/top.txt"):
         write(folder, name)
-    git(folder, "init")
     found = find_files(folder)
-    expected = [".gitignore", ".trainyardignore", "keep.log", "train.py", "x/top.txt"]
-    assert list(found.travelling) == expected
+    assert list(found.travelling) == [".trainyardignore", "keep.log", "train.py", "x/top.txt"]
     assert found.rules == ".trainyardignore"
     assert sorted(map(str, found.left_out)) == [
         "*.log: 2 files",
         "/top.txt: 1 file",
         "data/: 2 files",
     ]
+
+
+def test_rules_of_git_and_of_its_own_add_up(make: Make) -> None:
+    """What git keeps here, .env above all, does not travel for a line about something else."""
+    own = "big.bin\n!weights/\n!weights/**\n"
+    git_rules = ".env\nweights/\nwandb/\n"
+    folder = make(**{".trainyardignore": own, ".gitignore": git_rules, "train.py": ""})
+    for name in (".env", "big.bin", "weights/a.pt", "weights/b/c.pt", "wandb/run"):
+        write(folder, name)
+    git(folder, "init")
+    found = find_files(folder)
+    assert list(found.travelling) == [
+        *(".gitignore", ".trainyardignore", "train.py", "weights/a.pt", "weights/b/c.pt")
+    ]
+    assert found.rules == ".gitignore and .trainyardignore"
+    assert sorted(map(str, found.left_out)) == [
+        ".env: 1 file",
+        "big.bin: 1 file",
+        "wandb/: 1 file",
+    ]
+
+
+def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Make) -> None:
+    folder = make(**{".gitignore": "data/\n.env\n", ".env": "KEY=1", "train.py": ""})
+    (folder / "data").symlink_to("/usr/share/doc")  # `data/` is of folders, and this is a link
+    git(folder, "init")
+    with pytest.raises(RequestError, match=r"out of the folder; .* or name it in .trainyardignore"):
+        find_files(folder)
+    write(folder, ".trainyardignore", "data\n")
+    assert list(find_files(folder).travelling) == [".gitignore", ".trainyardignore", "train.py"]
+
+
+def test_what_looks_like_a_secret_is_named(make: Make) -> None:
+    secrets = (".env", ".env.local", "certificates/site.pem", "credentials.json", "id_ed25519")
+    others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt")
+    folder = make(**dict.fromkeys((*secrets, *others, "train.py"), ""))
+    [warning] = looks_secret(find_files(folder))
+    assert warning.startswith(f"{', '.join(sorted(secrets))}: travels with the run")
+    assert warning in read_code(Project(Path("/nowhere")), str(folder)).warnings
+
+
+def test_an_import_that_is_left_out_is_named_with_its_rule(make: Make) -> None:
+    program = "import src.data.module\ntry:\n    import src.data.other\nexcept ImportError: pass\n"
+    folder = make(**{".gitignore": "*.log\ndata/\n", "train.py": program, "src/__init__.py": ""})
+    for name in ("__init__", "module", "other"):
+        write(folder, f"src/data/{name}.py")
+    git(folder, "init")
+    with pytest.raises(RequestError) as caught:
+        read_code(Project(Path("/nowhere")), str(folder))
+    assert caught.value.problems == (
+        "train.py:1: imports src/data/module.py, which .gitignore:2 (data/) leaves out of what "
+        "travels",
+    )
+    write(folder, ".trainyardignore", "!src/data/**\n")
+    read_code(Project(Path("/nowhere")), str(folder))
+
+
+STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "launch", "says"),
+    [
+        (f"#!/bin/bash\n{STARTS_BOTH}", None, "run.sh:2: torchrun starts the ranks of a node"),
+        (f"set -e\nexec {STARTS_BOTH}", "rank", "LAUNCH=node starts it once on each node"),
+        ("A=1 python -m torch.distributed.run x.py\n", "rank", "python -m torch.distributed.run"),
+        ("true && accelerate  launch x.py\n", "rank", "run.sh:1: accelerate launch starts"),
+        ("horovodrun -np 2 python3 hvd.py\n", "node", "horovodrun starts ranks on all nodes"),
+        ("\nsrun python3 train.py\n", "rank", "run.sh:2: srun starts ranks on all nodes"),
+        ("#!/bin/bash\r\npython3 train.py\r\n", "node", "line ends of Windows"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "node", "git lfs pull"),
+    ],
+)
+def test_a_script_that_would_start_another_world_is_refused(
+    make: Make, script: str, launch: str | None, says: str
+) -> None:
+    folder = make(**{"run.sh": script, "train.py": ""})
+    with pytest.raises(RequestError) as caught:
+        read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch=launch)
+    [problem] = caught.value.problems
+    assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("script", "launch"),
+    [
+        (STARTS_BOTH, "node"),
+        ("# torchrun train.py\npython3 train.py\n", "rank"),
+        ("echo start torchrun\npython3 mpirun.py\n", "rank"),
+        ("pip install torchrun-tools\nwhich mpirun\n", "rank"),
+    ],
+)
+def test_a_script_that_starts_no_other_world_goes(make: Make, script: str, launch: str) -> None:
+    folder = make(**{"run.sh": script, "train.py": ""})
+    assert read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch=launch).program == (
+        "bash",
+        "run.sh",
+    )
 
 
 def test_git_says_what_is_left_out(make: Make) -> None:
@@ -480,21 +576,18 @@ def test_make_passes_on_what_is_typed(tmp_path: Path) -> None:
     arguments = """--x "it's $HOME" $(shell id) `ls` \\ * # %"""
     assert told(f"SCRIPT_ARGS={arguments}", "ENTRY=-m a.b", "GRACE=3") == [
         "train",
-        "--code",
-        "my project",
-        "--grace",
-        "3",
+        "--code=my project",
+        "--grace=3",
         "--entry=-m a.b",
         f"--script-args={arguments}",
     ]
-    assert told("SCRIPT_ARGS=--verbose", "LAUNCH=node")[-3:] == [
-        "--launch",
-        "node",
+    assert told("SCRIPT_ARGS=--verbose", "LAUNCH=node")[-2:] == [
+        "--launch=node",
         "--script-args=--verbose",
     ]
     # To say that there are none, where trainyard.yml names some.
     assert told("SCRIPT_ARGS=")[-1] == "--script-args="
-    assert told()[-1] == "my project"
+    assert told()[-1] == "--code=my project"
 
 
 def test_the_example_is_a_project() -> None:

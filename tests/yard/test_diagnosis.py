@@ -294,6 +294,14 @@ WORDS = [
 NODE, RANK, LAUNCHER = "nodes/node2/findings.json", "failures/rank-1.json", "failures/launcher.json"
 FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("disk_full", {"path": "/run/trainyard"}, RANK, "disk"),
+    ("container_place_full", {"path": "/tmp", "size": "2.1 GB"}, RANK, "/tmp is full"),
+    (
+        "container_shm_full",
+        {"path": "/dev/shm", "size": "2.1 GB"},
+        RANK,
+        "/dev/shm is full: 2.1 GB",
+    ),
+    ("run_directory_full", {"path": "/run/x", "size": "9 GB"}, RANK, "of node2 that holds the run"),
     ("node_disk_full", {"path": "/srv/runs", "bytes": 4096}, NODE, "(/srv/runs) is full"),
     ("node_out_of_memory", {"processes": 1}, NODE, "memory ran out"),
     ("container_out_of_memory", {}, NODE, "ran out of memory"),

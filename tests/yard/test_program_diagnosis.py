@@ -10,6 +10,7 @@ from extend import end_ranks, make_project
 from yard.runs.crashes import parse_traceback
 from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.runs.record import read_run
+from yard.runs.retry import fault_of, worth_another
 from yard.runs.signatures import load_signatures
 
 CODE = "import digits\n\n\ndef main():\n    x = 1 / 0\n\n\nmain()\n"
@@ -75,6 +76,79 @@ def test_who_fell_because_of_another_is_not_the_cause(run: Path) -> None:
     assert diagnosed(failed(run, gone, gone)).rank == 1
 
 
+HANDLED = """ERROR:root:no curves
+Traceback (most recent call last):
+  File "/run/trainyard/project/train.py", line 3, in <module>
+    import apex
+ModuleNotFoundError: No module named 'apex'
+Exception ignored in: <function Closed.__del__ at 0x7f>
+Traceback (most recent call last):
+  File "/run/trainyard/project/train.py", line 6, in __del__
+    raise OSError(28, "No space left on device")
+OSError: [Errno 28] No space left on device
+epoch 1 done
+"""
+
+
+def test_an_exception_that_the_program_got_over_is_not_the_cause(run: Path) -> None:
+    said = HANDLED + TRACEBACK.format(exception="ZeroDivisionError: division by zero")
+    found = diagnosed(failed(run, said, said))
+    assert found.cause == "The program ended with ZeroDivisionError: division by zero"
+
+
+def test_a_program_that_leaves_by_itself_fell_by_no_exception(run: Path) -> None:
+    """Its Python says so: neither the import nor the full disk that it got over is the cause."""
+    said = HANDLED + "FATAL: learning rate file is missing the key warmup\n"
+    failed(run, said, said)
+    for path in (run / "ranks").glob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "exception": False}))
+    record = read_run(run)
+    assert record.crashes == ()
+    found = diagnosed(run)
+    assert found.signature is None
+    assert found.cause.startswith("Unknown: rank 1 of the program ended with status 1")
+    assert found.proof[-1] == "FATAL: learning rate file is missing the key warmup"
+    assert worth_another(record) is not None
+
+
+def test_what_a_rank_s_python_says_counts_more_than_its_log(run: Path) -> None:
+    """Also where the exception came from nowhere in the user's code."""
+    failed(run, "", HANDLED)
+    end = run / "ranks/1.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "exception": True}))
+    stack = (
+        'Traceback (most recent call last):\n  File "/usr/lib/x.py", line 1, in f\nKeyError: 3\n'
+    )
+    told = {"message": "KeyError: 3", "extraInfo": {"py_callstack": stack}}
+    (run / "failures").mkdir(exist_ok=True)
+    (run / "failures/torch-1.json").write_text(json.dumps({"message": told}))
+    assert diagnosed(run).cause == "The program ended with KeyError: 3"
+
+
+def test_what_torchrun_says_of_a_child_is_not_the_cause() -> None:
+    own = TRACEBACK.format(exception="KeyError: 'fc'")
+    agent = (
+        "E1128 elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0\n"
+        "Traceback (most recent call last):\n"
+        '  File "/usr/bin/torchrun", line 33, in <module>\n'
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        "=====\ntrain.py FAILED\n"
+    )
+    told = parse_traceback(HANDLED + own + agent)
+    assert told is not None
+    assert told.error == "KeyError"
+
+
+def test_of_several_processes_in_one_log_the_first_to_fall_counts() -> None:
+    def says(rank: int, exception: str) -> str:
+        text = TRACEBACK.format(exception=exception)
+        return "".join(f"[rank{rank}]: {line}" for line in text.splitlines(keepends=True))
+
+    told = parse_traceback(says(1, "KeyError: 'fc'") + says(0, "RuntimeError: Timed out"))
+    assert told is not None
+    assert told.error == "KeyError"
+
+
 EXCEPTIONS = [
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
     (
@@ -116,6 +190,7 @@ EXCEPTIONS = [
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "not built for the GPUs of node2",
     ),
+    ("program_place_full", "OSError: [Errno 28] No space left on device", "wrote to on node2"),
     ("package_missing", "ModuleNotFoundError: No module named 'hydra'", "package hydra"),
     (
         "device_ids_without_gpu",
@@ -286,3 +361,19 @@ def test_tracebacks_in_all_their_forms() -> None:
     assert (told.error, told.frames) == ("SyntaxError", (("a.py", 3),))
     for text in ("", "no traceback", "Traceback (most recent call last):\n", "Traceback"):
         assert parse_traceback(text) is None
+
+
+def test_a_full_place_is_named_and_no_node_is_at_fault(run: Path) -> None:
+    failed(run, TRACEBACK.format(exception="OSError: [Errno 28] No space left on device"), "")
+    end = run / "ranks/0.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "ended_at": 1.0, "exception": True}))
+    unknown = diagnosed(run)
+    assert unknown.signature == "program_place_full"
+    assert "a tenth of the node's each" in unknown.remedy
+    (run / "failures").mkdir(exist_ok=True)
+    values = {"path": "/tmp", "size": "2.1 GB"}
+    told = {"rank": 0, "host": "node1", "code": "container_place_full", "values": values}
+    (run / "failures/rank-0.json").write_text(json.dumps({**told, "message": "full"}))
+    found = diagnosed(run)
+    assert found.cause.startswith("/tmp is full: in the container it is memory, 2.1 GB")
+    assert fault_of(found) is fault_of(unknown) is None

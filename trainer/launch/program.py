@@ -90,6 +90,8 @@ def environment_of(
         "TRAINYARD_METRICS": directory / "metrics.jsonl",
     }
     ranks = torchrun_names(project, rank, local, node, directory)
+    # As scripts read them that other launchers start (dstack, Kubeflow, SkyPilot).
+    shape = {"NNODES": len(project.hosts), "NPROC_PER_NODE": project.slots[node]}
     if project.per == "node":
         ranks = {
             "PET_NNODES": len(project.hosts),
@@ -100,7 +102,7 @@ def environment_of(
             "NODE_RANK": node,
         }
     defaults = _image_environment() | _without_gpu(present)
-    values = {name: str(value) for name, value in (own | ranks).items()}
+    values = {name: str(value) for name, value in (own | shape | ranks).items()}
     return values | {name: value for name, value in defaults.items() if name not in present}
 
 
@@ -164,7 +166,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     os.environ |= environment_of(project, rank, local_rank(), directory, os.environ)
-    (directory / "outputs").mkdir(exist_ok=True)
+    # What the program was promised is there when it starts (docs/own-code.md).
+    for folder in ("outputs", "checkpoints", FOLDER):
+        (directory / folder).mkdir(exist_ok=True)
     if rank == 0:
         write_world(project, directory / "world.json")
     if PACKAGES.is_dir():
@@ -176,6 +180,8 @@ def main() -> int:
     # Signs of life of this kind are the trainer's own.
     os.environ.pop("TRAINYARD_BEAT", None)
     program = project.program
+    # The process that is the rank, among those that it starts.
+    os.environ["TRAINYARD_PROGRAM"] = str(os.getpid())
     try:
         os.execvp(program[0], program)
     except OSError as error:

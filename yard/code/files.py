@@ -1,6 +1,7 @@
 """Which files of a folder travel with a run, and what is left out."""
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from yard.code.git import follows_git, ignored_paths, known_files
+from yard.code.git import follows_git, ignored_paths, ignoring_rule, known_files
 from yard.core.errors import RequestError
 from yard.core.words import plural, printable, size
 
@@ -39,6 +40,11 @@ NEVER = frozenset(
         "__pycache__",
         "node_modules",
     }
+)
+# Names of files that mostly hold passwords or keys
+SECRET = re.compile(
+    r"\.env(?:\.(?!example|sample|template).*)?|.*\.(?:pem|key|p12|pfx|keystore)|\.netrc|\.pgpass"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)|credentials(?:\..*)?|secrets?\.(?:ya?ml|json|toml|env)|kaggle\.json"
 )
 # A folder with this file is a virtual environment, whatever its name.
 ENVIRONMENT = "pyvenv.cfg"
@@ -87,7 +93,7 @@ class Files:
 
     Attributes:
         travelling: those that go with the run, by path, in order.
-        rules: whose rules say what is left out: `.trainyardignore`, `.gitignore` or none.
+        rules: whose rules say what is left out: `.trainyardignore`, `.gitignore`, both or none.
         left_out: what they leave out, the most files first.
     """
 
@@ -103,9 +109,10 @@ class Files:
 
 
 def find_files(folder: Path, ruled: bool = True) -> Files:
-    """Find what travels: by `.trainyardignore`, else by git's own rules, else everything.
+    """Find what travels: what git's rules and those of `.trainyardignore` do not leave out.
 
-    Files are looked at and not read.
+    The rules add up. Those of `.trainyardignore` come last, so that `!data/` there lets travel what
+    git ignores. Files are looked at and not read.
 
     Args:
         ruled: whether there are rules; a snapshot has what they let through.
@@ -115,19 +122,19 @@ def find_files(folder: Path, ruled: bool = True) -> Files:
     """
     survey = _Survey(folder.resolve())
     left_out = _LeftOut(survey.root)
-    rules = None
-    if not ruled:
-        survey.take(_walk(survey, left_out, None))
-    elif (folder / IGNORE).is_file():
-        rules = IGNORE
-        survey.take(_walk(survey, left_out, _read_rules(folder / IGNORE)))
-    elif follows_git(survey.root):
-        rules = ".gitignore"
-        survey.take(_of_program(known_files(survey.root)))
-        for path in ignored_paths(survey.root):
-            left_out.count(path, path)
+    own = _read_rules(folder / IGNORE) if ruled and (folder / IGNORE).is_file() else None
+    git = ruled and follows_git(survey.root)
+    if git:
+        survey.take(_allowed(own, left_out, _of_program(known_files(survey.root))))
+        ignored = ignored_paths(survey.root)
+        wanted = [] if own is None else list(_wanted(survey.root, own, ignored))
+        survey.take(_of_program(wanted))
+        for path in ignored:
+            if not any(file == path or file.startswith(path) for file in wanted):
+                left_out.count(path, path)
     else:
-        survey.take(_walk(survey, left_out, None))
+        survey.take(_walk(survey, left_out, own))
+    rules = " and ".join([*([".gitignore"] if git else []), *([IGNORE] if own else [])]) or None
     survey.follow_links()
     survey.check()
     return Files(
@@ -282,6 +289,54 @@ def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> I
                 folders.append(path)
             else:
                 yield path
+
+
+def _allowed(
+    rules: GitIgnoreSpec | None, left_out: _LeftOut, paths: Iterable[str]
+) -> Iterator[str]:
+    """Yield the paths that rules let travel."""
+    for path in paths:
+        pattern = None if rules is None else _pattern(rules, path)
+        if pattern is None:
+            yield path
+        else:
+            left_out.count(pattern, path)
+
+
+def _wanted(root: Path, rules: GitIgnoreSpec, ignored: Iterable[str]) -> Iterator[str]:
+    """Yield the files among what git ignores that the rules name with `!`."""
+    if not any(pattern.include is False for pattern in rules.patterns):
+        return
+    for path in ignored:
+        below = [path]
+        if path.endswith("/"):
+            below = [
+                os.path.relpath(os.path.join(folder, name), root)
+                for folder, _, names in os.walk(root / path)
+                for name in names
+            ]
+        yield from (file for file in below if rules.check_file(file).include is False)
+
+
+def rule_of(files: Files, path: str) -> str:
+    """The rule that leaves out a file of the folder, for people."""
+    own = files.folder / IGNORE
+    pattern = _pattern(_read_rules(own), path) if own.is_file() else None
+    if pattern is not None:
+        return f"{IGNORE} ({pattern})"
+    return ignoring_rule(files.folder, path) or "a rule for caches and environments"
+
+
+def looks_secret(files: Files) -> list[str]:
+    """A warning for the files that travel and are called as secrets are."""
+    named = [path for path in files.travelling if SECRET.fullmatch(path.rpartition("/")[2])]
+    if not named:
+        return []
+    shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+    return [
+        f"{shown}: travels with the run to every node, and looks like a secret; a line in {IGNORE} "
+        "leaves it out, beside what .gitignore leaves out"
+    ]
 
 
 def _pattern(rules: GitIgnoreSpec, path: str) -> str | None:

@@ -76,6 +76,15 @@ def ignored_paths(folder: Path) -> list[str]:
     return kept
 
 
+def ignoring_rule(folder: Path, path: str) -> str | None:
+    """The rule by which git ignores a path, as `.gitignore:3 (data/)`; None where it does not."""
+    said = _said(folder, "check-ignore", "--verbose", "--no-index", "--", path)
+    if not said:
+        return None
+    file, line, pattern = said.partition("\t")[0].split(":", 2)
+    return f"{file}:{line} ({pattern})"
+
+
 def _ignored(folder: Path) -> bool:
     """Whether git ignores a folder as a whole, like the runs of a checkout."""
     if (folder / ".git").exists():

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yard.code.files import Files, find_files
+from yard.code.files import Files, find_files, looks_secret
 from yard.code.git import git_revision
-from yard.code.program import find_program, source_of
+from yard.code.program import check_start, find_program, source_of
 from yard.code.requirements import Requirements, find_requirements
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.syntax import syntax_errors
@@ -84,10 +84,14 @@ def read_code(
         files = find_files(folder, ruled=snapshot_of is None)
         required = find_requirements(files, requirements or settings.requirements)
         program = find_program(files, entry or settings.entry)
+        per_rank = (launch or settings.launch or RANK) == RANK
+        problems += check_start(files, program, per_rank)
+        warnings += looks_secret(files)
         source = source_of(files, program)
         if source is not None:
-            wrong, warnings = syntax_errors(files, source)
+            wrong, doubtful = syntax_errors(files, source)
             problems += wrong
+            warnings += doubtful
     except RequestError as error:
         problems += error.problems
     if problems or files is None:

@@ -12,6 +12,16 @@ ENTRIES = ("train.py", "main.py")
 
 FORMS = "script.py, run.sh or -m package.module"
 
+# At the beginning of a command of a shell script: what starts ranks
+LAUNCHER = re.compile(
+    r"""(?:^|[;&|(]|\b(?:then|do|else|exec|time|if|!)(?=\s))\s*(?:\w+=\S*\s+)*
+    (?:(?P<here>torchrun|deepspeed|accelerate\s+launch|python3?\s+-m\s+torch\.distributed\.(?:run|launch))
+    |(?P<everywhere>horovodrun|mpirun|mpiexec|srun))(?=\s|$)""",
+    re.MULTILINE | re.VERBOSE,
+)
+# How git-lfs begins what stands in the place of a file that was not fetched
+LFS_POINTER = b"version https://git-lfs.github.com/spec"
+
 
 def find_program(files: Files, entry: str | None) -> tuple[str, ...]:
     """The arguments that start a project's entry, without those of the program.
@@ -32,6 +42,43 @@ def find_program(files: Files, entry: str | None) -> tuple[str, ...]:
         raise RequestError([f"entry {entry!r}: must be {FORMS}; arguments go into SCRIPT_ARGS="])
     path = _script(files, entry)
     return ("bash" if path.endswith(".sh") else "python3", path)
+
+
+def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[str]:
+    """Why an entry cannot start, or would start other worlds than the run's; without running it.
+
+    Args:
+        per_rank: whether each rank is one of it (LAUNCH=rank), and not each node.
+    """
+    path = program[1]
+    if program[0] not in ("bash", "python3") or path not in files.travelling:
+        return []
+    content = files.travelling[path].source.read_bytes()
+    if content.startswith(LFS_POINTER):
+        return [f"entry {path}: is a pointer of git-lfs, not the file; fetch it: git lfs pull"]
+    if program[0] != "bash":
+        return []
+    if b"\r\n" in content:
+        return [
+            f"entry {path}: has the line ends of Windows, with which bash finds no command; "
+            f"take them out: sed -i 's/\\r$//' {path}"
+        ]
+    text = re.sub(r"^\s*#.*$", "", content.decode(errors="replace"), flags=re.MULTILINE)
+    problems = []
+    for found in LAUNCHER.finditer(text):
+        line = text.count("\n", 0, found.end()) + 1
+        if found["everywhere"]:
+            problems.append(
+                f"{path}:{line}: {found['everywhere']} starts ranks on all nodes, which the launch "
+                "does already: name the program that it starts in ENTRY=, and its arguments in "
+                "SCRIPT_ARGS="
+            )
+        elif per_rank:
+            problems.append(
+                f"{path}:{line}: {' '.join(found['here'].split())} starts the ranks of a node by "
+                "itself, and each rank would start it: LAUNCH=node starts it once on each node"
+            )
+    return problems
 
 
 def source_of(files: Files, program: tuple[str, ...]) -> str | None:

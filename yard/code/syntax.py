@@ -5,7 +5,7 @@ import re
 import sys
 import warnings
 
-from yard.code.files import Files
+from yard.code.files import Files, rule_of
 
 # That of the trainer image. An older one here does not know all of its syntax.
 IMAGE_PYTHON = (3, 13)
@@ -41,7 +41,9 @@ def syntax_errors(files: Files, start: str) -> tuple[list[str], list[str]]:
         except ValueError as error:  # a byte 0
             wrong.append(f"{path}: {error}")
         else:
-            new = [name for name in _imported(files, tree, path) if name not in seen]
+            imported, missing = _imported(files, tree, path)
+            wrong += missing
+            new = [name for name in imported if name not in seen]
             seen.update(new)
             waiting += new
     return wrong, doubtful
@@ -54,25 +56,35 @@ def _may_be_newer(error: SyntaxError) -> bool:
     return error.msg.startswith("f-string") or bool(NEWER.search(error.text or ""))
 
 
-def _imported(files: Files, tree: ast.Module, path: str) -> list[str]:
-    """The files of the project that a module imports always: outside of functions and of `try`."""
+def _imported(files: Files, tree: ast.Module, path: str) -> tuple[list[str], list[str]]:
+    """What a module imports of the project always: outside of functions and of `try`.
+
+    Returns:
+        The files that travel, and what is wrong: modules that are there and do not travel.
+    """
     folder = path.rpartition("/")[0]
-    names = []
+    names: list[tuple[int, str]] = []
     for node in tree.body:
         if isinstance(node, ast.Import):
-            names += [alias.name.replace(".", "/") for alias in node.names]
+            names += [(node.lineno, alias.name.replace(".", "/")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = (node.module or "").replace(".", "/")
             if node.level:
                 above = [part for part in folder.split("/") if part]
                 base = "/".join([*above[: len(above) - node.level + 1], *filter(None, [base])])
-            names += [base, *(f"{base}/{alias.name}".lstrip("/") for alias in node.names)]
+            inner = [f"{base}/{alias.name}".lstrip("/") for alias in node.names]
+            names += [(node.lineno, name) for name in (base, *inner)]
     # Modules are looked for beside the script that is run, and in the working directory for `-m`.
     places = ["", f"{folder}/"] if folder else [""]
-    found = []
-    for name in names:
-        candidates = (
+    found, wrong = [], []
+    for line, name in names:
+        candidates = [
             f"{place}{name}{ending}" for place in places for ending in (".py", "/__init__.py")
-        )
-        found += [candidate for candidate in candidates if candidate in files.travelling][:1]
-    return list(dict.fromkeys(found))
+        ]
+        travelling = [candidate for candidate in candidates if candidate in files.travelling][:1]
+        found += travelling
+        there = next((each for each in candidates if (files.folder / each).is_file()), None)
+        if there and not travelling:
+            rule = rule_of(files, there)
+            wrong.append(f"{path}:{line}: imports {there}, which {rule} leaves out of what travels")
+    return list(dict.fromkeys(found)), list(dict.fromkeys(wrong))

@@ -1,9 +1,9 @@
 """How a program of the user's own fell: its exception, and the line of the user's code."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from yard.core.files import read_object
@@ -25,6 +25,10 @@ PEER_GONE = re.compile(
     r"Connection (?:closed|reset) by peer|remote process exited|HorovodInternalError"
     r"|Broken pipe|Socket closed|connection was terminated by the remote"
 )
+# What stands before a traceback that ended no program
+ENDS_NOTHING = ("Exception ignored in", "Exception in thread")
+# How torchrun and accelerate fall when a process of theirs has failed.
+LAUNCHERS = frozenset({"ChildFailedError", "CalledProcessError", "SignalException"})
 # The file of an error is small; a rank can write anything in its place.
 FILE_BYTES = 1 << 20
 MESSAGE_CHARACTERS = 600
@@ -67,44 +71,93 @@ class Traceback:
     frames: tuple[tuple[str, int], ...]
 
 
-def read_crashes(run: Path, logs: Iterable[tuple[int, str, str]]) -> tuple[Crash, ...]:
+def read_crashes(
+    run: Path, logs: Iterable[tuple[int, str, str]], said: Mapping[int, bool | None]
+) -> tuple[Crash, ...]:
     """What the ranks of a run left of their exceptions, by rank.
 
-    torch's file counts more than the log where it names a line of the user's code: in the log an
-    exception may stand that the program had got over.
+    In a log an exception may stand that the program had got over. So torch's file counts more,
+    which a rank's Python writes where the program does not, where it names a line of the user's
+    code or that Python says that an exception ended it.
 
     Args:
         logs: rank, path relative to the run directory, and text.
+        said: whether an exception ended a rank, as its Python said, or None.
     """
     found = {}
     for rank, log, text in logs:
-        told = parse_traceback(text)
+        told = None if said.get(rank) is False else parse_traceback(text)
         if told is not None:
             place = place_of(run, told.frames)
             found[rank] = Crash(rank, log, told.error, told.message, place)
     for path in sorted((run / "failures").glob("torch-*.json")):
         crash = _of_torch(run, path)
-        if crash is not None and (crash.rank not in found or crash.place is not None):
+        if crash is None or said.get(crash.rank) is False:
+            continue
+        if crash.rank not in found or crash.place is not None or said.get(crash.rank):
             found[crash.rank] = crash
     return tuple(found[rank] for rank in sorted(found))
 
 
 def parse_traceback(text: str) -> Traceback | None:
-    """The first traceback of a text, with those that its exception led to."""
-    lines = text.splitlines()
-    told = None
-    begin = next((number for number, line in enumerate(lines) if _begins(line)), None)
-    while begin is not None:
-        speaker = _speaker(lines[begin])
-        # Others may speak in between; the lines of one are together for it.
-        block = [line[len(speaker) :] for line in lines[begin:] if _speaker(line) == speaker]
-        told, rest = _first_block(block)
-        chained = told is not None and next((line for line in rest if line.strip()), "") in CHAIN
-        lines = rest
-        begin = next((number for number, line in enumerate(lines) if _begins(line)), None)
-        if not chained:
-            break
-    return told
+    """The traceback of a text that ended its program, with those that its exception led to.
+
+    The last one: what came before, the program got over. Of several processes in one log, as
+    torchrun has them, it is that of the first to fall. What only followed from another failure, or
+    ended nothing, counts where there is nothing else.
+    """
+    spoken: dict[str, list[tuple[int, str]]] = {}
+    for number, line in enumerate(text.splitlines()):
+        speaker = _speaker(line)
+        spoken.setdefault(speaker, []).append((number, line[len(speaker) :]))
+    # Others may speak in between; the lines of one are together for it.
+    last = [found[-1] for lines in spoken.values() if (found := sorted(_tracebacks(lines)))]
+    weighty = [found for found in last if found.weighty]
+    return min(weighty or last, key=lambda found: found.line).told if last else None
+
+
+def without_tracebacks(text: str) -> str:
+    """A text without its tracebacks: what a program said itself."""
+    kept: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        said = line[len(_speaker(line)) :]
+        if _begins(said):
+            inside = True
+        elif inside and said.strip() and not said[0].isspace():
+            inside = False  # the exception, the last line of a traceback
+        elif not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+@dataclass(frozen=True, order=True)
+class _Found:
+    """A traceback in a log: sorts by weight, then by place."""
+
+    weighty: bool
+    line: int
+    told: Traceback = field(compare=False)
+
+
+def _tracebacks(lines: Sequence[tuple[int, str]]) -> Iterator[_Found]:
+    """The tracebacks of what one process said, line by line; of a chain the last one."""
+    numbers, said = [number for number, _ in lines], [line for _, line in lines]
+    begin = _next(said, 0)
+    while begin < len(said):
+        before = next((line for line in reversed(said[:begin]) if line.strip()), "")
+        told, count = _first_block(said[begin:])
+        begins, begin = begin, _next(said, begin + max(count, 1))
+        after = next((line for line in said[begins + count :] if line.strip()), "")
+        if told is None or after in CHAIN:
+            continue
+        follows = told.error in LAUNCHERS or PEER_GONE.search(f"{told.error}: {told.message}")
+        yield _Found(not follows and not before.startswith(ENDS_NOTHING), numbers[begins], told)
+
+
+def _next(said: Sequence[str], start: int) -> int:
+    """Where the next traceback begins; the length where there is none."""
+    return next((n for n in range(start, len(said)) if _begins(said[n])), len(said))
 
 
 def place_of(run: Path, frames: Sequence[tuple[str, int]]) -> str | None:
@@ -125,9 +178,8 @@ def place_of(run: Path, frames: Sequence[tuple[str, int]]) -> str | None:
 
 
 def _begins(line: str) -> bool:
-    said = line[len(_speaker(line)) :]
     # Of a wrong syntax Python tells without the header.
-    return said.startswith(HEADER) or FRAME.match(said) is not None
+    return line.startswith(HEADER) or FRAME.match(line) is not None
 
 
 def _speaker(line: str) -> str:
@@ -135,8 +187,8 @@ def _speaker(line: str) -> str:
     return match[0] if match else ""
 
 
-def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, list[str]]:
-    """The traceback that a text begins with, and what follows it."""
+def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, int]:
+    """The traceback that a text begins with, and the number of its lines."""
     frames = []
     for number, line in enumerate(lines):
         frame = FRAME.match(line)
@@ -146,11 +198,11 @@ def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, list[str]]:
             continue
         match = EXCEPTION.fullmatch(line.rstrip())
         if match is None:
-            return None, list(lines[number:])
+            return None, number
         message = (match["message"] or "")[:MESSAGE_CHARACTERS]
         told = Traceback(match["error"].split(".")[-1], message, tuple(frames))
-        return told, list(lines[number + 1 :])
-    return None, []
+        return told, number + 1
+    return None, len(lines)
 
 
 def _of_torch(run: Path, path: Path) -> Crash | None:

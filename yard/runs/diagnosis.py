@@ -4,12 +4,13 @@ import json
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
-from yard.runs.crashes import Crash
+from yard.runs.crashes import Crash, without_tracebacks
 from yard.runs.findings import Finding
 from yard.runs.record import Log, RunRecord, known
 from yard.runs.signatures import Signature, load_signatures
@@ -146,7 +147,7 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
 def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
     """The foreign words of a run, by where they stand. A task that names problems has none."""
     return {
-        "rank": _first(record.rank_logs, first_failed),
+        "rank": _first(map(partial(_without_handled, record), record.rank_logs), first_failed),
         "program": _program_texts(record, first_failed) if record.is_project else [],
         "mpirun": [record.mpirun_log] if record.mpirun_log else [],
         "container": list(record.container_logs),
@@ -165,7 +166,19 @@ def _program_texts(record: RunRecord, first_failed: int | None) -> list[Log]:
     """
     crashes = [crash for crash in record.crashes if crash.rank == first_failed]
     told = [Log(crash.path, crash.sentence, None, crash.rank) for crash in crashes]
-    return told or [log for log in record.rank_logs if first_failed in (None, log.rank)]
+    if told:
+        return told
+    own = [log for log in record.rank_logs if first_failed in (None, log.rank)]
+    return [_without_handled(record, log) for log in own]
+
+
+def _without_handled(record: RunRecord, log: Log) -> Log:
+    """A log without the exceptions that ended nothing, where it is known which one did."""
+    ended = [crash.sentence for crash in record.crashes if crash.rank == log.rank]
+    said = [end.exception for end in record.rank_ends if end.rank == log.rank]
+    if not ended and said in ([], [None]):
+        return log
+    return replace(log, text="\n".join([without_tracebacks(log.text), *ended]))
 
 
 def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Diagnosis:

@@ -53,6 +53,7 @@ class RankEnd:
         exit_status: as a shell gives it: 128 and the signal's number after a signal.
         path: of the file, relative to the run directory.
         started_at: Unix seconds of the same clock; None where the file does not say it.
+        exception: whether an exception ended it, as its Python said; None where that said nothing.
     """
 
     rank: int
@@ -61,6 +62,7 @@ class RankEnd:
     exit_status: int
     path: str
     started_at: float | None = None
+    exception: bool | None = None
 
     @property
     def was_killed(self) -> bool:
@@ -149,6 +151,8 @@ def read_run(run: Path) -> RunRecord:
     rank_logs = [replace(log, host=known(log.host, hosts)) for log in rank_logs]
     world = read_world(run / "world.json")
     is_project = manifest.project is not None
+    rank_ends = _read_rank_ends(run)
+    said = {end.rank: end.exception for end in rank_ends}
     crashed = ((log.rank, log.path, log.text) for log in rank_logs if log.rank is not None)
     status = run / "exit_status"
     text = status.read_text(encoding="utf-8").strip() if status.is_file() else ""
@@ -164,13 +168,13 @@ def read_run(run: Path) -> RunRecord:
         mpirun_log=_read_log(run, logs / "mpirun.log") if (logs / "mpirun.log").is_file() else None,
         container_logs=_read_node_files(run, "container.log"),
         inspections=_read_node_files(run, "container.json"),
-        rank_ends=tuple(end for end in _read_rank_ends(run) if end.host in hosts),
+        rank_ends=tuple(end for end in rank_ends if end.host in hosts),
         findings=tuple(
             replace(finding, host=known(finding.host, hosts)) for finding in _read_findings(run)
         ),
         attempts=count_attempts(run),
         readings=all_readings(run) if is_project else (),
-        crashes=read_crashes(run, crashed) if is_project else (),
+        crashes=read_crashes(run, crashed, said) if is_project else (),
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
@@ -260,6 +264,7 @@ def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
                     exit_status=int(document["exit_status"]),
                     path=str(path.relative_to(run)),
                     started_at=float(document["started_at"]) if "started_at" in document else None,
+                    exception={True: True, False: False}.get(document.get("exception")),
                 )
             )
     return tuple(sorted(ends, key=lambda end: end.ended_at))

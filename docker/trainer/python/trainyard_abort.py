@@ -1,6 +1,10 @@
-"""Has a rank of a project whose program ends with an error end at once, whatever MPI waits for.
+"""Notes why a rank of a project ends; one with an error ends at once, whatever MPI waits for.
 
 Python imports this at every start (trainyard.pth). Outside of a rank it does nothing.
+
+A log cannot say whether an exception in it ended the program: a program may log one that it got
+over. The interpreter knows. What ended it goes to the file that @record of PyTorch writes, in its
+form, where the program has not done that. That none did is said beside the rank's sign of life.
 
 When a process ends, mpi4py and PyTorch's backend of MPI call MPI_Finalize, which waits for all
 ranks. Where one has failed, the others mostly wait for a message of it, so that none would end.
@@ -13,15 +17,74 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
     import contextlib
     import sys
 
-    def _abort_failed() -> None:
-        """Leave with the status that Python has for an error, without MPI_Finalize."""
-        if not _has_failed() or not _is_in_mpi():
+    # More of a message, and of the end of a stack, helps nobody.
+    MESSAGE, STACK = 16_000, 250_000
+    # A place with less free bytes is full.
+    LEAST_ROOM = 1 << 20
+
+    def _end() -> None:
+        """Note the end; after an error leave with Python's status for it, without MPI_Finalize."""
+        failed = _has_failed()
+        # A full disk is no reason to stay, nor is what the program has made of modules.
+        with contextlib.suppress(Exception):
+            _note(failed)
+        if not failed or not _is_in_mpi():
             return
         for stream in (sys.stdout, sys.stderr):
             # One that is closed, or on a full disk, is no reason to stay.
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(1)
+
+    def _note(failed: bool) -> None:
+        """Write whether an exception ended the rank's own process, and which."""
+        if os.environ.get("TRAINYARD_PROGRAM") != str(os.getpid()):
+            return  # a process that the program started
+        rank, run = os.environ["RANK"], os.environ["TRAINYARD_RUN_DIR"]
+        with open(f"{run}/ranks/{rank}.exception", "w", encoding="ascii") as file:
+            file.write("true" if failed else "false")
+        if not failed:
+            return
+        import json
+        import time
+        import traceback
+
+        error = sys.last_value
+        full = _full_place(error)
+        if full:
+            finding = {"rank": int(rank), "host": os.uname().nodename, **full}
+            with open(f"{run}/failures/rank-{rank}.json", "x", encoding="utf-8") as file:
+                json.dump({**finding, "message": str(error)[:MESSAGE]}, file)
+        stack = "".join(traceback.format_exception(error))
+        told = {
+            "message": f"{type(error).__name__}: {error}"[:MESSAGE],
+            "extraInfo": {"py_callstack": stack[-STACK:], "timestamp": str(int(time.time()))},
+        }
+        with open(os.environ["TORCHELASTIC_ERROR_FILE"], "x", encoding="utf-8") as file:
+            json.dump({"message": told}, file)
+
+    def _full_place(error: BaseException) -> "dict[str, object] | None":
+        """Which of a rank's places is full, where the error says that one is.
+
+        The errno does not tell which: a write names no file.
+        """
+        import errno
+
+        full = getattr(error, "errno", None) == errno.ENOSPC
+        if not full and "No space left on device" not in str(error):
+            return None
+        places = {
+            "container_place_full": ["/tmp", os.path.expanduser("~")],
+            "container_shm_full": ["/dev/shm"],
+            "run_directory_full": [os.getcwd()],
+        }
+        for code, paths in places.items():
+            for path in paths:
+                disk = os.statvfs(path)
+                if disk.f_bavail * disk.f_frsize < LEAST_ROOM:
+                    size = f"{disk.f_blocks * disk.f_frsize / 1e9:.1f} GB"
+                    return {"code": code, "values": {"path": path, "size": size}}
+        return None
 
     def _has_failed() -> bool:
         """Whether an error ended the program.
@@ -30,8 +93,10 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         program went on: that one did not come up to where the program itself begins.
         """
         kind, trace = getattr(sys, "last_type", None), getattr(sys, "last_traceback", None)
-        if kind is None or trace is None or not issubclass(kind, Exception):
+        if kind is None or not issubclass(kind, Exception):
             return False
+        if trace is None:
+            return issubclass(kind, SyntaxError)  # of the script itself, which never began
         frame = trace.tb_frame
         # Of a script, and of `python3 -m`.
         return frame.f_back is None and frame.f_code.co_name in ("<module>", "_run_module_as_main")
@@ -55,4 +120,4 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         return bool(has_joined.value) and not has_left.value
 
     # Before a program can register anything, so that it comes after all of that.
-    atexit.register(_abort_failed)
+    atexit.register(_end)
