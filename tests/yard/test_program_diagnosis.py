@@ -190,6 +190,11 @@ EXCEPTIONS = [
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
         "not built for the GPUs of node2",
     ),
+    (
+        "library_not_in_image",
+        "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
+        "the library libGL.so.1",
+    ),
     ("program_place_full", "OSError: [Errno 28] No space left on device", "wrote to on node2"),
     ("package_missing", "ModuleNotFoundError: No module named 'hydra'", "package hydra"),
     (
@@ -377,3 +382,21 @@ def test_a_full_place_is_named_and_no_node_is_at_fault(run: Path) -> None:
     found = diagnosed(run)
     assert found.cause.startswith("/tmp is full: in the container it is memory, 2.1 GB")
     assert fault_of(found) is fault_of(unknown) is None
+
+
+def test_a_program_that_the_image_lacks_is_named(run: Path) -> None:
+    """A file that is not there is called the same, but nobody was starting it."""
+    said = (
+        "Traceback (most recent call last):\n"
+        '  File "/run/trainyard/project/train.py", line 5, in main\n'
+        '  File "/usr/lib/python3.13/subprocess.py", line 1974, in _execute_child\n'
+        "    raise child_exception_type(errno_num, err_msg, err_filename)\n"
+        "FileNotFoundError: [Errno 2] No such file or directory: 'git'\n"
+    )
+    found = diagnosed(failed(run, "", said))
+    assert (found.signature, found.host) == ("program_not_in_image", "node2")
+    assert found.cause == "The program starts git, and the image has no such program."
+    assert found.proof[0] == "code/train.py:5: x = 1 / 0"
+    missing = said.replace("/usr/lib/python3.13/subprocess.py", "/usr/lib/python3.13/codecs.py")
+    (run / "logs/rank-1.log").write_text("rank 1 of 2 on node2 (pid 7)\n" + missing)
+    assert diagnosed(run).signature == "program_file_missing"

@@ -319,6 +319,33 @@ def test_packages_come_from_where_the_site_says(
     assert below(wheels) == ["antique-4.9-py3-none-any.whl", "helper-3.1-py3-none-any.whl"]
 
 
+def test_options_of_the_file_hold_for_settling_and_fetching(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is relative to the file that names it; an index is passed on as it is."""
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    files = {
+        "requirements.txt": "-r more/own.txt\n--pre\ntidy  # --find-links elsewhere\n",
+        "more/own.txt": "--find-links ../wheels  # ours\n",
+    }
+    shutil.copytree(index, tmp_path / "project" / "wheels")
+    found = required(tmp_path, **files)
+    assert found is not None
+    assert set(found.options().splitlines()) == {
+        "--pre",
+        f"--find-links {tmp_path / 'project'}/wheels",
+    }
+    (tmp_path / "lock.txt").write_text(lock(found, HELD))
+    wheels = tmp_path / "fetched"
+    arguments = (PLATFORM, tmp_path / "lock.txt", wheels, lambda line: None, lambda: False)
+    with pytest.raises(ClusterError):
+        fetch_wheels(*arguments)
+    shutil.rmtree(wheels)
+    fetch_wheels(*arguments, options=found.options())
+    assert "tidy-2.0-py3-none-any.whl" in below(wheels)
+    assert not (tmp_path / "options.txt").exists()
+
+
 def test_a_package_that_was_changed_since_is_refused(index: Path, tmp_path: Path) -> None:
     text = settled(tmp_path, "helper")
     wheel(index, "helper", "3.1", ["tidy"])

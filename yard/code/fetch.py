@@ -19,6 +19,8 @@ from yard.core.errors import ClusterError, Interrupted
 
 # Beside the folder of wheels: sources, and wheels of what builds them.
 SOURCES, REQUIRES = "sources", "requires"
+# Beside the lock while pip fetches: where packages come from
+OPTIONS = "options.txt"
 # What builds a source that does not say (PEP 517).
 _USUAL = ("setuptools", "wheel")
 # Of what pip said, in the message where it fails.
@@ -32,6 +34,7 @@ def fetch_wheels(
     say: Callable[[str], None],
     stopped: Callable[[], bool],
     environment: Mapping[str, str] = NO_ENVIRONMENT,
+    options: str = "",
 ) -> None:
     """Fetch all packages of a lock by pip, each checked by its hash; of pure sources, make wheels.
 
@@ -42,6 +45,7 @@ def fetch_wheels(
         say: told what pip does.
         stopped: whether the user wants the end.
         environment: variables of pip beside this process's own, such as the proxy's.
+        options: lines of the project's own, for pip, that say where packages come from.
 
     Raises:
         RequestError: what builds a source does not fit the image's Python.
@@ -51,7 +55,14 @@ def fetch_wheels(
     folder.mkdir()
     arguments = subprocess.run([platform], capture_output=True, text=True, check=True).stdout
     download = ["download", "--no-deps", "--require-hashes", *arguments.split()]
-    _pip(download, ["--dest", str(folder), "--requirement", str(locked)], say, stopped, environment)
+    wanted = ["--dest", str(folder), "--requirement", str(locked)]
+    # In a file: an address may hold a password, and arguments are for all to see.
+    places = locked.with_name(OPTIONS)
+    if options:
+        places.write_text(options, encoding="utf-8")
+        wanted += ["--requirement", str(places)]
+    _pip(download, wanted, say, stopped, environment)
+    places.unlink(missing_ok=True)
     for source in sorted(path for path in folder.iterdir() if path.suffix != ".whl"):
         say(f"building {source.name}")
         if _build_pure(source, folder, say, stopped, environment):

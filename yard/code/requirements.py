@@ -1,5 +1,6 @@
 """What a project requires beside the image: the file that says so, and what stands in it."""
 
+import os
 import posixpath
 import re
 import tomllib
@@ -22,6 +23,10 @@ REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 # the project itself.
 _NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]*(\S+)")
 _REPOSITORY = re.compile(r"(?:[^#@]*@\s*)?(?:git|hg|svn|bzr)\+")
+_PLACE = re.compile(
+    r"(?P<option>-i|--index-url|--extra-index-url|-f|--find-links|--trusted-host|--no-index|--pre)"
+    r"(?:[\s=]+(?P<place>\S+))?\s*(?:#.*)?"
+)
 _LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
 
 
@@ -40,6 +45,23 @@ class Requirements:
     folder: Path
     packages: tuple[str, ...]
     texts: dict[str, str]
+
+    def options(self) -> str:
+        """The lines that say where packages come from, for pip: uv and pip are told the same.
+
+        A folder is relative to the file that names it.
+        """
+        lines = []
+        for path, text in () if self.packages else self.texts.items():
+            for line in text.splitlines():
+                found = _PLACE.fullmatch(line.strip())
+                if not found:
+                    continue
+                option, place = found["option"], found["place"] or ""
+                if option in ("-f", "--find-links") and "://" not in place:
+                    place = os.path.normpath((self.folder / path).parent / place)
+                lines.append(f"{option} {place}".rstrip())
+        return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 
 
 def find_requirements(files: Files, asked: str | None) -> Requirements | None:

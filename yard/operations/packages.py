@@ -99,17 +99,17 @@ def have_packages(
     # Ansible is asked once, and not where all is there already.
     environment = cache(partial(_environment, context, inventory))
     if fixed is not None:
-        return _have(context, environment, store, requirements.path, head + fixed)
+        return _have(context, environment, store, requirements, head + fixed)
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
     if earlier is not None:
         text = earlier.read_text(encoding="utf-8")
         if text.startswith(head):
-            return _have(context, environment, store, requirements.path, text)
+            return _have(context, environment, store, requirements, text)
         context.console.print("The image is another one now: the packages are settled anew.")
     if not settled.exists():
         write_text(settled, head + _settle(context, environment, requirements, held))
     text = settled.read_text(encoding="utf-8")
-    return _have(context, environment, store, requirements.path, text)
+    return _have(context, environment, store, requirements, text)
 
 
 def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:
@@ -171,7 +171,7 @@ def _settle(
 
 
 def _have(
-    context: Context, environment: Environment, store: Path, path: str, text: str
+    context: Context, environment: Environment, store: Path, requirements: Requirements, text: str
 ) -> Packages | None:
     """Fetch the packages of a lock, unless they are there."""
     if not any("==" in line for line in text.splitlines() if not line.startswith("#")):
@@ -180,15 +180,19 @@ def _have(
     if not folder.exists():
         scratch = Path(tempfile.mkdtemp(prefix=".fetch.", dir=store))
         try:
-            _fetch(context, environment, scratch, text)
+            _fetch(context, environment, scratch, text, requirements.options())
             _rename(scratch, folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)  # it has its place now, or is of no use
     files = [*(folder / "wheels").glob("*.whl"), *(folder / SOURCES).glob("*")]
-    return Packages(path, folder, len(files), sum(file.stat().st_size for file in files))
+    return Packages(
+        requirements.path, folder, len(files), sum(file.stat().st_size for file in files)
+    )
 
 
-def _fetch(context: Context, environment: Environment, scratch: Path, text: str) -> None:
+def _fetch(
+    context: Context, environment: Environment, scratch: Path, text: str, options: str
+) -> None:
     variables = environment()
     (scratch / LOCK).write_text(text, encoding="utf-8")
     with make_progress(context.console) as progress:
@@ -200,6 +204,7 @@ def _fetch(context: Context, environment: Environment, scratch: Path, text: str)
             progress.task,
             lambda: context.interrupts.requested,
             variables,
+            options,
         )
 
 

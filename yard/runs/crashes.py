@@ -43,6 +43,7 @@ class Crash:
         error: the class of the exception; "" where only a message is known.
         place: the line of the user's code, like `code/train.py:12: x = 1/0`; None where the
             exception came from nowhere in it.
+        starting: whether it came while another program was started.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class Crash:
     error: str
     message: str
     place: str | None = None
+    starting: bool = False
 
     @property
     def of_peer(self) -> bool:
@@ -70,6 +72,11 @@ class Traceback:
     message: str
     frames: tuple[tuple[str, int], ...]
 
+    @property
+    def starting(self) -> bool:
+        """Whether the exception came while another program was started."""
+        return bool(self.frames) and self.frames[-1][0].endswith("/subprocess.py")
+
 
 def read_crashes(
     run: Path, logs: Iterable[tuple[int, str, str]], said: Mapping[int, bool | None]
@@ -89,7 +96,7 @@ def read_crashes(
         told = None if said.get(rank) is False else parse_traceback(text)
         if told is not None:
             place = place_of(run, told.frames)
-            found[rank] = Crash(rank, log, told.error, told.message, place)
+            found[rank] = Crash(rank, log, told.error, told.message, place, told.starting)
     for path in sorted((run / "failures").glob("torch-*.json")):
         crash = _of_torch(run, path)
         if crash is None or said.get(crash.rank) is False:
@@ -219,6 +226,7 @@ def _of_torch(run: Path, path: Path) -> Crash | None:
     told = parse_traceback(stack) if isinstance(stack, str) else None
     shown = str(path.relative_to(run))
     if told is not None:
-        return Crash(int(name[1]), shown, told.error, told.message, place_of(run, told.frames))
+        place = place_of(run, told.frames)
+        return Crash(int(name[1]), shown, told.error, told.message, place, told.starting)
     first = next(iter(message.splitlines()), "")[:MESSAGE_CHARACTERS]
     return Crash(int(name[1]), shown, "", first) if first else None

@@ -21,6 +21,8 @@ TAIL_LINES = 10
 FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\s+\[[^\]]*,(\d+)\]")
 # How faulthandler begins; the stacks of all threads follow. What a C++ library said is before it.
 FAULT = "Fatal Python error: "
+# What Python says where a program that it is to start is not there
+NO_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] .*: '(?P<program>[^'/\n]+)'")
 ANSIBLE_LOG = "ansible.log"
 
 
@@ -141,6 +143,10 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     proof = tuple(filter(None, (crash.place, crash.sentence)))
     values = {"exception": crash.sentence}
     host = record.host_of(crash.rank)
+    lacking = NO_PROGRAM.search(crash.sentence) if crash.starting else None
+    if lacking:
+        values = {"program": lacking["program"]}
+        return Finding("program_not_in_image", values, crash.path, host, crash.rank, proof)
     return Finding("program_error", values, crash.path, host, crash.rank, proof)
 
 

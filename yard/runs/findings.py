@@ -20,6 +20,7 @@ OF_OTHERS = frozenset(
         "host_unreachable",
         "node_out_of_memory",
         "program_error",
+        "program_not_in_image",
         "rank_ended_by_kill",
         "share_failed",
     }
