@@ -33,8 +33,6 @@ from record import (  # noqa: E402  # by their places in the checkout, as the ne
     facts,
     merged,
 )
-from steps import STEPS, Day, LeftOutError, Step, StepError, Turn, named, reserve  # noqa: E402
-from ways import CommandError  # noqa: E402
 
 # It knows no Ansible, and there may be none.
 from roles.training_node.module_utils.training_node_gpus import (  # noqa: E402
@@ -42,6 +40,8 @@ from roles.training_node.module_utils.training_node_gpus import (  # noqa: E402
     ask_smi,
     read_gpus,
 )
+from steps import STEPS, Day, LeftOutError, Step, StepError, Turn, named, reserve  # noqa: E402
+from ways import CommandError  # noqa: E402
 
 MINUTES = 40.0
 # What of the checkout figures depend on
