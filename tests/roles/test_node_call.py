@@ -21,6 +21,7 @@ PLAYBOOK = """
       timeout: "{{ limit | default(60) }}"
     - ansible.builtin.copy: {content: "{{ told | to_json }}", dest: "{{ out }}/{{ inventory_hostname }}"}
       delegate_to: localhost
+      check_mode: false
       vars: {ansible_python_interpreter: /usr/bin/python3, ansible_become: false}
 """  # noqa: E501  # as people write it
 # As far as Ansible's own modules are concerned, which are not the subject here.
@@ -99,7 +100,7 @@ def test_the_program_is_brought_once_and_then_called(machines: Machines) -> None
 # What a node lies, and the code under which it is known.
 LIES = {
     "nothing": ("cat >/dev/null", "no_answer"),
-    "prose": ("cat >/dev/null; echo Traceback; exit 1", "no_answer"),
+    "prose": ("cat >/dev/null; echo Bus error; exit 1", "no_answer"),
     "endless": ("cat >/dev/null; head -c 20M /dev/zero | tr '\\0' x", "no_answer"),
     "deep": ("cat >/dev/null; head -c 100k /dev/zero | tr '\\0' '['", "no_answer"),
     "nested": (says({"answer": {"a": json.loads("[" * 30 + "]" * 30)}}), "no_answer"),
