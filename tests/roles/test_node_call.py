@@ -56,7 +56,14 @@ class Machines:
         listed = {name: {**common, **variables} for name, variables in hosts.items()}
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": listed}}))
         (self.folder / "play.yml").write_text(PLAYBOOK)
-        command = ["ansible-playbook", "-i", "hosts.json", "play.yml", "-e", f"out={self.folder}/told"]
+        command = [
+            "ansible-playbook",
+            "-i",
+            "hosts.json",
+            "play.yml",
+            "-e",
+            f"out={self.folder}/told",
+        ]
         environment = {
             **os.environ,
             "ANSIBLE_ACTION_PLUGINS": str(ROLES / "training_node/action_plugins"),
