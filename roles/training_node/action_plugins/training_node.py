@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 
 Result = dict[str, Any]
@@ -31,7 +32,7 @@ Result = dict[str, Any]
 # The node program: in a checkout a link, and in the collection a folder.
 PROGRAM = Path(__file__).parents[1] / "module_utils" / "training_node"
 ARRIVAL = PROGRAM / "arrival.py"
-# Where ansible_python_interpreter has no path but a way to find one.
+# Where neither the host nor ansible.cfg names a path, but a way to find one.
 PYTHON = "python3"
 # Of an answer, in characters, and how deep its lists and objects may be.
 MOST_ANSWERED = 8 << 20
@@ -120,7 +121,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         result: Result = super().run(tmp, task_vars)
         options = self._task.args
         asked = {"verb": options["verb"], "arguments": options.get("arguments", {})}
-        python = str(self._templar.template((task_vars or {}).get("ansible_python_interpreter")))
+        own = self._templar.template((task_vars or {}).get("ansible_python_interpreter"))
+        python = str(own or constants.config.get_config_value("INTERPRETER_PYTHON"))
         if not python.startswith("/"):
             python = PYTHON
         package: bytes = runpy.run_path(str(ARRIVAL))["read_package"](str(PROGRAM))
