@@ -33,15 +33,15 @@ from record import (  # noqa: E402  # by their places in the checkout, as the ne
     facts,
     merged,
 )
+from steps import STEPS, Day, LeftOutError, Step, StepError, Turn, named, reserve  # noqa: E402
+from ways import CommandError  # noqa: E402
 
 # It knows no Ansible, and there may be none.
-from roles.training_node.module_utils.training_node_gpus import (  # noqa: E402
+from node.machine.gpus import (  # noqa: E402
     Gpu,
     ask_smi,
     read_gpus,
 )
-from steps import STEPS, Day, LeftOutError, Step, StepError, Turn, named, reserve  # noqa: E402
-from ways import CommandError  # noqa: E402
 
 MINUTES = 40.0
 # What of the checkout figures depend on

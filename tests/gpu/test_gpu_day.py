@@ -17,9 +17,10 @@ import pytest
 import steps as all_steps
 from day import conclude, go, machine_facts, take
 from record import FAILED, LEFT_OUT, PASSED, STRAIGHT, Record, Result, merged
-from roles.training_node.module_utils.training_node_gpus import read_gpus
 from steps import STEPS, Day, LeftOutError, Step, StepError, Training, Turn, named
 from ways import CHECKOUT, CommandError, Container, Straight, find_image, run
+
+from node.machine.gpus import read_gpus
 
 # What NVIDIA's nvidia-smi prints, cut to what is read
 SMI = """#!/bin/sh

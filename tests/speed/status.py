@@ -29,7 +29,7 @@ def node_seconds(containers: Sequence[str]) -> float:
     """Processor time that containers have used since they began, as the engine counts it."""
     options = {"stream": "false", "one-shot": "true"}
     told = [get(f"/containers/{container}/stats", **options) for container in containers]
-    return sum(stats["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9 for stats in told)
+    return sum(float(stats["cpu_stats"]["cpu_usage"]["total_usage"]) for stats in told) / 1e9
 
 
 def here_seconds() -> float:
@@ -46,8 +46,8 @@ def turn(checkout: Path, inventory: Path, containers: Sequence[str]) -> tuple[fl
     before = node_seconds(containers)
     idle = (before - idle) / WAIT
     here, begin = here_seconds(), time.monotonic()
-    command = ["make", "--directory", checkout, "status", f"INVENTORY={inventory}"]
-    subprocess.run([*command, f"VENV={sys.prefix}"], check=True, stdout=subprocess.DEVNULL)
+    command = ["make", f"--directory={checkout}", f"INVENTORY={inventory}", f"VENV={sys.prefix}"]
+    subprocess.run([*command, "status"], check=True, stdout=subprocess.DEVNULL)
     wall = time.monotonic() - begin
     used = node_seconds(containers) - before - idle * wall
     return wall, here_seconds() - here, used / len(containers)
