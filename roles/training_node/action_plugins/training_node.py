@@ -44,6 +44,12 @@ MOST_SAID = 300
 BRING_SECONDS = 30
 NO_PROGRAM = 127
 
+ARGUMENTS = {
+    "verb": {"type": "str", "required": True},
+    "arguments": {"type": "dict", "default": {}},
+    # Not of the kind `path`, which would take a ~ for this account's home.
+    "place": {"type": "str", "required": True},
+}
 SENTENCES = {
     "no_python": "there is no {python}: python3 is wanted, which `make bootstrap` installs",
     "python_too_old": "its python3 is {version}, and 3.9 is the oldest that will do: set "
@@ -114,13 +120,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
     """Calls the node program. Every verb there is only looks, so a dry run does the same."""
 
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset({"verb", "arguments", "place"})
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Call it, and bring it first where the node lacks it."""
         result: Result = super().run(tmp, task_vars)
-        options = self._task.args
-        asked = {"verb": options["verb"], "arguments": options.get("arguments", {})}
+        _, options = self.validate_argument_spec(ARGUMENTS)
+        asked = {"verb": options["verb"], "arguments": options["arguments"]}
         own = self._templar.template((task_vars or {}).get("ansible_python_interpreter"))
         python = str(own or constants.config.get_config_value("INTERPRETER_PYTHON"))
         if not python.startswith("/"):
