@@ -62,11 +62,15 @@ def require_own(folder: str) -> None:
     others = 0o022 if account == 0 else 0o002
     for path in (folder, os.path.realpath(folder)):
         while path not in ("/", home, os.path.realpath(home)):
-            about = os.lstat(path) if path == folder else os.stat(path)
-            closed = not about.st_mode & others or (path != folder and about.st_mode & stat.S_ISVTX)
-            if not closed or about.st_uid not in (0, account) or not stat.S_ISDIR(about.st_mode):
-                mode = stat.filemode(about.st_mode)
-                raise ArrivalError("not_own", path=path, mode=mode, uid=about.st_uid)
+            # Of a link both, for whoever made it could have it lead elsewhere a moment later.
+            for look in (os.lstat, os.stat):
+                about = look(path)
+                own = stat.S_ISLNK(about.st_mode) or not about.st_mode & others
+                if path != folder:
+                    own = own or bool(about.st_mode & stat.S_ISVTX)
+                if not own or about.st_uid not in (0, account):
+                    mode = stat.filemode(about.st_mode)
+                    raise ArrivalError("not_own", path=path, mode=mode, uid=about.st_uid)
             path = os.path.dirname(path)
 
 
@@ -168,8 +172,11 @@ def main(what: str, place: str, digest: str) -> int:
         folder = os.path.join(home, os.path.expanduser(place), digest)
         return {"call": call, "bring": bring}[what](folder)
     except ArrivalError as error:
-        print(json.dumps(error.document))
-        return 2
+        told = error
+    except OSError as error:  # the kernel lets nobody through a link of others, in a sticky folder
+        told = ArrivalError("not_usable", path=error.filename or place, message=error.strerror)
+    print(json.dumps(told.document))
+    return 2
 
 
 if __name__ == "__main__":

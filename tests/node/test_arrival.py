@@ -158,6 +158,19 @@ def test_no_link_of_somebody_else_is_on_the_way(place: Path, tmp_path: Path) -> 
     assert ask("call", tmp_path / "theirs/node", REQUEST)[0] == 0
     given_away(tmp_path / "theirs")
     assert code_of(ask("call", tmp_path / "theirs/node", REQUEST)) == "not_own"
+    # Where a link of root's leads to somebody else's folder, and where everybody can make one.
+    (tmp_path / "theirs/real").mkdir()
+    (place / digest_of(PACKAGE)).rename(tmp_path / "theirs/real" / digest_of(PACKAGE))
+    (tmp_path / "link").symlink_to(tmp_path / "theirs/real")
+    assert code_of(ask("call", tmp_path / "link", REQUEST)) == "not_own"
+    ask("bring", place, PACKAGE)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    (tmp_path / "tmp/node").symlink_to(place)
+    assert ask("call", tmp_path / "tmp/node", REQUEST)[0] == 0
+    os.chown(tmp_path / "tmp/node", STRANGER, STRANGER, follow_symlinks=False)
+    # The kernel may refuse it already (sysctl fs.protected_symlinks).
+    assert code_of(ask("call", tmp_path / "tmp/node", REQUEST)) in ("not_own", "not_usable")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it mounts a disk")

@@ -56,6 +56,7 @@ SENTENCES = {
     "ansible_python_interpreter of this host to a newer one",
     "not_own": "{path} is {mode} of user {uid}, so that others could put a program there: see who "
     "made it, then remove it or give it to root with mode 0755",
+    "not_usable": "the node program cannot be used in {path}: {message}: see who made it",
     "not_stored": "the node program could not be stored in {path}: {message}",
     "damaged": "the node program arrived damaged: try again",
     "answer_too_large": "its answer has {bytes} bytes, and {most} are the most",
