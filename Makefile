@@ -228,7 +228,7 @@ lint-python: $(TESTABLE)
 	ruff check .
 	ruff format --check .
 	lint-imports --no-cache
-	mypy -p yard -p trainer
+	mypy -p yard -p trainer -p node
 	mypy roles/*/library/*.py roles/*/module_utils/*.py roles/*/action_plugins/*.py molecule/*.py \
 		molecule/shared/strategy/*.py playbooks/callback_plugins/*.py collection/*.py
 	mypy roles/inventory_check/files/*.py docker/trainer/python/*.py
@@ -236,11 +236,11 @@ lint-python: $(TESTABLE)
 		(cd $$tests && mypy --cache-dir $(CURDIR)/.mypy_cache --config-file $(CURDIR)/pyproject.toml .); \
 	done
 
-unit: unit-yard unit-trainer ## unit tests of yard/ and roles here, of trainer/ in the trainer image
+unit: unit-yard unit-trainer ## unit tests of yard/, roles and node/ here, of trainer/ in the trainer image
 
 unit-yard: $(TESTABLE)
 	$(PLAY) playbooks/test_tools.yml
-	pytest --numprocesses logical tests/yard tests/roles tests/changed tests/gpu
+	pytest --numprocesses logical tests/yard tests/roles tests/node tests/changed tests/gpu
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=/tests/test_loop.py

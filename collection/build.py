@@ -34,6 +34,8 @@ PLACES = {
     "docker/node": "docker/node",
     "docker/trainer": "docker/trainer",
     "group_vars": "group_vars",
+    # What the roles' modules import of it is there under this name in the checkout too, by a link.
+    "node": "plugins/module_utils/training_node",
     "roles": "roles",
     "trainer": "trainer",
 }
@@ -139,7 +141,11 @@ def write_tree(tree: Path, arranged: Mapping[str, str], package: str) -> None:
         BuildError: a file cannot be renamed to fit.
     """
     utils = f"{PLUGINS['module_utils']}/"
-    names = frozenset(Path(place).stem for place in arranged if place.startswith(utils))
+    names = frozenset(
+        place.removeprefix(utils).partition("/")[0].removesuffix(".py")
+        for place in arranged
+        if place.startswith(utils)
+    )
     for place, file in arranged.items():
         target = tree / place
         target.parent.mkdir(parents=True, exist_ok=True)

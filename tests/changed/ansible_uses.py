@@ -70,6 +70,10 @@ def add_ansible(graph: Graph, root: Path) -> None:
     roles = {path.name for path in (root / "roles").iterdir() if path.is_dir()}
     folders = sorted({*root.glob("roles/*"), *root.glob("molecule/*")})
     files = [file for folder in folders if folder.is_dir() for file in sorted(folder.rglob("*"))]
+    for link in (file for file in files if file.is_symlink() and file.is_dir()):
+        user = thing_of(root, str(link.relative_to(root)))
+        for used in sorted(link.resolve().rglob("*.py")):
+            graph.add(user, str(used.relative_to(root.resolve())))
     for file in [*files, *root.glob("playbooks/*.yml"), root / "site.yml"]:
         if not file.is_file() or file.suffix not in (".yml", ".yaml", ".j2"):
             continue

@@ -32,7 +32,7 @@ def commands(root: Path, changed: Iterable[str]) -> list[Command]:
     if python:
         found += [["ruff", "check", *python], ["ruff", "format", "--check", *python]]
         found += mypy(root, python)
-    if any(file.startswith(("yard/", "trainer/")) for file in python):
+    if any(file.startswith(("yard/", "trainer/", "node/")) for file in python):
         found.append(["lint-imports", "--no-cache"])
     if yml:
         found.append(["yamllint", "--strict", *yml])
@@ -54,7 +54,9 @@ def mypy(root: Path, python: Sequence[str]) -> list[Command]:
     """The calls of mypy that hold the changed modules, as `make lint` groups them."""
     found: list[Command] = []
     packages = [
-        name for name in ("yard", "trainer") if any(f.startswith(f"{name}/") for f in python)
+        name
+        for name in ("yard", "trainer", "node")
+        if any(f.startswith(f"{name}/") for f in python)
     ]
     if packages:
         found.append(["mypy", *(word for name in packages for word in ("-p", name))])

@@ -1,4 +1,4 @@
-"""What Python files use: yard/ and trainer/ by grimp, tests and their helpers by their imports.
+"""What Python files use: yard/, trainer/, node/ by grimp, tests and helpers by their imports.
 
 A test uses a fixture or a helper, and not all that stands in the same file: a test that only reads
 recorded data does not use the command that the helper beside it starts.
@@ -15,14 +15,17 @@ from pathlib import Path
 import grimp
 from graph import Graph
 
-PACKAGES = ("yard", "trainer")
+PACKAGES = ("yard", "trainer", "node")
+# The name under which roles import node/, which lies there by a link
+LINKED = "ansible.module_utils.training_node."
 TEST_FOLDERS = (
     *("tests/yard", "tests/roles", "tests/trainer", "tests/e2e", "tests/changed", "tests/gpu"),
+    "tests/node",
 )
 
 
 def module_file(root: Path, module: str) -> str | None:
-    """The file of a module of yard/ or trainer/, by its path in the checkout; None of others."""
+    """The file of a module of yard/, trainer/ or node/, by its path; None of others."""
     path = Path(*module.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if module.split(".")[0] in PACKAGES and (root / file).is_file():
@@ -31,7 +34,7 @@ def module_file(root: Path, module: str) -> str | None:
 
 
 def add_packages(graph: Graph, root: Path) -> None:
-    """Add the imports within yard/ and trainer/."""
+    """Add the imports within yard/, trainer/ and node/."""
     imports = grimp.build_graph(*PACKAGES, cache_dir=None)
     for module in imports.modules:
         user = module_file(root, module)
@@ -180,8 +183,10 @@ def add_tests(graph: Graph, root: Path, modules_of_roles: dict[str, str]) -> Non
 def imported(
     root: Path, module: str, member: str | None, modules_of_roles: dict[str, str]
 ) -> Iterator[str]:
-    """The things that an import stands for: files of yard/ and trainer/, roles."""
+    """The things that an import stands for: files of yard/, trainer/ and node/, roles."""
     for name in (module, f"{module}.{member}"):
+        if name.startswith(LINKED):
+            name = f"node.{name.removeprefix(LINKED)}"
         if file := module_file(root, name):
             yield file
         if name.startswith("ansible.module_utils") and name.split(".")[-1] in modules_of_roles:

@@ -9,7 +9,7 @@ from graph import Graph
 CHECKOUT = Path(__file__).parents[2]
 # So much that nothing is left out
 ENDLESS = 1e9
-TREES = ("roles", "yard", "trainer", "molecule", "playbooks", "docker", "docs", "schemas")
+TREES = ("roles", "yard", "trainer", "node", "molecule", "playbooks", "docker", "docs", "schemas")
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_every_test_and_scenario_is_reached_by_some_change_of_what_it_is_for(gra
     reached = chosen(choose(CHECKOUT, graph, files, ENDLESS, {}))
     tests = {
         str(file.relative_to(CHECKOUT))
-        for folder in ("yard", "roles", "trainer", "e2e")
+        for folder in ("yard", "roles", "trainer", "node", "e2e")
         for file in (CHECKOUT / "tests" / folder).rglob("test_*.py")
     }
     scenarios = {file.parent.name for file in CHECKOUT.glob("molecule/*/molecule.yml")}

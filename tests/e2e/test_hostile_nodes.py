@@ -25,8 +25,9 @@ pytestmark = pytest.mark.further
 LIAR = "node2"
 LIES = "/root/lies"
 # In the place of python3: what is in a file of the module's name, for a module that has one. The
-# name of the module stands in what Ansible sends.
+# name of the module stands in what Ansible sends; a call of the node program has arguments.
 PYTHON = f"""#!/bin/sh
+case $4 in call) [ ! -e {LIES}/training_node ] || exec sh {LIES}/training_node;; esac
 [ $# -eq 0 ] || exec /usr/bin/python3.true "$@"
 payload=$(mktemp /run/payload.XXXXXX)
 cat > "$payload"
@@ -121,14 +122,32 @@ ALL = {
     "an answer without end": "printf %s '{\"runs\": [[['",
 }
 COMMON = ("nothing", "things of other kinds, and what Ansible would execute")
-FULL = "training_node_status"
+FULL = "training_node"
 # A make target with its variables, the module that answers for the node, and lies of its own.
 COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
-    "training_node_status": (
+    "training_node": (
         "status",
         {},
         {
-            "runs of others": says({"runs": [OTHERS_RUN], "load": {**LOAD, "gpus": []}, "time": 1}),
+            "runs of others": says(
+                {
+                    "answer": {
+                        **{"runs": [OTHERS_RUN], "load": {**LOAD, "gpus": []}, "time": 1},
+                        "trouble": None,
+                    }
+                }
+            ),
+            "a reason that steers": says(
+                {
+                    "answer": {
+                        **{"runs": [], "load": {**LOAD, "gpus": []}, "time": 1},
+                        "trouble": {"code": "no_engine", "values": {"message": STEERING}},
+                    }
+                }
+            ),
+            "an error that steers": says(
+                {"error": {"code": STEERING, "values": {"path": EXECUTED}}}
+            ),
         },
     ),
     "training_node_probe": (

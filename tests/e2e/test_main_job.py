@@ -107,14 +107,14 @@ def test_what_was_sent_once_is_not_packed_and_not_compiled_again(main_job: Job) 
         code = "stat --format '%n %i %U:%G %a' /var/lib/trainyard/bytecode/*.py.*"
         return {path.name: path.stat().st_ino for path in built}, in_machine("node1", code)
 
-    assert make("status").status == 0
+    assert make("clean-up").status == 0
     before = kept()
     built, code = before
-    assert "ansible.legacy.training_node_status-ZIP_DEFLATED-none" in built
+    assert "ansible.legacy.training_node_clean_up-ZIP_DEFLATED-none" in built
     assert any(name.startswith("__jinja2_") for name in built)
-    assert "/ansible.legacy.training_node_status.py.cpython-" in code
+    assert "/ansible.legacy.training_node_clean_up.py.cpython-" in code
     assert {line.split(maxsplit=2)[2] for line in code.splitlines()} == {"root:root 644"}
-    assert make("status").status == 0
+    assert make("clean-up").status == 0
     assert kept() == before
 
 

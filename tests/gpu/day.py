@@ -37,7 +37,7 @@ from steps import STEPS, Day, LeftOutError, Step, StepError, Turn, named, reserv
 from ways import CommandError  # noqa: E402
 
 # It knows no Ansible, and there may be none.
-from roles.training_node.module_utils.training_node_gpus import (  # noqa: E402
+from node.machine.gpus import (  # noqa: E402
     Gpu,
     ask_smi,
     read_gpus,

@@ -20,7 +20,7 @@ from record import FAILED, LEFT_OUT, PASSED, STRAIGHT, Record, Result, merged
 from steps import STEPS, Day, LeftOutError, Step, StepError, Training, Turn, named
 from ways import CHECKOUT, CommandError, Container, Straight, find_image, run
 
-from roles.training_node.module_utils.training_node_gpus import read_gpus
+from node.machine.gpus import read_gpus
 
 # What NVIDIA's nvidia-smi prints, cut to what is read
 SMI = """#!/bin/sh

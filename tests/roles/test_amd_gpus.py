@@ -21,9 +21,8 @@ from ansible.module_utils import (
     training_node_gpu_faults,
     training_run_container,
 )
-from ansible.module_utils import training_node_amd as amd
 from ansible.module_utils import training_node_gpu_fit as fit
-from ansible.module_utils import training_node_gpus as gpus
+from ansible.module_utils.training_node.machine import amd, gpus
 from test_launch_arguments import CONTAINER
 from test_run_modules import start
 

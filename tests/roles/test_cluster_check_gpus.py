@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import cluster_check_gpus as module
-from ansible.module_utils.training_node_gpus import parse_gpus
+from ansible.module_utils.training_node.machine.gpus import parse_gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 MODEL = "NVIDIA A100-SXM4-40GB"

@@ -14,11 +14,11 @@ from typing import IO, Any
 import pytest
 from ansible.module_utils import (
     training_node_directory,
-    training_node_runs,
     training_run_code,
     training_run_collect,
     training_run_listing,
 )
+from ansible.module_utils.training_node.runs import listing as training_node_runs
 from role_files import ROLES, action_plugin
 
 sys.path.append(str(ROLES / "training_run/library"))

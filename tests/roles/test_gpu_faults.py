@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import training_node_gpu_faults as faults
-from ansible.module_utils import training_node_gpus
-from ansible.module_utils.training_node_gpus import Gpu, parse_gpus
+from ansible.module_utils.training_node.machine import gpus as training_node_gpus
+from ansible.module_utils.training_node.machine.gpus import Gpu, parse_gpus
 from gpu_machines import have_smi_hang
 
 RECORDED = Path(__file__).parent / "data/gpus"

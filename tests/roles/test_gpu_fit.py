@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import training_node_gpu_fit as fit
-from ansible.module_utils import training_node_gpus as gpus
+from ansible.module_utils.training_node.machine import gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 DRIVER = "550.163.01"

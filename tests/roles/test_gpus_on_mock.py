@@ -15,7 +15,7 @@ import pytest
 import record_gpus
 import yaml
 from ansible.module_utils import cluster_check_gpus as health
-from ansible.module_utils import cluster_check_nodes, training_node_load
+from ansible.module_utils import cluster_check_nodes
 from ansible.module_utils import training_node_gpu_fit as fit
 from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
 from ansible.module_utils.local_cluster_gpu_tools import (
@@ -27,8 +27,9 @@ from ansible.module_utils.local_cluster_gpu_tools import (
 )
 from ansible.module_utils.local_cluster_gpus import KERNEL, GpuMachine, configure
 from ansible.module_utils.trainer_image_fit import choose_image, read_images, read_node
+from ansible.module_utils.training_node.machine import load as training_node_load
+from ansible.module_utils.training_node.machine.gpus import read_gpus
 from ansible.module_utils.training_node_gpu_faults import gpu_faults
-from ansible.module_utils.training_node_gpus import read_gpus
 from gpu_machines import CHECKOUT, GPU_CACHE, FakeDriver
 from role_files import ROLES
 

@@ -23,12 +23,12 @@ from typing import Any
 import pytest
 from ansible.module_utils import (
     training_node_directory,
-    training_node_foreign,
-    training_node_lock,
-    training_node_runs,
     training_run_collect,
     training_run_records,
 )
+from ansible.module_utils.training_node.runs import listing as training_node_runs
+from ansible.module_utils.training_node.runs import lock as training_node_lock
+from ansible.module_utils.training_node.runs import untrusted as training_node_foreign
 from role_files import ROLES
 
 sys.path.append(str(ROLES / "training_run/library"))

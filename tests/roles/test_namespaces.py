@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_engine as engine
-from ansible.module_utils import training_node_namespace_init as init
-from ansible.module_utils import training_node_namespaces as namespaces
+from ansible.module_utils.training_node.engine import containers as engine
+from ansible.module_utils.training_node.engine import namespace_init as init
+from ansible.module_utils.training_node.engine import namespaces
 from role_files import ROLES
 
 sys.path.append(str(ROLES / "training_node" / "library"))
@@ -36,7 +36,7 @@ SIGNALS_OF_GLIBC = 1 << (32 - 1) | 1 << (33 - 1)
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The account's folder, with an image; its containers end with the test."""
-    monkeypatch.setenv(namespaces.PLACE, str(tmp_path))
+    monkeypatch.setenv("TRAINYARD_NATIVE", str(tmp_path))
     image = Path(namespaces.image_folder(IMAGE))
     root = image / "rootfs"
     for name in ("usr", "etc", "home/trainer"):
@@ -292,7 +292,7 @@ def driver(place: Path, code: str) -> list[str]:
 
 def test_a_machine_that_allows_no_namespaces_says_so(place: Path) -> None:
     code = (
-        "from ansible.module_utils import training_node_engine as engine\n"
+        "from ansible.module_utils.training_node.engine import containers as engine\n"
         "try: engine.require_engine()\n"
         "except engine.EngineError as error: print(error)\n"
         "else: print('fine')"

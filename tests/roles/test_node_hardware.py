@@ -4,7 +4,7 @@ import socket
 import subprocess
 
 import pytest
-from ansible.module_utils import training_node_hardware as hardware
+from ansible.module_utils.training_node.machine import hardware
 
 
 def test_the_interface_of_an_address() -> None:

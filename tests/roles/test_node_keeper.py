@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_keeper, training_node_runs
-from ansible.module_utils.training_node_docker import EngineError
+from ansible.module_utils import training_node_keeper
+from ansible.module_utils.training_node.engine.docker import EngineError
+from ansible.module_utils.training_node.runs import listing as training_node_runs
 
 RUN = "20261120T112000Z_vit"
 

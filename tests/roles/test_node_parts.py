@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import (
-    training_node_gpus,
-    training_node_lock,
-    training_node_parts,
-    training_node_runs,
-)
+from ansible.module_utils import training_node_parts
+from ansible.module_utils.training_node.machine import gpus as training_node_gpus
+from ansible.module_utils.training_node.runs import listing as training_node_runs
+from ansible.module_utils.training_node.runs import lock as training_node_lock
 from role_files import ROLES, action_plugin
 
 sys.path.extend(str(ROLES / role / "library") for role in ("training_node", "training_run"))

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_directory, training_node_runs
+from ansible.module_utils import training_node_directory
+from ansible.module_utils.training_node.runs import listing as training_node_runs
 from role_files import ROLES
 
 sys.path.append(str(ROLES / "training_run/library"))

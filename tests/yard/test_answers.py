@@ -39,8 +39,9 @@ RUN = {
     "home": "/a",
     "nodes": ["node1"],
 }
+STATUS: dict[str, Any] = {"time": 1.0, "runs": [RUN], "load": LOAD, "trouble": None}
 TRUE: dict[str, dict[str, Any]] = {
-    contract.READ_STATUS: {"time": 1.0, "runs": [RUN], "load": LOAD},
+    contract.CALL_NODE: {"verb": contract.READ_STATUS, "answer": STATUS},
     contract.POLL_RUN: {
         "state": "running",
         "exit_status": None,
@@ -58,21 +59,26 @@ TRUE: dict[str, dict[str, Any]] = {
     },
 }
 LIES: list[tuple[str, dict[str, Any]]] = [
-    (contract.READ_STATUS, {"time": "now"}),
-    (contract.READ_STATUS, {"time": float("nan")}),
-    (contract.READ_STATUS, {"time": 10**400}),
-    (contract.READ_STATUS, {"time": True}),
-    (contract.READ_STATUS, {"runs": {"run": 1}}),
-    (contract.READ_STATUS, {"runs": [{**RUN, "run": "../../etc"}]}),
-    (contract.READ_STATUS, {"runs": [{**RUN, "run": ".."}]}),
-    (contract.READ_STATUS, {"runs": [{**RUN, "run": ["x"]}]}),
-    (contract.READ_STATUS, {"runs": [{**RUN, "state": "\x1b[2J"}]}),
-    (contract.READ_STATUS, {"runs": [{**RUN, "since": "x"}]}),
-    (contract.READ_STATUS, {"runs": [{"run": "a"}]}),
-    (contract.READ_STATUS, {"load": []}),
-    (contract.READ_STATUS, {"load": {**LOAD, "more": 1}}),
-    (contract.READ_STATUS, {"load": {**LOAD, "gpus": [1]}}),
-    (contract.READ_STATUS, {"load": {**LOAD, "cores": -1}}),
+    (contract.CALL_NODE, {"verb": "setup"}),
+    (contract.CALL_NODE, {"verb": ["status"]}),
+    (contract.CALL_NODE, {"answer": [STATUS]}),
+    (contract.CALL_NODE, {"answer": {**STATUS, "trouble": "no_engine"}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, "trouble": {"code": "x", "values": {"a": [1]}}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": "now"}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": float("nan")}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": 10**400}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": True}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": {"run": 1}}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "run": "../../etc"}]}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "run": ".."}]}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "run": ["x"]}]}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "state": "\x1b[2J"}]}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "since": "x"}]}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{"run": "a"}]}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": []}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": {**LOAD, "more": 1}}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": {**LOAD, "gpus": [1]}}}}),
+    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": {**LOAD, "cores": -1}}}}),
     (contract.POLL_RUN, {"metrics": 7}),
     (contract.POLL_RUN, {"checkpoints": "soon"}),
     (contract.POLL_RUN, {"checkpoints": 10**400}),
@@ -149,11 +155,11 @@ def test_a_message_without_end_is_cut() -> None:
     assert len(failures.fatal_failures()[0].message) < 3 * MESSAGE_LENGTH
 
 
-@pytest.mark.parametrize("found", ["", "[]", "{}", "\x1b", json.dumps(TRUE[contract.READ_STATUS])])
+@pytest.mark.parametrize("found", ["", "[]", "{}", "\x1b", json.dumps(STATUS)])
 def test_what_a_shell_reads_of_a_node_is_looked_at_too(found: str, tmp_path: Path) -> None:
     assert _decoded(found) is None
     answers = Answers(tmp_path)
     answers.take("node2", _decoded(found))
     assert answers.state(1.0, ()).nodes[0].state == UNREACHABLE
     logs = {"logs": {"r": {"rank-0.log": "a"}}}
-    assert _decoded(json.dumps({**TRUE[contract.READ_STATUS], **logs})) is not None
+    assert _decoded(json.dumps({**STATUS, **logs})) is not None

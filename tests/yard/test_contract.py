@@ -43,7 +43,7 @@ def uses(path: Path, module: str) -> bool:
         (contract.CHOOSE_NODES, "training_run/tasks/check.yml"),
         (contract.POLL_RUN, "training_run/tasks/follow.yml"),
         (contract.READ_LOGS, "training_run/tasks/logs.yml"),
-        (contract.READ_STATUS, "training_node/tasks/status.yml"),
+        (contract.CALL_NODE, "training_node/tasks/status.yml"),
         (contract.OFFER_CHECKPOINTS, "training_run/tasks/checkpoints.yml"),
         (contract.END_RUN, "training_run/tasks/stop.yml"),
         (contract.READ_RECORD, "training_run/tasks/record.yml"),

@@ -213,6 +213,45 @@ def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     assert document["lost"] == []
 
 
+def test_a_node_that_does_not_know_its_runs_has_a_row_with_the_reason(tmp_path: Path) -> None:
+    answers = Answers(tmp_path)
+    answers.take("node1", {"runs": [entry()], "load": LOAD, "time": NOW, "trouble": None})
+    for host, code, values in (
+        ("node2", "no_engine", {"message": "no engine answers"}),
+        ("node3", "no_directory", {"path": "/srv/runs"}),
+        ("node4", "{odd}", {}),
+    ):
+        trouble = {"code": code, "values": values}
+        answers.take(host, {"runs": [], "load": LOAD, "time": NOW, "trouble": trouble})
+    answers.miss("node5", "no answer", "silent for 5 s")
+    answers.miss("node6", "unreachable", "no route [/x] to it")
+    state = answers.state(NOW, ())
+    assert [node["state"] for node in state.to_json()["nodes"]] == [
+        *("busy", "no engine", "not set up", "no answer", "no answer", "unreachable"),
+    ]
+    text = shown(state)
+    assert text.count("62 %") == 4  # how busy they are is known of those that answer
+    for line in (
+        "node2: no engine answers: systemctl status docker tells more there",
+        "node3: there is no /srv/runs: run make setup",
+        "node4: {odd}",
+        "node5: silent for 5 s",
+        "node6: no route [/x] to it",
+    ):
+        assert line in text
+
+
+def test_one_node_that_fails_hides_none_of_the_others(ready: Yard) -> None:
+    failed = {"failed": True, "msg": "there is no python3"}
+    (ready.root / "nodes/node1/status.json").write_text(json.dumps(failed))
+    silent = {"failed": True, "msg": "timed out", "timedout": {"period": 5}}
+    (ready.root / "nodes/node2/status.json").write_text(json.dumps(silent))
+    told = ready("status")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "node1: there is no python3" in told.stdout
+    assert "node2: silent for 5 s" in told.stdout
+
+
 def test_make_status_json_asks_for_the_document() -> None:
     """`JSON=1` is the flag; without it there is none."""
     assert made("status", "JSON=1").endswith(" status --json")

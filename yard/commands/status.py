@@ -5,10 +5,10 @@ import time
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted
-from yard.plays.contract import READ_STATUS
-from yard.plays.events import Event
+from yard.plays.contract import CALL_NODE
+from yard.plays.events import Event, failure_message
 from yard.plays.play import fresh_log, play
-from yard.runs.cluster_state import Answers, ClusterState
+from yard.runs.cluster_state import SILENT, UNREACHABLE, Answers, ClusterState
 from yard.runs.folder import list_runs
 from yard.runs.summary import is_over
 from yard.screen.cluster_tables import show_cluster
@@ -37,17 +37,22 @@ def ask_nodes(context: Context) -> ClusterState:
     """Ask every node of the inventory what runs there and how busy it is.
 
     Raises:
-        ClusterError: something else than an unreachable node was in the way.
+        ClusterError: something else than a node was in the way.
     """
     answers = Answers(context.project.runs)
 
     def take(event: Event) -> None:
-        if event.module != READ_STATUS or not event.host:
+        if event.module != CALL_NODE or not event.host:
             return
-        if event.kind == "runner_on_unreachable":
-            answers.take(event.host, None)
-        elif event.kind == "runner_on_ok":
-            answers.take(event.host, event.result)
+        if event.kind == "runner_on_ok":
+            answers.take(event.host, event.result["answer"])
+        elif event.kind == "runner_on_unreachable":
+            answers.miss(event.host, UNREACHABLE, failure_message(event.result))
+        elif event.kind == "runner_on_failed":
+            timed_out = event.result.get("timedout")
+            limit = timed_out.get("period") if isinstance(timed_out, dict) else None
+            reason = f"silent for {limit} s" if limit else failure_message(event.result)
+            answers.miss(event.host, SILENT, reason)
 
     outcome = play(context, "status", {}, take, log=fresh_log(context, "status"))
     if outcome.cancelled:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from yard.plays.contract import (
+    CALL_NODE,
     CLEAN_UP,
     END_RUN,
     OFFER_CHECKPOINTS,
@@ -26,6 +27,11 @@ MOST = 2.0**63
 def anything(value: Any) -> bool:
     """What is looked at where it is used."""
     return True
+
+
+def nothing(value: Any) -> bool:
+    """No value at all."""
+    return False
 
 
 def text(value: Any) -> bool:
@@ -115,10 +121,26 @@ LOAD = having(
     disk_bytes=perhaps(count),
     gpus=each(GPU),
 )
-STATUS = having(time=number, runs=each(RUN), load=LOAD)
+STATUS = having(
+    time=number,
+    runs=each(RUN),
+    load=LOAD,
+    trouble=perhaps(having(more=False, code=text, values=by_name(text))),
+)
 # Of playbooks/top.yml, which a shell reads from a file of the node
 WATCHED = having(time=number, runs=each(RUN), load=LOAD, logs=by_name(by_name(text)))
 FOUND = having(kept=perhaps(text), kind=text, name=text, bytes=perhaps(count))
+
+# Of the program of the nodes, by its verb.
+VERBS: Mapping[str, Form] = {READ_STATUS: STATUS}
+
+
+def node_answer(value: Any) -> bool:
+    """What the program of a node answers to a verb."""
+    return isinstance(value, Mapping) and VERBS.get(str(value.get("verb")), nothing)(
+        value.get("answer")
+    )
+
 
 FORMS: Mapping[str, Form] = {
     POLL_RUN: having(
@@ -129,7 +151,7 @@ FORMS: Mapping[str, Form] = {
         events=number,
         silences=each(anything),
     ),
-    READ_STATUS: STATUS,
+    CALL_NODE: node_answer,
     READ_LOGS: having(logs=by_name(having(offset=count, text=text))),
     OFFER_CHECKPOINTS: having(names=each(text)),
     END_RUN: having(launched=truth, checkpoints=each(text)),

@@ -13,12 +13,13 @@ CHOOSE_NODES = "training_run_choose"
 TAKE_NODE = "training_run_take"
 POLL_RUN = "training_run_poll"
 READ_LOGS = "training_run_logs"
-READ_STATUS = "training_node_status"
 OFFER_CHECKPOINTS = "training_run_checkpoints"
 END_RUN = "training_run_end"
 READ_RECORD = "training_run_record"
 SERVE_NOTEBOOK = "training_run_notebook"
 CLEAN_UP = "training_node_clean_up"
+# What calls the program of the nodes, and the verb that tells what runs there.
+CALL_NODE, READ_STATUS = "training_node", "status"
 # Of playbooks/top.yml: what has a node look at itself, and what reads what it finds.
 WATCH_NODE, READ_WATCH = "training_node_watch", "raw"
 # Of rented machines: what is to be made, and what carries the tag of a site.

@@ -15,6 +15,7 @@ SOURCES = (
     "requirements.txt",
     "playbooks",
     "roles",
+    "node",
     "group_vars",
     "docker",
 )

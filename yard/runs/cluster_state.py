@@ -1,6 +1,7 @@
 """What the nodes say of themselves: what runs on them, how far it is, how busy they are."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +12,12 @@ from yard.runs.pace import seconds_left_by
 from yard.runs.readings import Reading
 
 # States of a node, and of a run on it; `ended` waits to be collected.
-FREE, UNREACHABLE = "free", "unreachable"
+FREE, UNREACHABLE, SILENT = "free", "unreachable", "no answer"
+# States of a node that does not know its runs, by the code with which it says so, and the reason.
+TROUBLES = {
+    "no_engine": ("no engine", "{message}: systemctl status docker tells more there"),
+    "no_directory": ("not set up", "there is no {path}: run make setup"),
+}
 STARTING, RUNNING, ENDED = "starting", "running", "ended"
 
 
@@ -76,16 +82,19 @@ class NodeRun:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node. One that is not free has runs, and one that cannot be reached has no load.
+    """A node. One that is busy has runs, and one that gives no answer has no load.
 
     Attributes:
-        state: `free`, `busy` or `unreachable`.
+        state: `free` or `busy`; where its runs are not known `no engine`, `not set up`, `no answer`
+            or `unreachable`.
+        reason: why they are not, and what to do; empty where they are.
     """
 
     host: str
     state: str
     runs: tuple[NodeRun, ...] = ()
     load: NodeLoad | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,10 +157,16 @@ class Answers:
 
     runs: Path
     _answers: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    _silent: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def take(self, host: str, answer: Mapping[str, Any] | None) -> None:
-        """Take in the answer of a node's module; None where it cannot be reached."""
+        """Take in what a node answers; None where it cannot be reached."""
         self._answers[host] = answer
+
+    def miss(self, host: str, state: str, reason: str) -> None:
+        """Take in that a node has no answer: UNREACHABLE or SILENT, and why."""
+        self._answers[host] = None
+        self._silent[host] = (state, reason)
 
     @property
     def is_empty(self) -> bool:
@@ -165,7 +180,7 @@ class Answers:
             now: Unix seconds.
             unfinished: the runs of this checkout that have no result.
         """
-        nodes = tuple(_node_state(host, self._answers[host]) for host in sorted(self._answers))
+        nodes = tuple(self._node_state(host, self._answers[host]) for host in sorted(self._answers))
         entries: dict[str, dict[str, Mapping[str, Any]]] = {}
         clocks: dict[str, float] = {}
         for host, answer in sorted(self._answers.items()):
@@ -177,6 +192,22 @@ class Answers:
         runs.sort(key=lambda run: (run.since or 0.0, run.run))
         lost = tuple(run for run in unfinished if run not in entries)
         return ClusterState(now, nodes, tuple(runs), lost)
+
+    def _node_state(self, host: str, answer: Mapping[str, Any] | None) -> NodeState:
+        """One node, by what it says."""
+        if answer is None:
+            state, reason = self._silent.get(host, (UNREACHABLE, ""))
+            return NodeState(host, state, reason=reason)
+        load, trouble = NodeLoad.from_json(answer["load"]), answer.get("trouble")
+        if trouble is not None:
+            state, sentence = TROUBLES.get(trouble["code"], (SILENT, "{code}"))
+            known = defaultdict(str, trouble["values"], code=trouble["code"])
+            return NodeState(host, state, (), load, sentence.format_map(known))
+        runs = tuple(
+            NodeRun(entry["run"], entry["state"], tuple(entry.get("gpus", ())))
+            for entry in answer["runs"]
+        )
+        return NodeState(host, "busy" if runs else FREE, runs, load)
 
     def _run_state(
         self, run: str, by_host: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, float]
@@ -229,13 +260,3 @@ def progress_numbers(line: Metric | Reading | None) -> dict[str, Any]:
 def _is_finite(value: float | None) -> bool:
     """Whether a value was measured: JSON has no form for a loss that is not a number."""
     return value is not None and math.isfinite(value)
-
-
-def _node_state(host: str, answer: Mapping[str, Any] | None) -> NodeState:
-    if answer is None:
-        return NodeState(host, UNREACHABLE)
-    runs = tuple(
-        NodeRun(entry["run"], entry["state"], tuple(entry.get("gpus", ())))
-        for entry in answer["runs"]
-    )
-    return NodeState(host, "busy" if runs else FREE, runs, NodeLoad.from_json(answer["load"]))

@@ -14,8 +14,9 @@ from yard.runs.cluster_state import ClusterState, GpuLoad, NodeLoad, NodeState, 
 from yard.runs.folder import RUN_ID
 from yard.screen.training_view import progress_of
 
-COLOURS = {"busy": "green", "running": "green", "starting": "cyan", "ended": "yellow"} | {
-    "unreachable": "red"
+COLOURS = {
+    **{"busy": "green", "running": "green", "starting": "cyan", "ended": "yellow"},
+    **dict.fromkeys(("unreachable", "no answer", "no engine", "not set up"), "red"),
 }
 NODE_COLUMNS = ("node", "state", "cpu", "memory", "gpu", "disk left", "run")
 RUN_COLUMNS = ("run", "state", "nodes", "for", "left", "progress", "owner")
@@ -34,6 +35,9 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
     if state.runs:
         console.print()
         console.print(runs_table(state.runs, state.time))
+    for node in state.nodes:
+        if node.reason:
+            console.print(f"{node.host}: {node.reason}", soft_wrap=True, markup=False)
     for run in state.runs:
         if not run.known:
             # A verification or a benchmark cannot be gone on with.

@@ -40,7 +40,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import capability_of, find_cards
-from ansible.module_utils.training_node_gpus import Gpu, read_gpus
+from ansible.module_utils.training_node.machine.gpus import Gpu, read_gpus
 
 
 def merge(answered: list[Gpu], sys: str) -> list[dict[str, str]]:

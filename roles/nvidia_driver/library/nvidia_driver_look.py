@@ -94,7 +94,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import count_switches, find_cards, settle_modules
-from ansible.module_utils.training_node_gpus import NO_HANDLE, SMI, ask, trouble_of
+from ansible.module_utils.training_node.machine.gpus import NO_HANDLE, SMI, ask, trouble_of
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
 PATIENCE = 60

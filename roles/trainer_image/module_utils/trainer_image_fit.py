@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.module_utils.training_node_gpus import runs_on
+from ansible.module_utils.training_node.machine.gpus import runs_on
 
 FIXED = "or say in the inventory which image it shall be: trainer_image_target"
 

@@ -66,7 +66,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_docker import EngineError, ask, get
+from ansible.module_utils.training_node.engine.docker import EngineError, ask, get
 
 # Seconds to remove an image of some gigabytes.
 REMOVAL_PATIENCE = 120.0

@@ -49,7 +49,7 @@ import stat
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_engine import EngineError, require_engine
+from ansible.module_utils.training_node.engine.containers import EngineError, require_engine
 
 # Program to the package of Debian and Ubuntu that has it.
 PROGRAMS = {

@@ -193,6 +193,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node.engine.containers import (
+    EngineError,
+    containers,
+    image,
+    inspect,
+    is_native,
+    require_engine,
+    running_containers,
+)
+from ansible.module_utils.training_node.engine.docker import get
+from ansible.module_utils.training_node.machine.gpus import AMD, NVIDIA
+from ansible.module_utils.training_node.machine.hardware import (
+    hardware,
+    interface_of,
+    multiplies_bf16,
+)
+from ansible.module_utils.training_node.runs.lock import holder_values, holders
 from ansible.module_utils.training_node_account import with_account
 from ansible.module_utils.training_node_check import Check
 from ansible.module_utils.training_node_checks import (
@@ -207,22 +224,8 @@ from ansible.module_utils.training_node_checks import (
     trouble_in,
     writable,
 )
-from ansible.module_utils.training_node_docker import get
-from ansible.module_utils.training_node_engine import (
-    EngineError,
-    containers,
-    image,
-    inspect,
-    is_native,
-    no_engine,
-    require_engine,
-    running_containers,
-)
 from ansible.module_utils.training_node_folder import FolderError, find_mount
 from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
-from ansible.module_utils.training_node_gpus import AMD, NVIDIA
-from ansible.module_utils.training_node_hardware import hardware, interface_of, multiplies_bf16
-from ansible.module_utils.training_node_lock import holder_values, holders
 from ansible.module_utils.training_node_parts import (
     free_gpus,
     free_port,
@@ -231,7 +234,7 @@ from ansible.module_utils.training_node_parts import (
     shortage,
     why_deaf,
 )
-from ansible.module_utils.training_node_problems import Problem, failed_check, problem
+from ansible.module_utils.training_node_problems import Problem, failed_check, no_engine, problem
 from ansible.module_utils.training_node_site import SiteError, read_site, use_problems
 
 

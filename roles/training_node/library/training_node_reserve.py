@@ -63,8 +63,8 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_engine import EngineError, containers
-from ansible.module_utils.training_node_lock import (
+from ansible.module_utils.training_node.engine.containers import EngineError, containers
+from ansible.module_utils.training_node.runs.lock import (
     guarded,
     holder_values,
     holders,

@@ -10,8 +10,8 @@ module: training_node_watch
 short_description: Has a node look at itself for as long as somebody reads it
 description:
   - Starts a process on the node, unless one is there, that keeps in C(.watch/state.json) below
-    O(root) what M(training_node_status) tells, and the ends of the ranks' logs as C(logs). It ends,
-    and leaves nothing, when nobody has touched C(.watch/asked) for 20 seconds.
+    O(root) what the verb C(status) of C(node/) tells, and the ends of the ranks' logs as C(logs).
+    It ends, and leaves nothing, when nobody has touched C(.watch/asked) for 20 seconds.
 author: Trainyard
 options:
   root:

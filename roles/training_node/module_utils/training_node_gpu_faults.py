@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ansible.module_utils.training_node_amd import read_amd_gpus
-from ansible.module_utils.training_node_gpus import AMD, read_gpus
+from ansible.module_utils.training_node.machine.amd import read_amd_gpus
+from ansible.module_utils.training_node.machine.gpus import AMD, read_gpus
 
 LOG_SECONDS = 20
 # "[ 1234.567890] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, ...": a fault the driver saw, by number

@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible.module_utils.training_node_amd import (
+from ansible.module_utils.training_node.machine.amd import (
     count_amd_cards,
     driver_trouble,
     read_amd_gpus,
     read_amd_users,
 )
-from ansible.module_utils.training_node_gpus import (
+from ansible.module_utils.training_node.machine.gpus import (
     AMD,
     NVIDIA,
     Gpu,
@@ -24,7 +24,7 @@ from ansible.module_utils.training_node_gpus import (
     read_gpus,
     runs_on,
 )
-from ansible.module_utils.training_node_hardware import cards_on_bus
+from ansible.module_utils.training_node.machine.hardware import cards_on_bus
 from ansible.module_utils.training_node_problems import Problem, problem
 
 # What an image for GPUs says of itself: the CUDA in it, the oldest branch of the driver that takes

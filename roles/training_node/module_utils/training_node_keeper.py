@@ -19,11 +19,11 @@ import shutil
 import time
 from contextlib import suppress
 
-from ansible.module_utils.training_node_amd import sample_amd_gpus
-from ansible.module_utils.training_node_engine import EngineError
-from ansible.module_utils.training_node_foreign import logs_of, read_rank_file
-from ansible.module_utils.training_node_load import Gpus, ProcessorLook, load
-from ansible.module_utils.training_node_runs import is_rank_log, runs_of
+from ansible.module_utils.training_node.engine.containers import EngineError
+from ansible.module_utils.training_node.machine.amd import sample_amd_gpus
+from ansible.module_utils.training_node.machine.load import Gpus, ProcessorLook, load
+from ansible.module_utils.training_node.runs.listing import is_rank_log, runs_of
+from ansible.module_utils.training_node.runs.untrusted import logs_of, read_rank_file
 
 FOLDER = ".watch"
 # Without a reader for so long the process ends, in seconds.

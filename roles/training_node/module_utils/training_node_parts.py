@@ -2,7 +2,7 @@
 """Parts of a node: some of its GPUs, a port of their own, memory and cores in proportion.
 
 What a run holds beside others is decided here, from the locks of the live ones alone. Whoever takes
-something does so under `training_node_lock.guarded`.
+something does so under `guarded` of node/runs/lock.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible.module_utils.training_node_lock import gpus_of, holder_values, is_part
+from ansible.module_utils.training_node.runs.lock import gpus_of, holder_values, is_part
 from ansible.module_utils.training_node_problems import Problem, problem
 
 # Of a GPU, what a lock has: its number, for people and containers, and what stays its identity.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ansible.module_utils.training_node.engine.containers import EngineError, is_native
 from ansible.module_utils.training_node_check import Check
 
 
@@ -305,6 +306,11 @@ class Problem:
 def problem(code: str, **values: Any) -> Problem:
     """Return a problem of this code."""
     return Problem(code, values)
+
+
+def no_engine(error: EngineError) -> Problem:
+    """Return what keeps a run from this node where there is no engine, or none is allowed."""
+    return problem("no_namespaces" if is_native() else "no_engine", message=str(error))
 
 
 def failed_check(check: Check) -> Problem:

@@ -118,9 +118,7 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_account import with_account
-from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_engine import (
+from ansible.module_utils.training_node.engine.containers import (
     EngineError,
     containers,
     inspect,
@@ -128,10 +126,7 @@ from ansible.module_utils.training_node_engine import (
     remove,
     send,
 )
-from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
-from ansible.module_utils.training_node_foreign import is_there
-from ansible.module_utils.training_node_gpu_faults import gpu_faults, seconds_since_start
-from ansible.module_utils.training_node_lock import (
+from ansible.module_utils.training_node.runs.lock import (
     guarded,
     is_part,
     own,
@@ -140,6 +135,11 @@ from ansible.module_utils.training_node_lock import (
     release,
     same,
 )
+from ansible.module_utils.training_node.runs.untrusted import is_there
+from ansible.module_utils.training_node_account import with_account
+from ansible.module_utils.training_node_directory import RunDirectory
+from ansible.module_utils.training_node_facts import FULL_BYTES, free_bytes, oom_kills
+from ansible.module_utils.training_node_gpu_faults import gpu_faults, seconds_since_start
 from ansible.module_utils.training_run_collect import (
     Collected,
     Limits,

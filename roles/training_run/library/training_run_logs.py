@@ -58,9 +58,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_engine import EngineError
-from ansible.module_utils.training_node_foreign import logs_of, read_rank_file
-from ansible.module_utils.training_node_lock import is_live, read
+from ansible.module_utils.training_node.engine.containers import EngineError
+from ansible.module_utils.training_node.runs.lock import is_live, read
+from ansible.module_utils.training_node.runs.untrusted import logs_of, read_rank_file
 
 # What a call returns at least of the end of a log: more than is written between two calls.
 OVERLAP_BYTES = 16 * 1024

@@ -58,10 +58,10 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node.engine.containers import EngineError, is_running
+from ansible.module_utils.training_node.runs.lock import container_of, own
+from ansible.module_utils.training_node.runs.untrusted import open_directory, read_end
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_engine import EngineError, is_running
-from ansible.module_utils.training_node_foreign import open_directory, read_end
-from ansible.module_utils.training_node_lock import container_of, own
 
 # Below the ranks' directory: where Jupyter notes its servers, and the name of such a note.
 RUNTIME = ".notebook"

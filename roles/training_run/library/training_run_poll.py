@@ -87,15 +87,15 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_engine import EngineError, is_running
-from ansible.module_utils.training_node_foreign import (
+from ansible.module_utils.training_node.engine.containers import EngineError, is_running
+from ansible.module_utils.training_node.runs.lock import container_of
+from ansible.module_utils.training_node.runs.untrusted import (
     is_there,
     open_directory,
     read_lines,
     read_rank_file,
 )
-from ansible.module_utils.training_node_lock import container_of
+from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_run_collect import (
     CHECKPOINTS,
     DEPTH,

@@ -314,6 +314,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node.engine.containers import EngineError, is_running, logs, run
+from ansible.module_utils.training_node.engine.docker import get
+from ansible.module_utils.training_node.machine.hardware import memory_bytes
+from ansible.module_utils.training_node.runs.lock import container_of, guarded, own
+from ansible.module_utils.training_node.runs.untrusted import open_directory, open_file
 from ansible.module_utils.training_node_account import KEEPER, with_account
 from ansible.module_utils.training_node_directory import (
     ARGUMENTS,
@@ -321,12 +326,7 @@ from ansible.module_utils.training_node_directory import (
     HOSTFILE,
     RunDirectory,
 )
-from ansible.module_utils.training_node_docker import get
-from ansible.module_utils.training_node_engine import EngineError, is_running, logs, run
 from ansible.module_utils.training_node_folder import FolderError, find_mount
-from ansible.module_utils.training_node_foreign import open_directory, open_file
-from ansible.module_utils.training_node_hardware import memory_bytes
-from ansible.module_utils.training_node_lock import container_of, guarded, own
 from ansible.module_utils.training_run_code import copy_project
 from ansible.module_utils.training_run_collect import PROJECTS, give
 from ansible.module_utils.training_run_container import Container, memory_limit, rdma_devices

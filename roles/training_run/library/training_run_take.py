@@ -166,17 +166,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_account import KEEPER, with_account
-from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_engine import (
+from ansible.module_utils.training_node.engine.containers import (
     EngineError,
     containers,
     is_native,
-    no_engine,
     remove,
 )
-from ansible.module_utils.training_node_facts import oom_kills
-from ansible.module_utils.training_node_lock import (
+from ansible.module_utils.training_node.runs.lock import (
     age,
     gpus_of,
     guarded,
@@ -187,13 +183,16 @@ from ansible.module_utils.training_node_lock import (
     since_boot,
     write,
 )
+from ansible.module_utils.training_node_account import KEEPER, with_account
+from ansible.module_utils.training_node_directory import RunDirectory
+from ansible.module_utils.training_node_facts import oom_kills
 from ansible.module_utils.training_node_parts import (
     free_gpus,
     free_port,
     in_the_way,
     shortage,
 )
-from ansible.module_utils.training_node_problems import Problem, problem
+from ansible.module_utils.training_node_problems import Problem, no_engine, problem
 from ansible.module_utils.training_run_code import CodeStore, lay_out_run
 from ansible.module_utils.training_run_collect import Limits, collect
 from ansible.module_utils.training_run_records import keep_records, remove_keys, remove_tree

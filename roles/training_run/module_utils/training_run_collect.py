@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from ansible.module_utils.training_node.runs.untrusted import FILE, open_directory
 from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_node_foreign import FILE, open_directory
 from ansible.module_utils.training_run_records import remove_tree
 
 # Below the ranks' directory; "**" is everything there, at any depth up to DEPTH.

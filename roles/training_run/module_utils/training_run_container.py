@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.module_utils.training_node_amd import KFD
+from ansible.module_utils.training_node.machine.amd import KFD
 from ansible.module_utils.training_node_directory import (
     CONFIG,
     RESUME,

@@ -8,8 +8,8 @@ import os
 import subprocess
 from contextlib import suppress
 
+from ansible.module_utils.training_node.engine.containers import inspect, logs
 from ansible.module_utils.training_node_directory import ENVIRONMENT, RunDirectory
-from ansible.module_utils.training_node_engine import inspect, logs
 
 # What the node was when the run began.
 FACTS = "facts.json"

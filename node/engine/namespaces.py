@@ -1,7 +1,7 @@
 # Copyright Trainyard. Apache-2.0
 """Containers without an engine and without root: namespaces that an ordinary account makes itself.
 
-Answers the questions of training_node_docker in the same words, for machines whose owners run no
+Answers the questions of docker.py in the same words, for machines whose owners run no
 Docker engine for their users. An image is a folder with the files of the trainer image; a container
 is a process in user, mount, process, IPC and host name namespaces of its own (user_namespaces(7)),
 which sees that folder, read-only, as its root. Below the folder of the account:
@@ -13,7 +13,7 @@ which sees that folder, read-only, as its root. Below the folder of the account:
         specification.json  what was asked for, the body of the Engine API's ContainerCreate
         state               its state as the Engine API has it, a JSON object
         log.0, log.1        its output with times; the newer one is written
-        hosts, init         what training_node_namespace_init is, and what it mounts
+        hosts, init         what namespace_init.py is, and what it mounts
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from ansible.module_utils.training_node_docker import EngineError
-from ansible.module_utils.training_node_namespace_init import LOGS, STATE, began
+from . import NATIVE
+from .docker import EngineError
+from .namespace_init import LOGS, STATE, began
 
-# Says where the account has its files; without it Docker's engine is asked.
-PLACE = "TRAINYARD_NATIVE"
 # In a container the account is the trainer image's, whatever its number is on the node.
 USER = 2000
 # How long to wait for a container to begin, or to be gone after it was killed, in seconds.
@@ -53,7 +52,7 @@ KILLED = 128 + signal.SIGKILL
 def place() -> str:
     """The folder of the account on this node, absolute; relative to its home it may be given."""
     home = pwd.getpwuid(os.geteuid()).pw_dir
-    return os.path.join(home, os.path.expanduser(os.environ[PLACE]))
+    return os.path.join(home, os.path.expanduser(os.environ[NATIVE]))
 
 
 def require_namespaces() -> None:

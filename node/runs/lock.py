@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ansible.module_utils.training_node_engine import inspect
+from ..engine.containers import inspect
 
 # A run that has no container yet keeps its node this long, in seconds: the time to start one.
 GRACE = 120.0

@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""The first process of a container of training_node_namespaces. It needs nothing but Python.
+"""The first process of a container of namespaces.py. It needs nothing but Python.
 
     unshare --user ... python3 -I init <folder of the container> <files of the image>
 

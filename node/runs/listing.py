@@ -9,9 +9,9 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible.module_utils.training_node_engine import containers
-from ansible.module_utils.training_node_foreign import logs_of, read_lines
-from ansible.module_utils.training_node_lock import gpus_of, is_live, read
+from ..engine.containers import containers
+from .lock import gpus_of, is_live, read
+from .untrusted import logs_of, read_lines
 
 # Of the end of a run's metrics: many lines of the trainer.
 METRICS_BYTES = 64 << 10
@@ -94,5 +94,7 @@ def left_runs(root: str) -> set[str]:
 def _decoded(text: str) -> dict[str, Any] | None:
     with suppress(ValueError, RecursionError):
         line = json.loads(text)
-        return line if isinstance(line, dict) else None
+        if isinstance(line, dict):
+            # What a rank nests may be too deep for whoever reads on, and says nothing of its pace.
+            return {k: v for k, v in line.items() if not isinstance(v, (dict, list))}
     return None

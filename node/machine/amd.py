@@ -17,8 +17,8 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.module_utils.training_node_gpus import AMD, NO_PROGRAM, Gpu, GpuUser, ask
-from ansible.module_utils.training_node_hardware import cards_on_bus, read_text
+from .gpus import AMD, NO_PROGRAM, Gpu, GpuUser, ask
+from .hardware import cards_on_bus, read_text
 
 # Of Debian's package, and where AMD's own packages put it.
 SMI, SMI_OF_AMD = "rocm-smi", "/opt/rocm/bin/rocm-smi"

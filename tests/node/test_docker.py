@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from ansible.module_utils import training_node_docker as docker
+
+from node.engine import docker
 
 
 class Engine(BaseHTTPRequestHandler):

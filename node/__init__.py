@@ -1,0 +1,2 @@
+# Copyright Trainyard. Apache-2.0
+"""What runs on a machine and no module of Ansible does. It knows neither Ansible nor torch."""

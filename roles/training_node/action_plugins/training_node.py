@@ -1,0 +1,165 @@
+# Copyright Trainyard. Apache-2.0
+"""Ansible action: has the node program (node/ of the checkout) do something on a node.
+
+Sends one request and reads one answer, over Ansible's own connection and C(become). A node without
+this version of the program is brought it first. Returns C(verb) and C(answer), whose words are the
+node's: whoever uses one looks at its form before. Where there is no answer the task fails with a
+C(msg) for people, and C(code) and C(values) for programs.
+
+Arguments:
+    verb: what is to be done; node/calls.py lists the verbs.
+    arguments: of the verb, by name.
+    place: folder of the node's with the program, absolute or relative to the account's home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import runpy
+import shlex
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.action import ActionBase
+
+Result = dict[str, Any]
+
+# The node program: in a checkout a link, and in the collection a folder.
+PROGRAM = Path(__file__).parents[1] / "module_utils" / "training_node"
+ARRIVAL = PROGRAM / "arrival.py"
+# Where neither the host nor ansible.cfg names a path, but a way to find one.
+PYTHON = "python3"
+# Of an answer, in characters, and how deep its lists and objects may be.
+MOST_ANSWERED = 8 << 20
+DEEPEST = 20
+# Of an error as a whole, and of each of its values in a sentence.
+MOST_OF_ERROR = 64 << 10
+MOST_SAID = 300
+# A node that says that it lacks the program is there: so much longer it may take, in seconds.
+BRING_SECONDS = 30
+NO_PROGRAM = 127
+
+ARGUMENTS = {
+    "verb": {"type": "str", "required": True},
+    "arguments": {"type": "dict", "default": {}},
+    # Not of the kind `path`, which would take a ~ for this account's home.
+    "place": {"type": "str", "required": True},
+}
+SENTENCES = {
+    "no_python": "there is no {python}: python3 is wanted, which `make bootstrap` installs",
+    "python_too_old": "its python3 is {version}, and 3.9 is the oldest that will do: set "
+    "ansible_python_interpreter of this host to a newer one",
+    "not_own": "{path} is {mode} of user {uid}, so that others could put a program there: see who "
+    "made it, then remove it or give it to root with mode 0755",
+    "not_usable": "the node program cannot be used in {path}: {message}: see who made it",
+    "not_stored": "the node program could not be stored in {path}: {message}",
+    "damaged": "the node program arrived damaged: try again",
+    "answer_too_large": "its answer has {bytes} bytes, and {most} are the most",
+    "broken": "the node program failed at {place} with {kind}: {message}",
+    "no_answer": "what it says is no answer of the node program (status {status}): {said}",
+}
+
+
+def sentence(code: str, values: Mapping[str, Any]) -> str:
+    """Return what an error is for people, however odd its values are."""
+    with suppress(KeyError, ValueError, IndexError, AttributeError):
+        return SENTENCES[code].format_map({k: str(v)[:MOST_SAID] for k, v in values.items()})
+    return f"the node program answers {code} {json.dumps(values)[:MOST_SAID]}"
+
+
+def failure(code: str, **values: Any) -> Result:
+    """Return an error in the form in which the node program says one."""
+    return {"error": {"code": code, "values": values}}
+
+
+def is_shallow(value: Any) -> bool:
+    """Tell whether a value is no deeper than any answer: what handles it further calls itself."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return not level
+
+
+def read_answer(status: int, said: str, complaint: str) -> Result:
+    """Return the document with which a node answers, C(answer) or C(error).
+
+    A node may say anything, and a shell something before the answer.
+
+    Args:
+        status: exit status.
+        said, complaint: standard output and error.
+    """
+    line = said.rstrip("\n").rpartition("\n")[2]
+    with suppress(ValueError, RecursionError):
+        document = json.loads(line) if len(line) <= MOST_ANSWERED else None
+        if isinstance(document, dict) and is_shallow(document):
+            if isinstance(document.get("answer"), dict):
+                return {"answer": document["answer"]}
+            error = document.get("error")
+            if (
+                len(line) <= MOST_OF_ERROR
+                and isinstance(error, dict)
+                and isinstance(error.get("code"), str)
+                and isinstance(error.get("values"), dict)
+            ):
+                return {"error": {"code": error["code"], "values": error["values"]}}
+    last = (complaint.strip() or said.strip()[-MOST_SAID:]).rpartition("\n")[2][-MOST_SAID:]
+    return failure("no_answer", status=status, said=last or "nothing")
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
+    """Calls the node program. Every verb there is only looks, so a dry run does the same."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
+        """Call it, and bring it first where the node lacks it."""
+        result: Result = super().run(tmp, task_vars)
+        _, options = self.validate_argument_spec(ARGUMENTS)
+        asked = {"verb": options["verb"], "arguments": options["arguments"]}
+        own = self._templar.template((task_vars or {}).get("ansible_python_interpreter"))
+        python = str(own or constants.config.get_config_value("INTERPRETER_PYTHON"))
+        if not python.startswith("/"):
+            python = PYTHON
+        package: bytes = runpy.run_path(str(ARRIVAL))["read_package"](str(PROGRAM))
+        there = (python, options["place"], hashlib.sha256(package).hexdigest())
+        request = json.dumps(asked).encode()
+        told = self._ask("call", *there, request)
+        if told.get("error", {}).get("code") == "absent":
+            # What the keyword `timeout` of a task sets, which is for a node that says nothing.
+            if left := signal.alarm(0):
+                signal.alarm(left + BRING_SECONDS)
+            told = self._ask("bring", *there, package)
+            if "answer" in told:
+                told = self._ask("call", *there, request)
+        if "error" in told:
+            code, values = told["error"]["code"], told["error"]["values"]
+            failed = {"failed": True, "msg": sentence(code, values), "code": code, "values": values}
+            return {**result, **failed}
+        return {**result, "changed": False, "verb": asked["verb"], "answer": told["answer"]}
+
+    def _ask(self, what: str, python: str, place: str, digest: str, sent: bytes) -> Result:
+        """Run arrival.py on the node.
+
+        Of ActionBase two methods that begin with an underscore, as collections of others use them:
+        there are no public ones for a command with standard input over connection and become
+        (ansible.builtin.script and raw call them too).
+        """
+        command = [python, "-I", "-c", ARRIVAL.read_text(), what, place, digest]
+        environment = self._compute_environment_string()
+        done = self._low_level_execute_command(
+            f"{environment} {shlex.join(command)}".strip(), in_data=sent
+        )
+        if done["rc"] == NO_PROGRAM and not done["stdout"]:
+            return failure("no_python", python=python)
+        return read_answer(done["rc"], done["stdout"], done["stderr"])
