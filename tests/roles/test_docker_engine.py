@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import docker_engine_merge
+from ansible.module_utils import (
+    docker_engine_group,
+    docker_engine_kept,
+    docker_engine_merge,
+    docker_engine_plan,
+)
+from ansible.module_utils.docker_engine_units import Flag
 from role_files import ROLES
 
 OURS = {"live-restore": True, "log-opts": {"max-size": "50m", "max-file": "3"}}
@@ -46,6 +52,208 @@ def test_what_somebody_changed_since_is_theirs() -> None:
     del now["live-restore"]
     left = docker_engine_merge.without(now, OURS, {"live-restore": True})
     assert left == {"log-opts": {"max-size": "9m"}, "runtimes": {"nvidia": {}}}
+
+
+SYSLOG = {"log-driver": "syslog", "log-opts": {"syslog-address": "udp://127.0.0.1:514"}}
+LOGS = {"log-driver": "json-file", "log-opts": {"max-size": "50m", "max-file": "3"}}
+DEFAULTS = {**LOGS, "live-restore": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "merged"),
+    [
+        ({}, [], DEFAULTS),
+        ({}, ["debug"], DEFAULTS),
+        ({}, ["log-driver", "log-opts", "live-restore"], {}),
+        ({}, ["log-driver"], {"live-restore": True}),
+        ({}, ["log-opts"], {"live-restore": True}),
+        ({"live-restore": False}, [], {**LOGS, "live-restore": False}),
+        ({"log-driver": "local"}, [], {"log-driver": "local", "live-restore": True}),
+        # Options without a driver are those of the engine's own.
+        (
+            {"log-opts": {"max-size": "1m"}},
+            ["log-driver", "live-restore"],
+            {"log-driver": "json-file", "log-opts": {"max-size": "1m"}},
+        ),
+    ],
+)
+def test_defaults_are_for_machines_that_say_nothing(
+    options: dict[str, Any], said: list[str], merged: dict[str, Any]
+) -> None:
+    assert docker_engine_merge.chosen(options, DEFAULTS, said) == merged
+
+
+def applied(
+    folder: Path, options: dict[str, Any], flags: dict[str, Flag] | None = None
+) -> docker_engine_plan.Plan:
+    """Do what the plan for the settings in a folder says, and return it."""
+    file = folder / "daemon.json"
+    plan = docker_engine_plan.make_plan(file, folder, options, False, DEFAULTS, flags)
+    file.write_text(plan.new or "")
+    docker_engine_plan.note_file(folder).write_text(json.dumps(plan.note))
+    return plan
+
+
+def test_the_logs_that_an_admin_chose_stay(tmp_path: Path) -> None:
+    file = tmp_path / "daemon.json"
+    text = json.dumps({**SYSLOG, "live-restore": False})
+    file.write_text(text)
+    plan = applied(tmp_path, {})
+    assert file.read_text() == text
+    assert (plan.lost, plan.keeps_containers) == ([], False)
+    assert plan.own == ['log-driver "syslog"', "log-opts (syslog-address)", "live-restore false"]
+    # Also where the admin gives them up or chooses them when the role is there.
+    for text, settings in (
+        ("{}", DEFAULTS),
+        (json.dumps({**DEFAULTS, **SYSLOG}), {**SYSLOG, "live-restore": True}),
+    ):
+        file.write_text(text)
+        assert applied(tmp_path, {}).settings == settings
+        assert not applied(tmp_path, {}).changed
+    gone = docker_engine_plan.make_plan(file, tmp_path, {}, absent=True)
+    assert json.loads(gone.new or "") == SYSLOG
+
+
+def test_logs_that_a_role_before_this_one_took_come_back(tmp_path: Path) -> None:
+    (tmp_path / "daemon.json").write_text(json.dumps({**SYSLOG, **DEFAULTS}))
+    note = {"before": json.dumps(SYSLOG), "options": DEFAULTS}
+    docker_engine_plan.note_file(tmp_path).write_text(json.dumps(note))
+    plan = applied(tmp_path, {})
+    assert plan.settings == {**SYSLOG, "live-restore": True}
+    assert plan.own == ['log-driver "syslog"', "log-opts (syslog-address)"]
+
+
+@pytest.mark.parametrize(
+    ("options", "logs"),
+    [
+        ({"log-driver": "journald"}, {"log-driver": "journald", "log-opts": {}}),
+        (LOGS, LOGS),
+        ({"log-opts": {"max-size": "1m"}}, {**LOGS, "log-opts": {"max-size": "1m"}}),
+        # Of the same driver both stay.
+        (
+            {"log-driver": "syslog", "log-opts": {"tag": "a"}},
+            {**SYSLOG, "log-opts": {"syslog-address": "udp://127.0.0.1:514", "tag": "a"}},
+        ),
+    ],
+)
+def test_driver_and_options_go_together(
+    tmp_path: Path, options: dict[str, Any], logs: dict[str, Any]
+) -> None:
+    file = tmp_path / "daemon.json"
+    text = json.dumps(SYSLOG)
+    file.write_text(text)
+    plan = applied(tmp_path, options)
+    assert plan.settings == {**logs, "live-restore": True}
+    driver, lost = logs["log-driver"], "\n".join(plan.lost)
+    assert (f'log-driver "syslog" becomes log-driver "{driver}"' in lost) is (driver != "syslog")
+    assert "log-opts (syslog-address)" in lost
+    # It is said once, and comes back when the role goes.
+    again = applied(tmp_path, options)
+    assert (again.lost, again.changed) == ([], False)
+    gone = docker_engine_plan.make_plan(file, tmp_path, {}, absent=True)
+    assert json.loads(gone.new or "") == SYSLOG
+
+
+def flag(*words: str) -> Flag:
+    """Return a flag of an admin's."""
+    return Flag(list(words), "/etc/systemd/system/docker.service.d/flags.conf")
+
+
+def test_what_a_flag_sets_is_left_to_it(tmp_path: Path) -> None:
+    flags = {
+        "live-restore": flag("--live-restore=false"),
+        "log-driver": flag("--log-driver", "journald"),
+        "hosts": flag("-H", "fd://"),
+    }
+    plan = applied(tmp_path, {"debug": True}, flags)
+    assert plan.settings == {"debug": True}
+    assert not plan.keeps_containers
+    assert plan.own == [
+        f"{key} in {flag().file}" for key in ("--log-driver journald", "--live-restore=false")
+    ]
+    for options in ({"live-restore": True}, {"log-driver": "journald"}, {"log-opts": {"tag": "a"}}):
+        with pytest.raises(docker_engine_plan.SettingsError, match=r"--l.* in /etc/.*flags\.conf"):
+            applied(tmp_path, options, flags)
+    kept = applied(tmp_path, {}, {"live-restore": flag("--live-restore")})
+    assert kept.keeps_containers
+
+
+def test_settings_of_another_file_are_refused(tmp_path: Path) -> None:
+    other = {"--config-file": flag("--config-file=/etc/other.json")}
+    with pytest.raises(docker_engine_plan.SettingsError, match=r"other\.json in /etc/systemd"):
+        applied(tmp_path, {}, other)
+    same = {"--config-file": flag("--config-file", str(tmp_path / "daemon.json"))}
+    assert applied(tmp_path, {}, same).settings == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("now", "users", "exclusive", "joins", "leaves", "unnamed"),
+    [
+        ([], ["ada"], False, ["ada"], [], []),
+        # Who was let in and is not named any more goes, and nobody else.
+        (["alice"], ["ada"], False, ["ada"], [], ["alice"]),
+        (["alice", "eve"], [], False, [], ["eve"], ["alice"]),
+        (["alice", "bob"], ["alice"], False, [], [], ["bob"]),
+        (["alice", "bob"], ["ada"], True, ["ada"], ["alice", "bob"], []),
+    ],
+)
+def test_who_is_in_the_group(
+    now: list[str],
+    users: list[str],
+    exclusive: bool,
+    joins: list[str],
+    leaves: list[str],
+    unnamed: list[str],
+) -> None:
+    note = docker_engine_group.Note(before=["alice"], let_in=["eve"], put_out=[])
+    plan = docker_engine_group.make_plan(now, note, users, exclusive=exclusive, absent=False)
+    assert (plan.joins, plan.leaves, plan.unnamed) == (joins, leaves, unnamed)
+    # The second run has nothing to do.
+    then = sorted({*now, *joins} - {*leaves})
+    again = docker_engine_group.make_plan(then, plan.note, users, exclusive=exclusive, absent=False)
+    assert (again.joins, again.leaves, again.note) == ([], [], plan.note)
+    # Taken away, the group is as it would be without the role: one who was put out and was there
+    # before comes back, and whom somebody else let in stays.
+    gone = docker_engine_group.make_plan(then, plan.note, users, exclusive=exclusive, absent=True)
+    left = ({*then, *gone.joins}) - {*gone.leaves}
+    assert left == ({"alice"} if "alice" in now else set()) | ({"bob"} & {*then})
+
+
+def test_the_note_of_a_role_before_this_one() -> None:
+    note = docker_engine_group.note_of_members(before=["alice"], now=["ada", "eve"])
+    gone = docker_engine_group.make_plan(
+        ["ada", "eve"], note, ["ada"], exclusive=False, absent=True
+    )
+    assert (gone.joins, gone.leaves) == (["alice"], ["ada", "eve"])
+    stays = docker_engine_group.make_plan(
+        ["ada", "eve"], note, ["ada"], exclusive=False, absent=False
+    )
+    assert (stays.joins, stays.leaves, stays.note.put_out) == ([], ["eve"], ["alice"])
+
+
+def test_what_an_engine_ran_with_is_put_back(tmp_path: Path) -> None:
+    kept, tried = tmp_path / "record/kept.json", tmp_path / "record/tried"
+    settings, proxy, new = (tmp_path / name for name in ("daemon.json", "proxy.env", "new.conf"))
+    settings.write_text("old")
+    settings.chmod(0o640)
+    proxy.write_text("same")
+    paths = [settings, proxy, new]
+    assert not docker_engine_kept.is_pending(kept)
+    docker_engine_kept.keep(kept, paths)
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert not docker_engine_kept.is_pending(kept)
+    settings.write_text("tried first")
+    assert docker_engine_kept.is_pending(kept)
+    # A run that was cut off here: what the engine ran with is still the first.
+    docker_engine_kept.keep(kept, paths)
+    settings.write_text("tried")
+    new.write_text("new")
+    assert docker_engine_kept.put_back(kept, settings, tried) == [str(settings), str(new)]
+    assert (settings.read_text(), settings.stat().st_mode & 0o777) == ("old", 0o640)
+    assert (proxy.read_text(), tried.read_text()) == ("same", "tried")
+    assert not new.exists()
+    assert not kept.exists()
+    assert docker_engine_kept.put_back(kept, settings, tried) == []
 
 
 @pytest.mark.parametrize("text", [None, "", " \n", "{}"])
@@ -103,69 +311,44 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
     assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("starts_later", [True, False])
-def test_an_engine_that_starts_later_is_not_restarted(tmp_path: Path, starts_later: bool) -> None:
+@pytest.mark.parametrize("due", [True, False])
+def test_an_engine_that_starts_later_is_not_restarted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, due: bool
+) -> None:
     """It reads at its start what was written before."""
-    handlers = [
-        {"name": f"{name} the engine", "ansible.builtin.debug": {"msg": f"<{name}>"}}
-        for name in ("Restart", "Reload")
+    stub, asked = tmp_path / "systemctl", tmp_path / "asked"
+    stub.write_text(f'#!/bin/sh\n[ $1 = show ] || echo "$@" >>{asked}\nexit 1\n')
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    parts = [
+        {"ansible.builtin.import_tasks": str(ROLES / f"docker_engine/tasks/{name}.yml")}
+        for name in ("settings", "apply")
     ]
     play = {
         "hosts": "localhost",
         "gather_facts": False,
-        "vars_files": [str(ROLES / "docker_engine/vars/main.yml")],
-        "vars": {"docker_engine_state": "present"},
-        "tasks": [
-            {
-                "ansible.builtin.import_tasks": str(ROLES / "docker_engine/tasks/settings.yml"),
-                "vars": {
-                    "docker_engine_starts_later": starts_later,
-                    "docker_engine_options": {"live-restore": True},
-                    "docker_engine_settings_file": str(tmp_path / "daemon.json"),
-                    "docker_engine_record": str(tmp_path),
-                },
-            }
-        ],
-        "handlers": handlers,
+        "vars": {
+            **yaml.safe_load((ROLES / "docker_engine/vars/main.yml").read_text()),
+            "ansible_facts": {"service_mgr": "systemd"},
+            "docker_engine_state": "present",
+            "docker_engine_starts_later": not due,
+            "docker_engine_options": {"live-restore": True},
+            "docker_engine_defaults": {},
+            "docker_engine_proxies": {},
+            "docker_engine_kept": str(tmp_path / "kept.json"),
+            "docker_engine_settings_tried": str(tmp_path / "tried"),
+            "docker_engine_settings_file": str(tmp_path / "daemon.json"),
+            "docker_engine_record": str(tmp_path),
+        },
+        "tasks": parts,
     }
     done = run_play(tmp_path, play)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads((tmp_path / "daemon.json").read_text()) == {"live-restore": True}
-    assert ("<Restart>" in done.stdout) is not starts_later
-    assert "<Reload>" not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("record", "asked"),
-    [
-        ("ada,gone,eve", "ada,eve"),
-        ("gone", ""),
-        ("", ""),
-    ],
-)
-def test_members_of_before_are_let_in_again(record: str, asked: str, tmp_path: Path) -> None:
-    """Those who are still there. gpasswd fails the first time."""
-    tasks = yaml.safe_load((ROLES / "docker_engine/tasks/absent.yml").read_text())
-    (script,) = [
-        task["ansible.builtin.shell"]
-        for task in tasks
-        if "gpasswd" in task.get("ansible.builtin.shell", "")
-    ]
-    programs = {
-        "getent": '[ "$2" != gone ]',
-        "gpasswd": 'echo "$2 $3" >>"$record/asked"; [ -e "$record/works" ]',
-    }
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "members").write_text(f"{record}\n")
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "record": str(tmp_path)}
-    statuses = []
-    for _ in range(3):
-        done = subprocess.run(["sh", "-c", script], env=environment, check=False)
-        statuses.append(done.returncode)
-        (tmp_path / "works").touch()
-    assert statuses == [1, 0, 0]
-    # The third run finds no record.
-    assert (tmp_path / "asked").read_text() == f"{asked} docker\n" * 2
-    assert not (tmp_path / "members").exists()
+    assert asked.exists() is due, done.stdout + done.stderr
+    assert not (tmp_path / "kept.json").exists()
+    # One that does not start has what it ran with before, and the message tells what is where.
+    settings = tmp_path / ("tried" if due else "daemon.json")
+    assert json.loads(settings.read_text()) == {"live-restore": True}
+    assert (tmp_path / "daemon.json").exists() is not due
+    says = f"Back as they were are {tmp_path}/daemon.json, {tmp_path}/settings.json. The settings"
+    assert (says in " ".join(done.stdout.split())) is due, done.stdout
+    assert (done.returncode == 0) is not due

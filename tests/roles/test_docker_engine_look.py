@@ -22,7 +22,7 @@ Id=docker.service
 ActiveState=active
 UnitFileState=enabled
 MainPID={pid}
-ExecStart={{ path=/usr/sbin/dockerd ; argv[]=/usr/sbin/dockerd -H fd://{tcp} ; ignore_errors=no }}
+ExecStart={{ path=dockerd ; argv[]=/usr/sbin/dockerd -H fd://{tcp} ; ignore_errors=no }}
 
 Id=docker.socket
 ActiveState={socket_state}
@@ -159,24 +159,54 @@ def test_settings_that_are_as_planned_have_no_difference(tmp_path: Path) -> None
     assert (gone.changed, gone.new) == (True, '{"debug": true}')
 
 
+ARGUMENTS = "-H fd:// --log-opt tag=a b $DOCKER_OPTS --data-root=${ROOT}/x $NONE"
+
+
+def test_the_flags_of_the_unit_are_read(tmp_path: Path) -> None:
+    options, drop_in, unit = (tmp_path / name for name in ("default", "flags.conf", "unit"))
+    options.write_text(
+        '#DOCKER_OPTS="--debug"\nDOCKER_OPTS="--log-driver=journald --live-restore=false"\n'
+    )
+    drop_in.write_text(f"[Service]\nExecStart=\nExecStart=/usr/sbin/dockerd {ARGUMENTS}\n")
+    unit.write_text("[Service]\nExecStart=/usr/sbin/dockerd -H fd://\n")
+    shown = f"""\
+Id=docker.service
+ExecStart={{ path=dockerd ; argv[]=/usr/sbin/dockerd {ARGUMENTS} ; ignore_errors=no }}
+Environment=ROOT=/data "OTHER=a b"
+EnvironmentFiles={options} (ignore_errors=yes)
+EnvironmentFiles={tmp_path}/none (ignore_errors=yes)
+FragmentPath={unit}
+DropInPaths={tmp_path}/none.conf {drop_in}
+"""
+    flags = docker_engine_units.unit_flags(docker_engine_units.parse_units(shown))
+    assert {key: (flag.words, flag.file) for key, flag in flags.items()} == {
+        "hosts": (["-H", "fd://"], str(drop_in)),
+        "log-opts": (["--log-opt", "tag=a b"], str(drop_in)),
+        "log-driver": (["--log-driver=journald"], str(options)),
+        "live-restore": (["--live-restore=false"], str(options)),
+        "data-root": (["--data-root=/data/x"], str(drop_in)),
+    }
+    assert not flags["live-restore"].on
+    # A program of the site's own is not asked.
+    other = shown.replace("/usr/sbin/dockerd", "/usr/local/bin/wrapper")
+    assert docker_engine_units.unit_flags(docker_engine_units.parse_units(other)) == {}
+    assert docker_engine_units.unit_flags({}) == {}
+
+
 @pytest.mark.parametrize(
-    ("options", "unread"),
+    ("log", "reason"),
     [
-        ({}, []),
-        ({"live-restore": True, "log-driver": "json-file", "log-opts": {"max-size": "50m"}}, []),
-        ({"live-restore": False}, ["live-restore"]),
-        ({"log-driver": "journald", "live-restore": True}, ["log-driver"]),
-        ({"registry-mirrors": ["https://mirror.example.org"]}, []),
-        ({"registry-mirrors": ["https://other.example.org"]}, ["registry-mirrors"]),
-        ({"registry-mirrors": []}, ["registry-mirrors"]),
+        ("", "it wrote nothing"),
+        ("Starting\nStopped docker.service.\n", "Stopped docker.service."),
+        (
+            'level=error msg="other"\nfailed to start daemon: no\ndocker.service: Failed\n',
+            "failed to start daemon: no",
+        ),
+        ('time="x" level=error msg="a \\"b\\" c" x=y\ndocker.service: Failed\n', 'a "b" c'),
     ],
 )
-def test_settings_that_an_engine_has_not_read_are_named(
-    options: dict[str, Any], unread: list[str]
-) -> None:
-    mirrors = {"Mirrors": ["https://mirror.example.org/"]}
-    told = {"LiveRestoreEnabled": True, "LoggingDriver": "json-file", "RegistryConfig": mirrors}
-    assert look.unread_settings(told, options) == unread
+def test_why_an_engine_did_not_start(log: str, reason: str) -> None:
+    assert docker_engine_units.start_error(log) == reason
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
@@ -196,6 +226,7 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
         "socket": str(tmp_path / "none.sock"),
         "packages": ["dpkg", "surely-not-there"],
         "other_package": "dpkg",
+        "conflicts": ["dpkg", "surely-not-there-either"],
         "files": [
             {"path": "/etc/hostname"},
             {"path": "/etc/hostname", "text": "somebody"},
@@ -204,6 +235,7 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
         ],
         "settings": str(tmp_path / "daemon.json"),
         "record": str(tmp_path / "record"),
+        "kept": str(tmp_path / "kept.json"),
         "users": ["nobody-knows"],
         "systemd": False,
     }
@@ -227,6 +259,10 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
     result = json.loads(done.stdout[done.stdout.index("{") :]) if "{" in done.stdout else None
     assert result is not None, done.stdout + done.stderr
     assert result["other_installed"]
+    assert result["foreign"] == ["dpkg"]
+    assert not result["pending"]
+    # Nobody whom the machine does not know.
+    assert result["joins"] == []
     assert result["files"].count("/etc/hostname") == 2
     assert not result["stopped"]
     assert not result["answers"]

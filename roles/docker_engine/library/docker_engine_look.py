@@ -31,6 +31,11 @@ options:
     description: The package of the other source, which is not to be installed.
     type: str
     required: true
+  conflicts:
+    description: Packages that go when the others come.
+    type: list
+    elements: str
+    default: []
   files:
     description: >-
       Files of the package source and of the proxy. One without text and checksum is not to be
@@ -57,6 +62,10 @@ options:
     description: What is merged into the engine's settings.
     type: dict
     default: {}
+  defaults:
+    description: What is merged into them where nothing else says it.
+    type: dict
+    default: {}
   settings:
     description: The engine's settings.
     type: path
@@ -65,11 +74,24 @@ options:
     description: Directory for what was there before the role came.
     type: path
     required: true
+  kept:
+    description: Where files are kept that the engine has not been started with.
+    type: path
+    required: true
   users:
     description: Who may talk to the engine.
     type: list
     elements: str
     default: []
+  exclusive:
+    description: Whether nobody else may.
+    type: bool
+    default: false
+  state:
+    description: Whether the role is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
   systemd:
     description: Whether systemd runs the engine.
     type: bool
@@ -84,6 +106,7 @@ EXAMPLES = r"""
     other_package: docker-ce
     settings: /etc/docker/daemon.json
     record: /var/lib/trainyard/docker_engine
+    kept: /var/lib/trainyard/docker_engine/kept.json
     systemd: true
 """
 
@@ -96,6 +119,35 @@ other_installed:
   description: Whether the package of the other source is installed.
   returned: always
   type: bool
+foreign:
+  description: Those of O(conflicts) that are installed and did not come with the role.
+  returned: always
+  type: list
+  elements: str
+held:
+  description: Packages that would come or go, and that apt holds.
+  returned: always
+  type: list
+  elements: str
+joins:
+  description: Who is to come into the group that may talk to the engine.
+  returned: always
+  type: list
+  elements: str
+leaves:
+  description: Who is to leave it.
+  returned: always
+  type: list
+  elements: str
+unnamed:
+  description: Who is in it then without being among O(users).
+  returned: always
+  type: list
+  elements: str
+group_note:
+  description: What is to be noted of that; nothing where the role never touched the group and goes.
+  returned: always
+  type: dict
 network:
   description: What has the engine listen on the network, as units and options file say it.
   returned: always
@@ -117,13 +169,12 @@ replaced:
   returned: always
   type: list
   elements: str
-unread:
+pending:
   description: >-
-    Settings that are in the file and that the engine runs without, as after a run that was cut off
-    before it restarted the engine. Without systemd none is named: nothing would restart it.
+    Whether files were changed and the engine was not started with them, as after a run that was
+    cut off.
   returned: always
-  type: list
-  elements: str
+  type: bool
 differences:
   description: In what the machine differs from what it is to be.
   returned: always
@@ -133,13 +184,17 @@ differences:
 
 import grp
 import hashlib
+import json
 import pwd
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils import docker_engine_group
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_engine_plan import SettingsError, make_plan
+from ansible.module_utils.docker_engine_kept import is_pending
+from ansible.module_utils.docker_engine_plan import SettingsError, make_plan, read
 from ansible.module_utils.docker_engine_socket import EngineError, answers, info
 from ansible.module_utils.docker_engine_units import (
     Units,
@@ -148,21 +203,22 @@ from ansible.module_utils.docker_engine_units import (
     read_units,
     replaced_units,
     runs_and_starts,
+    unit_flags,
 )
 from ansible.module_utils.packages_records import (
+    DIRECTORY,
     LIST_COMMAND,
+    bare_name,
     names_with,
     output_of,
     parse_packages,
+    read_records,
     unsettled,
 )
 
 # Where an engine without systemd has its options.
 OPTIONS_FILE = Path("/etc/default/docker")
 GROUP = "docker"
-# What an engine tells of settings that it runs with, by their names in its file.
-TOLD = {"live-restore": "LiveRestoreEnabled", "log-driver": "LoggingDriver"}
-MIRRORS = "registry-mirrors"
 
 
 def has_attributes(module: AnsibleModule, path: Path, mode: str) -> bool:
@@ -203,16 +259,44 @@ def user_exists(name: str) -> bool:
     return True
 
 
-def access_differences(module: AnsibleModule) -> Iterator[str]:
+def group_plan(parameters: Mapping[str, Any]) -> docker_engine_group.Plan | None:
+    """Compare who may talk to the engine; None where the role goes and never touched the group."""
+    now, record = members() or [], Path(parameters["record"])
+    absent = parameters["state"] == "absent"
+    noted, before = read(record / "group.json"), read(record / "members")
+    if noted is not None:
+        note = docker_engine_group.Note(**json.loads(noted))
+    elif before is not None:
+        # Of a role before this one, which had nobody in the group but who was named.
+        note = docker_engine_group.note_of_members(before.replace(",", " ").split(), now)
+    elif absent:
+        return None
+    else:
+        note = docker_engine_group.note_of_members(now, now)
+    return docker_engine_group.make_plan(
+        now, note, parameters["users"], exclusive=parameters["exclusive"], absent=absent
+    )
+
+
+def access_differences(
+    module: AnsibleModule, plan: docker_engine_group.Plan | None
+) -> Iterator[str]:
     """Compare who may talk to the engine."""
     users, record = module.params["users"], Path(module.params["record"])
     unknown = [name for name in users if not user_exists(name)]
     if unknown:
         yield f"there is no user {', '.join(unknown)}"
-    if members() != sorted(set(users)):
+    if members() is None or (plan and (plan.joins or plan.leaves)):
         yield f"the group {GROUP} has other members"
-    if not (has_attributes(module, record, "0755") and (record / "members").exists()):
+    noted = json.loads(read(record / "group.json") or "null")
+    if not has_attributes(module, record, "0755") or noted != (plan and asdict(plan.note)):
         yield "there is no record of who was in the group before"
+
+
+def held(packages: Iterable[str]) -> list[str]:
+    """Return those of the packages that apt holds."""
+    holds = {bare_name(name) for name in output_of(["apt-mark", "showhold"]).split()}
+    return sorted(holds & set(packages))
 
 
 def is_in_swarm(told: Mapping[str, Any]) -> bool:
@@ -220,48 +304,38 @@ def is_in_swarm(told: Mapping[str, Any]) -> bool:
     return bool(told) and told.get("Swarm", {}).get("LocalNodeState") != "inactive"
 
 
-def unread_settings(told: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
-    """Return the names of settings that an engine runs without.
-
-    Args:
-        told: what it tells of itself.
-        options: what it is to run with, of all its settings.
-    """
-    runs_with = {name: told[key] for name, key in TOLD.items() if key in told}
-    mirrors = (told.get("RegistryConfig") or {}).get("Mirrors") or []
-    # It tells them with a slash at the end, however they are written.
-    runs_with[MIRRORS] = [url.rstrip("/") for url in mirrors]
-    wanted = {**options, MIRRORS: [url.rstrip("/") for url in options.get(MIRRORS, ())]}
-    return [name for name in runs_with if name in options and runs_with[name] != wanted[name]]
-
-
 def differences(
-    module: AnsibleModule, units: Units, responds: bool, told: Mapping[str, Any]
+    module: AnsibleModule,
+    units: Units,
+    group: docker_engine_group.Plan | None,
+    missing: list[str],
+    told: Mapping[str, Any] | None,
 ) -> Iterator[str]:
     """Compare the machine with what the role would make of it.
 
     Args:
-        responds: whether an engine answers.
-        told: what it tells of itself; nothing where it does not.
+        group: what is to become of the group.
+        missing: packages that are to come.
+        told: what the engine tells of itself; None where it does not answer.
     """
     parameters = module.params
-    missing = unsettled(parameters["owner"], parameters["packages"])
     if missing:
         yield f"packages: {', '.join(missing)}"
-    yield from access_differences(module)
-    if not responds:
+    yield from access_differences(module, group)
+    if told is None:
         yield "no engine answers"
     if parameters["systemd"] and not runs_and_starts(units):
         yield "the engine does not run as a unit that starts with the machine"
     try:
         settings, record = Path(parameters["settings"]), Path(parameters["record"])
-        plan = make_plan(settings, record, parameters["options"], absent=False)
+        options, defaults = parameters["options"], parameters["defaults"]
+        plan = make_plan(settings, record, options, False, defaults, unit_flags(units))
     except SettingsError as error:
         yield str(error)
         return
     if plan.changed:
         yield f"{settings} has other settings"
-    elif plan.settings.get("live-restore") and is_in_swarm(told):
+    elif plan.keeps_containers and is_in_swarm(told or {}):
         yield "the engine is part of a swarm"
 
 
@@ -272,6 +346,7 @@ def main() -> None:
             "owner": {"type": "str", "default": "docker_engine"},
             "packages": {"type": "list", "elements": "str", "default": []},
             "other_package": {"type": "str", "required": True},
+            "conflicts": {"type": "list", "elements": "str", "default": []},
             "files": {
                 "type": "list",
                 "elements": "dict",
@@ -284,22 +359,28 @@ def main() -> None:
                 },
             },
             "options": {"type": "dict", "default": {}},
+            "defaults": {"type": "dict", "default": {}},
             "settings": {"type": "path", "required": True},
             "record": {"type": "path", "required": True},
+            "kept": {"type": "path", "required": True},
             "users": {"type": "list", "elements": "str", "default": []},
+            "exclusive": {"type": "bool", "default": False},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "systemd": {"type": "bool", "required": True},
         },
         supports_check_mode=True,
     )
     module.check_mode = True  # attributes are compared, not set
     responds = answers(module.params["socket"])
-    told: dict[str, Any] = {}
-    silent = []
+    told: dict[str, Any] | None = {} if responds else None
+    found = []
     try:
-        told = info(module.params["socket"]) if responds else {}
+        told = info(module.params["socket"]) if responds else None
     except EngineError as error:
-        silent = [f"the engine does not tell of itself: {error}"]
+        found = [f"the engine does not tell of itself: {error}"]
     units = read_units() if module.params["systemd"] else {}
+    group = group_plan(module.params)
+    absent = module.params["state"] == "absent"
     result: dict[str, Any] = {
         "answers": responds,
         "stopped": is_stopped(units),
@@ -308,20 +389,36 @@ def main() -> None:
         ],
         "network": network_lines(units, OPTIONS_FILE),
         "replaced": replaced_units(units),
-        "unread": unread_settings(told, module.params["options"]) if units and told else [],
+        "pending": is_pending(Path(module.params["kept"])),
+        # Without a group nobody comes back into it. One who is gone would be refused.
+        "joins": [name for name in group.joins if user_exists(name)]
+        if group and not (absent and members() is None)
+        else [],
+        "leaves": group.leaves if group else [],
+        "unnamed": group.unnamed if group else [],
+        "group_note": asdict(group.note) if group else {},
     }
+    installed: list[str] = []
+    ours: set[str] = set()
+    holds: list[str] = []
     try:
         installed = names_with("installed", parse_packages(output_of(LIST_COMMAND)))
-        found = list(differences(module, units, responds, told))
+        missing = unsettled(module.params["owner"], module.params["packages"])
+        ours = set(read_records(DIRECTORY).get(module.params["owner"], []))
+        others = set(module.params["conflicts"]) & set(installed)
+        holds = held({*map(bare_name, missing), *others}) if missing else []
+        found += differences(module, units, group, missing, told)
     except RuntimeError as error:
         # What cannot be read here is said by the task that needs it.
-        installed, found = [], [str(error)]
+        found.append(str(error))
     other = module.params["other_package"]
     result["other_installed"] = other in installed
+    result["foreign"] = sorted(set(module.params["conflicts"]) & set(installed) - ours)
+    result["held"] = holds
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [f"{path} is not as it is to be" for path in result["files"]]
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]
-    found += [*silent, *(f"the engine runs without {name}" for name in result["unread"])]
+    found += ["the engine was not started with what is written"] if result["pending"] else []
     module.exit_json(changed=False, differences=found, **result)
 
 

@@ -11,13 +11,31 @@ short_description: Merges settings into the Docker engine's daemon.json
 description:
   - Keeps every key that it is not given. Notes what the file was before, so that the keys can be
     taken out again and leave the file as it was.
-  - Refuses a file that is not JSON, and settings that let the engine listen on the network.
+  - Refuses a file that is not JSON, settings that let the engine listen on the network, and those
+    that it would not start with beside the flags of its unit, as C(dockerd --validate) says where
+    the engine has that.
 author: Trainyard
 options:
   options:
     description: Keys to merge, dictionaries within them too. Where they go, the record tells which.
     type: dict
     default: {}
+  defaults:
+    description: >-
+      Keys to merge where neither the file nor a flag of the engine's unit nor O(options) has them.
+    type: dict
+    default: {}
+  kept:
+    description: >-
+      Where to keep what is changed here until the engine runs with it. Without it nothing is kept.
+    type: path
+  keeps:
+    description: >-
+      Other files that are about to change. Then all are kept, also where the settings do not
+      change.
+    type: list
+    elements: path
+    default: []
   path:
     description: The engine's settings.
     type: path
@@ -40,13 +58,35 @@ EXAMPLES = r"""
     record: /var/lib/trainyard/docker_engine
 """
 
+RETURN = r"""
+lost:
+  description: What the file has of its own and loses.
+  returned: always
+  type: list
+  elements: str
+own:
+  description: What file or flags have of their own, in place of a default.
+  returned: always
+  type: list
+  elements: str
+keeps_containers:
+  description: Whether containers outlive the engine, by file and flags.
+  returned: always
+  type: bool
+"""
+
 import json
 import os
+import shutil
+import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.docker_engine_kept import keep
 from ansible.module_utils.docker_engine_plan import SettingsError, make_plan, note_file
+from ansible.module_utils.docker_engine_units import Flag, read_units, start_error, unit_flags
 
 
 def write(module: AnsibleModule, path: Path, text: str, mode: int) -> None:
@@ -61,9 +101,38 @@ def write(module: AnsibleModule, path: Path, text: str, mode: int) -> None:
         path.chmod(mode)
 
 
+def try_settings(path: Path, text: str, flags: Mapping[str, Flag]) -> None:
+    """Have the engine that is installed read settings, without starting it.
+
+    Raises:
+        SettingsError: it would not start.
+    """
+    program = shutil.which("dockerd")
+    if program is None:
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(text)
+        file.flush()
+        words = [word for key in flags if key != "--config-file" for word in flags[key].words]
+        command = [program, "--validate", "--config-file", file.name, *words]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        said = start_error(answer.stderr).replace(file.name, str(path))
+    # Engines before version 23 cannot be asked.
+    if answer.returncode != 0 and "unknown flag: --validate" not in answer.stderr:
+        flagged = ", ".join(sorted({flag.file for flag in flags.values()}))
+        raise SettingsError(
+            f"docker_engine: the engine would not start with {path} as it is to be: {said}. "
+            f"Nothing was changed. Its flags stand in {flagged or 'no unit'}, its settings in that "
+            "file and in docker_engine_daemon_options."
+        )
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
+            "defaults": {"type": "dict", "default": {}},
+            "kept": {"type": "path"},
+            "keeps": {"type": "list", "elements": "path", "default": []},
             "options": {"type": "dict", "default": {}},
             "path": {"type": "path", "default": "/etc/docker/daemon.json"},
             "record": {"type": "path", "required": True},
@@ -73,10 +142,17 @@ def main() -> None:
     )
     path, record = Path(module.params["path"]), Path(module.params["record"])
     absent = module.params["state"] == "absent"
+    flags = unit_flags(read_units())
+    options, defaults = module.params["options"], module.params["defaults"]
     try:
-        plan = make_plan(path, record, module.params["options"], absent)
+        plan = make_plan(path, record, options, absent, defaults, flags)
+        if plan.new not in (None, plan.text) and not absent:
+            try_settings(path, plan.new or "", flags)
     except SettingsError as error:
         module.fail_json(msg=str(error))
+    if module.params["kept"] and not module.check_mode and (plan.changed or module.params["keeps"]):
+        others = map(Path, module.params["keeps"])
+        keep(Path(module.params["kept"]), [path, note_file(record), *others])
     if plan.changed and not module.check_mode:
         if plan.new is None:
             path.unlink(missing_ok=True)
@@ -89,6 +165,9 @@ def main() -> None:
             write(module, note_file(record), json.dumps(plan.note, indent=2) + "\n", 0o600)
     module.exit_json(
         changed=plan.changed,
+        lost=plan.lost,
+        own=plan.own,
+        keeps_containers=plan.keeps_containers,
         diff={"before": plan.text or "", "after": plan.new or "", "before_header": str(path)},
     )
 

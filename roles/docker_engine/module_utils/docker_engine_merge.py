@@ -4,9 +4,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
+
+# An engine refuses options of a log driver that is not theirs, so both are one choice.
+LOGS = {"log-driver", "log-opts"}
+# The driver of an engine that is told none
+ENGINE_DRIVER = "json-file"
+
+
+def with_group(names: Iterable[str]) -> set[str]:
+    """Return the names of settings, with what can only be chosen together with them."""
+    found = set(names)
+    return found | LOGS if found & LOGS else found
+
+
+def chosen(
+    options: Mapping[str, Any], defaults: Mapping[str, Any], said: Iterable[str]
+) -> dict[str, Any]:
+    """Return what is merged into an engine's settings.
+
+    Args:
+        options: what the site wants.
+        defaults: what is good for machines that say nothing.
+        said: names of settings that the machine has already, in its file or in a flag.
+    """
+    taken = with_group({*said, *options})
+    result = {key: value for key, value in defaults.items() if key not in taken}
+    if LOGS & set(options):
+        result["log-driver"] = ENGINE_DRIVER
+    return {**result, **options}
 
 
 def merged(settings: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.docker_engine_merge import merged, parsed, without
+from ansible.module_utils.docker_engine_merge import (
+    ENGINE_DRIVER,
+    chosen,
+    merged,
+    parsed,
+    with_group,
+    without,
+)
+from ansible.module_utils.docker_engine_units import Flag
 
 
 class SettingsError(Exception):
@@ -26,6 +34,9 @@ class Plan:
         settings: the settings of `new`.
         note: what is to be in the note.
         changed: whether file or note differ from that.
+        lost: what the machine has of its own and loses now.
+        own: what it has of its own and keeps, in place of a default.
+        keeps_containers: whether containers outlive the engine then.
     """
 
     text: str | None
@@ -33,6 +44,9 @@ class Plan:
     settings: dict[str, Any]
     note: dict[str, Any]
     changed: bool
+    lost: list[str] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)
+    keeps_containers: bool = False
 
 
 def read(path: Path) -> str | None:
@@ -48,7 +62,42 @@ def note_file(record: Path) -> Path:
     return record / "settings.json"
 
 
-def make_plan(path: Path, record: Path, options: Mapping[str, Any], absent: bool) -> Plan:
+def shown(key: str, value: object) -> str:
+    """Name a setting of somebody's; of several values, which may be secret, only the names."""
+    if isinstance(value, dict):
+        return f"{key} ({', '.join(value)})"
+    return f"{key} ({len(value)})" if isinstance(value, list) else f"{key} {json.dumps(value)}"
+
+
+def refuse_flags(path: Path, options: Mapping[str, Any], flags: Mapping[str, Flag]) -> None:
+    """Refuse options of the site that a flag sets.
+
+    Raises:
+        SettingsError: there are such.
+    """
+    settings_file = flags.get("--config-file")
+    if settings_file and settings_file.value != str(path):
+        raise SettingsError(
+            f"docker_engine: the engine reads other settings than {path}: {settings_file}. "
+            "Nothing was changed. Take that out, and move the settings there."
+        )
+    for key in sorted(with_group(options) & set(flags)):
+        raise SettingsError(
+            f"docker_engine: {key} is to be in {path}, and the engine is started with "
+            f"{flags[key]}: with both it does not start. Nothing was changed. Take it out there, "
+            "or out of docker_engine_daemon_options (data-root: docker_engine_data_root; "
+            "registry-mirrors: docker_engine_registry_mirrors)."
+        )
+
+
+def make_plan(
+    path: Path,
+    record: Path,
+    options: Mapping[str, Any],
+    absent: bool,
+    defaults: Mapping[str, Any] | None = None,
+    flags: Mapping[str, Flag] | None = None,
+) -> Plan:
     """Compare the settings file with the options that are to be in it.
 
     Args:
@@ -56,15 +105,18 @@ def make_plan(path: Path, record: Path, options: Mapping[str, Any], absent: bool
         record: directory of the note.
         options: what is merged into the settings.
         absent: the options are taken out, not put in.
+        defaults: what is merged too, where neither file nor flags nor options say anything.
+        flags: what the engine's unit says.
 
     Raises:
-        SettingsError: the file is not JSON, or the engine would listen on the network.
+        SettingsError: the file is not JSON, the engine would listen on the network, or it would
+            not start.
     """
+    defaults, flags = defaults or {}, flags or {}
     text = read(path)
     noted = json.loads(read(note_file(record)) or "null")
     if absent and noted is None:
         return Plan(text, text, {}, {}, changed=False)
-    wished = {} if absent else dict(options)
     before = noted["before"] if noted else text
     try:
         now, earlier = parsed(text), parsed(before)
@@ -73,7 +125,13 @@ def make_plan(path: Path, record: Path, options: Mapping[str, Any], absent: bool
             f"docker_engine: {path} cannot be read as JSON: {error}. Nothing was changed. "
             "Mend it, or move it away."
         ) from error
-    settings = merged(without(now, noted["options"], earlier) if noted else now, wished)
+    others = without(now, noted["options"], earlier) if noted else now
+    wished = {} if absent else chosen(options, defaults, {*others, *flags})
+    driver = others.get("log-driver", ENGINE_DRIVER)
+    stay = dict(others)
+    if wished.get("log-driver", driver) != driver and stay.pop("log-opts", None):
+        wished.setdefault("log-opts", {})  # named, so that those of before come back
+    settings = merged(stay, wished)
     hosts = settings.get("hosts") or []
     network = [host for host in hosts if not host.startswith(("unix:", "fd:"))]
     if network and not absent:
@@ -81,6 +139,8 @@ def make_plan(path: Path, record: Path, options: Mapping[str, Any], absent: bool
             f"docker_engine: with hosts {', '.join(network)} in {path} the engine would listen "
             "on the network, where whoever reaches it is root. Nothing was changed. Take them out."
         )
+    if not absent:
+        refuse_flags(path, options, flags)
     new: str | None
     if absent and settings == earlier:
         new = before
@@ -90,5 +150,31 @@ def make_plan(path: Path, record: Path, options: Mapping[str, Any], absent: bool
         new = text
     else:
         new = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+    # Of what is merged from now on, before is now.
+    fresh = wished.keys() - noted["options"].keys() if noted else set()
+    then = {key: value for key, value in earlier.items() if key not in fresh}
+    then |= {key: others[key] for key in fresh & others.keys()}
+    if then != earlier:
+        before = json.dumps(then)
     note = {"before": before, "options": wished}
-    return Plan(text, new, settings, note, changed=new != text or absent or note != noted)
+    live = flags.get("live-restore")
+    return Plan(
+        text,
+        new,
+        settings,
+        note,
+        changed=new != text or absent or note != noted,
+        lost=[
+            f"{shown(key, value)} becomes {shown(key, settings[key])}"
+            if key in settings
+            else f"{shown(key, value)} goes"
+            for key, value in others.items()
+            if now.get(key) == value and settings.get(key) != value
+        ],
+        own=[
+            shown(key, others[key]) if key in others else str(flags[key])
+            for key in defaults
+            if key not in wished and (key in others or key in flags)
+        ],
+        keeps_containers=live.on if live else bool(settings.get("live-restore")),
+    )

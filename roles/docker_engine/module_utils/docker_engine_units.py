@@ -5,18 +5,65 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 SERVICE, SOCKET, CONTAINERD = "docker.service", "docker.socket", "containerd.service"
 # What the first process has open
 SYSTEMD_FILES = Path("/proc/1/fd")
-PROPERTIES = "Id,ActiveState,UnitFileState,MainPID,Listen,ExecStart"
+PROPERTIES = (
+    "Id,ActiveState,UnitFileState,MainPID,Listen,ExecStart,"
+    "Environment,EnvironmentFiles,FragmentPath,DropInPaths"
+)
+# Flags of the engine that have another name in its settings. `runtimes` may be in both places.
+KEYS = {
+    "D": "debug",
+    "H": "hosts",
+    "config-file": "--config-file",
+    "dns-opt": "dns-opts",
+    "host": "hosts",
+    "insecure-registry": "insecure-registries",
+    "l": "log-level",
+    "label": "labels",
+    "log-opt": "log-opts",
+    "registry-mirror": "registry-mirrors",
+    "s": "storage-driver",
+    "storage-opt": "storage-opts",
+}
 
 # A property of a unit that is named twice (Listen) has a line for each.
 Units = Mapping[str, Mapping[str, list[str]]]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What the engine's unit says of one setting.
+
+    Attributes:
+        words: the arguments that say it, one that is repeated each time.
+        file: which file has it.
+    """
+
+    words: list[str]
+    file: str
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.words)} in {self.file}"
+
+    @property
+    def value(self) -> str:
+        """What it says, where it was said last; nothing for a flag that is there or not."""
+        word = self.words[-1]
+        return word.partition("=")[2] if word.startswith("-") else word
+
+    @property
+    def on(self) -> bool:
+        """Whether it switches something on, of a flag that is yes or no."""
+        return self.value.lower() not in ("false", "f", "0")
 
 
 def read_units() -> dict[str, dict[str, list[str]]]:
@@ -55,6 +102,79 @@ def is_stopped(units: Units) -> bool:
     """Whether the engine does not run, and no use of its socket starts it."""
     states = [units.get(unit, {}).get("ActiveState") for unit in (SERVICE, SOCKET)]
     return all(state in (["inactive"], ["failed"]) for state in states)
+
+
+def unit_flags(units: Units) -> dict[str, Flag]:
+    """Return the flags that the engine is started with, by the name of the setting.
+
+    systemd tells arguments without their quotes: what follows a value belongs to it.
+    """
+    unit = units.get(SERVICE, {})
+    started = re.search(
+        r"argv\[\]=\S*/dockerd (.*?) ; ignore_errors=", unit.get("ExecStart", [""])[-1]
+    )
+    words: dict[str, list[str]] = {}
+    key, takes = "", False
+    for word in _expanded(started.group(1).split(), _environment(unit)) if started else ():
+        if word.startswith("-"):
+            name, equals, _ = word.lstrip("-").partition("=")
+            key, takes = KEYS.get(name, name), not equals
+            words.setdefault(key, []).append(word)
+        elif takes:
+            words[key].append(word)
+            takes = False
+        elif key:
+            words[key][-1] += f" {word}"
+    return {key: Flag(found, _file_with(unit, found[0])) for key, found in words.items()}
+
+
+def _environment_files(unit: Mapping[str, list[str]]) -> list[Path]:
+    return [Path(line.rpartition(" (")[0]) for line in unit.get("EnvironmentFiles", []) if line]
+
+
+def _environment(unit: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return the variables that the unit gives the engine; its files win."""
+    lines = [*unit.get("Environment", [])]
+    for path in _environment_files(unit):
+        with suppress(OSError):
+            lines += path.read_text(encoding="utf-8", errors="replace").splitlines()
+    words: list[str] = []
+    for line in lines:
+        with suppress(ValueError):  # a quote that is not closed
+            words += shlex.split(line, comments=True)
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+def _expanded(words: list[str], variables: Mapping[str, str]) -> Iterator[str]:
+    """Give arguments as systemd does: `$NAME` alone is split, `${NAME}` is not."""
+    for word in words:
+        if re.fullmatch(r"\$\w+", word):
+            yield from variables.get(word[1:], "").split()
+        else:
+            yield re.sub(r"\$\{(\w+)\}", lambda found: variables.get(found[1], ""), word)
+
+
+def _file_with(unit: Mapping[str, list[str]], word: str) -> str:
+    """Return which of the unit's files has an argument: the last that can say it."""
+    drop_ins = " ".join(unit.get("DropInPaths", [])).split()
+    fragment = unit.get("FragmentPath", [""])[0]
+    for path in (*_environment_files(unit), *map(Path, reversed(drop_ins)), Path(fragment)):
+        with suppress(OSError):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                if word.partition("=")[0] in line and not line.lstrip().startswith(("#", ";")):
+                    return str(path)
+    return SERVICE
+
+
+def start_error(log: str) -> str:
+    """Return why an engine did not start or did not take its settings, from what it wrote last."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    for words in (r"failed to start daemon|unable to configure|level=fatal", r"level=error"):
+        for line in reversed(lines):
+            if re.search(words, line):
+                message = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
+                return message[1].replace('\\"', '"') if message else line
+    return lines[-1] if lines else "it wrote nothing"
 
 
 def network_lines(units: Units, options_file: Path) -> list[str]:
