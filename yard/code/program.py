@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from yard.code.files import IGNORE, Files
@@ -32,6 +33,13 @@ def find_program(files: Files, entry: str | None) -> tuple[str, ...]:
         raise RequestError([f"entry {entry!r}: must be {FORMS}; arguments go into SCRIPT_ARGS="])
     path = _script(files, entry)
     return ("bash" if path.endswith(".sh") else "python3", path)
+
+
+def split_program(program: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The entry of a program, and its arguments: what `ENTRY=` and `SCRIPT_ARGS=` were."""
+    if program[1] == "-m":
+        return f"-m {program[2]}", program[3:]
+    return program[1], program[2:]
 
 
 def source_of(files: Files, program: tuple[str, ...]) -> str | None:
