@@ -40,11 +40,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         # yard has Ansible read the inventory once more.
         for path in context.CLIARGS.get("vault_password_files") or ():
             os.environ.setdefault("ANSIBLE_VAULT_PASSWORD_FILE", path)
+        typed = load_extra_vars(self._loader).items()
+        asked = {name: value for name, value in typed if name.startswith("training_run_")}
         try:
             facts = begin(
                 ROOT,
                 list((task_vars or {})["ansible_inventory_sources"]),
-                self._templar.template(load_extra_vars(self._loader)),
+                self._templar.template(asked),
             )
         except RequestError as error:
             return {**result, "failed": True, "msg": str(error)}

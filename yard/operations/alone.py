@@ -72,7 +72,7 @@ def begin(root: Path, inventories: list[str], typed: Mapping[str, Any]) -> dict[
     Args:
         root: the checkout.
         inventories: as the playbook was given them.
-        typed: the variables of `-e`, by name.
+        typed: the launch role's variables that `-e` gave, by name.
 
     Returns:
         Further variables for the launch. Ansible lets those of `-e` win.
@@ -111,7 +111,6 @@ def _asked(typed: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name.removeprefix(PREFIX): yaml.safe_load(value) if isinstance(value, str) else value
         for name, value in typed.items()
-        if name.startswith(PREFIX)
     }
 
 
