@@ -230,7 +230,7 @@ lint-python: $(TESTABLE)
 	lint-imports --no-cache
 	mypy -p yard -p trainer -p node
 	mypy roles/*/library/*.py roles/*/module_utils/*.py roles/*/action_plugins/*.py molecule/*.py \
-		molecule/shared/strategy/*.py playbooks/callback_plugins/*.py collection/*.py
+		molecule/shared/strategy/*.py playbooks/*_plugins/*.py collection/*.py
 	mypy roles/inventory_check/files/*.py docker/trainer/python/*.py
 	for tests in tests/*/; do \
 		(cd $$tests && mypy --cache-dir $(CURDIR)/.mypy_cache --config-file $(CURDIR)/pyproject.toml .); \

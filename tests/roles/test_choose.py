@@ -1,5 +1,6 @@
 """Which nodes a run gets, and what is said where it cannot start."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,8 +110,46 @@ def test_a_transport_without_a_profile_is_refused() -> None:
     assert refused.text == "Transport infiniband is not known; there are tcp, ucx."
 
 
+RUN = "20261120T112000Z_vit_cifar10_b64_e5_n2_p1"
+
+
+@pytest.mark.parametrize("manifest", [None, f'{{"run_id": "{RUN}"}}'])
+def test_a_run_may_find_its_own_files_when_it_is_launched_again(
+    manifest: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "logs").mkdir()
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    assert plugin.check_folder(tmp_path, RUN, is_name_made=False) is None
+    assert plugin.check_folder(tmp_path / "none", RUN, is_name_made=True) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "is_name_made"),
+    [
+        ("manifest.json", '{"run_id": "another"}', False),
+        ("manifest.json", "{", False),
+        # The folder of all runs
+        ("another/manifest.json", '{"run_id": "another"}', False),
+        ("exit_status", "0", True),
+    ],
+)
+def test_files_of_another_run_are_refused(
+    file: str, content: str, is_name_made: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    refused = plugin.check_folder(tmp_path, RUN, is_name_made)
+    assert refused.code == "foreign_folder"
+    assert refused.text.startswith(f"{tmp_path} holds files of another run")
+
+
 @pytest.mark.parametrize("code", sorted(plugin.SENTENCES))
-def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -> None:
+def test_every_sentence_is_filled_in_with_the_values_of_its_problem(
+    code: str, tmp_path: Path
+) -> None:
+    (tmp_path / "exit_status").touch()
     choices = [
         *choose(2, 2, a=DOWN, b=BROKEN).problems,
         *choose(2, 2, {"a": 2}, a=FIT, b=FIT).problems,
@@ -118,6 +157,7 @@ def test_every_sentence_is_filled_in_with_the_values_of_its_problem(code: str) -
         *choose(1, 1, a={"problems": [], "address": "a\nb"}).problems,
         *choose(1, 1, bare=FIT).problems,
         plugin.check_transport("x", ["tcp"]),
+        plugin.check_folder(tmp_path, RUN, is_name_made=True),
     ]
     assert {entry.text for entry in choices if entry.code == code}
 

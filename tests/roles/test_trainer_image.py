@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -193,6 +194,48 @@ def test_nothing_is_forwarded_past_a_password_or_another_connection(tmp_path: Pa
         ):
             pytest.fail("there is no way")
         assert "secret" not in str(caught.value)
+
+
+def dry_run(tmp_path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Have the role build and bring its image on a machine without an engine."""
+    roles: list[dict[str, Any]] = [
+        {"ansible.builtin.import_role": {"name": "trainer_image", "tasks_from": part}}
+        for part in ("begin", "main")
+    ]
+    play = {"name": "Bring it", "hosts": "localhost", "gather_facts": False, "tasks": roles}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    variables = {
+        "ansible_become": False,
+        "trainer_image_target": "runtime",
+        "trainer_image_directory": str(tmp_path / "image"),
+    }
+    return subprocess.run(
+        ["ansible-playbook", "play.yml", "--extra-vars", json.dumps(variables), *options],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "ANSIBLE_ROLES_PATH": str(ROLES),
+            "DOCKER_HOST": f"unix://{tmp_path}/none.sock",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_dry_run_needs_no_engine_and_says_what_would_be_done(tmp_path: Path) -> None:
+    done = dry_run(tmp_path, "--check", "--diff")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"trainyard/trainer:\w+ would be built here", done.stdout)
+    assert re.search(r"trainyard/trainer:\w+ would be brought here", done.stdout)
+    assert not (tmp_path / "image").exists()
+
+
+def test_without_an_engine_the_image_is_not_taken_for_built(tmp_path: Path) -> None:
+    done = dry_run(tmp_path)
+    assert done.returncode != 0
+    assert "TASK [trainer_image : Look for the image]" in done.stdout
+    assert "would be" not in done.stdout
 
 
 def program(directory: Path, script: str) -> str:

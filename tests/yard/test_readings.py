@@ -131,7 +131,7 @@ def test_a_run_s_follower_keeps_what_polls_bring(recorded: Callable[[str], Path]
         progress.phase("Starting ranks")
         for number, answer in enumerate(answers):
             event = Event("runner_on_ok", 100.0 + number, action=POLL_RUN, result=answer)
-            follower._take(event, progress, 90.0)
+            follower.take(event, progress, 90.0)
     begin = ["Starting ranks ...", "Report: report.html", "Running ..."]
     assert screen.getvalue().splitlines()[:3] == begin
     assert [reading.to_line() for reading in read_readings(run / METRICS)] == [
@@ -158,7 +158,7 @@ def test_a_follower_tells_of_each_silence_once(recorded: Callable[[str], Path]) 
         for silences in ([], [first], [first, second], [first, second, {"time": "x"}], many, many):
             answer = {"began": True, "metrics": [], "silences": silences}
             event = Event("runner_on_ok", 100.0, action=POLL_RUN, result=answer)
-            follower._take(event, progress, 90.0)
+            follower.take(event, progress, 90.0)
     told = [line for line in screen.getvalue().splitlines() if line.startswith("warning: for ")]
     assert [line[len("warning: for ") :].partition(" no rank")[0] for line in told[:3]] == [
         "10 min 0 s",
@@ -238,5 +238,5 @@ def test_checkpoints_are_not_fetched_of_a_run_that_is_over(
         for newest, status in ((50.0, None), (60.0, 0)):
             answer = {"metrics": [], "checkpoints": newest, "exit_status": status}
             event = Event("runner_on_ok", 100.0, action=POLL_RUN, result=answer)
-            follower._take(event, progress, 90.0)
+            follower.take(event, progress, 90.0)
     assert fetched == [50.0]

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from yard.code.files import IGNORE, Files
@@ -79,6 +80,13 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
                 "itself, and each rank would start it: LAUNCH=node starts it once on each node"
             )
     return problems
+
+
+def split_program(program: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The entry of a program, and its arguments: what `ENTRY=` and `SCRIPT_ARGS=` were."""
+    if program[1] == "-m":
+        return f"-m {program[2]}", program[3:]
+    return program[1], program[2:]
 
 
 def source_of(files: Files, program: tuple[str, ...]) -> str | None:

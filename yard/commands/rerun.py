@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from yard.code.program import split_program
 from yard.code.requirements import NONE
 from yard.code.snapshot import FOLDER
 from yard.commands.train import train
@@ -67,7 +68,7 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
     if not (run / FOLDER).is_dir():
         raise RequestError([f"{run.name}: its {FOLDER}/, from which it would run again, is gone"])
     packages = manifest.project.get("packages")
-    entry, arguments = _split(manifest.project["program"])
+    entry, arguments = split_program(manifest.project["program"])
     return ProjectRequest(
         code=str(run / FOLDER),
         project=configuration["model"],
@@ -94,10 +95,3 @@ def _common(configuration: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[
         "stall": configuration.get("stall_seconds"),
         **from_request,
     }
-
-
-def _split(program: list[str]) -> tuple[str, list[str]]:
-    """What `ENTRY=` and `SCRIPT_ARGS=` were for a program."""
-    if program[1] == "-m":
-        return f"-m {program[2]}", program[3:]
-    return program[1], program[2:]

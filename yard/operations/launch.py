@@ -29,6 +29,7 @@ from yard.runs.manifest import Manifest, write_manifest
 from yard.runs.silences import MOST, Silence, known_silences
 from yard.screen.display import make_progress
 from yard.screen.progress import PHASE_TEXTS, Progress
+from yard.screen.training_view import View
 
 # The playbook that goes on with a run which has been launched already.
 ATTACH = "attach"
@@ -41,6 +42,7 @@ class RunFollower:
     Attributes:
         limit: hosts that it may run on; none means all.
         phase: of the launch, see `yard.plays.contract`.
+        brings_checkpoints: whether a playbook of its own brings them home while the run goes on.
     """
 
     context: Context
@@ -50,6 +52,7 @@ class RunFollower:
     variables: Mapping[str, Any]
     limit: Sequence[str] = ()
     phase: str = CHECK
+    brings_checkpoints: bool = True
     _lines: Lines[Any] = field(init=False)
     _carrier: CheckpointCarrier = field(init=False)
     _report: LiveReport = field(init=False)
@@ -66,6 +69,11 @@ class RunFollower:
         self._carrier = CheckpointCarrier(self.context, self.directory, inventory)
         self._report = LiveReport(self.directory)
 
+    @property
+    def view(self) -> View[Any]:
+        """What is known of the run."""
+        return self._lines.view
+
     def run(self) -> Outcome:
         """Launch and follow to the end, or until the user stops it; updates the manifest."""
         self.phase = CHECK
@@ -76,6 +84,11 @@ class RunFollower:
             self._carrier.end()
         if self._launcher_ended and outcome.ok:
             self._carrier.forget(self._kept)
+        self.note_end(outcome)
+        return outcome
+
+    def note_end(self, outcome: Outcome) -> None:
+        """Write down how the playbook ended."""
         if outcome.failures:
             # After a failure the playbook goes on to collect: where it failed is what counts.
             first = outcome.failures[0]
@@ -84,11 +97,10 @@ class RunFollower:
             playbook=outcome.status, phase=self.phase, failures=outcome.failures
         )
         write_manifest(self.directory, self.manifest)
-        return outcome
 
     def _play(self, began_at: float) -> Outcome:
         with make_progress(self.context.console) as progress:
-            progress.view = self._lines.view
+            progress.view = self.view
             self.context.interrupts.announce = lambda: progress.note("Stopping ...")
             progress.phase(PHASE_TEXTS[CHECK])
             outcome = play(
@@ -101,7 +113,7 @@ class RunFollower:
                     ),
                     "training_run_manifest": self.manifest.to_json(),
                 },
-                lambda event: self._take(event, progress, began_at),
+                lambda event: self.take(event, progress, began_at),
                 log=self.directory / "ansible.log",
                 inventory=Path(self.manifest.inventory_path),
                 unwanted=self._is_unwanted,
@@ -116,8 +128,12 @@ class RunFollower:
         begins = self.playbook != ATTACH and self.phase in NOTHING_STARTED
         return begins and heed_stop(self.context, self.directory)
 
-    def _take(self, event: Event, progress: Progress, began_at: float) -> None:
-        """Turn one event into progress."""
+    def take(self, event: Event, progress: Progress, began_at: float) -> None:
+        """Turn one event into progress.
+
+        Args:
+            began_at: when the playbook began, Unix seconds.
+        """
         phase = phase_of(event.role, event.task_file)
         if phase is not None and event.kind == "playbook_on_task_start":
             self.phase = phase
@@ -168,7 +184,7 @@ class RunFollower:
         # Rank 0 of the trainer writes them for all; of a project every rank may.
         hosts = [event.host] if self.manifest.project is None else self.manifest.hosts
         # What ends now comes home at once, and whole.
-        if event.result.get("exit_status") is None:
+        if self.brings_checkpoints and event.result.get("exit_status") is None:
             checkpoints, events = (
                 float(event.result.get(name, 0)) for name in ("checkpoints", "events")
             )

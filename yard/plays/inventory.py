@@ -133,7 +133,15 @@ def read_inventory(project: Project, path: Path) -> Inventory:
         return _parse(project, remembered, path)
     command = [str(Path(sys.executable).with_name("ansible-inventory")), "--list"]
     command += ["--inventory", str(path), "--playbook-dir", str(project.root)]
-    answer = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
+    # In a task of Ansible's stdin is a pipe that does not block, which Ansible refuses.
+    answer = subprocess.run(
+        command,
+        cwd=project.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if answer.returncode != 0:
         mistakes = _mistakes(project, path) or answer.stderr.strip().split("\n")
         if VAULT_LOCKED in answer.stderr:

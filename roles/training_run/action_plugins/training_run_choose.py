@@ -16,19 +16,25 @@ Arguments:
     transports: names of those that there are.
     slots: how many ranks each node gets, by host.
     name: what the run is called.
+    is_name_made: whether nobody gave it a name.
+    collect_dir: where its files go on the control node.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 # Sentences by code. What a node says about itself comes with its own.
 SENTENCES = {
+    "foreign_folder": "{folder} holds files of another run: training_run_collect_dir must be a "
+    "folder of this run's own.",
     "unknown_transport": "Transport {transport} is not known; there are {transports}.",
     "too_few_nodes": "{minimum} nodes are wanted and {fit} are fit. Nothing was started.",
     "failed_twice": "it was at fault in {failures} attempts of this run",
@@ -182,6 +188,28 @@ def check_transport(transport: str, transports: Sequence[str]) -> Problem | None
     return problem(None, "unknown_transport", transport=transport, transports=names)
 
 
+def check_folder(folder: Path, name: str, is_name_made: bool) -> Problem | None:
+    """Return what is wrong with the folder for the files of a run, if anything is.
+
+    A run that is launched again has its own there, but not one whose name has just been made. What
+    holds folders with manifests is the folder of all runs.
+    """
+    manifests = [folder / "manifest.json", *folder.glob("*/manifest.json")]
+    others = [manifest for manifest in manifests if manifest.exists() and _run_of(manifest) != name]
+    if others or (is_name_made and folder.is_dir() and any(folder.iterdir())):
+        return problem(None, "foreign_folder", folder=str(folder))
+    return None
+
+
+def _run_of(manifest: Path) -> Any:
+    """The run that a manifest is of; None where it does not say."""
+    try:
+        document = json.loads(manifest.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document.get("run_id") if isinstance(document, dict) else None
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """The action `training_run_choose`."""
 
@@ -203,11 +231,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 "transports": {"type": "list", "elements": "str", "required": True},
                 "slots": {"type": "dict", "required": True},
                 "name": {"type": "str", "required": True},
+                "is_name_made": {"type": "bool", "required": True},
+                "collect_dir": {"type": "path", "required": True},
             }
         )
-        unknown = check_transport(arguments["transport"], arguments["transports"])
-        if unknown is not None:
-            choice = Choice((), (unknown,), unknown.text)
+        folder = Path(arguments["collect_dir"])
+        wrong = check_transport(arguments["transport"], arguments["transports"]) or check_folder(
+            folder, arguments["name"], arguments["is_name_made"]
+        )
+        if wrong is not None:
+            choice = Choice((), (wrong,), wrong.text)
         else:
             choice = choose(
                 arguments["probes"],
