@@ -40,6 +40,7 @@ def test_the_worst_status_counts() -> None:
     assert "node2  exit status 2" in outcome.output
 
 
+@pytest.mark.promise("row 9", "make exec", "make exec CMD='uptime' ON=gpu01,gpu02")
 def test_only_where_asked() -> None:
     outcome = make("exec", CMD="hostname", ON="node2")
     assert "node2\nnode2\n" in outcome.output

@@ -80,6 +80,7 @@ def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("facts", "packages"),
     [
@@ -103,6 +104,7 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
     assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("starts_later", [True, False])
 def test_an_engine_that_starts_later_is_not_restarted(tmp_path: Path, starts_later: bool) -> None:
     """It reads at its start what was written before."""
@@ -135,6 +137,7 @@ def test_an_engine_that_starts_later_is_not_restarted(tmp_path: Path, starts_lat
     assert "<Reload>" not in done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("record", "asked"),
     [

@@ -21,6 +21,8 @@ from ansible.module_utils import training_node_namespace_init as init
 from ansible.module_utils import training_node_namespaces as namespaces
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 sys.path.append(str(ROLES / "training_node" / "library"))
 native = importlib.import_module("training_node_native")
 

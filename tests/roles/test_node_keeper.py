@@ -12,6 +12,8 @@ import pytest
 from ansible.module_utils import training_node_keeper, training_node_runs
 from ansible.module_utils.training_node_docker import EngineError
 
+pytestmark = pytest.mark.process
+
 RUN = "20261120T112000Z_vit"
 
 

@@ -192,6 +192,8 @@ def test_a_gpu_that_does_not_tell_is_no_idle_one(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.process
+@pytest.mark.promise("make status")
 def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     newest, earlier = ({"step": n, "steps": 10, "time": NOW + n, "loss": 0.5} for n in (4, 2))
     newest["odd"] = float("nan")
@@ -213,6 +215,7 @@ def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     assert document["lost"] == []
 
 
+@pytest.mark.process
 def test_make_status_json_asks_for_the_document() -> None:
     """`JSON=1` is the flag; without it there is none."""
     assert made("status", "JSON=1").endswith(" status --json")
