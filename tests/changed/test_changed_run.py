@@ -87,7 +87,7 @@ def test_the_choice_alone(copy: Path) -> None:
     assert "scenario  hosts_file" in done.stdout
     assert "more have no room" in done.stdout
     assert "mixed_releases" in done.stdout
-    assert "Only make test shows what these touch: pyproject.toml" in done.stdout
+    assert "Only make test-all shows what these touch: pyproject.toml" in done.stdout
     assert not (copy / ".trainyard").exists()
 
 

@@ -24,12 +24,12 @@ from last_run import NEVER, note_last_run, oldest_first, read_last_run
 from promises import of_compact_set, read_marks, read_promises
 from results import (
     FAILED,
-    FLAKY,
     PASSED,
     Case,
     closing_line,
     passed_units,
     read_cases,
+    read_file,
     seconds_of,
     table,
     write_cases,
@@ -65,12 +65,14 @@ class Tiers:
         folder: where results and logs are written.
         again: whether whole runs that fail are run once more.
         took: seconds of each tier.
+        flaky: a line about each whole run that failed and then passed.
     """
 
     def __init__(self, folder: Path, again: bool = False) -> None:
         self.folder = folder
         self.again = again
         self.took: dict[str, float] = {}
+        self.flaky: list[str] = []
         self._image: subprocess.Popen[bytes] | None = None
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -112,11 +114,22 @@ class Tiers:
             good = self._run_again(tier)
         seconds = time.monotonic() - began
         self.took[tier] = seconds
-        if kind == LINT:
-            case = Case(LINT, LINT, PASSED if good else FAILED, seconds)
-            write_cases(self.folder / f"{tier}.xml", LINT, [case])
+        if kind == LINT and good:
+            write_cases(self.folder / f"{tier}.xml", LINT, [Case(LINT, LINT, PASSED, seconds)])
+        elif not good and not self._says_what_failed(kind, tier):
+            # Not a test: what it needs, or pytest itself
+            log = str(self.folder / f"{tier}.log")
+            case = Case(tier, tier, FAILED, seconds, f"see {log}")
+            write_cases(self.folder / f"{tier}-itself.xml", LINT, [case])
         print(f"== {tier} {'passed' if good else 'FAILED'} in {seconds:.0f} s", flush=True)
         return good
+
+    def _says_what_failed(self, kind: str, tier: str) -> bool:
+        """Whether the results of a tier have a test that failed."""
+        files = [self.folder / f"{tier}.xml"]
+        files = [*(self.folder / TRAINER).glob("*.xml")] if kind == TRAINER else files
+        found = [read_file(file, ROOT) for file in files if file.is_file()]
+        return any(case.result == FAILED for cases in found for case in cases.values())
 
     def _run(self, kind: str, names: Sequence[str], part: str, tier: str) -> bool:
         report = f"--junit-xml={self.folder / tier}.xml"
@@ -138,22 +151,17 @@ class Tiers:
 
     def _run_again(self, tier: str) -> bool:
         """Run once more what has failed; a test that passes then is flaky, and ends nothing."""
-        cases = read_cases(self.folder, ROOT)
         file = self.folder / f"{tier}.xml"
-        failed = [
-            f"{case.unit}::{case.name}"
-            for case in cases
-            if case.result == FAILED and case.unit.startswith("tests/e2e") and file.is_file()
-        ]
+        cases = read_file(file, ROOT).values() if file.is_file() else []
+        failed = [f"{case.unit}::{case.name}" for case in cases if case.result == FAILED]
         if not failed:  # pytest itself has failed
             return False
         again = f"{tier}-again"
         print(f"\n== {again}: {', '.join(failed)}", flush=True)
         report = [f"--junit-xml={self.folder / again}.xml", "-o", f"junit_suite_name={WHOLE}"]
         good = self._command(["pytest", *report, *failed], again) == 0
-        for name in failed if good else []:
-            logs = f"{self.folder / tier}.log, {self.folder / again}.log"
-            print(f"FLAKY {name}: failed, then passed; see {logs}", flush=True)
+        logs = f"{self.folder / tier}.log, {self.folder / again}.log"
+        self.flaky += [f"FLAKY {name}: failed, then passed: {logs}" for name in failed if good]
         return good
 
     def _command(self, command: Sequence[str], tier: str) -> int:
@@ -182,8 +190,9 @@ class Tiers:
         for tier, seconds in self.took.items():
             print(f"{tier:<14}{seconds:6.0f} s")
         for case in cases:
-            if case.result in (FAILED, FLAKY):
-                print(f"{case.result.upper()} {case.unit}::{case.name}  {case.why}")
+            if case.result == FAILED:
+                print(f"FAILED {case.unit}::{case.name}  {case.why}")
+        print("".join(f"{line}\n" for line in self.flaky), end="")
         print(closing_line(cases, sum(self.took.values())), flush=True)
         return cases
 
@@ -267,8 +276,8 @@ def test(until: float | None) -> bool:
     good = run_compact(tiers)
     if good and until is not None:
         good = run_rest(tiers, until, dict(tiers.took))
-        rest = [file for file in tiers.folder.glob("*-rest.xml") if file.is_file()]
-        note(passed_units(case for file in rest for case in read_cases(file, ROOT)))
+        rest = tiers.folder.glob("*-rest.xml")
+        note(passed_units(case for file in rest for case in read_file(file, ROOT).values()))
     tiers.close()
     return good
 
