@@ -13,8 +13,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = "tests/seconds.yml"
 LINT, UNIT, TRAINER, SCENARIO, WHOLE = "lint", "unit", "trainer", "scenario", "whole"
-# In the order in which they are run: what fails soonest comes first.
-KINDS = (UNIT, LINT, TRAINER, SCENARIO, WHOLE)
+# In the order in which they are run: what fails soonest comes first, and the trainer's tests when
+# their image is built, which begins with the linters.
+KINDS = (UNIT, LINT, SCENARIO, TRAINER, WHOLE)
 # How many of a kind run side by side, on two cores
 SIDE_BY_SIDE: Mapping[str, int] = {LINT: 1, UNIT: 2, TRAINER: 1, SCENARIO: 2, WHOLE: 1}
 # What a unit that was never measured is taken for, in seconds
