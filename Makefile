@@ -200,18 +200,21 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: lint unit unit-yard unit-trainer molecule molecule-core e2e test test-changed bench-setup bench-edits bench-native gpu-day
-test: $(TESTABLE) ## all of the below, of the roles what molecule-core has
-	@for tier in lint unit molecule-core e2e; do \
-		printf '\n\033[1m== %s\033[0m\n' $$tier; begin=$$SECONDS; \
-		$(MAKE) $$tier; \
-		printf '== %s passed in %d s\n' $$tier $$((SECONDS - begin)); \
-	done
+.PHONY: test test-all test-report test-changed lint unit unit-yard unit-trainer molecule e2e bench-setup bench-edits bench-native gpu-day
+test: $(TESTABLE) ## prove each promise once: lint, unit tests, roles on machines, whole runs: UNTIL=Unix seconds
+	@tests/circles/tiers.py test $(call option,UNTIL,--until)
+
+test-all: $(TESTABLE) ## all tests, or a part of them that takes as long as each other one: SHARD=1/6 MEASURE=1
+	@tests/circles/tiers.py all $(call option,SHARD,--shard) $(call switch,MEASURE,--note-seconds)
+
+test-report: $(TESTABLE) ## what the shards of test-all found, and what none of them ran: FOLDER=
+	@tests/circles/tiers.py report $(call argument,FOLDER)
 
 test-changed: $(TESTABLE) ## what the difference to a commit touches, in minutes: BASE=main BUDGET=seconds ARGS=--list
 	@python tests/changed/run.py $(call option,BASE,--base) $(call option,BUDGET,--budget) $(call arguments,ARGS)
 
-lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellcheck, hadolint
+lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellcheck, hadolint, promises and their tests
+	@tests/circles/promises.py
 	@$(MAKE) --jobs 2 --output-sync=target lint-roles lint-python
 	shellcheck $$(git ls-files | xargs -r grep -slE '^#!.*\b(ba)?sh$$')
 	hadolint docker/*/Dockerfile*
@@ -232,6 +235,7 @@ lint-python: $(TESTABLE)
 	mypy roles/*/library/*.py roles/*/module_utils/*.py roles/*/action_plugins/*.py molecule/*.py \
 		molecule/shared/strategy/*.py playbooks/*_plugins/*.py collection/*.py
 	mypy roles/inventory_check/files/*.py docker/trainer/python/*.py
+	mypy tests/conftest.py
 	for tests in tests/*/; do \
 		(cd $$tests && mypy --cache-dir $(CURDIR)/.mypy_cache --config-file $(CURDIR)/pyproject.toml .); \
 	done
@@ -240,18 +244,15 @@ unit: unit-yard unit-trainer ## unit tests of yard/, roles and node/ here, of tr
 
 unit-yard: $(TESTABLE)
 	$(PLAY) playbooks/test_tools.yml
-	pytest --numprocesses logical tests/yard tests/roles tests/node tests/changed tests/gpu
+	pytest --numprocesses logical tests/yard tests/roles tests/node tests/changed tests/gpu tests/circles
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
-unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=/tests/test_loop.py
+unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=/tests/test_loop.py RESULTS=folder
 	$(PLAY) playbooks/test_image.yml
-	tests/trainer/run "$$(cat .trainyard/image/test.reference)" $(call arguments,TESTS)
+	tests/trainer/run $(call option,RESULTS,--results) "$$(cat .trainyard/image/test.reference)" $(call arguments,TESTS)
 
 molecule: $(TESTABLE) ## the roles on machines of their own, each broken on purpose as well: ROLE=
 	molecule/run $(call arguments,ROLE)
-
-molecule-core: $(TESTABLE) ## those of them that make test has time for
-	molecule/run --core
 
 e2e: $(TESTABLE) ## whole runs on the local cluster
 	pytest tests/e2e --durations=20

@@ -22,7 +22,6 @@ import hashlib
 import ipaddress
 import json
 import os
-import random
 import shutil
 import socket
 import subprocess
@@ -39,20 +38,22 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 ansible.module_utils.__path__.append(str(ROOT / "roles/local_cluster/module_utils"))
+sys.path.append(str(ROOT / "tests/circles"))
 
 from ansible.module_utils.local_cluster_gpu_tools import (  # noqa: E402  # found through the line above
     TOOLS,
     GpuToolsError,
     find_tools,
 )
+from results import FAILED, PASSED, SKIPPED, Case, write_cases  # noqa: E402
 
 BASE = ROOT / "molecule/shared/base.yml"
 # Makes what all scenarios start from
 ENGINE = ROOT / "molecule/shared/engine.yml"
 LOGS = ROOT / ".trainyard/molecule"
-# Set by .ci/run, Unix seconds: when its time is over. Which scenario it takes beside the core ones
-# follows from it.
-ENDS = "TRAINYARD_TEST_ENDS"
+# The commands of molecule that are the test of a scenario, and those of the short one
+WHOLE = ("test",)
+SHORT = ("converge", "verify")
 # Seconds that each scenario took when it last passed here
 TIMES = LOGS / "seconds.json"
 # Scenarios have their networks in here; local clusters have theirs in 10.117.0.0/16.
@@ -64,21 +65,19 @@ class Scenario:
     """A scenario: a folder below molecule/ with a molecule.yml.
 
     Attributes:
-        core: whether `make test` runs it; `scenario_core: false` among the variables of its
-            molecule.yml says that it does not.
+        strategy: of Ansible, in which it is verified and broken, see shared/strategy.
         mutations: number of ways in which it breaks a machine.
         gpus: whether its machines have GPUs, which takes NVIDIA's tools.
     """
 
     name: str
-    core: bool
+    strategy: str
     mutations: int
     gpus: bool = False
 
     def seconds(self, measured: Mapping[str, float]) -> float:
         """How long it will take: as long as last time, else a guess that orders scenarios well."""
-        guess = 30 * self.mutations if self.core else 600
-        return measured.get(self.name, guess)
+        return measured.get(self.name, 200 + 30 * self.mutations)
 
 
 def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
@@ -96,26 +95,13 @@ def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
         mutations = file.with_name("mutations.yml")
         scenarios[file.parent.name] = Scenario(
             name=file.parent.name,
-            core={**common, **variables(file)}["scenario_core"],
+            strategy={**common, **variables(file)}["scenario_strategy"],
             mutations=len(yaml.safe_load(mutations.read_text())["mutations"])
             if mutations.is_file()
             else 0,
             gpus="local_cluster_gpus" in variables(file),
         )
     return scenarios
-
-
-def of_make_test(scenarios: Mapping[str, Scenario], ends: str = "") -> list[str]:
-    """Names of the scenarios that `make test` runs.
-
-    Args:
-        scenarios: all of them, by name.
-        ends: what .ci/run says; then one of the others is with them, which this chooses at random,
-            so that none that broke stays so for long.
-    """
-    core = [name for name, scenario in scenarios.items() if scenario.core]
-    others = sorted(scenarios.keys() - set(core))
-    return [*core, random.Random(ends).choice(others)] if ends and others else core
 
 
 def cluster_name(scenario: str, root: Path = ROOT) -> str:
@@ -252,8 +238,7 @@ def environment(scenario: str, network: ipaddress.IPv4Network) -> dict[str, str]
         "MOLECULE_COMMAND_BORDERS": "false",
         "SCENARIO_CLUSTER": cluster_name(scenario),
         "SCENARIO_NETWORK": str(network),
-        # Those that make test waits for are verified and broken with Mitogen, see shared/strategy.
-        "SCENARIO_STRATEGY": "mitogen_linear" if load_scenarios()[scenario].core else "linear",
+        "SCENARIO_STRATEGY": load_scenarios()[scenario].strategy,
         # Molecule's own place is shared by checkouts of the same name. Its command "reset" removes
         # the folder above, so that must be the scenario's alone.
         "MOLECULE_EPHEMERAL_DIRECTORY": str(LOGS / scenario / "state"),
@@ -261,7 +246,7 @@ def environment(scenario: str, network: ipaddress.IPv4Network) -> dict[str, str]
 
 
 def molecule_command(scenario: str, step: str) -> list[str]:
-    """The command that runs one step of a scenario, or all of its test ("test").
+    """The command that runs a step of a scenario, with those that it needs, or its test ("test").
 
     A test leaves the machines there, so that what they had can be kept when it fails.
     """
@@ -359,9 +344,16 @@ def run_logged(command: Sequence[str], env: Mapping[str, str], log: TextIO, loud
 
 
 def run_test(
-    scenario: str, network: ipaddress.IPv4Network, loud: bool = False
+    scenario: str, network: ipaddress.IPv4Network, steps: Sequence[str], loud: bool = False
 ) -> tuple[bool, float]:
-    """Test one scenario, into its log; returns whether it passed, and the seconds it took."""
+    """Test one scenario, into its log; returns whether it passed, and the seconds it took.
+
+    Args:
+        scenario: its name.
+        network: of its machines.
+        steps: WHOLE or SHORT.
+        loud: whether the log is printed as well.
+    """
     began = time.monotonic()
     cluster = cluster_name(scenario)
     env = environment(scenario, network)
@@ -375,7 +367,8 @@ def run_test(
         else:
             # Molecule would pass over making machines that it remembers, and that are gone.
             shutil.rmtree(LOGS / scenario / "state", ignore_errors=True)
-        status = status or run_logged(molecule_command(scenario, "test"), env, log, loud)
+        for step in steps:
+            status = status or run_logged(molecule_command(scenario, step), env, log, loud)
         if status:
             try:
                 kept = f"{scenario}: what its machines had is in {keep_evidence(scenario)}"
@@ -389,36 +382,35 @@ def run_test(
     return status == 0, time.monotonic() - began
 
 
-def run_alone(scenario: str) -> int:
-    """Run one scenario in the foreground and print as it goes; returns the exit status."""
-    passed, seconds = run_test(scenario, Networks().take(cluster_name(scenario)), loud=True)
-    print(line(scenario, "passed" if passed else "FAILED", seconds))
-    if passed:
-        note_time(scenario, seconds)
-    return int(not passed)
+def run_side_by_side(scenarios: Sequence[str], steps: Sequence[str], jobs: int) -> list[Case]:
+    """Run scenarios, in this order as places become free; one alone prints as it goes.
 
-
-def run_side_by_side(scenarios: Iterable[str], jobs: int) -> bool:
-    """Run several scenarios, in this order as places become free; returns whether all passed."""
+    Args:
+        scenarios: their names.
+        steps: WHOLE or SHORT.
+        jobs: how many at once.
+    """
     print(f"Logs are in {LOGS.relative_to(ROOT)}", flush=True)
     networks = Networks()
-    passed = True
+    loud = len(scenarios) == 1
+    cases = []
     with ThreadPoolExecutor(jobs) as pool:
         runs = {
-            pool.submit(run_test, name, networks.take(cluster_name(name))): name
+            pool.submit(run_test, name, networks.take(cluster_name(name)), steps, loud): name
             for name in scenarios
         }
         for run in as_completed(runs):
             name = runs[run]
             succeeded, seconds = run.result()
-            if succeeded:
+            result = PASSED if succeeded else FAILED
+            why = "" if succeeded else str(LOGS / f"{name}.log")
+            cases.append(Case(f"molecule/{name}", name, result, seconds, why))
+            if succeeded and steps == WHOLE:
                 note_time(name, seconds)
-                print(line(name, "passed", seconds), flush=True)
-            else:
-                passed = False
+            if not succeeded and not loud:
                 print((LOGS / f"{name}.log").read_text(errors="replace"))
-                print(line(name, "FAILED", seconds), flush=True)
-    return passed
+            print(line(name, result if succeeded else result.upper(), seconds), flush=True)
+    return cases
 
 
 def write_table() -> int:
@@ -443,12 +435,12 @@ def main(arguments: Sequence[str]) -> int:
         "scenarios", metavar="SCENARIO", nargs="*", help=f"default: all ({', '.join(scenarios)})"
     )
     parser.add_argument(
-        "--core",
+        "--short",
         action="store_true",
-        help="those that `make test` runs: neither the longest nor what whole runs show as well "
-        "(scenario_core: false in molecule.yml of the others, with the reason); where "
-        f"{ENDS} is set, as CI does, also one of the others, at random",
+        help="make the machines, prepare them, apply the role and verify it, as make test does: "
+        "no dry run, no second time, nothing broken and nothing taken away",
     )
+    parser.add_argument("--junit-xml", type=Path, metavar="FILE", help="write the results there")
     parser.add_argument(
         "--steps",
         metavar="STEP,STEP",
@@ -458,8 +450,6 @@ def main(arguments: Sequence[str]) -> int:
     for name in options.scenarios:
         if name not in scenarios:
             parser.error(f"there is no scenario {name}; there are {', '.join(scenarios)}")
-    if options.core and options.scenarios:
-        parser.error("--core and names of scenarios exclude each other")
     if options.steps and len(options.scenarios) != 1:
         parser.error("--steps needs one scenario")
 
@@ -470,24 +460,24 @@ def main(arguments: Sequence[str]) -> int:
         [scenarios[name] for name in options.scenarios or scenarios],
         named=os.environ.get(TOOLS, ""),
     )
+    cases = []
     for name in lacking:
         print(f"{name}: skipped: {reason}")
-    if lacking and set(options.scenarios) == set(lacking):
-        return 0
-    if options.steps:
+        cases.append(Case(f"molecule/{name}", name, SKIPPED, 0, reason))
+    if options.steps and not lacking:
         return run_steps(options.scenarios[0], options.steps.split(","))
-    if len(options.scenarios) == 1:
-        return run_alone(options.scenarios[0])
     measured = read_times()
     able = {name: scenario for name, scenario in scenarios.items() if name not in lacking}
     # The longest first, so that the last one does not run alone.
-    names = [name for name in options.scenarios if name in able] or sorted(
-        of_make_test(able, os.environ.get(ENDS, "")) if options.core else able,
-        key=lambda name: -able[name].seconds(measured),
-    )
-    if not run_side_by_side(names, int(os.environ.get("MOLECULE_JOBS", "2"))):
+    names = [name for name in options.scenarios or able if name in able]
+    names.sort(key=lambda name: -able[name].seconds(measured))
+    jobs = int(os.environ.get("MOLECULE_JOBS", "2"))
+    cases += run_side_by_side(names, SHORT if options.short else WHOLE, jobs)
+    if options.junit_xml:
+        write_cases(options.junit_xml, "scenario", cases)
+    if any(case.result == FAILED for case in cases):
         return 1
-    return 0 if options.core or options.scenarios else write_table()
+    return 0 if options.short or options.scenarios else write_table()
 
 
 if __name__ == "__main__":

@@ -89,6 +89,10 @@ def build_graph(root: Path) -> Graph:
     for file in (root / "tests/changed").glob("*.py"):
         # They start the program, which imports the rest; so does the next one.
         graph.add("tests/changed/test_changed_run.py", str(file.relative_to(root)))
+    for test in (root / "tests/circles").glob("test_*.py"):
+        for name in ("conftest.py", "last_run.yml", "promises.yml", "seconds.yml"):
+            graph.add(str(test.relative_to(root)), f"tests/{name}")
+    graph.add("molecule/run.py", "tests/circles/results.py")
     for file in (root / "tests/gpu").glob("*.py"):
         graph.add("tests/trainer/test_gpu_day_steps.py", str(file.relative_to(root)))
     # The two scenarios in which the trainer runs

@@ -21,6 +21,7 @@ LINKED = "ansible.module_utils.training_node."
 TEST_FOLDERS = (
     *("tests/yard", "tests/roles", "tests/trainer", "tests/e2e", "tests/changed", "tests/gpu"),
     "tests/node",
+    "tests/circles",
 )
 
 
@@ -169,7 +170,7 @@ def add_tests(graph: Graph, root: Path, modules_of_roles: dict[str, str]) -> Non
                 for module in part.runs:
                     if main := module_file(root, f"{module}.__main__"):
                         graph.add(user, main)
-                if folder == "tests/changed":
+                if folder in ("tests/changed", "tests/circles"):
                     continue  # to these, paths and names of roles are examples
                 for used in named_paths(root, part.texts):
                     graph.add(user, used)

@@ -2,7 +2,7 @@
 
 A change is followed by imports and by what roles, scenarios and playbooks name, to the tests that
 stand on it. What tests a changed thing itself always runs; what merely uses it runs as far as there
-is time, the nearest first, and is listed otherwise. `make test` runs all.
+is time, the nearest first, and is listed otherwise. `make test-all` runs all.
 """
 
 import argparse
@@ -65,7 +65,9 @@ def show(choice: Choice, linters: Sequence[Sequence[str]]) -> None:
     for item in choice.chosen:
         print(f"  {item.kind:<9} {item.name}  ({item.seconds:.0f} s)  <- {why(item)}")
     if choice.left:
-        print(f"{len(choice.left)} more have no room in the time (BUDGET=); make test runs them:")
+        print(
+            f"{len(choice.left)} more have no room in the time (BUDGET=); make test-all runs them:"
+        )
         alike: dict[tuple[str, str], list[str]] = defaultdict(list)
         for item in choice.left:
             alike[item.kind, why(item)].append(item.name)
@@ -74,7 +76,7 @@ def show(choice: Choice, linters: Sequence[Sequence[str]]) -> None:
     if choice.texts:
         print(f"No test reads: {', '.join(choice.texts)}")
     if choice.unknown:
-        print(f"Only make test shows what these touch: {', '.join(choice.unknown)}")
+        print(f"Only make test-all shows what these touch: {', '.join(choice.unknown)}")
     sys.stdout.flush()
 
 

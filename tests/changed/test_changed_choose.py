@@ -56,6 +56,11 @@ def chosen(choice: Choice) -> set[str]:
         ("molecule/shared/verify.yml", {"accounts", "several_nodes", "inventory_check"}),
         ("molecule/run.py", {"tests/roles/test_molecule_run.py"}),
         ("tests/changed/run.py", {"tests/changed/test_changed_run.py"}),
+        ("tests/promises.yml", {"tests/circles/test_promises.py"}),
+        (
+            "tests/circles/results.py",
+            {"tests/circles/test_tiers.py", "tests/roles/test_molecule_run.py"},
+        ),
         (
             "tests/gpu/steps.py",
             {"tests/gpu/test_gpu_day.py", "tests/trainer/test_gpu_day_steps.py"},

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = Path(__file__).parents[2]
 # Quick, and it is touched by nothing but itself.
 SMALL = "tests/yard/test_logs.py"
@@ -48,6 +50,7 @@ def make_test_changed(root: Path, *options: str) -> subprocess.CompletedProcess[
     return run(root, "make", "test-changed", f"VENV={sys.prefix}", *options)
 
 
+@pytest.mark.promise("make test-changed")
 def test_a_small_change_is_linted_and_tested(copy: Path) -> None:
     with (copy / SMALL).open("a") as file:
         file.write("\n\ndef test_of_the_change() -> None:\n    assert True\n")
@@ -84,7 +87,7 @@ def test_the_choice_alone(copy: Path) -> None:
     assert "scenario  hosts_file" in done.stdout
     assert "more have no room" in done.stdout
     assert "mixed_releases" in done.stdout
-    assert "Only make test shows what these touch: pyproject.toml" in done.stdout
+    assert "Only make test-all shows what these touch: pyproject.toml" in done.stdout
     assert not (copy / ".trainyard").exists()
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from differences import DifferenceError, base_commit, changed_files
 
+pytestmark = pytest.mark.process
+
 
 def git(root: Path, *arguments: str) -> str:
     """Run git as somebody."""

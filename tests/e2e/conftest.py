@@ -4,10 +4,7 @@ Fixtures that all of these tests share; tests/README.md tells how to add a test.
 modules: commands.py (make targets), machines.py (the nodes, past make), cluster.py (its size).
 """
 
-import os
-import random
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +15,6 @@ pytest.register_assert_rewrite("cluster", "commands", "faults.fault", "formats",
 
 from cluster import USUAL_NODES, Cluster  # noqa: E402
 from commands import RUNS, BackgroundMake, Outcome, make  # noqa: E402
-
-# Set by .ci/run, which must not take longer than its limit: Unix seconds, after which no test is
-# begun but those of the main job. Two cores may be slow. The order of the files follows from it.
-ENDS = "TRAINYARD_TEST_ENDS"
 
 
 @pytest.fixture(scope="session")
@@ -44,40 +37,14 @@ def nodes_of(test: pytest.Item) -> int:
     return int(marker.args[0]) if marker else USUAL_NODES
 
 
-def is_further(test: pytest.Item) -> bool:
-    """Whether a test is among the first to be left out where time is short."""
-    return test.get_closest_marker("further") is not None
-
-
 def is_of_main_job(test: pytest.Item) -> bool:
     """Whether a test looks at the run without which nothing is proven."""
     return "main_job" in getattr(test, "fixturenames", ())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the main job, and let the cluster grow once: tests on more nodes come late.
-
-    Where time is short, files come in another order each time. In a lasting one the same tests
-    would always be left out.
-    """
-    files = list(dict.fromkeys(test.path for test in items))
-    ends = os.environ.get(ENDS)
-    if ends:
-        random.Random(ends).shuffle(files)
-    turn = {path: number for number, path in enumerate(files)}
-
-    def place(test: pytest.Item) -> tuple[bool, bool, int, int]:
-        return not is_of_main_job(test), is_further(test), nodes_of(test), turn[test.path]
-
-    items.sort(key=place)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave a test out where there is no time for it, before it makes any node ready."""
-    ends = os.environ.get(ENDS)
-    if ends and not is_of_main_job(item) and time.time() > float(ends):
-        pytest.skip(f"no time is left for it ({ENDS}): make e2e runs all")
+    """Begin with the main job, and let the cluster grow once: tests on more nodes come last."""
+    items.sort(key=lambda test: (not is_of_main_job(test), nodes_of(test)))
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +79,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "nodes(number): nodes of the local cluster, 2 by default")
-    config.addinivalue_line("markers", f"further: comes last, and so is left out first, see {ENDS}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

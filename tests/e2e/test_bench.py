@@ -7,9 +7,10 @@ import pytest
 from commands import make
 from machines import CHECKOUT, NODES
 
-pytestmark = [pytest.mark.usefixtures("ready_cluster"), pytest.mark.further]
+pytestmark = pytest.mark.usefixtures("ready_cluster")
 
 
+@pytest.mark.promise("row 23", "make bench")
 def test_measures_every_way_to_train() -> None:
     outcome = make("bench", MODELS="cnn_a", NODES=2, ARGS="--rounds 1 --seconds 1")
     assert outcome.status == 0

@@ -10,7 +10,7 @@ import pytest
 from commands import make
 from machines import CHECKOUT, CHECKOUT_HASH, docker, machine
 
-pytestmark = [pytest.mark.usefixtures("ready_cluster"), pytest.mark.further]
+pytestmark = pytest.mark.usefixtures("ready_cluster")
 
 CONTROL = f"trainyard-bundle-{CHECKOUT_HASH[:12]}"
 RELEASE = "bookworm"
@@ -73,6 +73,7 @@ def run(control: str, command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.promise("make bundle")
 def test_it_sets_up_and_trains(control: str) -> None:
     # Only the heading: no route to anywhere.
     assert len(run(control, "cat /proc/net/route").splitlines()) == 1

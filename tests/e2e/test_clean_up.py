@@ -35,6 +35,7 @@ def littered(ready_cluster: Cluster) -> Iterator[Path]:
     in_machine("node1", f"docker rmi -f {OLD} {FOREIGN} || true; rmdir {RUN_ROOT}/{LEFT}")
 
 
+@pytest.mark.promise("make clean-up")
 def test_it_says_first_and_removes_when_told(littered: Path) -> None:
     others = {path.parent for path in RUNS.glob("*/summary.json")} - {littered}
     said = make("clean-up", DAYS=30)

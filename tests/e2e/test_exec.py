@@ -46,6 +46,7 @@ def test_a_long_output_arrives_whole() -> None:
     assert outcome.output.endswith("\n45999\n46000\n")
 
 
+@pytest.mark.promise("row 9", "make exec", "make exec CMD='uptime' ON=gpu01,gpu02")
 def test_only_where_asked() -> None:
     outcome = make("exec", CMD="hostname", ON="node2")
     assert "node2\nnode2\n" in outcome.output

@@ -23,6 +23,7 @@ def dead_node(cluster: Cluster) -> Iterator[str]:
     power_on("node1")()
 
 
+@pytest.mark.promise("make train MODEL=vit NODES=4 PROCS_PER_NODE=2")
 def test_a_training_on_all_of_them() -> None:
     run = BackgroundRun(**{**SHORTEST, "NODES": 4})
     assert run.finish().status == 0

@@ -14,8 +14,6 @@ import yaml
 from commands import RUNS, BackgroundMake, make
 from machines import CHECKOUT, CHECKOUT_HASH, docker, write_inventory
 
-pytestmark = pytest.mark.further
-
 NAME = f"gpus-{CHECKOUT_HASH[:4]}"
 # 10.117.0.0/24 is the local cluster's.
 NETWORK = f"10.117.{(int(CHECKOUT_HASH[:2], 16) + 7) % 254 + 1}.0/24"

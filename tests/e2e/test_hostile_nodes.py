@@ -20,8 +20,6 @@ from commands import RUNS, Outcome, make
 from machines import CHECKOUT, INVENTORY, in_machine
 from trainings import SHORTEST
 
-pytestmark = pytest.mark.further
-
 LIAR = "node2"
 LIES = "/root/lies"
 # In the place of python3: what is in a file of the module's name, for a module that has one. The

@@ -21,8 +21,6 @@ from machines import CHECKOUT, INVENTORY, NODES, RUN_ROOT, in_machine, wait_for
 from tables import merge
 from trainings import LONG, SHORTEST
 
-pytestmark = pytest.mark.further
-
 # Of a node: of every entry there type, mode, owner, size, time and target are listed.
 WATCHED = "/etc /root /home /srv /usr/local /opt /var/spool /var/lib/trainyard /boot"
 # A command given for the first time has byte code of its modules kept there, by root.

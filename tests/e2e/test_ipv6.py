@@ -8,8 +8,6 @@ from commands import Outcome, make
 from machines import CHECKOUT_HASH, docker, write_inventory
 from trainings import SHORTEST
 
-pytestmark = pytest.mark.further
-
 NAME = f"ipv6-{CHECKOUT_HASH[:4]}"
 # Unique local addresses (RFC 4193), of this checkout
 NETWORK = f"fd{CHECKOUT_HASH[:2]}:{CHECKOUT_HASH[2:6]}:{CHECKOUT_HASH[6:10]}:1::/64"

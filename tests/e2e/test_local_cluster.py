@@ -25,6 +25,7 @@ def of_the_cluster() -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.promise("make local-up", "make local-down")
 @pytest.mark.usefixtures("ready_cluster")
 def test_local_down_leaves_nothing_and_touches_no_other_cluster(tmp_path: Path) -> None:
     inventory = tmp_path / NAME

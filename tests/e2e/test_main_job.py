@@ -1,6 +1,7 @@
 """`make train MODEL=vit NODES=2`: what it leaves, and that it is what happened."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,9 @@ SHORT = {"MODEL": "cnn_a", "EPOCHS": 1, "TRAIN_IMAGES": 640, "BATCH": 16}
 WANDB_KEY = "0123456789abcdef0123456789abcdef01234567"
 
 
+@pytest.mark.promise(
+    "row 12", "make train", "make train MODEL=vit NODES=2", "make data DATASET=cifar10"
+)
 def test_trains_on_two_nodes(main_job: Job) -> None:
     outcome, run = main_job
     assert outcome.status == 0
@@ -55,6 +59,7 @@ def test_ranks_ran_on_different_hosts(main_job: Job) -> None:
     assert "rank 1 of 2 on node2" in first_lines[1]
 
 
+@pytest.mark.promise("row 24")
 def test_brings_home_what_the_nodes_have(main_job: Job) -> None:
     _, run = main_job
     for host in ("node1", "node2"):
@@ -66,6 +71,18 @@ def test_brings_home_what_the_nodes_have(main_job: Job) -> None:
         assert in_machine(host, "ls /srv/trainyard/runs") == ""
     assert (run / "checkpoints/last.pt").stat().st_size > 1e6
     assert (run / "report.html").stat().st_size > 0
+    assert (run / "metrics.jsonl").stat().st_size > 0
+    assert list(run.glob("tensorboard/**/events.out.tfevents.*"))
+
+
+@pytest.mark.promise("row 14")
+def test_every_node_has_the_image_that_its_sources_name(main_job: Job) -> None:
+    _, run = main_job
+    name = json.loads((run / "manifest.json").read_text())["image"]["name"]
+    # The hash of docker/trainer; tests/yard/test_train.py has what follows from an edit of it.
+    assert re.fullmatch(r"trainyard/trainer:[0-9a-f]{12}", name)
+    look = f"docker image inspect --format '{{{{.Id}}}}' {name}"
+    assert len({in_machine(host, look) for host in ("node1", "node2")}) == 1
 
 
 def test_leaves_no_container(main_job: Job) -> None:
@@ -88,6 +105,7 @@ def test_keeps_keys_to_itself(main_job: Job) -> None:
     assert manifest["hosts"] == ["node1", "node2"]
 
 
+@pytest.mark.promise("make setup")
 def test_setup_again_changes_nothing(main_job: Job) -> None:
     done = subprocess.run(
         ["ansible-playbook", "--inventory", INVENTORY, "site.yml"],
@@ -118,9 +136,18 @@ def test_what_was_sent_once_is_not_packed_and_not_compiled_again(main_job: Job) 
     assert kept() == before
 
 
-def test_two_processes_on_one_node(main_job: Job) -> None:
-    assert make("train", **{**SHORT, "MODEL": "cnn_b"}, NODES=1, PROCS_PER_NODE=2).status == 0
-    summary = json.loads((RUNS / "latest/summary.json").read_text())
+@pytest.fixture(scope="module")
+def small_job(main_job: Job) -> Job:
+    """A short job of two processes on one node."""
+    outcome = make("train", **{**SHORT, "MODEL": "cnn_b"}, NODES=1, PROCS_PER_NODE=2)
+    return outcome, (RUNS / "latest").resolve()
+
+
+@pytest.mark.promise("row 18")
+def test_two_processes_on_one_node(small_job: Job) -> None:
+    outcome, run = small_job
+    assert outcome.status == 0
+    summary = json.loads((run / "summary.json").read_text())
     assert (summary["model"], summary["world_size"]) == ("cnn_b", 2)
     assert summary["hosts"] == ["node1"]
 
@@ -135,6 +162,7 @@ def other_job(main_job: Job) -> Job:
     return outcome, (RUNS / "latest").resolve()
 
 
+@pytest.mark.promise("row 20")
 def test_other_engine(other_job: Job) -> None:
     outcome, run = other_job
     assert outcome.status == 0
@@ -149,6 +177,18 @@ def test_other_engine(other_job: Job) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.promise("row 15")
+def test_each_model_leaves_its_weights(main_job: Job, small_job: Job, other_job: Job) -> None:
+    trained = set()
+    for _, run in (main_job, small_job, other_job):
+        summary = json.loads((run / "summary.json").read_text())
+        assert (summary["status"], summary["dataset"]) == ("succeeded", "cifar10")
+        assert (run / "checkpoints/last.pt").stat().st_size > 1e4
+        trained.add(summary["model"])
+    assert trained == {"vit", "cnn_a", "cnn_b"}
+
+
+@pytest.mark.promise("row 26")
 def test_a_key_in_the_environment_reaches_the_ranks_and_shows_nowhere(other_job: Job) -> None:
     outcome, run = other_job
     assert len(list(run.glob("wandb/offline-run-*/run-*.wandb"))) == 1

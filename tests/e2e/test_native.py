@@ -60,6 +60,7 @@ def test_set_up_does_what_the_account_may_and_says_what_it_passes_over(ready: Ou
         assert "permission denied" in refused
 
 
+@pytest.mark.promise("row 30")
 def test_it_trains_on_two_nodes_as_that_account_and_nothing_stays(
     ready: Outcome, students: Path
 ) -> None:

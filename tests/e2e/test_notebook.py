@@ -38,6 +38,7 @@ def command_lines(host: str) -> str:
     return here.stdout + in_machine(host, "ps -eo args ww")
 
 
+@pytest.mark.promise("row 31", "make notebook", "make notebook NODE=node1")
 def test_a_cell_in_a_browser_and_its_files_at_home(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

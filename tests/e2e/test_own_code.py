@@ -88,6 +88,7 @@ def example() -> tuple[Outcome, Path]:
     return outcome, newest()
 
 
+@pytest.mark.promise("row 34", "examples/own-code", "make train CODE=path/to/project NODES=2")
 def test_the_example_of_the_documentation(example: tuple[Outcome, Path]) -> None:
     outcome, run = example
     assert outcome.status == 0, outcome.output
@@ -102,6 +103,7 @@ def test_the_example_of_the_documentation(example: tuple[Outcome, Path]) -> None
     assert "loss" in (run / "report.html").read_text()
 
 
+@pytest.mark.promise("make rerun", "make rerun RUN=")
 def test_the_same_again(example: tuple[Outcome, Path]) -> None:
     _, run = example
     outcome = make("rerun", RUN=run.name)
@@ -148,6 +150,7 @@ def test_ranks_that_meet_are_not_warned_of(tmp_path: Path) -> None:
     assert ALONE not in outcome.output
 
 
+@pytest.mark.promise("row 29")
 def test_a_rank_that_fails_is_named_with_the_line_of_its_program(tmp_path: Path) -> None:
     """At the end of a log of many megabytes."""
     text = "import os, time\nfor _ in range(2_000_000):\n    print('x' * 99)\n"
@@ -162,6 +165,9 @@ def test_a_rank_that_fails_is_named_with_the_line_of_its_program(tmp_path: Path)
     assert "nobody = {}['missing']" in outcome.output
 
 
+@pytest.mark.promise(
+    'make train CODE=path/to/project ENTRY=train_gpt.py SCRIPT_ARGS="--lr 1e-3" NODES=4 RETRIES=2'
+)
 def test_a_failed_run_goes_on_with_its_files_on_every_node(tmp_path: Path) -> None:
     folder = project(tmp_path / "own", {"train.py": DIES, "trainyard.yml": "checkpoints: ckpt-*\n"})
     outcome = make("train", CODE=folder, NODES=2, RETRIES=1)

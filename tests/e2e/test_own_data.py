@@ -56,6 +56,7 @@ def checksum(node: str, name: str) -> str:
     return in_machine(node, f"sha256sum {DATA}/{name}").split()[0]
 
 
+@pytest.mark.promise("make data", "make data SOURCE=folder-or-URL NAME=faces")
 def test_a_program_reads_it_on_every_node_and_cannot_change_it(faces: Path, program: Path) -> None:
     """The second node lost it, and gets it again when a training asks."""
     assert make("data", SOURCE=faces, NAME="e2e-faces").status == 0

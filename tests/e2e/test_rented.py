@@ -23,8 +23,6 @@ from ec2_stand_in import REGION, Ec2
 from machines import CHECKOUT, CHECKOUT_HASH, docker, write_inventory
 from trainings import SHORTEST
 
-pytestmark = pytest.mark.further
-
 NAME = f"rented-{CHECKOUT_HASH[:4]}"
 # 10.117.0.0/24 is the local cluster's.
 NETWORK = f"10.117.{int(CHECKOUT_HASH[2:4], 16) % 254 + 1}.0/24"

@@ -59,6 +59,7 @@ def test_a_stopped_training_ends_with_its_logs_at_home(stopped: Stop) -> None:
     assert log.startswith("rank 0 of 1 on node1 ")
 
 
+@pytest.mark.promise("row 28", "make stop")
 def test_the_run_beside_it_does_not_notice(stopped: Stop) -> None:
     assert stopped.beside_was_under_way
     assert stopped.beside_outcome.status == 0
@@ -67,6 +68,7 @@ def test_the_run_beside_it_does_not_notice(stopped: Stop) -> None:
     assert (summary["attempts"], summary["steps"]) == (1, 6 * 1920 // 16)
 
 
+@pytest.mark.promise("make logs", "make logs RUN= RANK=1 FOLLOW=1")
 def test_logs_are_followed_to_the_end(stopped: Stop) -> None:
     assert stopped.logs.status == 0
     log = (stopped.run.directory / "logs/rank-0.log").read_text()

@@ -6,9 +6,10 @@ import pytest
 from commands import make
 from machines import CHECKOUT
 
-pytestmark = [pytest.mark.usefixtures("ready_cluster"), pytest.mark.further]
+pytestmark = pytest.mark.usefixtures("ready_cluster")
 
 
+@pytest.mark.promise("row 27", "make scaling", "make scaling MODEL=vit NODES=2")
 def test_compares_one_node_with_two() -> None:
     """A rank keeps its batch. tests/yard/test_scaling.py has HOLD=global-batch."""
     wish = {"MODEL": "cnn_a", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 640, "BATCH": 16}

@@ -14,8 +14,6 @@ from commands import Outcome, make, make_in
 from machines import CHECKOUT, INVENTORY, NODES, docker, in_machine, machine
 from trainings import SHORTEST
 
-pytestmark = pytest.mark.further
-
 SITE = "/var/lib/trainyard/site.json"
 AUTHORIZED = "/etc/ssh/ssh_trust/authorized_keys"
 OTHER_PORT = 2300

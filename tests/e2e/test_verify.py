@@ -4,18 +4,14 @@ import json
 import os
 import re
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import formats
 import pytest
 from cluster import Cluster
-from commands import RUNS, BackgroundMake, Outcome, make
+from commands import RUNS, BackgroundMake, make
 from machines import containers_of_runs, docker, in_machine, machine
+from verdicts import Fault, Verdict, broken, verify
 
 NODES = ["node1", "node2", "node3", "node4"]
 pytestmark = pytest.mark.nodes(len(NODES))
@@ -23,40 +19,6 @@ pytestmark = pytest.mark.nodes(len(NODES))
 LIMIT = 240
 # With this library preloaded, every program of a node sees the time in /etc/faketimerc.
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A verification: how the command ended, its files, and how long it took."""
-
-    outcome: Outcome
-    directory: Path
-    document: dict[str, Any]
-    seconds: float
-
-    def causes(self, who: str) -> dict[str, str]:
-        """What a node, or a pair, is blamed for: name of the check to reason."""
-        return {
-            cause["name"]: cause["reason"]
-            for fault in self.document["faults"]
-            if fault["who"] == who
-            for cause in fault["causes"]
-        }
-
-    @property
-    def blamed(self) -> set[str]:
-        """Nodes and pairs that are blamed for anything."""
-        return {fault["who"] for fault in self.document["faults"]}
-
-
-def verify(checks: str) -> Verdict:
-    before = set(RUNS.glob("verify-*"))
-    began = time.monotonic()
-    outcome = make("verify", CHECKS=checks)
-    seconds = time.monotonic() - began
-    (directory,) = set(RUNS.glob("verify-*")) - before
-    document = json.loads((directory / "verdict.json").read_text())
-    return Verdict(outcome, directory, document, seconds)
 
 
 @pytest.fixture(scope="module")
@@ -160,28 +122,6 @@ def test_the_page_shows_the_measurements(good: Verdict, tmp_path: Path) -> None:
         timeout=120,
     )
     assert 'data-probe="12 fields, 12"' in shown.stdout
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault put into a node.
-
-    Attributes:
-        host: where.
-        breaks, mends: shell commands on that node.
-        checks: the part of the verification that is run.
-        check: name of the check that must fail.
-        says: what its reason must hold.
-        blamed: the node or the pair that must be named, and nobody else: the host by default.
-    """
-
-    host: str
-    breaks: str
-    mends: str
-    checks: str
-    check: str
-    says: str
-    blamed: str = ""
 
 
 # An address of the cluster's network that no node has.
@@ -315,16 +255,6 @@ def has_netem(host: str) -> bool:
         "echo yes || true",
     )
     return tried == "yes"
-
-
-@contextmanager
-def broken(*faults: Fault) -> Iterator[None]:
-    """Put faults in, and take out again those that are in, whatever happens."""
-    with ExitStack() as mended:
-        for fault in faults:
-            in_machine(fault.host, fault.breaks)
-            mended.callback(in_machine, fault.host, fault.mends)
-        yield
 
 
 def test_faults_on_all_nodes_at_once_are_told_apart(good: Verdict) -> None:

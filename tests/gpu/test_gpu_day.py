@@ -125,6 +125,7 @@ def python_of(
     return python
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -143,6 +144,7 @@ def test_no_gpu_is_no_success(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.process
 def test_make_hands_its_options_on() -> None:
     listed = make("ARGS=--list", "STEPS=vit,products")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["products", "vit"]
@@ -154,6 +156,7 @@ def test_make_hands_its_options_on() -> None:
         assert words in dry.stdout
 
 
+@pytest.mark.process
 def test_a_gpu_without_torch_runs_no_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program_on_path(monkeypatch, tmp_path / "bin", "nvidia-smi", SMI)
     python = program_on_path(
@@ -182,6 +185,7 @@ def test_a_gpu_without_torch_runs_no_test(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "| driver | 580.65.06 |" in (out / "gpu-day.md").read_text()
 
 
+@pytest.mark.process
 def test_facts_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program_on_path(monkeypatch, tmp_path, "nvidia-smi", SMI)
     found = machine_facts(read_gpus()[0])
@@ -190,6 +194,7 @@ def test_facts_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert all(found.values())
 
 
+@pytest.mark.process
 def test_facts_stay_when_only_the_document_changes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -307,6 +312,7 @@ def test_exit_status() -> None:
     assert status() == 5
 
 
+@pytest.mark.process
 def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(CommandError, match="not over within 1 s") as caught:
@@ -328,6 +334,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_its_processes(tmp_path:
         time.sleep(0.05)
 
 
+@pytest.mark.process
 def test_a_command_that_fails_shows_its_end(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="exit status 3: sh -c") as caught:
         run(["sh", "-c", "seq 100; exit 3"], 10)
@@ -547,11 +554,13 @@ def docker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], list
     return lambda: calls.read_text().splitlines()
 
 
+@pytest.mark.process
 def test_the_newest_image_for_gpus_is_taken(docker: Callable[[], list[str]]) -> None:
     assert find_image(None) == "trainyard/trainer-cuda12-legacy:333"
     assert find_image("mine:1") == "mine:1"
 
 
+@pytest.mark.process
 def test_containers_get_the_gpus_and_are_removed(
     docker: Callable[[], list[str]], tmp_path: Path
 ) -> None:
@@ -573,6 +582,7 @@ def test_containers_get_the_gpus_and_are_removed(
     assert "TRAINYARD_GPUS" not in docker()[-2]
 
 
+@pytest.mark.process
 def test_containers_have_the_runtime_of_runs(
     docker: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def codes(machine: AmdMachine, **more: Any) -> list[str]:
     return [problem.code for problem in look(machine, **more).problems]
 
 
+@pytest.mark.process
 def test_the_gpus_have_the_form_of_nvidias(machine: AmdMachine) -> None:
     """rocm-smi's number 0 is the card on the lower bus, which the kernel lists second."""
     told, trouble = amd.read_amd_gpus(str(machine.sys))
@@ -131,6 +132,7 @@ def test_a_temperature_may_be_of_the_junction_alone(machine: AmdMachine) -> None
     assert (hot.celsius, hot.trouble, untold.celsius, untold.trouble) == (37, "", None, "")
 
 
+@pytest.mark.process
 def test_a_card_for_displays_and_a_card_without_a_number_of_its_own(machine: AmdMachine) -> None:
     path = machine.topology / "3/properties"
     path.write_text(path.read_text().replace("unique_id 5847760019078012339", "unique_id 0"))
@@ -140,6 +142,7 @@ def test_a_card_for_displays_and_a_card_without_a_number_of_its_own(machine: Amd
     assert (gpu.index, gpu.uuid) == (0, "PCI-0000:43:00.0")
 
 
+@pytest.mark.process
 def test_a_healthy_node_is_fit(machine: AmdMachine) -> None:
     told = look(machine)
     assert (told.problems, [gpu.index for gpu in told.idle]) == ([], [0, 1])
@@ -181,6 +184,7 @@ def test_nobody_waits_for_rocm_smi_where_the_kernel_lists_no_gpu(machine: AmdMac
     assert not (machine.root / "asked").exists()
 
 
+@pytest.mark.process
 def test_rocm_smi_is_missing_or_says_nothing(
     machine: AmdMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +199,7 @@ def test_rocm_smi_is_missing_or_says_nothing(
     assert "cannot be asked: there is no rocm-smi: run make setup" in problem.text
 
 
+@pytest.mark.process
 def test_a_card_that_cannot_be_read_is_lost(machine: AmdMachine) -> None:
     """The real program left out load and temperature of one, and remembered its memory."""
     machine.say("mi210-unreadable")
@@ -206,6 +211,7 @@ def test_a_card_that_cannot_be_read_is_lost(machine: AmdMachine) -> None:
     assert codes(machine, wanted=1) == []
 
 
+@pytest.mark.process
 def test_a_gpu_in_use_is_busy(machine: AmdMachine) -> None:
     machine.process(os.getpid(), GPUS[0][1], 1_200_000_000)
     (problem,) = look(machine).problems
@@ -215,12 +221,14 @@ def test_a_gpu_in_use_is_busy(machine: AmdMachine) -> None:
     assert codes(machine, names="0") == []
 
 
+@pytest.mark.process
 def test_a_gpu_that_is_not_there(machine: AmdMachine) -> None:
     (problem,) = look(machine, "0,5").problems
     assert (problem.code, problem.values["present"]) == ("gpu_not_there", "0, 1")
     assert "rocm-smi" in problem.remedy
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("labels", "code"),
     [
@@ -242,6 +250,7 @@ def test_an_image_for_amd_is_refused_on_nvidias_gpus() -> None:
     assert "INVENTORY=" in problem.remedy
 
 
+@pytest.mark.process
 def test_the_end_of_a_run_finds_what_went_wrong(
     machine: AmdMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +271,7 @@ def test_the_end_of_a_run_finds_what_went_wrong(
     assert [code for code, _ in faults.gpu_faults(before, 0.0)] == ["gpu_lost", "gpu_lost"]
 
 
+@pytest.mark.process
 def test_verify_judges_them_like_nvidias(
     machine: AmdMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +355,7 @@ def test_a_node_cannot_have_another_file_given_to_a_container(path: str) -> None
     assert not start.RENDER.fullmatch(path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("group", "wanted", "given"),
     [
@@ -406,6 +417,7 @@ def test_a_run_hands_on_what_its_node_has(
     assert json.loads(said[1].replace('\\"', '"')) == [*given, group == "amd_nodes"]
 
 
+@pytest.mark.promise("row 33")
 def test_the_image_for_amd_can_be_built() -> None:
     entry = yaml.safe_load((CHECKOUT / "docker/trainer/rocm.yml").read_text())["rocm"]
     variables = yaml.safe_load((CHECKOUT / "roles/trainer_image/vars/main.yml").read_text())

@@ -17,6 +17,8 @@ import jinja2
 import pytest
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 PLUGINS = ROLES.parent / "playbooks/callback_plugins"
 MODULE = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule

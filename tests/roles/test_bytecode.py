@@ -13,6 +13,8 @@ import pytest
 from ansible.module_utils.bytecode_hook import place, write
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 HOOK = ROLES / "bytecode/module_utils/bytecode_hook.py"
 
 

@@ -80,6 +80,7 @@ def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any
     return found
 
 
+@pytest.mark.process
 def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
     first = {
         "chrony_state": "present",

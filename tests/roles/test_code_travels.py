@@ -256,6 +256,7 @@ def test_the_files_of_two_nodes_may_have_one_name(project: Path, run: Any, tmp_p
     assert files(run.collect) == {"nodes/node2/workdir/result.json": "second\n"}
 
 
+@pytest.mark.process
 def test_what_a_node_was_given_of_the_first_one_does_not_come_home_from_there(
     project: Path, run: Any, tmp_path: Path
 ) -> None:
@@ -275,6 +276,7 @@ def test_what_a_node_was_given_of_the_first_one_does_not_come_home_from_there(
     }
 
 
+@pytest.mark.process
 def test_the_first_node_sends_home_what_it_was_given(
     project: Path, run: Any, tmp_path: Path
 ) -> None:
@@ -289,6 +291,7 @@ def test_the_first_node_sends_home_what_it_was_given(
     assert files(run.collect) == {"workdir/epoch-1.pt": "weights\n"}
 
 
+@pytest.mark.process
 def test_what_a_node_had_itself_comes_over_what_the_first_one_had(
     project: Path, run: Any, tmp_path: Path
 ) -> None:
@@ -317,6 +320,7 @@ def reachable(path: Path) -> None:
             above.chmod(above.stat().st_mode | 0o011)
 
 
+@pytest.mark.process
 def test_a_project_goes_on_with_the_files_it_had(project: Path, run: Any, tmp_path: Path) -> None:
     send(project, run, tmp_path)
     for name, text in {

@@ -17,6 +17,8 @@ import yaml
 
 import yard
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = Path(__file__).parents[2]
 GALAXY = yaml.safe_load((CHECKOUT / "collection/galaxy.yml").read_text())
 INSTALLED = "collections/ansible_collections/trainyard/cluster"
@@ -93,16 +95,20 @@ def load_task_files(site: Path) -> subprocess.CompletedProcess[str]:
     return run(site, "ansible-playbook", "--syntax-check", "load.yml")
 
 
+@pytest.mark.process
+@pytest.mark.promise("make collection")
 def test_every_role_is_in_the_archive(site: Path) -> None:
     roles = {path.name for path in (CHECKOUT / "roles").iterdir()}
     assert {path.name for path in (site / INSTALLED / "roles").iterdir()} == roles
 
 
+@pytest.mark.process
 def test_every_task_file_finds_its_modules_and_roles(site: Path) -> None:
     loaded = load_task_files(site)
     assert loaded.returncode == 0, loaded.stderr
 
 
+@pytest.mark.process
 def test_a_module_that_the_collection_lacks_is_noticed(site: Path, tmp_path: Path) -> None:
     lacking = tmp_path / "site"
     shutil.copytree(site, lacking, symlinks=True)
@@ -112,17 +118,20 @@ def test_a_module_that_the_collection_lacks_is_noticed(site: Path, tmp_path: Pat
     assert "inventory_check" in loaded.stderr
 
 
+@pytest.mark.process
 def test_modules_find_what_they_import(site: Path) -> None:
     imported = succeed(site, "python3", "-c", IMPORT_ALL)
     code = [*CHECKOUT.glob("roles/*/library/*.py"), *CHECKOUT.glob("roles/*/module_utils/*.py")]
     assert int(imported) >= len(code)
 
 
+@pytest.mark.process
 def test_roles_have_no_code_of_their_own_in_the_collection(site: Path) -> None:
     roles = site / INSTALLED / "roles"
     assert not [path for directory in BUILDER["PLUGINS"] for path in roles.glob(f"*/{directory}")]
 
 
+@pytest.mark.process
 def test_the_image_has_the_name_that_the_checkout_gives_it(site: Path) -> None:
     names = {}
     for directory, role in ((site, "trainyard.cluster.trainer_image"), (CHECKOUT, "trainer_image")):
@@ -134,6 +143,7 @@ def test_the_image_has_the_name_that_the_checkout_gives_it(site: Path) -> None:
     assert len(set(names.values())) == 1, names
 
 
+@pytest.mark.process
 def test_a_site_checks_its_inventory(site: Path) -> None:
     (site / "hosts.yml").write_text(
         "trainers:\n"
@@ -162,6 +172,7 @@ def test_its_version_is_that_of_the_package() -> None:
     assert GALAXY["version"] == yard.__version__
 
 
+@pytest.mark.process
 def test_it_names_the_collections_that_its_roles_use(site: Path) -> None:
     text = "".join(
         file.read_text()
@@ -175,6 +186,7 @@ def test_it_names_the_collections_that_its_roles_use(site: Path) -> None:
     assert used
 
 
+@pytest.mark.process
 def test_the_archive_has_nothing_of_the_tests(site: Path) -> None:
     (archive,) = site.glob("*.tar.gz")
     with tarfile.open(archive) as members:

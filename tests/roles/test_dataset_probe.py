@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 sys.path.append(str(ROLES / "training_node/library"))
 probe = importlib.import_module("training_node_probe")
 

@@ -14,7 +14,10 @@ from role_files import ROLES
 
 NODES = ("node1", "node2")
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the role gives files to root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="the role gives files to root"),
+    pytest.mark.process,
+]
 
 
 @dataclass

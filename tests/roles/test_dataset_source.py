@@ -20,6 +20,8 @@ import pytest
 from ansible.module_utils import dataset_fetch, dataset_source
 from ansible.module_utils.dataset_files import DataError
 
+pytestmark = pytest.mark.process
+
 FILES = {"train/a.bin": os.urandom(300_000), "train/b.txt": b"b\n", "labels.csv": b"1,2\n"}
 
 
@@ -63,6 +65,7 @@ def packed(folder: Path, suffix: str, inside: str = "") -> Path:
 SUFFIXES = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".zip"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("inside", ["", "faces-1.0"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_archive_is_unpacked_once_without_its_own_folder(
@@ -79,6 +82,7 @@ def test_an_archive_is_unpacked_once_without_its_own_folder(
     assert (again.folder, again.changed) == (had.folder, False)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("cut", [0.999, 0.5, 0])
 def test_an_archive_that_is_cut_short_is_told_and_leaves_nothing(
@@ -100,6 +104,7 @@ def test_an_archive_that_is_cut_short_is_told_and_leaves_nothing(
     assert not list(cache.glob("*"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar.xz"])
 def test_an_archive_with_a_wrong_byte_is_told(suffix: str, folder: Path, cache: Path) -> None:
     archive = packed(folder, suffix)
@@ -170,6 +175,7 @@ def test_a_device_in_an_archive_is_refused(kind: bytes, tmp_path: Path, cache: P
         dataset_source.have(str(tmp_path / "odd.tar"), str(cache))
 
 
+@pytest.mark.process
 def test_links_within_an_archive_are_copies(tmp_path: Path, cache: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -207,6 +213,7 @@ def test_a_file_that_is_no_archive_goes_as_it_is(tmp_path: Path, cache: Path) ->
     assert dataset_source.have(str(table), str(cache)).folder == str(table)
 
 
+@pytest.mark.process
 def test_another_checksum_than_was_said_is_told(folder: Path, cache: Path) -> None:
     archive = packed(folder, ".tar.gz")
     with pytest.raises(DataError, match=f"and not {'0' * 64}"):
@@ -221,6 +228,7 @@ def test_a_source_that_is_not_there_is_told(source: str, cache: Path) -> None:
         dataset_source.have(source, str(cache))
 
 
+@pytest.mark.process
 def test_an_archive_without_room_is_told_before_it_is_unpacked(folder: Path, cache: Path) -> None:
     archive = packed(folder, ".tar.gz")
     cache.mkdir(parents=True)
@@ -317,6 +325,7 @@ def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         listening.shutdown()
 
 
+@pytest.mark.process
 def test_what_is_fetched_is_kept_and_asked_for_again_only_if_it_changed(
     server: Server, cache: Path
 ) -> None:
@@ -331,6 +340,7 @@ def test_what_is_fetched_is_kept_and_asked_for_again_only_if_it_changed(
     assert str(cache) not in str(caught.value)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("known", ["checksum", "kept"])
 def test_what_is_known_is_not_asked_for(known: str, server: Server, cache: Path) -> None:
     had = dataset_source.have(server.url(), str(cache))
@@ -339,6 +349,7 @@ def test_what_is_known_is_not_asked_for(known: str, server: Server, cache: Path)
     assert len(server.asked) == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_connection_that_is_cut_goes_on(ranges: bool, server: Server, cache: Path) -> None:
     server.ranges, server.cuts = ranges, [100_000, 50_000]
@@ -348,6 +359,7 @@ def test_a_connection_that_is_cut_goes_on(ranges: bool, server: Server, cache: P
     assert server.sent == [100_000, 50_000, left]
 
 
+@pytest.mark.process
 def test_the_command_goes_on_where_the_one_before_had_to_stop(server: Server, cache: Path) -> None:
     server.cuts = [100_000] + [0] * dataset_fetch.ATTEMPTS
     with pytest.raises(DataError, match="The same command goes on with what came") as caught:
@@ -357,6 +369,7 @@ def test_the_command_goes_on_where_the_one_before_had_to_stop(server: Server, ca
     assert server.sent[-1] == len(server.content) - 100_000
 
 
+@pytest.mark.process
 def test_it_does_not_go_on_with_another_file(server: Server, cache: Path) -> None:
     whole = server.content
     server.content, server.mark = os.urandom(200_000), '"old"'
@@ -368,6 +381,7 @@ def test_it_does_not_go_on_with_another_file(server: Server, cache: Path) -> Non
     assert server.sent[-1] == len(whole)
 
 
+@pytest.mark.process
 def test_without_a_mark_only_a_checksum_lets_it_go_on(server: Server, cache: Path) -> None:
     server.mark, server.cuts = None, [100_000]
     dataset_source.have(server.url(), str(cache))
@@ -379,17 +393,20 @@ def test_without_a_mark_only_a_checksum_lets_it_go_on(server: Server, cache: Pat
     assert server.sent == [100_000, len(server.content) - 100_000]
 
 
+@pytest.mark.process
 def test_what_is_another_file_than_was_said_is_removed(server: Server, cache: Path) -> None:
     with pytest.raises(DataError, match="another file, or a damaged one"):
         dataset_source.have(server.url(), str(cache), sha256="0" * 64)
     assert not contents(cache)
 
 
+@pytest.mark.process
 def test_a_file_that_is_no_archive_keeps_its_name(server: Server, cache: Path) -> None:
     had = dataset_source.have(server.url("ta%20ble.parquet"), str(cache))
     assert contents(had.folder) == {"ta ble.parquet": server.content}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("status", [404, 403, 503])
 def test_an_answer_that_is_no_file_is_told(status: int, server: Server, cache: Path) -> None:
     server.status = status

@@ -142,6 +142,7 @@ def full(node: Node) -> Node:
     return node
 
 
+@pytest.mark.process
 def test_puts_every_file_there_for_everybody_to_read(full: Node) -> None:
     assert contents(full.path) == with_links(full.source)
     for path in (full.path, *full.path.rglob("*")):
@@ -152,6 +153,7 @@ def test_puts_every_file_there_for_everybody_to_read(full: Node) -> None:
     assert sorted(os.listdir(full.place.transfer)) == ["manifest", "put"]
 
 
+@pytest.mark.process
 def test_what_is_there_is_not_sent_again(full: Node) -> None:
     assert full.stage() == dataset_place.Stage(complete=True)
     assert sorted(os.listdir(full.place.transfer)) == ["manifest", "put"]
@@ -182,6 +184,7 @@ def put_a_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "damage",
     [flip_a_byte, cut_short, os.unlink, put_a_link, put_a_pipe],
@@ -198,6 +201,7 @@ def test_what_is_damaged_is_mended_alone(full: Node, damage: Any) -> None:
     assert (full.path / "train/a.bin").stat().st_ino == kept
 
 
+@pytest.mark.process
 def test_a_closed_folder_and_a_closed_file_are_opened(full: Node) -> None:
     (full.path / "train").chmod(0o700)
     (full.path / "empty").chmod(0o600)
@@ -206,6 +210,7 @@ def test_a_closed_folder_and_a_closed_file_are_opened(full: Node) -> None:
     assert stat.S_IMODE((full.path / "empty").stat().st_mode) == 0o644
 
 
+@pytest.mark.process
 def test_what_the_source_has_no_more_goes(full: Node) -> None:
     (full.source / "train/b.txt").unlink()
     (full.source / "link.txt").unlink()
@@ -215,6 +220,7 @@ def test_what_the_source_has_no_more_goes(full: Node) -> None:
     assert contents(full.path) == with_links(full.source)
 
 
+@pytest.mark.process
 def test_an_interrupted_transfer_goes_on_and_shows_nothing_before(node: Node) -> None:
     node.stage()
     done = node.send(bytes_=3_000_000)
@@ -232,6 +238,7 @@ def test_an_interrupted_transfer_goes_on_and_shows_nothing_before(node: Node) ->
     assert contents(node.path) == with_links(node.source)
 
 
+@pytest.mark.process
 def test_while_a_change_comes_the_old_is_whole(full: Node) -> None:
     before = contents(full.path)
     (full.source / "train/a.bin").write_bytes(os.urandom(4_000_000))
@@ -242,6 +249,7 @@ def test_while_a_change_comes_the_old_is_whole(full: Node) -> None:
     assert contents(full.path) == with_links(full.source)
 
 
+@pytest.mark.process
 def test_what_changed_on_its_way_is_not_put_in_place(full: Node) -> None:
     before = contents(full.path)
     (full.source / "test/a.bin").write_bytes(b"newer")
@@ -255,6 +263,7 @@ def test_what_changed_on_its_way_is_not_put_in_place(full: Node) -> None:
     assert contents(full.path) == with_links(full.source)
 
 
+@pytest.mark.process
 def test_a_file_that_went_bad_after_it_was_linked_comes_anew(full: Node) -> None:
     (full.source / "new").write_text("new")
     full.stage()
@@ -264,6 +273,7 @@ def test_a_file_that_went_bad_after_it_was_linked_comes_anew(full: Node) -> None
     assert contents(full.path) == with_links(full.source)
 
 
+@pytest.mark.process
 def test_a_machine_that_lost_its_power_between_old_and_new(full: Node) -> None:
     (full.source / "new").write_text("new")
     full.stage()
@@ -282,6 +292,7 @@ def test_what_somebody_else_put_there_is_not_replaced(node: Node) -> None:
     assert contents(node.path) == {"theirs": b"precious"}
 
 
+@pytest.mark.process
 def test_a_prepared_set_of_an_earlier_version_is_kept_where_it_is_good(node: Node) -> None:
     (node.source / "dataset.json").write_text("{}")
     shutil.copytree(node.source, node.path)
@@ -299,6 +310,7 @@ def test_a_link_in_its_place_is_refused(node: Node, folder: Path) -> None:
         node.stage()
 
 
+@pytest.mark.process
 def test_links_of_whoever_sends_lead_root_nowhere(node: Node, folder: Path) -> None:
     outside = folder / "etc"
     outside.mkdir()
@@ -347,6 +359,8 @@ def small_disk(path: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", str(path)], check=True)
 
 
+@pytest.mark.process
+@pytest.mark.promise("row 38")
 def test_a_node_without_room_is_told_with_figures_before_anything_comes(
     node: Node, folder: Path
 ) -> None:
@@ -358,6 +372,7 @@ def test_a_node_without_room_is_told_with_figures_before_anything_comes(
     assert "data has 7.3 MB free, and 10 MB of 10 MB are to come" in str(caught.value)
 
 
+@pytest.mark.process
 def test_what_is_there_counts_as_room(node: Node, folder: Path) -> None:
     (node.source / "same").unlink()
     with small_disk(folder / "data", "size=7m"):
@@ -368,6 +383,7 @@ def test_what_is_there_counts_as_room(node: Node, folder: Path) -> None:
         assert contents(node.path) == contents(node.source)
 
 
+@pytest.mark.process
 def test_a_node_without_inodes_is_told(node: Node, folder: Path) -> None:
     with small_disk(folder / "data", "size=50m,nr_inodes=8"):
         os.makedirs(node.place.transfer)

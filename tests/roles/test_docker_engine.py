@@ -288,6 +288,7 @@ def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("facts", "packages"),
     [
@@ -311,6 +312,7 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
     assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("due", [True, False])
 def test_an_engine_that_starts_later_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, due: bool

@@ -86,6 +86,7 @@ def test_what_listens_on_the_network_is_named(tmp_path: Path) -> None:
     assert docker_engine_units.network_lines(units(), options) == []
 
 
+@pytest.mark.process
 def test_a_program_that_was_replaced_is_seen(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(Path("/bin/sleep").read_bytes())
@@ -217,6 +218,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
             docker_engine_plan.make_plan(settings, tmp_path, {}, absent=False)
 
 
+@pytest.mark.process
 def test_the_module_names_each_difference(tmp_path: Path) -> None:
     roles = Path(__file__).parents[2] / "roles"
     proxy = tmp_path / "proxy.env"

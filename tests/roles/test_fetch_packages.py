@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = Path(__file__).parents[2]
 SOURCES = CHECKOUT / "docker/trainer"
 VERSION = "2.10.0+rocm7.1"

@@ -146,6 +146,7 @@ def test_the_connection_is_found_behind_sudo(tmp_path: Path) -> None:
     assert find(40, tmp_path) is None
 
 
+@pytest.mark.process
 def test_what_worked_last_comes_back_after_a_run_that_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from ansible.module_utils import (
 )
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 sys.path.append(str(ROLES / "training_run/library"))
 take = importlib.import_module("training_run_take")
 code = importlib.import_module("training_run_code")

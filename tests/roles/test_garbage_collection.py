@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 PLUGINS = ROLES.parent / "playbooks/callback_plugins"
 ACTION = """import gc
 

@@ -102,6 +102,7 @@ def test_what_an_earlier_version_noted_is_read(later: Any) -> None:
     assert faults.gpu_faults(noted, 0.0) == []
 
 
+@pytest.mark.process
 def test_a_program_that_hangs_in_the_driver_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,7 @@ def test_a_driver_that_knows_no_capability_is_read(answer: Any) -> None:
     assert (gpu.driver, gpu.capability, trouble) == ("470.82.01", "", "")
 
 
+@pytest.mark.promise("row 36")
 @pytest.mark.parametrize("driver", ["535.183.01", "550.163.01", "580.65.06"])
 @pytest.mark.parametrize(
     ("labels", "cuda", "needed"), [(CUDA12, "12.8", 525), (CUDA13, "13.0", 580)]

@@ -371,6 +371,7 @@ def test_without_a_way_to_nvidia_smi_it_is_said_what_to_do(
     assert fetch_smi("trixie", tmp_path) == tmp_path / "nvidia-smi-trixie"
 
 
+@pytest.mark.process
 def test_nothing_is_left_where_apt_has_no_lists_of_debian(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +392,7 @@ def test_the_hook_of_the_toolkit_is_nvidias() -> None:
     assert "version 1.20.0" in done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_a_hook_that_cannot_be_built_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with pytest.raises(GpuToolsError, match=r"has neither bin/nvidia-container-runtime-hook nor"):

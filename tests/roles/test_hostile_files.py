@@ -372,6 +372,7 @@ def test_records_are_written_where_no_rank_can(run: Any, outside: Path) -> None:
     assert home(run) == {"nodes/node1/container.log": "said\n"}
 
 
+@pytest.mark.process
 def test_checkpoints_are_handed_over_by_themselves(run: Any, outside: Path) -> None:
     resume = Path(run.resume)
     resume.mkdir()
@@ -408,6 +409,7 @@ def test_records_of_who_ended_a_run_first_stay(
     assert (records / "container.log").read_text() == "said\n"
 
 
+@pytest.mark.process
 def test_an_attempt_that_nobody_could_bring_home_is_kept(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,6 +470,7 @@ def test_copies_lead_nowhere_else(run: Any, outside: Path) -> None:
     assert not os.path.exists(run.copies)
 
 
+@pytest.mark.process
 def test_copies_that_nobody_brought_home_are_kept_when_the_run_starts_again(run: Any) -> None:
     write(run, "copies/checkpoints/epoch-3.pt")
     take.set_aside(run, "node2", LIMITS)
@@ -476,6 +479,7 @@ def test_copies_that_nobody_brought_home_are_kept_when_the_run_starts_again(run:
     assert not os.path.exists(run.copies)
 
 
+@pytest.mark.process
 def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
     original = write(run, "checkpoints/epoch-3.pt")
     write(run, "checkpoints/deep/part.bin")
@@ -498,6 +502,7 @@ def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
     assert home(run)["checkpoints/epoch-3.pt"] == "text\n"
 
 
+@pytest.mark.process
 def test_of_a_run_that_is_over_nothing_is_made_again(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -519,6 +524,7 @@ def test_of_a_run_that_is_over_nothing_is_made_again(
     assert not os.path.exists(run.path)
 
 
+@pytest.mark.process
 def test_only_plain_files_within_the_limits_are_laid_ready(run: Any, outside: Path) -> None:
     write(run, "checkpoints/small.pt")
     write(run, "checkpoints/large.pt", "x" * (LIMITS.size + 1))
@@ -540,6 +546,7 @@ def name_checkpoints(run: Any, pattern: str) -> None:
     Path(run.config, "program.json").write_text(program)
 
 
+@pytest.mark.process
 def test_checkpoints_of_a_working_directory_are_laid_ready_too(run: Any, outside: Path) -> None:
     name_checkpoints(run, "s*ed/ckpt-*")
     for name in ("saved/ckpt-1.pt", "saved/ckpt-2/part.bin", "saved/log", "ckpt-3.pt", "shed"):
@@ -573,6 +580,7 @@ def events_of(run: Any) -> list[str]:
     return [str(path.relative_to(run.live)) for path in sorted_files(run.live)]
 
 
+@pytest.mark.process
 def test_events_of_a_run_that_goes_on_are_laid_ready(
     run: Any, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -601,6 +609,7 @@ def test_events_of_a_run_that_goes_on_are_laid_ready(
     assert events_of(run) == ["checkpoints/epoch-1.pt"], "large ones come when the run is over"
 
 
+@pytest.mark.process
 def test_many_events_keep_no_checkpoint_from_home(run: Any) -> None:
     start_ranks_from(run)
     for number in range(LIMITS.files + 5):
@@ -646,6 +655,7 @@ def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None
     assert poll.newest_checkpoint(run.path) == 0
 
 
+@pytest.mark.process
 def test_a_run_that_begins_finds_nothing_of_an_attempt_that_ended(run: Any) -> None:
     """Its lock was given back, and its files could not be brought home."""
     write(run, "exit_status", "1\n")
@@ -660,6 +670,7 @@ def test_no_directory_but_a_runs_own_is_a_runs(run_id: str, tmp_path: Path) -> N
         training_node_directory.RunDirectory(str(tmp_path), run_id)
 
 
+@pytest.mark.process
 def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> None:
     deep = tmp_path / "deep"
     deep.mkdir()
@@ -668,6 +679,7 @@ def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> N
     assert not deep.exists()
 
 
+@pytest.mark.process
 def test_directories_as_deep_as_a_rank_likes_do_not_end_who_follows(run: Any) -> None:
     folders = [Path(run.work) / name for name in ("tensorboard", "checkpoints")]
     folders[0].mkdir()

@@ -148,6 +148,7 @@ def run_role(directory: Path, hosts: dict[str, Any], groups: list[str]) -> tuple
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_reads_the_variables_of_an_inventory(tmp_path: Path) -> None:
     hosts = {
         "10.0.0.10": {},
@@ -161,6 +162,7 @@ def test_reads_the_variables_of_an_inventory(tmp_path: Path) -> None:
     assert f'"{lines}"' in output
 
 
+@pytest.mark.process
 def test_the_action_fails_with_problems_as_data(tmp_path: Path) -> None:
     hosts = {"node1": {"ansible_host": "10.0.0.11"}, "node2": {"ansible_host": "10.0.0.11"}}
     status, output = run_role(tmp_path, hosts, ["trainers", "trainer"])

@@ -17,6 +17,8 @@ ansible.module_utils.__path__.append(str(CHECKOUT / "roles/inventory_check/modul
 
 from ansible.module_utils.inventory_check_hosts import name_trouble  # noqa: E402  # found through the line above
 
+pytestmark = pytest.mark.process
+
 GOOD = {
     "trainers": {
         "hosts": {
@@ -65,18 +67,21 @@ def replace(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.process
 def test_finds_nothing_in_a_good_one(inventory: Path) -> None:
     (inventory / "group_vars/trainers.yml").write_text("docker_engine_users: [ada]\nmine: 1\n")
     status, lines = check(inventory)
     assert status == 0, lines
 
 
+@pytest.mark.process
 def test_finds_nothing_in_the_inventories_of_the_checkout() -> None:
     for name in ("example", "local"):
         status, lines = check(CHECKOUT / "inventory" / name)
         assert status == 0, lines
 
 
+@pytest.mark.process
 def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "10.0.0.12", "10.0.1.12")
     (inventory / "group_vars/trainers.yml").write_text(
@@ -96,6 +101,7 @@ def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> No
     ]
 
 
+@pytest.mark.process
 def test_names_files_of_variables_that_others_hide(inventory: Path) -> None:
     (inventory / "group_vars/all").mkdir()
     (inventory / "group_vars/all/vault.yml").write_text("vault_mine: 1\n")
@@ -121,6 +127,7 @@ def test_names_files_of_variables_that_others_hide(inventory: Path) -> None:
     assert '"docker"' not in seen
 
 
+@pytest.mark.process
 def test_wants_addresses_and_certificates_of_a_closed_network(inventory: Path) -> None:
     (inventory / "ca.pem").touch()
     variables = inventory / "group_vars/all.yml"
@@ -160,6 +167,7 @@ def test_wants_addresses_and_certificates_of_a_closed_network(inventory: Path) -
     assert status == 0, lines
 
 
+@pytest.mark.process
 def test_wants_what_this_machine_reads_too_for_all_hosts(inventory: Path) -> None:
     (inventory / "group_vars/trainers.yml").write_text("trainer_image_target: cuda12\n")
     replace(inventory / "hosts.yml", "cluster_address: 10.0.0.12", "trainer_image_target: runtime")
@@ -178,6 +186,7 @@ def test_wants_what_this_machine_reads_too_for_all_hosts(inventory: Path) -> Non
     assert status == 0, lines
 
 
+@pytest.mark.process
 def test_knows_the_prefix_of_every_role(inventory: Path) -> None:
     slips = []
     for file in sorted(CHECKOUT.glob("roles/*/meta/argument_specs.yml")):
@@ -198,6 +207,7 @@ def test_knows_the_prefix_of_every_role(inventory: Path) -> None:
         assert line.endswith(f"Is {name} meant?"), line
 
 
+@pytest.mark.process
 def test_names_mistakes_of_every_kind_before_anything_is_done(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "10.0.0.0/24", "10.0.0.0/33")
     replace(inventory / "hosts.yml", "gpu_nodes:", "gpunodes:")
@@ -218,6 +228,7 @@ def test_names_mistakes_of_every_kind_before_anything_is_done(inventory: Path) -
     ]
 
 
+@pytest.mark.process
 def test_wants_version_6_where_it_says_so(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "cluster_address: 10.0.0.12", "cluster_address_v6: 10.0.0.12")
     replace(inventory / "hosts.yml", "ansible_host: gpu02.example.com", "ansible_host: 10.0.0.12")
@@ -230,6 +241,7 @@ def test_wants_version_6_where_it_says_so(inventory: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_names_groups_that_plays_work_on(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "trainers:", "trainer:")
     status, lines = check(inventory)
@@ -240,6 +252,7 @@ def test_names_groups_that_plays_work_on(inventory: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_finds_that_nobody_trains(inventory: Path) -> None:
     (inventory / "hosts.yml").write_text(
         "trainers: {hosts: {}}\ngpu_nodes: {hosts: {}}\ncontainer_hosts: {hosts: {}}\n"
@@ -250,6 +263,7 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -270,6 +284,7 @@ def test_says_of_a_bad_network_what_is_meant(inventory: Path, value: str, said: 
     assert check(inventory) == (2, [f"hosts.yml:10: cluster_network: {said}"])
 
 
+@pytest.mark.process
 def test_wants_one_network(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "cluster_network:", "some_network:")
     assert check(inventory) == (
@@ -281,6 +296,7 @@ def test_wants_one_network(inventory: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_wants_addresses_and_not_names(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "      cluster_address: 10.0.0.12\n", "")
     assert check(inventory) == (
@@ -292,6 +308,7 @@ def test_wants_addresses_and_not_names(inventory: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_reads_what_has_no_lines(inventory: Path) -> None:
     (inventory / "more").write_text("[trainers:vars]\nopenmpi_netwrk=10.0.0.0/24\n")
     status, lines = check(inventory, "--extra-vars", "trainer_image_relase=trixie")
@@ -304,6 +321,7 @@ def test_reads_what_has_no_lines(inventory: Path) -> None:
     ]
 
 
+@pytest.mark.process
 def test_runs_with_a_limit(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "10.0.0.12", "10.0.1.12")
     status, lines = check(inventory, "--limit", "gpu01")
@@ -316,6 +334,8 @@ def test_site_begins_with_it(inventory: Path) -> None:
     assert first["ansible.builtin.import_playbook"] == "playbooks/validate.yml"
 
 
+@pytest.mark.process
+@pytest.mark.promise("row 39")
 def test_gpus_of_two_vendors_need_two_inventories(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "gpu_nodes:\n  hosts: {}", "gpu_nodes: {hosts: {gpu01: {}}}")
     with (inventory / "hosts.yml").open("a") as file:
@@ -332,6 +352,7 @@ def test_gpus_of_two_vendors_need_two_inventories(inventory: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_machines_with_amds_gpus_train(inventory: Path) -> None:
     with (inventory / "hosts.yml").open("a") as file:
         file.write("amd_nodes: {hosts: {gpu02: {}}}\n")
@@ -341,6 +362,7 @@ def test_machines_with_amds_gpus_train(inventory: Path) -> None:
     assert "gpu01 in it is not in amd_nodes. Is amd_nodes meant?" in check(inventory)[1][0]
 
 
+@pytest.mark.process
 def test_names_hosts_and_addresses_that_cannot_be(inventory: Path) -> None:
     (inventory / "hosts.yml").write_text(
         """trainers:
@@ -414,6 +436,7 @@ def test_says_why_a_name_cannot_be(name: str, trouble: str) -> None:
     assert bool(said) == bool(trouble)
 
 
+@pytest.mark.process
 def test_knows_old_names(inventory: Path) -> None:
     (inventory / "group_vars/trainers.yml").write_text("mine: 1\nsite_old_name: 2\n")
     renamed = '{"inventory_check_renamed": {"site_old_name": "trainyard_user", "a_b": "cluster_c"}}'
@@ -436,6 +459,7 @@ def files_problems(inventory: Path) -> list[str]:
     return done.stdout.replace(f"{inventory}/", "").splitlines()[1:]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
@@ -481,6 +505,7 @@ def test_names_file_line_and_remedy(inventory: Path, file: str, content: bytes, 
     assert lines[0].count(". ") >= 1, "there is no remedy"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("file", ["more.yml", "group_vars/all.yml", "group_vars/trainers"])
 def test_names_links_to_nowhere(inventory: Path, file: str) -> None:
     (inventory / file).symlink_to("/nowhere")
@@ -490,12 +515,14 @@ def test_names_links_to_nowhere(inventory: Path, file: str) -> None:
     ]
 
 
+@pytest.mark.process
 def test_names_files_that_cannot_be_read(inventory: Path) -> None:
     # Root may read every file; the memory of a process begins with nothing, also for root.
     (inventory / "more.yml").symlink_to("/proc/self/mem")
     assert files_problems(inventory)[0].startswith("more.yml: cannot be read: Input/output error.")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -517,6 +544,7 @@ def test_passes_over_what_is_right(inventory: Path, file: str, content: str) -> 
     assert files_problems(inventory) == []
 
 
+@pytest.mark.process
 def test_names_files_that_ansible_stops_at(inventory: Path) -> None:
     (inventory / "group_vars/trainers.yml").write_text("docker_engine_user: [ada]\n")
     (inventory / "group_vars/gpu_nodes.yml").write_bytes(b"a: \xff\n")
@@ -564,11 +592,13 @@ def machine(inventory: Path) -> Iterator[Machine]:
         yield machine
 
 
+@pytest.mark.process
 def test_the_machine_counts_who_comes(inventory: Path, machine: Machine) -> None:
     check(inventory, "--tags", "hosts_file", playbook="site.yml")
     assert machine.connections >= 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -595,6 +625,7 @@ def test_contacts_nobody_before_it_is_right(
     assert machine.connections == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("playbook", ["nodes", "data", "verify"])
 def test_a_playbook_that_is_run_alone_looks_first(
     inventory: Path, machine: Machine, playbook: str
@@ -606,12 +637,14 @@ def test_a_playbook_that_is_run_alone_looks_first(
     assert machine.connections == 0
 
 
+@pytest.mark.process
 def test_the_inventory_is_looked_at_once(inventory: Path, machine: Machine) -> None:
     _, lines = check(inventory, "--tags", "hosts_file", playbook="site.yml")
     looks = [line for line in lines if "inventory_check : Look for mistakes" in line]
     assert len(looks) == 1
 
 
+@pytest.mark.process
 def test_verify_refuses_as_set_up_does(inventory: Path, machine: Machine) -> None:
     replace(inventory / "hosts.yml", "10.0.0.12", "10.0.0.11")
     verify = subprocess.run(

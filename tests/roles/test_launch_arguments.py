@@ -223,6 +223,7 @@ print((faults() - before) // 10)
 """
 
 
+@pytest.mark.process
 def test_a_rank_keeps_the_memory_that_a_step_gives_back() -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     launched = {name: str(value) for name, value in TRAIN.environment().items()}

@@ -36,6 +36,7 @@ def test_networks() -> None:
     assert local_cluster_engine.networks_of([bare]) == [{"subnets": [], "labels": {}, "bridge": ""}]
 
 
+@pytest.mark.process
 def test_a_cluster_that_is_not_there() -> None:
     assert local_cluster_engine.containers_of("surely-no-such-cluster") == []
     assert local_cluster_engine.image_tags(["surely/no-such-image:1"]) == []

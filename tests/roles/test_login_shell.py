@@ -247,6 +247,7 @@ def test_a_shell_may_print_before_and_after() -> None:
     assert login_problem("ada", "/bin/sh", Login(0, output, "a warning"), 12) is None
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="su asks for a password")
 def test_a_login_runs_the_shell() -> None:
     user, shell = pwd.getpwuid(0).pw_name, "/bin/bash"
@@ -278,6 +279,7 @@ def logged_in(monkeypatch: pytest.MonkeyPatch, script: str) -> tuple[Any, float]
     return login, time.monotonic() - start
 
 
+@pytest.mark.process
 def test_what_a_login_leaves_in_the_background_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -293,6 +295,7 @@ def test_what_a_login_leaves_in_the_background_is_not_waited_for(
     assert login.status == 0
 
 
+@pytest.mark.process
 def test_a_login_may_print_a_lot(monkeypatch: pytest.MonkeyPatch) -> None:
     script = "yes | head -c 1000000; echo end; echo oh >&2; yes | head -c 1000000 >&2"
     login, _ = logged_in(monkeypatch, script)

@@ -6,6 +6,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +85,15 @@ def test_checkouts_have_machines_of_their_own() -> None:
     assert name("hosts_file", Path("/a/yard")) != name("hosts_file", Path("/b/yard"))
 
 
-def test_a_scenario_says_itself_whether_it_is_core(tmp_path: Path) -> None:
+def test_a_scenario_says_how_it_is_looked_at_and_the_rest_is_as_in_all(tmp_path: Path) -> None:
     files = {
-        "shared/base.yml": "{provisioner: {inventory: {group_vars: {all: {scenario_core: true}}}}}",
-        "short/molecule.yml": "---\n# All as in shared/base.yml\n",
-        "short/mutations.yml": "{mutations: [{name: a}, {name: b}]}",
-        "long/molecule.yml": (
-            "{provisioner: {inventory: {group_vars: {all: {scenario_core: false}}}}}"
+        "shared/base.yml": (
+            "{provisioner: {inventory: {group_vars: {all: {scenario_strategy: mitogen_linear}}}}}"
+        ),
+        "quick/molecule.yml": "---\n# All as in shared/base.yml\n",
+        "quick/mutations.yml": "{mutations: [{name: a}, {name: b}]}",
+        "other/molecule.yml": (
+            "{provisioner: {inventory: {group_vars: {all: {scenario_strategy: linear}}}}}"
         ),
     }
     for name, text in files.items():
@@ -98,59 +101,51 @@ def test_a_scenario_says_itself_whether_it_is_core(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     scenarios = SCRIPT["load_scenarios"](tmp_path)
-    assert {name: scenario.core for name, scenario in scenarios.items()} == {
-        "short": True,
-        "long": False,
+    assert {name: scenario.strategy for name, scenario in scenarios.items()} == {
+        "quick": "mitogen_linear",
+        "other": "linear",
     }
-    # Until it was measured, the one that is not core counts as longer.
-    assert scenarios["long"].seconds({}) > scenarios["short"].seconds({})
-    assert scenarios["long"].seconds({"long": 12}) == 12
+    # Until it was measured, the one that breaks more counts as longer.
+    assert scenarios["quick"].seconds({}) > scenarios["other"].seconds({})
+    assert scenarios["other"].seconds({"other": 12}) == 12
 
 
-def test_ci_takes_one_of_the_others() -> None:
-    of_make_test, scenario = SCRIPT["of_make_test"], SCRIPT["Scenario"]
-    core, others = ("accounts", "hosts_file"), {"cifs_mount", "openmpi", "firewall"}
-    scenarios = {name: scenario(name, core=name in core, mutations=0) for name in (*core, *others)}
-    assert of_make_test(scenarios) == [*core]
-    chosen = [of_make_test(scenarios, ends) for ends in map(str, range(1, 41))]
-    assert all(names[:-1] == [*core] for names in chosen)
-    assert {names[-1] for names in chosen} == others
-    # The same end names the same one, whatever the order of the folders.
-    assert (
-        of_make_test(dict(reversed(scenarios.items())), "7")[-1] == of_make_test(scenarios, "7")[-1]
-    )
-    assert of_make_test({name: scenarios[name] for name in core}, "7") == [*core]
-
-
-@pytest.mark.parametrize("ends", [None, "7"])
-def test_what_runs_is_core_and_in_ci_one_more(
-    ends: str | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("short", "steps"), [([], ("test",)), (["--short"], ("converge", "verify"))]
+)
+def test_results_are_written_and_a_failure_is_the_status(
+    short: list[str], steps: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    main, chosen = SCRIPT["main"], list[str]()
+    main, ran = SCRIPT["main"], []
 
-    def run_none(names: list[str], jobs: int) -> bool:
-        chosen.extend(names)
-        return True
+    def run_test(
+        name: str, network: object, asked: tuple[str, ...], loud: bool
+    ) -> tuple[bool, float]:
+        ran.append((name, asked))
+        return name != "login_shell", 7.0
 
+    monkeypatch.setitem(main.__globals__, "LOGS", tmp_path)
+    monkeypatch.setitem(main.__globals__, "ROOT", tmp_path)
+    monkeypatch.setitem(main.__globals__, "TIMES", tmp_path / "seconds.json")
     monkeypatch.setitem(main.__globals__, "have_engine", lambda: 0)
-    monkeypatch.setitem(main.__globals__, "without_tools", lambda *_, **__: ([], ""))
-    monkeypatch.setitem(main.__globals__, "run_side_by_side", run_none)
-    monkeypatch.delenv(SCRIPT["ENDS"], raising=False)
-    if ends is not None:
-        monkeypatch.setenv(SCRIPT["ENDS"], ends)
-    assert main(["--core"]) == 0
-    scenarios = SCRIPT["load_scenarios"]()
-    assert {name for name in chosen if scenarios[name].core} == set(
-        SCRIPT["of_make_test"](scenarios)
-    )
-    assert len([name for name in chosen if not scenarios[name].core]) == (ends is not None)
+    monkeypatch.setitem(main.__globals__, "docker_networks", dict)
+    monkeypatch.setitem(main.__globals__, "run_test", run_test)
+    (tmp_path / "login_shell.log").write_text("what went wrong")
+    report = tmp_path / "scenarios.xml"
+    assert main(["--junit-xml", str(report), *short, "login_shell", "hosts_file"]) == 1
+    assert sorted(ran) == [("hosts_file", steps), ("login_shell", steps)]
+    cases = {case.get("name"): case for case in ET.parse(report).iter("testcase")}
+    assert cases["hosts_file"].find("failure") is None
+    assert cases["login_shell"].find("failure") is not None
+    # What the whole test takes is remembered, and not what a part of it took.
+    assert (tmp_path / "seconds.json").exists() == (not short)
 
 
 def test_a_scenario_with_gpus_is_skipped_without_the_tools(tmp_path: Path) -> None:
     scenario = SCRIPT["Scenario"]
     scenarios = {
-        "with": scenario("with", core=True, mutations=0, gpus=True),
-        "without": scenario("without", core=True, mutations=0),
+        "with": scenario("with", strategy="linear", mutations=0, gpus=True),
+        "without": scenario("without", strategy="linear", mutations=0),
     }
     names, reason = SCRIPT["without_tools"](scenarios.values(), tmp_path / "checkout")
     assert names == ["with"]
@@ -162,11 +157,11 @@ def test_a_scenario_with_gpus_is_skipped_without_the_tools(tmp_path: Path) -> No
     assert SCRIPT["without_tools"](scenarios.values(), tmp_path / "checkout", named) == ([], "")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["no_such"], "there is no scenario no_such; there are accounts"),
-        (["--core", "accounts"], "exclude each other"),
         (["--steps", "verify"], "--steps needs one scenario"),
     ],
 )
@@ -201,6 +196,7 @@ def plays_with_settings_of_the_site() -> list[tuple[Path, list[str]]]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("file", "names"), plays_with_settings_of_the_site())
 def test_a_scenario_has_what_the_settings_that_it_reads_refer_to(
     file: Path, names: list[str], tmp_path: Path

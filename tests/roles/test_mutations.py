@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = Path(__file__).parents[2]
 SIDE_EFFECT = CHECKOUT / "molecule/shared/side_effect.yml"
 PLACE = "{{ place }}/{{ inventory_hostname }}"

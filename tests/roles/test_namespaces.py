@@ -21,6 +21,8 @@ from ansible.module_utils.training_node.engine import namespace_init as init
 from ansible.module_utils.training_node.engine import namespaces
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 sys.path.append(str(ROLES / "training_node" / "library"))
 native = importlib.import_module("training_node_native")
 

@@ -55,6 +55,7 @@ def test_the_home_of_the_ranks_account_has_its_keys(
     assert code(str(folder)) == code(str(folder / "faces")) == "folder_private"
 
 
+@pytest.mark.process
 def test_a_neighbour_of_a_private_place_is_none(folder: Path) -> None:
     assert find_mount(f"{folder}/faces", ACCOUNT, ACCOUNT, "/var/tm") == "/var/tmp"
 
@@ -64,6 +65,7 @@ def test_a_path_is_written_plainly(path: str) -> None:
     assert code(path) == "folder_not_plain"
 
 
+@pytest.mark.process
 def test_what_is_missing_empty_or_closed_is_told_apart(folder: Path) -> None:
     assert code(f"{folder}/none") == "folder_missing"
     (folder / "empty").mkdir()
@@ -76,11 +78,13 @@ def test_what_is_missing_empty_or_closed_is_told_apart(folder: Path) -> None:
     assert code(f"{folder}/faces") == "folder_unreadable"
 
 
+@pytest.mark.process
 def test_a_link_is_refused_with_what_it_leads_to(folder: Path) -> None:
     (folder / "link").symlink_to("faces")
     assert code(f"{folder}/link") == "folder_is_link"
 
 
+@pytest.mark.process
 def test_the_mount_begins_where_nobody_but_root_can_put_another_thing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,11 +100,13 @@ def test_the_mount_begins_where_nobody_but_root_can_put_another_thing(
         assert find_mount(path, ACCOUNT, ACCOUNT, ROOT) == str(folder)
 
 
+@pytest.mark.process
 def test_a_mount_that_would_hold_a_private_place_is_refused(folder: Path) -> None:
     """The folder itself does not, and /var/tmp above it is mounted."""
     assert code(f"{folder}/faces", root=f"{folder}/runs") == "folder_private"
 
 
+@pytest.mark.process
 def test_another_file_system_below_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

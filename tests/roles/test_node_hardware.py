@@ -7,6 +7,7 @@ import pytest
 from ansible.module_utils.training_node.machine import hardware
 
 
+@pytest.mark.process
 def test_the_interface_of_an_address() -> None:
     assert hardware.interface_of("127.0.0.1") == "lo"
     assert hardware.interface_of("192.0.2.1") == ""  # of nobody (RFC 5737)
@@ -33,6 +34,7 @@ def test_addresses_of_ipv6_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hardware.interface_of("node2") == ""
 
 
+@pytest.mark.process
 def test_a_machine_without_that_program_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "IP", "/nowhere/ip")
     assert hardware.interface_of("127.0.0.1") == ""

@@ -13,6 +13,8 @@ from ansible.module_utils import training_node_keeper
 from ansible.module_utils.training_node.engine.docker import EngineError
 from ansible.module_utils.training_node.runs import listing as training_node_runs
 
+pytestmark = pytest.mark.process
+
 RUN = "20261120T112000Z_vit"
 
 

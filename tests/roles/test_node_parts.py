@@ -178,6 +178,7 @@ def launches(root: str, run: str, wanted: Any, results: Any) -> None:
     results.put((run, found, [problem.code for problem in problems]))
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("states")
 def test_of_launches_at_the_same_instant_no_two_get_a_gpu(
     tmp_path: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch

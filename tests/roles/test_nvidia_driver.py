@@ -165,6 +165,7 @@ esac
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("built", "version"),
     [
@@ -188,6 +189,7 @@ def test_a_module_is_found_by_the_names_of_debian(
     assert looker()["built_version"]("6.12.41+deb13-amd64", 535) == version
 
 
+@pytest.mark.process
 def test_an_nvidia_smi_that_hangs_in_the_driver_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +257,7 @@ CHECK = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from":
 PASSED = {"nvidia_driver_found": {"misfit": "passed until here"}}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("facts", "branch", "said"),
     [
@@ -278,6 +281,7 @@ def test_what_nvidias_source_does_not_have_is_refused(
     assert said in played(tmp_path, facts, PASSED | asked, CHECK)
 
 
+@pytest.mark.process
 def test_the_distributions_branch_needs_no_source_of_nvidia(tmp_path: Path) -> None:
     assert "passed until here" in played(tmp_path, debian("13"), PASSED, CHECK)
 
@@ -295,6 +299,7 @@ def source(tmp_path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.process
 def test_another_key_than_the_pinned_one_is_refused(tmp_path: Path, source: dict[str, Any]) -> None:
     """The key is one of a stand-in, and the pinned one NVIDIA's."""
     (tmp_path / "published.asc").write_text(KEY)
@@ -306,6 +311,7 @@ def test_another_key_than_the_pinned_one_is_refused(tmp_path: Path, source: dict
     assert not (tmp_path / "vendor.sources").exists()
 
 
+@pytest.mark.process
 def test_the_source_is_named_with_the_pinned_key(tmp_path: Path, source: dict[str, Any]) -> None:
     (tmp_path / "published.asc").write_text(KEY)
     take = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "vendor"}}
@@ -320,6 +326,7 @@ def test_the_source_is_named_with_the_pinned_key(tmp_path: Path, source: dict[st
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("source", "release", "packages"),
     [
@@ -348,6 +355,7 @@ def test_packages_are_those_of_the_source(
     assert packages.format(module=module) in played(tmp_path, debian(release), variables, show)
 
 
+@pytest.mark.process
 def test_another_branch_of_debian_brings_all_its_own_libraries(tmp_path: Path) -> None:
     """The daemon depends on `libnvidia-cfg1 | libnvidia-tesla-535-cfg1 | …` on Debian 13."""
     role = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text())
@@ -367,6 +375,7 @@ PROVE = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from":
 NEEDS_FABRIC = "joins its GPUs over NVSwitches (4)"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("switches", "state", "status", "said"),
     [

@@ -181,6 +181,7 @@ def test_archives(uri: str, kind: str) -> None:
     assert archive_of(uri) == kind
 
 
+@pytest.mark.process
 def test_a_machine_there_and_back(tmp_path: Path, pem: dict[str, str]) -> None:
     root = machine(tmp_path)
     before = contents(root)
@@ -223,6 +224,7 @@ def test_a_machine_there_and_back(tmp_path: Path, pem: dict[str, str]) -> None:
     assert not (root / "usr/local/share/ca-certificates").exists()
 
 
+@pytest.mark.process
 def test_a_certificate_that_programs_do_not_trust_is_noticed(
     tmp_path: Path, pem: dict[str, str]
 ) -> None:
@@ -350,6 +352,7 @@ def test_what_apt_did_not_reach() -> None:
     ]
 
 
+@pytest.mark.process
 def test_certificates(pem: dict[str, str]) -> None:
     both = f"subject=CN=authority\n{pem['authority']}\n{pem['other']}"
     check(both)
@@ -357,6 +360,7 @@ def test_certificates(pem: dict[str, str]) -> None:
     assert bodies("".join(files(both).values())) == bodies(both)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
@@ -370,6 +374,7 @@ def test_what_is_no_certificate(pem: dict[str, str], parts: list[str], said: str
         check("".join(pem[part] for part in parts))
 
 
+@pytest.mark.process
 def test_certificates_that_are_spoilt_or_old(pem: dict[str, str]) -> None:
     spoilt = pem["authority"].replace("MII", "MIX", 1)
     assert spoilt != pem["authority"]
@@ -475,6 +480,7 @@ def test_releases_of_a_bundle_are_named(tmp_path: Path) -> None:
         action.repository(str(tmp_path / "debian"), "noble")
 
 
+@pytest.mark.process
 def test_login_is_apart(pem: dict[str, str], tmp_path: Path) -> None:
     assert action.split_login("http://u:p@proxy:3128/") == ("http://proxy:3128/", "u:p")
     assert action.split_login("http://proxy:3128") == ("http://proxy:3128", "")

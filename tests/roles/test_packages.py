@@ -103,6 +103,7 @@ def test_empty_directories(tmp_path: Path) -> None:
     assert records.empty_directories(tmp_path / "none") == []
 
 
+@pytest.mark.process
 def test_output_of_a_command() -> None:
     assert records.output_of(["sh", "-c", "echo $LC_ALL"]) == "C\n"
     with pytest.raises(RuntimeError, match="false failed"):
@@ -111,6 +112,7 @@ def test_output_of_a_command() -> None:
         records.output_of(["no-such-program"])
 
 
+@pytest.mark.process
 def test_a_machine_is_settled_once_all_is_there_and_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = Path(__file__).parents[2]
 
 

@@ -5,7 +5,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
+
+pytestmark = pytest.mark.process
 
 CHECKOUT = Path(__file__).parents[2]
 HOOKS = [

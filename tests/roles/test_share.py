@@ -11,7 +11,10 @@ from ansible.module_utils import training_run_share
 from ansible.module_utils.training_node_directory import RunDirectory
 from ansible.module_utils.training_run_share import copy_to_share
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="writes as another user, as root can")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="writes as another user, as root can"),
+    pytest.mark.process,
+]
 
 ACCOUNT = 64_321
 
@@ -62,6 +65,7 @@ def on(share: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.promise("row 35")
 def test_checkpoints_and_outputs_are_there_and_nothing_else(
     directory: RunDirectory, share: Path
 ) -> None:

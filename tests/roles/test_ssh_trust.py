@@ -229,6 +229,7 @@ def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
 SKIPPED = {"changed": False, "skipped": True}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("read_by", "failing", "keys"),
     [

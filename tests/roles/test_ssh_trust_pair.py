@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from ansible.module_utils import ssh_trust_pair
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:

@@ -100,6 +100,7 @@ def audit(port: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 @with_sshd
 @pytest.mark.parametrize(("key_exchange", "status"), [("post-quantum", 0), ("strong", 2)])
 def test_of_the_sshd_of_a_node_nothing_is_to_be_said(
@@ -144,6 +145,7 @@ def login(directory: Path, port: int, *arguments: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.process
 @with_sshd
 def test_of_the_sshd_of_a_container_nothing_is_to_be_said(container: Path) -> None:
     port = free_port()
@@ -183,6 +185,7 @@ def lets(directory: Path, port: int, *arguments: str) -> bool:
     return done.returncode == 0
 
 
+@pytest.mark.process
 @with_sshd
 def test_what_the_key_of_a_node_opens(container: Path) -> None:
     port, here = free_port(), f"{USER}@127.0.0.1"

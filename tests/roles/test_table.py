@@ -72,6 +72,7 @@ def test_a_scenario_says_what_it_has_to_show() -> None:
     assert required("mixed_releases") == [*three, *both]
 
 
+@pytest.mark.process
 def test_an_empty_cell_is_an_error_and_leaves_the_table(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     for part in ("molecule/shared", "molecule/hosts_file", "roles/hosts_file"):

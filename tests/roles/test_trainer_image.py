@@ -68,6 +68,7 @@ def test_the_configuration_says_whether_anything_may_be_changed(read_only: bool)
     assert "delete" not in document["storage"]
 
 
+@pytest.mark.process
 def test_a_program_that_does_not_start_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(registry.RegistryError, match="no disk is left"),
@@ -127,6 +128,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.process
 def test_a_program_ends_with_a_task_that_is_killed() -> None:
     action = ROLES / "trainer_image/action_plugins/trainer_image_registry.py"
     with subprocess.Popen(
@@ -158,6 +160,7 @@ class Connection:
         return [binary, *arguments]
 
 
+@pytest.mark.process
 def test_a_forwarding_has_a_port_and_ends(tmp_path: Path) -> None:
     said = "Allocated port 41234 for remote forward to /proc/self/cwd/a.sock:-2"
     ssh = program(tmp_path, f'echo "$@" > given; echo "{said}" >&2; exec sleep 600')
@@ -173,6 +176,7 @@ def test_a_forwarding_has_a_port_and_ends(tmp_path: Path) -> None:
     assert "ExitOnForwardFailure=yes" in given
 
 
+@pytest.mark.process
 def test_a_refused_forwarding_is_told_with_the_words_of_ssh(tmp_path: Path) -> None:
     said = "Error: remote port forwarding failed for listen port 0"
     ssh = program(tmp_path, f'echo banner >&2; echo "{said}" >&2; exit 255')

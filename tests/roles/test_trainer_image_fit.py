@@ -277,6 +277,7 @@ def site(tmp_path: Path) -> Site:
     return site
 
 
+@pytest.mark.process
 def test_the_choice_is_kept_and_a_change_is_said(site: Site) -> None:
     assert site.targets() == {"cuda12"}, "nothing is chosen yet"
     said = site.set_up()
@@ -294,6 +295,7 @@ def test_the_choice_is_kept_and_a_change_is_said(site: Site) -> None:
     assert site.targets() == {"cuda12"}
 
 
+@pytest.mark.process
 def test_a_host_that_is_not_asked_counts_with_what_it_told(site: Site) -> None:
     said = site.ansible("ansible-playbook", "playbooks/trainer_image_fit.yml", "--limit", "gpu01")
     assert "is not chosen yet: Gpu02 could not be asked" in said
@@ -306,6 +308,7 @@ def test_a_host_that_is_not_asked_counts_with_what_it_told(site: Site) -> None:
     assert site.targets() == {"cuda12-legacy"}
 
 
+@pytest.mark.process
 def test_what_the_site_says_is_not_asked(site: Site) -> None:
     site.variables["trainer_image_target"] = "cuda12-legacy"
     said = site.set_up()
@@ -314,6 +317,7 @@ def test_what_the_site_says_is_not_asked(site: Site) -> None:
     assert site.targets() == {"cuda12-legacy"}
 
 
+@pytest.mark.process
 def test_nodes_that_no_image_serves_end_the_set_up(site: Site) -> None:
     site.add("gpu01", 0x1DB6, "580.65.06")
     site.add("Gpu02", 0x2901, "580.65.06")
@@ -324,6 +328,7 @@ def test_nodes_that_no_image_serves_end_the_set_up(site: Site) -> None:
     assert not (site.root / "image").exists()
 
 
+@pytest.mark.process
 def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that came after the list of device ids."""
     site.add("gpu01", 0x3340, "580.65.06")
@@ -337,6 +342,7 @@ def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatc
     assert site.targets() == {"cuda13"}
 
 
+@pytest.mark.process
 def test_hosts_that_do_not_answer_are_passed_over(site: Site) -> None:
     site.hosts["gpu01"] |= {
         "ansible_connection": "ssh",
@@ -348,6 +354,7 @@ def test_hosts_that_do_not_answer_are_passed_over(site: Site) -> None:
     assert "failed=0" in said
 
 
+@pytest.mark.process
 def test_nodes_with_amds_gpus_get_the_image_for_them(site: Site) -> None:
     for variables in site.hosts.values():
         variables["ansible_connection"] = "ssh"  # nobody is asked: there is one image for them
@@ -361,6 +368,7 @@ def test_nodes_with_amds_gpus_get_the_image_for_them(site: Site) -> None:
     assert "trainyard/trainer-rocm:" in said
 
 
+@pytest.mark.process
 def test_nobody_is_asked_without_gpus(site: Site) -> None:
     for variables in site.hosts.values():
         variables["ansible_connection"] = "ssh"  # to names that no machine has

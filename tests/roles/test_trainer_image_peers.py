@@ -249,6 +249,7 @@ def test_what_a_cache_keeps_has_no_name(cache: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_cache_ends_with_its_registry(upstream: Upstream) -> None:
     program = Path(cache_server.__file__)
     port = registry.free_port(0)

@@ -20,6 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # The tensors here are small: threads would wait for each other, on a busy machine for long.
     torch.set_num_threads(1)
     config.addinivalue_line("markers", "data: needs the prepared CIFAR-10 at /data/cifar10")
+    config.addinivalue_line("markers", "promise(name, ...): see tests/README.md")
 
 
 @pytest.fixture(scope="session")

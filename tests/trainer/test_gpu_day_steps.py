@@ -16,6 +16,7 @@ CHECKOUT = Path("/checkout")
 STEPS = "products,two-ranks,gloo-two-ranks,resnet18"
 
 
+@pytest.mark.promise("make gpu-day")
 @pytest.mark.data
 def test_steps_run_on_a_stand_in(small_cifar10: Path, tmp_path: Path) -> None:
     options: list[str | Path] = ["--python", sys.executable, "--out", tmp_path]

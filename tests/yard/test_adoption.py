@@ -21,6 +21,8 @@ from yard.plays.events import Event, Outcome, TaskFailure
 from yard.plays.inventory import Inventory
 from yard.runs.manifest import read_manifest
 
+pytestmark = pytest.mark.process
+
 HOME = "/home/ada/trainyard/runs/" + RUN_ID
 OTHER = "20260101T000000Z_vit_cifar10_b64_e5_n2_p1"
 

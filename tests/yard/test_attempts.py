@@ -24,6 +24,8 @@ from yard.runs.record import RunRecord
 from yard.runs.retry import fault_of, worth_another
 from yard.runs.signatures import GANG, NETWORK, NODE, load_signatures
 
+pytestmark = pytest.mark.process
+
 FAILED = DATA / "runs/killed"
 
 

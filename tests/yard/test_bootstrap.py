@@ -21,7 +21,7 @@ from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, made
 
 WHY_NOT = why_not()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.process]
 PLAYBOOK = "playbooks/bootstrap.yml"
 ACCOUNT = "pilot"
 QUESTIONS = (b"to pin them here", b"Password of root on the machines")
@@ -142,6 +142,7 @@ def logs_in(site: Site) -> bool:
     return done.stdout.startswith("root\nPython 3")
 
 
+@pytest.mark.promise("make bootstrap")
 def test_from_roots_password_to_an_account_with_a_key(site: Site) -> None:
     # Whoever does not say yes gets no key pinned, and nothing is done.
     status, said = site.bootstrap("no\n", TRAINYARD_ROOT_PASSWORD=PASSWORD)

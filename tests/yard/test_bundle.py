@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from yard_command import REPOSITORY, Yard, made
 
+pytestmark = pytest.mark.process
+
 RELEASE = next(
     line.partition("=")[2].strip()
     for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()

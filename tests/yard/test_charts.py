@@ -12,6 +12,8 @@ from chart_numbers import points_of, unpacked
 from yard.pages.page import render
 from yard.pages.plot import Band, Chart, Mark, Series, packed
 
+pytestmark = pytest.mark.process
+
 
 def page_of(folder: Path, *charts: Chart) -> Path:
     """A page with charts and nothing else."""

@@ -78,6 +78,7 @@ def program(folder: Path, **typed: str) -> tuple[str, ...]:
     return read_code(Project(Path("/nowhere")), str(folder), **typed).program
 
 
+@pytest.mark.process
 def test_everything_travels_but_caches_and_environments(make: Make) -> None:
     folder = make(**{"train.py": "", "a/b.py": "", "__pycache__/x.pyc": "", ".git/HEAD": ""})
     for name in ("env/pyvenv.cfg", "env/bin/python", "a/node_modules/x.js", ".mypy_cache/x"):
@@ -91,6 +92,7 @@ def test_everything_travels_but_caches_and_environments(make: Make) -> None:
     assert (found.rules, found.left_out) == (None, ())
 
 
+@pytest.mark.process
 def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
     rules = "data/\n*.log\n!keep.log\n/top.txt\n"
     folder = make(**{".trainyardignore": rules, "train.py": ""})
@@ -106,6 +108,7 @@ def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
     ]
 
 
+@pytest.mark.process
 def test_rules_of_git_and_of_its_own_add_up(make: Make) -> None:
     """What git keeps here, .env above all, does not travel for a line about something else."""
     own = "big.bin\n!weights/\n!weights/**\n"
@@ -126,6 +129,7 @@ def test_rules_of_git_and_of_its_own_add_up(make: Make) -> None:
     ]
 
 
+@pytest.mark.process
 def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Make) -> None:
     folder = make(**{".gitignore": "data/\n.env\n", ".env": "KEY=1", "train.py": ""})
     (folder / "data").symlink_to("/usr/share/doc")  # `data/` is of folders, and this is a link
@@ -136,6 +140,7 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
     assert list(find_files(folder).travelling) == [".gitignore", ".trainyardignore", "train.py"]
 
 
+@pytest.mark.process
 def test_what_looks_like_a_secret_is_named(make: Make) -> None:
     secrets = (".env", ".env.local", "certificates/site.pem", "credentials.json", "id_ed25519")
     others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt")
@@ -145,6 +150,7 @@ def test_what_looks_like_a_secret_is_named(make: Make) -> None:
     assert warning in read_code(Project(Path("/nowhere")), str(folder)).warnings
 
 
+@pytest.mark.process
 def test_an_import_that_is_left_out_is_named_with_its_rule(make: Make) -> None:
     program = "import src.data.module\ntry:\n    import src.data.other\nexcept ImportError: pass\n"
     folder = make(**{".gitignore": "*.log\ndata/\n", "train.py": program, "src/__init__.py": ""})
@@ -164,6 +170,7 @@ def test_an_import_that_is_left_out_is_named_with_its_rule(make: Make) -> None:
 STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "launch", "says"),
     [
@@ -187,6 +194,7 @@ def test_a_script_that_would_start_another_world_is_refused(
     assert says in problem
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "launch"),
     [
@@ -204,6 +212,7 @@ def test_a_script_that_starts_no_other_world_goes(make: Make, script: str, launc
     )
 
 
+@pytest.mark.process
 def test_git_says_what_is_left_out(make: Make) -> None:
     rules = "data/\n*.log\nold.py\n"
     folder = make(**{".gitignore": rules, "train.py": "", "old.py": "", "gone.py": ""})
@@ -221,6 +230,7 @@ def test_git_says_what_is_left_out(make: Make) -> None:
     assert list(map(str, found.left_out)) == ["data/: 2 files", "a.log: 1 file", "logs/: 1 file"]
 
 
+@pytest.mark.process
 def test_git_rules_of_a_folder_in_a_repository_and_of_one_in_it(make: Make) -> None:
     folder = make(**{".gitignore": "*.bin\n", "app/train.py": "", "app/x.bin": ""})
     git(folder, "init")
@@ -233,6 +243,7 @@ def test_git_rules_of_a_folder_in_a_repository_and_of_one_in_it(make: Make) -> N
     assert names(folder / "app") == ["lib/.gitignore", "lib/m.bin", "lib/m.py", "train.py"]
 
 
+@pytest.mark.process
 def test_a_folder_that_git_ignores_as_a_whole_travels(make: Make) -> None:
     folder = make(**{".gitignore": "runs/\n", "runs/1/code/train.py": ""})
     git(folder, "init")
@@ -292,6 +303,7 @@ def test_what_cannot_travel_is_told_together(make: Make) -> None:
     assert names(folder) == [".trainyardignore", "train.py"]
 
 
+@pytest.mark.process
 def test_what_is_left_out_may_have_any_name(make: Make) -> None:
     folder = make(**{"train.py": "", ".gitignore": "latin*\n"})
     Path(os.fsdecode(bytes(folder) + b"/latin\xe9")).touch()
@@ -373,6 +385,7 @@ def test_a_folder_that_is_none(make: Make, tmp_path: Path) -> None:
     assert "there is no file" in problems_of(lambda: read_code(inside, str(tmp_path / "empty")))
 
 
+@pytest.mark.process
 def test_the_program_is_found(make: Make) -> None:
     folder = make(**{"train.py": "", "run.sh": "", "pkg/mod.py": "", "pkg/__main__.py": ""})
     assert program(folder) == ("python3", "train.py")
@@ -413,6 +426,7 @@ def test_an_entry_that_is_none(make: Make, entry: str, problem: str) -> None:
     assert problem in problems_of(lambda: program(folder, entry=entry))
 
 
+@pytest.mark.process
 def test_no_entry_and_two(make: Make) -> None:
     folder = make(**{"other.py": ""})
     text = problems_of(lambda: program(folder))
@@ -426,6 +440,7 @@ def test_no_entry_and_two(make: Make) -> None:
     assert "train.py: is there, but does not travel" in problems_of(lambda: program(folder))
 
 
+@pytest.mark.process
 def test_the_settings_of_a_project(make: Make) -> None:
     folder = make(**{"go.py": "", "train.py": ""})
     text = "entry: go.py\nargs: [--rate, 1e-3, --on, yes]\nlaunch: node\ngrace: 30\nstall: 0\n"
@@ -472,6 +487,7 @@ def test_wrong_settings(make: Make, text: str, problem: str) -> None:
     assert problem in problems_of(lambda: read_code(Project(Path("/nowhere")), str(folder)))
 
 
+@pytest.mark.process
 def test_an_error_of_syntax_is_found_with_line_and_text(make: Make) -> None:
     folder = make(**{"train.py": "import sys\nfrom lib import model\n", "lib/__init__.py": ""})
     write(folder, "lib/model.py", "from .deep import x\n")
@@ -531,6 +547,7 @@ def test_the_name_of_a_project() -> None:
     assert project_name(Path("/x/数据")) == "project"
 
 
+@pytest.mark.process
 def test_a_project_runs_from_a_snapshot(ready: Yard) -> None:
     project = ready.root / "examples/Tiny"
     write(project, "main.py", "print('hello')\n")
@@ -558,6 +575,7 @@ def test_a_project_runs_from_a_snapshot(ready: Yard) -> None:
     assert document["configuration"]["dataset"] is None
 
 
+@pytest.mark.process
 def test_make_passes_on_what_is_typed(tmp_path: Path) -> None:
     """A program in place of Python says what reached it; nothing in between may look into that."""
     for name in ("Makefile", "requirements.txt", "bootstrap.sh"):
@@ -590,12 +608,14 @@ def test_make_passes_on_what_is_typed(tmp_path: Path) -> None:
     assert told()[-1] == "--code=my project"
 
 
+@pytest.mark.process
 def test_the_example_is_a_project() -> None:
     code = read_code(Project(REPOSITORY), str(REPOSITORY / "examples/own-code"))
     assert (code.name, code.program) == ("own-code", ("python3", "train.py"))
     assert list(code.files.travelling) == ["train.py"]
 
 
+@pytest.mark.process
 def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> None:
     folder = make(**{"train.py": "", "trainyard.yml": "args: --a\nresume_args: --resume last\n"})
     job = resolve_project(ProjectRequest(str(folder)), lab, Project(REPOSITORY))
@@ -610,6 +630,7 @@ def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> N
     assert going_on(training, training.extravars(), resumed) == training.extravars() | resumed
 
 
+@pytest.mark.process
 def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Path) -> None:
     folder = make(**{"x.py": "one", "y.py": "", ".trainyardignore": "y.py\n"})
     (folder / "link.txt").symlink_to("y.py")
@@ -639,6 +660,7 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     assert "is gone" in problems_of(lambda: request_of(run, manifest))
 
 
+@pytest.mark.process
 def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
     make: Make, lab: Inventory, tmp_path: Path
 ) -> None:
@@ -654,6 +676,7 @@ def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
     assert (runs / "latest").resolve() == earlier
 
 
+@pytest.mark.process
 def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> None:
     asked = {"seed": 2}
     request = TrainRequest(
@@ -668,6 +691,7 @@ def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> Non
     assert again.name == "first"
 
 
+@pytest.mark.process
 def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
     assert ready("train", "--model", "vit", "--nodes", "2", "--set", "steps=4").returncode == 0
     done = ready("rerun", "latest")
@@ -679,6 +703,7 @@ def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
     assert first["configuration"] == second["configuration"]
 
 
+@pytest.mark.process
 def test_what_a_run_went_on_from_is_kept_by_its_whole_name(ready: Yard) -> None:
     training = ("train", "--model", "vit", "--nodes", "2", "--set", "steps=4")
     assert ready(*training).returncode == 0
@@ -701,6 +726,7 @@ def test_what_a_run_went_on_from_is_kept_by_its_whole_name(ready: Yard) -> None:
     assert sorted(ready.root.glob("runs/2*")) == before
 
 
+@pytest.mark.process
 def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None:
     write(fresh.root / "mine", "train.py")
     shutil.copytree(DATA / "runs/succeeded", fresh.root / "runs" / RUN_ID)
@@ -709,6 +735,7 @@ def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None
     assert f"{RUN_ID} ran the trainer (MODEL=)" in done.stderr
 
 
+@pytest.mark.process
 def test_a_project_that_makes_no_sense_touches_nothing(fresh: Yard) -> None:
     write(fresh.root / "mine", "train.py", "x = = 1\n")
     done = fresh("train", "--code", "mine", "--nodes", "9", "--dataset", "mnist")

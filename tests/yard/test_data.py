@@ -17,6 +17,8 @@ from yard.plays.inventory import Inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.own_data import as_datasets, check_own_data, note_own_data, read_own_data
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("source", ["not-there.tar.gz", "https://example.com/cifar10.tar.gz"])
 def test_a_source_that_is_not_there_is_refused(fresh: Yard, source: str) -> None:

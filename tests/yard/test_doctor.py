@@ -454,6 +454,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.process
 @machines
 @pytest.mark.parametrize("host", EXPECTED)
 def test_each_mistake_has_its_cause_and_its_command(host: str, site: Site, asked: Asked) -> None:
@@ -486,6 +487,7 @@ def _filled(text: str, site: Site) -> str:
     return text
 
 
+@pytest.mark.process
 @machines
 @pytest.mark.parametrize(
     ("host", "code", "remedy"),
@@ -505,6 +507,7 @@ def test_what_a_machine_lacks(host: str, code: str, remedy: str, asked: Asked) -
     assert remedy in trouble["remedy"]
 
 
+@pytest.mark.process
 @machines
 def test_the_fingerprint_is_that_of_the_machine(site: Site, asked: Asked) -> None:
     key = site.folder / "plain/etc/ssh/own_key.pub"
@@ -515,6 +518,7 @@ def test_the_fingerprint_is_that_of_the_machine(site: Site, asked: Asked) -> Non
     assert asked.trouble("changed_key")["proof"][0] == f"it shows {told}"
 
 
+@pytest.mark.process
 @machines
 def test_bastions_and_hosts_are_told_apart(asked: Asked) -> None:
     blamed = {host["host"] for host in json.loads(asked.output)["hosts"] if _bastion(host)}
@@ -525,6 +529,7 @@ def _bastion(host: Mapping[str, Any]) -> bool:
     return host["trouble"] is not None and host["trouble"]["bastion"] is not None
 
 
+@pytest.mark.process
 @machines
 @pytest.mark.parametrize(
     ("host", "root"),
@@ -546,6 +551,7 @@ def test_a_host_that_is_fit(host: str, root: str, asked: Asked) -> None:
     assert told["facts"]["free_bytes"]["/"] > 0
 
 
+@pytest.mark.process
 @machines
 def test_without_root_nobody_has_to_become_root(site: Site) -> None:
     told = {}
@@ -559,12 +565,14 @@ def test_without_root_nobody_has_to_become_root(site: Site) -> None:
     assert told["native"]["root"] == "needs no root"
 
 
+@pytest.mark.process
 @machines
 def test_hosts_that_ssh_does_not_reach(asked: Asked) -> None:
     assert asked.host("fine_here")["place"] == "this machine"
     assert asked.host("container")["note"] == "reached by community.docker.docker, not asked"
 
 
+@pytest.mark.process
 @machines
 def test_all_at_once_and_without_a_trace(asked: Asked) -> None:
     """A dozen silent hosts cost seconds, not a minute; nothing is learnt, no password is seen."""
@@ -575,6 +583,7 @@ def test_all_at_once_and_without_a_trace(asked: Asked) -> None:
     assert not shows_password(asked.output + asked.errors)
 
 
+@pytest.mark.process
 @machines
 def test_the_commands_mend(site: Site) -> None:
     """What is printed is given, as it is, until nothing is wrong: nobody edits a command."""
@@ -646,6 +655,8 @@ def _mend(site: Site, folder: Path, machine: Machine) -> None:
     }
 
 
+@pytest.mark.process
+@pytest.mark.promise("make doctor")
 @machines
 def test_make_doctor(site: Site) -> None:
     """The target, as a new user gives it: for people, and with the status of `make`."""
@@ -682,6 +693,7 @@ def test_make_doctor(site: Site) -> None:
     assert "gpu02" not in alone.stdout
 
 
+@pytest.mark.process
 def test_an_inventory_with_a_mistake_is_named(fresh: Yard) -> None:
     assert fresh("--inventory", "inventory/nowhere", "doctor").returncode == 2
     answer = fresh("--inventory", "inventory/lab", "doctor", "--on", "alpha,gamma")
@@ -846,6 +858,7 @@ def test_settings_of_ssh() -> None:
     assert alias.known_name == "gpu01"
 
 
+@pytest.mark.process
 def test_a_fingerprint_is_that_of_ssh_keygen(tmp_path: Path) -> None:
     kind, key = make_key(tmp_path / "key").split()[:2]
     told = subprocess.run(
@@ -858,6 +871,7 @@ def test_a_fingerprint_is_that_of_ssh_keygen(tmp_path: Path) -> None:
     assert HostKey(kind, key).name == "ED25519"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("question", "told"),
     [

@@ -10,6 +10,8 @@ from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.plays.environment import CERTIFICATES, read_environment
 
+pytestmark = pytest.mark.process
+
 HOSTS = {"trainers": {"hosts": {"gpu01": {}}, "vars": {"cluster_network": "10.0.0.0/24"}}}
 
 

@@ -19,6 +19,8 @@ from yard.core.files import write_json
 from yard.core.room import NoRoomError, full_disk_told
 from yard.runs.folder import followed
 
+pytestmark = pytest.mark.process
+
 TRAIN = ("train", "--model", "vit", "--nodes", "2")
 FULL = "no space is left on the control node, in "
 

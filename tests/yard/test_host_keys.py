@@ -25,7 +25,7 @@ from yard.core.project import Project
 from yard.plays.connections import read_connections
 
 WHY_NOT = why_not()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 # What a careless environment has. ansible-runner sets the same where nobody did.
 CARELESS = {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_SSH_HOST_KEY_CHECKING": "False"}
 # With each command the host is one that is not reached; doctor and exec name the key.

@@ -19,6 +19,8 @@ from yard.plays.inventory import CONTAINER, NATIVE, read_inventory
 from yard.runs.folder import STOP_MARK
 from yard.runs.measurements import BENCHMARK, REQUEST, VERIFICATION, Kind, open_measurement
 
+pytestmark = pytest.mark.process
+
 # Both run for a minute unless they are stopped.
 COMMANDS = {
     VERIFICATION: ("verify", "--checks", "containers"),

@@ -149,6 +149,7 @@ def test_a_run_that_has_its_result_is_not_drawn_as_one_that_goes_on(
     assert not (under_way / "report.html").exists()
 
 
+@pytest.mark.process
 def test_a_run_that_is_followed_has_it(ready: Yard) -> None:
     process = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=40")
     page = ready.root / "runs/latest/report.html"
@@ -197,6 +198,7 @@ def with_script(page: str, script: str) -> str:
     return page.replace("</body>", f"<script>{script}</script></body>")
 
 
+@pytest.mark.process
 def test_a_browser_shows_it_anew_until_the_run_has_ended(under_way: Path, tmp_path: Path) -> None:
     """The reader stays where he was, and the last drawing is not asked for again.
 
@@ -255,6 +257,7 @@ def test_a_browser_shows_it_anew_until_the_run_has_ended(under_way: Path, tmp_pa
     assert 'data-seen="321,100,210,60,180,160"' in done.stdout, done.stdout[:300]
 
 
+@pytest.mark.process
 def test_who_looks_at_a_value_is_not_disturbed(under_way: Path) -> None:
     """The page is shown anew after 2 s, but not within 10 s of the last look at a value."""
     page = write_live_report(under_way, read_run(under_way).manifest.started_at + 80, 2)
@@ -278,6 +281,7 @@ def test_who_looks_at_a_value_is_not_disturbed(under_way: Path) -> None:
     assert 11_000 <= shown <= 13_000
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_it_is_as_readable_as_the_last_one(under_way: Path, dark: bool) -> None:
     """It is of a year ago, so it also says that nothing has drawn it for long."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from yard_command import REPOSITORY
 
+pytestmark = pytest.mark.process
 # Stands in for the Python of the virtual environment: writes down what make and the shell hand on.
 RECORDER = """\
 #!/usr/bin/env python3

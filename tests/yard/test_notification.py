@@ -83,6 +83,7 @@ def test_a_hook_that_fails_is_a_warning_without_its_address(
     assert "secret" not in said
 
 
+@pytest.mark.process
 def test_a_command_reads_it(
     tmp_path: Path, failed: tuple[Path, Summary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_nobody_is_told_where_nobody_is_named(
     assert tell("", *failed, monkeypatch) == ""
 
 
+@pytest.mark.process
 def test_the_end_of_a_training_is_told(ready: Yard) -> None:
     ready.environment[notification.NOTIFY] = f"cat > {ready.root}/body"
     done = ready("train", "--model", "vit", "--nodes", "2", "--set", "steps=4")

@@ -16,6 +16,8 @@ from yard.core.project import Project
 from yard.plays.events import Event, Outcome, failure_message
 from yard.plays.playbook import run_playbook
 
+pytestmark = pytest.mark.process
+
 # Says at its fifth look that the end is there.
 POLL_MODULE = """
 from pathlib import Path

@@ -177,6 +177,7 @@ def test_it_stands_beside_runs_of_the_trainer(run: Path, tmp_path: Path) -> None
     assert index.count("<svg") == 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_browser_shows_it_on_desk_and_phone(run: Path, dark: bool) -> None:
     conclude(run)

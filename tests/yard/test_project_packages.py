@@ -22,6 +22,8 @@ from yard.code.settings import read_settings
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.plays.inventory import Inventory, parse_inventory
 
+pytestmark = pytest.mark.process
+
 PLATFORM = REPOSITORY / "docker/trainer/pip-platform"
 HELD = {"torch": "2.6.0+debian", "numpy": "2.2.4+image"}
 LISTS = REPOSITORY / "docker/trainer/requirements"
@@ -197,6 +199,7 @@ def test_settings_name_the_file(tmp_path: Path) -> None:
     assert read_settings(folder).requirements == NONE
 
 
+@pytest.mark.process
 def test_versions_fit_what_the_image_has(index: Path, tmp_path: Path) -> None:
     text = settled(tmp_path, "tidy", "torch", "antique")
     # What the image has is left out; numpy of the index, whose own needs nobody has, is not taken.
@@ -205,12 +208,14 @@ def test_versions_fit_what_the_image_has(index: Path, tmp_path: Path) -> None:
     assert settled(tmp_path, "numpy", "torch==2.6.0") == ""
 
 
+@pytest.mark.process
 def test_dependencies_of_a_pyproject_are_settled(index: Path, tmp_path: Path) -> None:
     found = required(tmp_path, **{"pyproject.toml": '[project]\ndependencies = ["tidy<2"]\n'})
     assert found is not None
     assert "tidy==1.0" in lock(found, HELD)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "sides"),
     [
@@ -231,6 +236,7 @@ def test_a_conflict_names_both_sides(
         assert side in said, said
 
 
+@pytest.mark.process
 def test_an_index_that_does_not_answer_is_no_mistake_of_the_request(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +292,7 @@ def fetched(tmp_path: Path, text: str) -> list[str]:
     return sorted(path.name for path in wheels.iterdir())
 
 
+@pytest.mark.process
 def test_who_forbids_sources_builds_none(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +300,7 @@ def test_who_forbids_sources_builds_none(
     assert "antique" in refused(lambda: settled(tmp_path, "antique"))
 
 
+@pytest.mark.process
 def test_packages_are_fetched_as_wheels(index: Path, tmp_path: Path) -> None:
     assert fetched(tmp_path, settled(tmp_path, "tidy", "antique")) == [
         "antique-4.9-py3-none-any.whl",
@@ -301,6 +309,7 @@ def test_packages_are_fetched_as_wheels(index: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.process
 def test_packages_come_from_where_the_site_says(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +328,7 @@ def test_packages_come_from_where_the_site_says(
     assert below(wheels) == ["antique-4.9-py3-none-any.whl", "helper-3.1-py3-none-any.whl"]
 
 
+@pytest.mark.process
 def test_options_of_the_file_hold_for_settling_and_fetching(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +356,7 @@ def test_options_of_the_file_hold_for_settling_and_fetching(
     assert not (tmp_path / "options.txt").exists()
 
 
+@pytest.mark.process
 def test_a_package_that_was_changed_since_is_refused(index: Path, tmp_path: Path) -> None:
     text = settled(tmp_path, "helper")
     wheel(index, "helper", "3.1", ["tidy"])
@@ -358,6 +369,7 @@ def below(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_source_for_one_python_is_built_with_the_image(
     broken: bool, index: Path, tmp_path: Path
@@ -370,10 +382,12 @@ def test_a_source_for_one_python_is_built_with_the_image(
     assert below(tmp_path / "requires") == ["helper-3.1-py3-none-any.whl"]
 
 
+@pytest.mark.process
 def test_a_package_for_other_machines_is_refused(index: Path, tmp_path: Path) -> None:
     assert "windows" in refused(lambda: settled(tmp_path, "windows-only")).lower()
 
 
+@pytest.mark.process
 def test_fetching_can_be_stopped(index: Path, tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text(settled(tmp_path, "tidy"))
     with pytest.raises(Interrupted):
@@ -449,6 +463,7 @@ def trained(yard: Yard, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
     train = ("train", "--code", "mine", "--nodes", "2")
     said = trained(offline, *train)
@@ -482,6 +497,7 @@ def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
     assert (again / "packages.txt").read_text() == (run / "packages.txt").read_text()
 
 
+@pytest.mark.process
 def test_without_requirements_nothing_is_added(offline: Yard) -> None:
     trained(offline, "train", "--code", "mine", "--requirements", "none")
     (run,) = runs_of(offline)
@@ -491,6 +507,7 @@ def test_without_requirements_nothing_is_added(offline: Yard) -> None:
     assert not (offline.root / "nodes/node1/packages").exists()
 
 
+@pytest.mark.process
 def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
     trained(offline, "train", "--code", "mine")
     (offline.root / "nodes/node1/packages").unlink()
@@ -500,6 +517,7 @@ def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
     assert deliveries(offline) == 2
 
 
+@pytest.mark.process
 def test_a_conflict_is_told_before_anything_is_touched(offline: Yard) -> None:
     (offline.root / "mine/requirements.txt").write_text("torch>=2.7\n")
     done = offline("train", "--code", "mine")

@@ -18,6 +18,8 @@ from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
 from yard.runs.setup_record import SetupRecord
 
+pytestmark = pytest.mark.process
+
 LAB = ("--inventory", "inventory/lab")
 HOSTS = ("alpha", "beta")
 
@@ -45,6 +47,8 @@ def remembered(site: Yard) -> list[str]:
     return sorted(path.name for path in (site.root / ".trainyard/lab").iterdir())
 
 
+@pytest.mark.process
+@pytest.mark.promise("make remove")
 @pytest.mark.parametrize(
     ("further", "roles"), [((), "all"), (("--data",), "all,dataset cifar10 faces")]
 )
@@ -65,6 +69,7 @@ def test_it_goes_from_all_machines_and_is_forgotten_here(
         assert words in done.stdout
 
 
+@pytest.mark.process
 def test_nothing_goes_without_an_answer(site: Yard) -> None:
     done = site(*LAB, "remove")
     assert done.returncode == 2
@@ -75,6 +80,7 @@ def test_nothing_goes_without_an_answer(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("runtime", [CONTAINER, NATIVE])
 @pytest.mark.parametrize("state", ["running", "ended"])
 def test_a_run_is_in_the_way(site: Yard, state: str, runtime: str) -> None:
@@ -91,6 +97,7 @@ def test_a_run_is_in_the_way(site: Yard, state: str, runtime: str) -> None:
     assert removed(site) == {}
 
 
+@pytest.mark.process
 def test_without_root_it_names_what_is_left_to_do(site: Yard) -> None:
     hosts = site.root / "inventory/lab/hosts.yml"
     hosts.write_text(
@@ -133,6 +140,7 @@ def test_the_place_that_is_taken_unless_told_is_that_of_group_vars() -> None:
     assert yaml.safe_load(text)["trainyard_native_root"] == NATIVE_ROOT
 
 
+@pytest.mark.process
 def test_nodes_with_places_of_their_own_have_a_line_each(lab: Inventory) -> None:
     roots = {"alpha": "/scratch/a", "beta": "/scratch/{{ ansible_user }}"}
     project = Project(lab.path.parents[1])
@@ -143,6 +151,7 @@ def test_nodes_with_places_of_their_own_have_a_line_each(lab: Inventory) -> None
     ]
 
 
+@pytest.mark.process
 def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
     (site.root / "nodes/beta/unplugged").touch()
     done = site(*LAB, "remove", "--yes")
@@ -153,6 +162,7 @@ def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
+@pytest.mark.process
 def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
     for host in HOSTS:
         (site.root / "nodes" / host / "unplugged").touch()
@@ -162,6 +172,7 @@ def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
+@pytest.mark.process
 def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> None:
     done = ready("remove", "--yes")
     assert done.returncode == 2
@@ -169,6 +180,7 @@ def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> N
     assert (Path(ready.root) / ".trainyard/local").is_dir()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("target", "command"),
     [(("remove",), "remove"), (("remove", "DATA=1", "YES=1"), "remove --data --yes")],

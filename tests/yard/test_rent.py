@@ -19,6 +19,8 @@ from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.request.site import Site, list_sites, read_site
 
+pytestmark = pytest.mark.process
+
 SHARED = (
     *("ansible.cfg", "bootstrap.sh", "group_vars", "playbooks", "pyproject.toml"),
     *("requirements.txt", "roles", "site.yml"),
@@ -408,6 +410,7 @@ CHECKS = (
 )
 
 
+@pytest.mark.promise("row 32", "make provision", "make destroy", "make provision-check")
 def test_a_site_from_the_first_look_to_the_end(story: Story) -> None:
     """One test: with several, each process of pytest would tell the story anew, for a minute."""
     for check in CHECKS:

@@ -156,6 +156,7 @@ def test_the_parts_of_a_step_are_shown_where_they_were_measured(recorded: Record
     assert len(stacked["series"]) == 3
 
 
+@pytest.mark.promise("row 25")
 def test_the_nodes_are_shown_where_they_were_sampled(recorded: Recorded) -> None:
     run = recorded("succeeded")
     sample_the_nodes(run)
@@ -234,6 +235,7 @@ def test_gpus_have_the_numbers_of_their_node(recorded: Recorded) -> None:
     assert [series.label for series in chart.series][:2] == ["node1 GPU 1", "node1 GPU 3"]
 
 
+@pytest.mark.promise("make report", "make report RUN=a,b")
 def test_a_comparison_has_every_run_in_every_curve_and_what_differs(tmp_path: Path) -> None:
     runs = several_runs(tmp_path)
     page = write_comparison(runs, [runs / name for name in RUNS[:2]]).read_text()
@@ -329,6 +331,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [*drawn, write_index(runs)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_browser_shows_the_pages_on_desk_and_phone(pages: list[Path], dark: bool) -> None:
     shots = [(page, width) for page in pages for width in (390, 1280)]

@@ -14,11 +14,14 @@ from yard.runs.folder import create_run, find_run, list_runs, run_id_of
 from yard.runs.record import inspected_image, inspected_memory_limits, read_run
 
 
+@pytest.mark.process
+@pytest.mark.promise("row 22")
 def test_run_id_has_time_model_dataset_and_the_four_numbers(lab: Inventory) -> None:
     training = resolve(TrainRequest("vit", nodes=2, procs_per_node=4), lab)
     assert run_id_of(training, 1795175100.9) == "20261120T114500Z_vit_cifar10_b64_e2_n2_p4"
 
 
+@pytest.mark.process
 def test_two_runs_of_one_second_get_two_ids(tmp_path: Path, lab: Inventory) -> None:
     training = resolve(TrainRequest("vit"), lab)
     first, second = (create_run(tmp_path / "runs", training) for _ in range(2))

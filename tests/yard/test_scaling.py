@@ -11,6 +11,8 @@ from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
 from yard.runs.scaling import ScalingRun, compare, guides_gain
 
+pytestmark = pytest.mark.process
+
 ONE = ScalingRun(
     run_id="one",
     nodes=1,

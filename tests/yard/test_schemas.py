@@ -47,6 +47,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, ready_checkout: Path) -> list
     return sorted(root.glob("runs/2*"))
 
 
+@pytest.mark.process
 def test_what_a_run_writes(runs: list[Path]) -> None:
     documents = [
         (name, json.loads((run / f"{name}.json").read_text()))
@@ -58,6 +59,7 @@ def test_what_a_run_writes(runs: list[Path]) -> None:
     assert ends == ["succeeded", "failed"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "folder"),
     [
@@ -79,6 +81,7 @@ def test_what_a_measurement_was_asked_for(
     assert request["runtime"] == "container"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("schema", "change"),
     [

@@ -192,6 +192,8 @@ def test_a_gpu_that_does_not_tell_is_no_idle_one(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.process
+@pytest.mark.promise("make status")
 def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     newest, earlier = ({"step": n, "steps": 10, "time": NOW + n, "loss": 0.5} for n in (4, 2))
     newest["odd"] = float("nan")
@@ -252,6 +254,7 @@ def test_one_node_that_fails_hides_none_of_the_others(ready: Yard) -> None:
     assert "node2: silent for 5 s" in told.stdout
 
 
+@pytest.mark.process
 def test_make_status_json_asks_for_the_document() -> None:
     """`JSON=1` is the flag; without it there is none."""
     assert made("status", "JSON=1").endswith(" status --json")

@@ -7,10 +7,13 @@ import socket
 import urllib.request
 from pathlib import Path
 
+import pytest
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from yard_command import Yard, wait_for
+
+pytestmark = pytest.mark.process
 
 
 def write_events(run: Path, place: str = "tensorboard") -> None:
@@ -60,6 +63,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.promise("make tensorboard")
 def test_it_serves_each_run_once_and_this_machine_alone(fresh: Yard) -> None:
     runs, port = fresh.root / "runs", free_port()
     write_events(runs / "20261120T112000Z_a")

@@ -224,6 +224,7 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(tmp_path: Path) -> None:
     assert watcher.seen.logs == {}
 
 
+@pytest.mark.process
 def test_what_cannot_be_shown_does_not_end_the_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +243,7 @@ def test_what_cannot_be_shown_does_not_end_the_looks(
     assert watcher.seen.trouble == "int too large to convert to float"
 
 
+@pytest.mark.process
 def test_without_a_terminal_it_says_so(ready: Yard) -> None:
     done = ready("top")
     assert done.returncode == 2
@@ -263,6 +265,8 @@ def keep(yard: Yard, host: str, run: str, stop: threading.Event) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.process
+@pytest.mark.promise("row 37", "make top")
 def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
     """Real keys in a real terminal: to the rank and back, stop, quit."""
     training = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=6000")

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pexpect
+import pytest
 from yard_command import Yard, interrupt, processes_below, wait_for
+
+pytestmark = pytest.mark.process
 
 TRAIN = ("train", "--model", "vit", "--nodes", "2")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

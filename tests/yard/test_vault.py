@@ -16,7 +16,7 @@ from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard
 
 WHY_NOT = why_not()
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.process]
 KEY_OF_VAULT = "opens the vault"
 VARIABLE = "ANSIBLE_VAULT_PASSWORD_FILE"
 

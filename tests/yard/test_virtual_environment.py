@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 CHECKOUT = Path(__file__).parents[2]
 DEBIAN_PYTHON = "/usr/bin/python3"
 # One that a user has first on the path, as pyenv and conda put theirs.

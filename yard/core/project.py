@@ -13,7 +13,8 @@ OWN_FOLDERS = frozenset(
         *("bundle", "collection", "control_node", "data", "gpus", "image", "packages", "ssh"),
         *("tensorboard", "tmp", "trusted.pem"),
         # In checkouts of Trainyard's developers.
-        *("bytecode", "changed", "faults.json", "gpu-day", "molecule", "speed", "test_tools"),
+        *("bytecode", "changed", "faults.json", "gpu-day", "molecule", "results", "speed"),
+        "test_tools",
     }
 )
 

@@ -40,6 +40,7 @@ def test_interrupt(phase: str, ledger: Ledger) -> None:
     ledger.conclude(f"Ctrl-C {phase}", run, status, seconds, logs)
 
 
+@pytest.mark.promise("make attach", "make attach RUN=")
 def test_attach_after_yard_was_killed(ledger: Ledger, tmp_path: Path) -> None:
     run = BackgroundRun(**SHORT).trains()
     run.kill_yard()

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from commands import BackgroundRun, make
 from machines import NODES, in_machine, wait_for
 from trainings import LONG, SHORT, SHORTEST
@@ -36,6 +37,7 @@ def test_second_launch_is_refused_and_locks_do_not_outlive_a_run(ledger: Ledger)
     ledger.conclude("launch while another runs", run, "refused, with its holder")
 
 
+@pytest.mark.promise("row 19")
 def test_two_launches_at_the_same_instant(ledger: Ledger) -> None:
     # Neither ends by itself, so that the other could have the nodes after it.
     runs = BackgroundRun.at_once(2, **LONG)
