@@ -16,6 +16,8 @@ import pytest
 
 from node import arrival
 
+pytestmark = pytest.mark.process
+
 FOLDER = Path(arrival.__file__).parent
 PACKAGE = arrival.read_package(str(FOLDER))
 REQUEST = b'{"verb": "status", "arguments": {"root": "/none", "host": "node1"}}'

@@ -28,6 +28,7 @@ def status_of(root: Path) -> bytes:
     return json.dumps({"verb": "status", "arguments": arguments}).encode()
 
 
+@pytest.mark.process
 def test_a_machine_that_was_never_set_up_says_so_and_how_busy_it_is(tmp_path: Path) -> None:
     exit_status, told = call(status_of(tmp_path / "none"))
     assert exit_status == 0
@@ -84,6 +85,7 @@ def test_a_request_that_makes_no_sense_is_refused(request_: bytes, code: str) ->
     assert (refused.value.code, refused.value.exit_status) == (code, 2)
 
 
+@pytest.mark.process
 def test_a_refusal_has_a_status_and_a_code() -> None:
     exit_status, told = call(b'{"verb": "sh", "arguments": {}}')
     assert exit_status == 2

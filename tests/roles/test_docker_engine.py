@@ -206,26 +206,30 @@ def test_who_is_in_the_group(
     unnamed: list[str],
 ) -> None:
     note = docker_engine_group.Note(before=["alice"], let_in=["eve"], put_out=[])
-    plan = docker_engine_group.make_plan(now, note, users, exclusive=exclusive, absent=False)
+    plan = docker_engine_group.make_group_plan(now, note, users, exclusive=exclusive, absent=False)
     assert (plan.joins, plan.leaves, plan.unnamed) == (joins, leaves, unnamed)
     # The second run has nothing to do.
     then = sorted({*now, *joins} - {*leaves})
-    again = docker_engine_group.make_plan(then, plan.note, users, exclusive=exclusive, absent=False)
+    again = docker_engine_group.make_group_plan(
+        then, plan.note, users, exclusive=exclusive, absent=False
+    )
     assert (again.joins, again.leaves, again.note) == ([], [], plan.note)
     # Taken away, the group is as it would be without the role: one who was put out and was there
     # before comes back, and whom somebody else let in stays.
-    gone = docker_engine_group.make_plan(then, plan.note, users, exclusive=exclusive, absent=True)
+    gone = docker_engine_group.make_group_plan(
+        then, plan.note, users, exclusive=exclusive, absent=True
+    )
     left = ({*then, *gone.joins}) - {*gone.leaves}
     assert left == ({"alice"} if "alice" in now else set()) | ({"bob"} & {*then})
 
 
 def test_the_note_of_a_role_before_this_one() -> None:
     note = docker_engine_group.note_of_members(before=["alice"], now=["ada", "eve"])
-    gone = docker_engine_group.make_plan(
+    gone = docker_engine_group.make_group_plan(
         ["ada", "eve"], note, ["ada"], exclusive=False, absent=True
     )
     assert (gone.joins, gone.leaves) == (["alice"], ["ada", "eve"])
-    stays = docker_engine_group.make_plan(
+    stays = docker_engine_group.make_group_plan(
         ["ada", "eve"], note, ["ada"], exclusive=False, absent=False
     )
     assert (stays.joins, stays.leaves, stays.note.put_out) == ([], ["eve"], ["alice"])

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from role_files import ROLES
 
+pytestmark = pytest.mark.process
+
 PLAYBOOK = """
 - hosts: all
   gather_facts: false

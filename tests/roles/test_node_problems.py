@@ -50,7 +50,7 @@ def test_what_a_sentence_names_exists(code: str) -> None:
         if target not in ("room",):
             assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
     for variable in re.findall(r"\b([A-Z]{3,})(?:=|\b(?= or|,|$))", text):
-        assert re.search(rf"\$\({variable}\)|,{variable},", MAKEFILE), variable
+        assert re.search(rf"\$\({variable}\)|,{variable}[,)]", MAKEFILE), variable
     for role in re.findall(r"\brole (\w+)", text):
         assert (ROLES / role).is_dir()
 

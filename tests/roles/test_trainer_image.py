@@ -227,6 +227,7 @@ def dry_run(tmp_path: Path, *options: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.process
 def test_a_dry_run_needs_no_engine_and_says_what_would_be_done(tmp_path: Path) -> None:
     done = dry_run(tmp_path, "--check", "--diff")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -235,6 +236,7 @@ def test_a_dry_run_needs_no_engine_and_says_what_would_be_done(tmp_path: Path) -
     assert not (tmp_path / "image").exists()
 
 
+@pytest.mark.process
 def test_without_an_engine_the_image_is_not_taken_for_built(tmp_path: Path) -> None:
     done = dry_run(tmp_path)
     assert done.returncode != 0

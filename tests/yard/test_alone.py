@@ -19,6 +19,8 @@ from yard.operations.alone import begin
 from yard.runs.folder import find_run, list_runs
 from yard.runs.manifest import read_manifest
 
+pytestmark = pytest.mark.process
+
 ASKED = ("training_run_model=cnn_a", "training_run_node_count=2", "training_run_train_images=640")
 RUN = re.compile(r"\d{8}T\d{6}Z_cnn_a_cifar10_b128_e1_n2_p1")
 

@@ -243,6 +243,7 @@ def test_a_node_that_does_not_know_its_runs_has_a_row_with_the_reason(tmp_path: 
         assert line in text
 
 
+@pytest.mark.process
 def test_one_node_that_fails_hides_none_of_the_others(ready: Yard) -> None:
     failed = {"failed": True, "msg": "there is no python3"}
     (ready.root / "nodes/node1/status.json").write_text(json.dumps(failed))

@@ -191,8 +191,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import docker_engine_group
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.docker_engine_group import (
+    GroupPlan,
+    Note,
+    make_group_plan,
+    note_of_members,
+)
 from ansible.module_utils.docker_engine_kept import is_pending
 from ansible.module_utils.docker_engine_plan import SettingsError, make_plan, read
 from ansible.module_utils.docker_engine_socket import EngineError, answers, info
@@ -259,28 +264,26 @@ def user_exists(name: str) -> bool:
     return True
 
 
-def group_plan(parameters: Mapping[str, Any]) -> docker_engine_group.Plan | None:
+def group_plan(parameters: Mapping[str, Any]) -> GroupPlan | None:
     """Compare who may talk to the engine; None where the role goes and never touched the group."""
     now, record = members() or [], Path(parameters["record"])
     absent = parameters["state"] == "absent"
     noted, before = read(record / "group.json"), read(record / "members")
     if noted is not None:
-        note = docker_engine_group.Note(**json.loads(noted))
+        note = Note(**json.loads(noted))
     elif before is not None:
         # Of a role before this one, which had nobody in the group but who was named.
-        note = docker_engine_group.note_of_members(before.replace(",", " ").split(), now)
+        note = note_of_members(before.replace(",", " ").split(), now)
     elif absent:
         return None
     else:
-        note = docker_engine_group.note_of_members(now, now)
-    return docker_engine_group.make_plan(
+        note = note_of_members(now, now)
+    return make_group_plan(
         now, note, parameters["users"], exclusive=parameters["exclusive"], absent=absent
     )
 
 
-def access_differences(
-    module: AnsibleModule, plan: docker_engine_group.Plan | None
-) -> Iterator[str]:
+def access_differences(module: AnsibleModule, plan: GroupPlan | None) -> Iterator[str]:
     """Compare who may talk to the engine."""
     users, record = module.params["users"], Path(module.params["record"])
     unknown = [name for name in users if not user_exists(name)]
@@ -307,7 +310,7 @@ def is_in_swarm(told: Mapping[str, Any]) -> bool:
 def differences(
     module: AnsibleModule,
     units: Units,
-    group: docker_engine_group.Plan | None,
+    group: GroupPlan | None,
     missing: list[str],
     told: Mapping[str, Any] | None,
 ) -> Iterator[str]:

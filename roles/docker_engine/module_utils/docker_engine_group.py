@@ -23,7 +23,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GroupPlan:
     """Who joins, who leaves, who is in it then without being named, and the note of it."""
 
     joins: list[str]
@@ -38,9 +38,9 @@ def note_of_members(before: Collection[str], now: Collection[str]) -> Note:
     return Note(sorted(earlier), sorted(members - earlier), sorted(earlier - members))
 
 
-def make_plan(
+def make_group_plan(
     now: Collection[str], note: Note, users: Collection[str], *, exclusive: bool, absent: bool
-) -> Plan:
+) -> GroupPlan:
     """Compare the members with those that are to be.
 
     Args:
@@ -55,7 +55,7 @@ def make_plan(
     stay = set() if exclusive and not absent else others
     wanted = stay | (set(note.put_out) if absent else named)
     put_out = (set(note.put_out) | (others - wanted)) & set(note.before) - wanted
-    return Plan(
+    return GroupPlan(
         joins=sorted(wanted - members),
         leaves=sorted(members - wanted),
         unnamed=sorted(wanted - named),
