@@ -317,11 +317,14 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("due", [True, False])
-def test_an_engine_that_starts_later_is_not_restarted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, due: bool
+@pytest.mark.parametrize(("later", "there"), [(False, False), (True, False), (False, True)])
+def test_an_engine_is_restarted_for_what_it_has_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool, there: bool
 ) -> None:
-    """It reads at its start what was written before."""
+    """One that starts later reads it then; for a note of the role's none is restarted."""
+    due, text = not later and not there, '{"live-restore": true}'
+    if there:
+        (tmp_path / "daemon.json").write_text(text)
     stub, asked = tmp_path / "systemctl", tmp_path / "asked"
     stub.write_text(f'#!/bin/sh\n[ $1 = show ] || echo "$@" >>{asked}\nexit 1\n')
     stub.chmod(0o755)
@@ -337,7 +340,7 @@ def test_an_engine_that_starts_later_is_not_restarted(
             **yaml.safe_load((ROLES / "docker_engine/vars/main.yml").read_text()),
             "ansible_facts": {"service_mgr": "systemd"},
             "docker_engine_state": "present",
-            "docker_engine_starts_later": not due,
+            "docker_engine_starts_later": later,
             "docker_engine_options": {"live-restore": True},
             "docker_engine_defaults": {},
             "docker_engine_proxies": {},

@@ -69,6 +69,10 @@ own:
   returned: always
   type: list
   elements: str
+rewritten:
+  description: Whether the file changed, not only the note. Else the engine has nothing to read.
+  returned: always
+  type: bool
 keeps_containers:
   description: Whether containers outlive the engine, by file and flags.
   returned: always
@@ -150,7 +154,8 @@ def main() -> None:
             try_settings(path, plan.new or "", flags)
     except SettingsError as error:
         module.fail_json(msg=str(error))
-    if module.params["kept"] and not module.check_mode and (plan.changed or module.params["keeps"]):
+    rewritten = plan.new != plan.text
+    if module.params["kept"] and not module.check_mode and (rewritten or module.params["keeps"]):
         others = map(Path, module.params["keeps"])
         keep(Path(module.params["kept"]), [path, note_file(record), *others])
     if plan.changed and not module.check_mode:
@@ -165,6 +170,7 @@ def main() -> None:
             write(module, note_file(record), json.dumps(plan.note, indent=2) + "\n", 0o600)
     module.exit_json(
         changed=plan.changed,
+        rewritten=rewritten,
         lost=plan.lost,
         own=plan.own,
         keeps_containers=plan.keeps_containers,

@@ -310,7 +310,9 @@ def problem(code: str, **values: Any) -> Problem:
 
 def no_engine(error: EngineError) -> Problem:
     """Return what keeps a run from this node where there is no engine, or none is allowed."""
-    return problem("no_namespaces" if is_native() else "no_engine", message=str(error))
+    if is_native():
+        return problem("no_namespaces", message=str(error))
+    return problem("no_engine", message=str(error))
 
 
 def failed_check(check: Check) -> Problem:
