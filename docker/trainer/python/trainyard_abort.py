@@ -50,6 +50,7 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         import traceback
 
         error = sys.last_value
+        assert error is not None
         full = _full_place(error)
         if full:
             finding = {"rank": int(rank), "host": os.uname().nodename, **full}
