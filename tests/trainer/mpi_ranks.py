@@ -7,6 +7,8 @@ from pathlib import Path
 RANK = "/opt/trainyard/bin/rank"
 LAUNCH = "/opt/trainyard/bin/launch"
 TIMEOUT = 300
+# Codes of failures/rank-<r>.json that docker/trainer/python/trainyard_abort.py writes
+PLACES_OF_PROGRAMS = {"container_place_full", "container_shm_full", "run_directory_full"}
 
 # Ranks share this machine's cores with whatever else runs: no binding, and oversubscription.
 MPIRUN_ARGUMENTS = (

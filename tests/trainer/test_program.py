@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, RANK, directories
+from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, PLACES_OF_PROGRAMS, RANK, directories
 
 from trainer.launch import watch as watch_module
 from trainer.launch.processes import program_processes
@@ -23,6 +23,7 @@ from trainer.launch.settings import Limits
 from trainer.launch.silences import note_silence
 from trainer.launch.watch import Watch
 
+Validate = Callable[[Any, str], None]
 NODES = ("node1", "node2")
 PROJECT = Project("r", ("python3", "train.py"), "rank", (2, 2), 1, 3, "cifar10", "", NODES)
 MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
@@ -252,6 +253,28 @@ def test_how_a_program_ended_is_noted(end: str, exception: bool | None, tmp_path
         assert message["message"].startswith(("KeyError: 'fc'", "SyntaxError: "))
         assert "main.py" in message["extraInfo"]["py_callstack"]
         assert "got over" not in message["extraInfo"]["py_callstack"]
+
+
+FILLS = """
+with open("/dev/shm/filled", "wb") as file:
+    while True:
+        file.write(bytes(1 << 20))
+"""
+
+
+def test_a_full_place_is_named_with_its_size(validate: Validate, tmp_path: Path) -> None:
+    """It does not matter what the name of the file was: the error has none."""
+    filled = Path("/dev/shm/filled")
+    try:
+        assert run(tmp_path, {"main.py": FILLS}, ["python3", "main.py"]) != 0
+    finally:
+        filled.unlink(missing_ok=True)
+    rank = first_ended(tmp_path)["rank"]
+    found = json.loads((tmp_path / f"failures/rank-{rank}.json").read_text())
+    validate(found, "rank_failure")
+    assert found["code"] in PLACES_OF_PROGRAMS
+    assert found["code"] == "container_shm_full"
+    assert found["values"] == {"path": "/dev/shm", "size": "0.1 GB"}
 
 
 RECORDS = """
