@@ -152,7 +152,7 @@ def test_make_hands_its_options_on() -> None:
     assert "no step coffee; there are: image, torch," in wrong.stderr
     assert "Error 2" in wrong.stderr
     dry = make("--dry-run", "MINUTES=9", "OUT=/o", "IMAGE=i", "PYTHON=p", "DATA=d")
-    for words in ("--minutes '9'", "--out '/o'", "--image 'i'", "--python 'p'", "--data 'd'"):
+    for words in ("--minutes='9'", "--out='/o'", "--image='i'", "--python='p'", "--data='d'"):
         assert words in dry.stdout
 
 

@@ -561,7 +561,7 @@ def test_a_project_runs_from_a_snapshot(ready: Yard) -> None:
     assert done.returncode in (0, 1), done.stdout + done.stderr  # the result is another's matter
     assert "tiny, 2 nodes, 2 ranks (local)" in done.stdout
     assert "runs on every rank: python3 main.py --lr '0 1'" in done.stdout
-    assert "left out by .trainyardignore: data/: 1 file" in done.stdout
+    assert "left out by .gitignore and .trainyardignore: data/: 1 file" in done.stdout
     (run,) = ready.root.glob("runs/2*")
     assert run.name.partition("_")[2] == "tiny_n2_p1"
     assert (run / "code/main.py").read_text() == "print('changed')\n"
