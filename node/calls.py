@@ -6,38 +6,49 @@
     {"answer": {"runs": [], …}}                                        exit status 0
     {"error": {"code": "unknown_verb", "values": {"verb": "x", …}}}    exit status 2
 
+A document that has `"check": true` as well is a dry run: a verb that changes something answers
+null. An answer comes with `changed`: whether anything was.
+The document is one line where something follows it: what is sent along, for a verb that takes it.
+
 Of status 2 nothing was done; with 1 the verb began and could not end. Nothing else is written to
 standard output, and nothing at all to standard error.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any, BinaryIO
 
-from .status import status
+from .failure import VerbError
+from .forms import FormError, filled
 
-# Of a request, and of an answer, in bytes: whoever calls may do it from a small machine.
-MOST_ASKED = 1 << 20
+# Of a request, and of an answer, in bytes: whoever calls may do it from a small machine. A request
+# may list 100,000 files of a project, path and SHA-256.
+MOST_ASKED = 32 << 20
 MOST_ANSWERED = 8 << 20
 ANSWERED, FAILED, REFUSED = 0, 1, 2
 
-
-class Verb(NamedTuple):
-    """Something that can be asked for.
-
-    Attributes:
-        function: that does it; its result is the answer.
-        arguments: its arguments by name; all are required.
-    """
-
-    function: Callable[..., Mapping[str, Any]]
-    arguments: Mapping[str, type]
-
-
-VERBS = {"status": Verb(status, {"root": str, "host": str})}
+# Whether each changes nothing.
+VERBS: Mapping[str, bool] = {
+    "checkpoints": False,
+    "clean_up": False,
+    "end": False,
+    "logs": True,
+    "notebook": False,
+    "poll": True,
+    "probe": True,
+    "receive": False,
+    "record": True,
+    "reserve": False,
+    "start": False,
+    "status": True,
+    "take": False,
+    "watch": False,
+}
 
 
 class CallError(Exception):
@@ -59,7 +70,7 @@ class CallError(Exception):
 def main() -> int:
     """Answer the request on standard input; return the exit status."""
     try:
-        document, exit_status = answer(sys.stdin.buffer.read(MOST_ASKED + 1)), ANSWERED
+        document, exit_status = answer(sys.stdin.buffer), ANSWERED
     except CallError as error:
         document = json.dumps({"error": {"code": error.code, "values": error.values}})
         exit_status = error.exit_status
@@ -67,15 +78,33 @@ def main() -> int:
     return exit_status
 
 
-def answer(request: bytes) -> str:
+def answer(stream: BinaryIO) -> str:
     """Return the line that answers a request.
+
+    Args:
+        stream: has the request, and what is sent along.
 
     Raises:
         CallError: there is none.
     """
-    verb, arguments = parsed(request)
+    verb, arguments, is_dry = parsed(stream.readline(MOST_ASKED + 1))
+    if is_dry and not VERBS[verb]:
+        return json.dumps({"answer": None, "changed": False})
+    # A verb alone is loaded, and what it needs.
+    function: Callable[..., Any] = getattr(import_module(f".verbs.{verb}", __package__), verb)
     try:
-        document = json.dumps({"answer": verb.function(**arguments)})
+        given = filled(function, arguments)
+    except FormError as error:
+        raise CallError(REFUSED, error.code, verb=verb, **error.values) from None
+    if "attachment" in function.__annotations__:
+        given["attachment"] = stream
+    try:
+        found = dict(function(**given))
+        # A verb that changes something may say that this time it has not.
+        changed = found.pop("changed", not VERBS[verb])
+        document = json.dumps({"answer": found, "changed": changed})
+    except VerbError as error:
+        raise CallError(FAILED, error.code, **error.values) from error
     except Exception as error:  # of a program that is wrong itself: said, but not as prose
         import traceback  # takes a tenth of a call
 
@@ -92,8 +121,18 @@ def answer(request: bytes) -> str:
     return document
 
 
-def parsed(request: bytes) -> tuple[Verb, dict[str, Any]]:
-    """Return the verb of a request, and its arguments.
+def answered(verb: str, /, attachment: bytes = b"", **arguments: Any) -> Any:
+    """Return what a verb answers, for a program that has the package beside it.
+
+    Raises:
+        CallError: there is no answer.
+    """
+    request = json.dumps({"verb": verb, "arguments": arguments}).encode()
+    return json.loads(answer(io.BytesIO(request + b"\n" + attachment)))["answer"]
+
+
+def parsed(request: bytes) -> tuple[str, dict[str, Any], bool]:
+    """Return the verb of a request, its arguments, and whether it is a dry run.
 
     Raises:
         CallError: it makes no sense.
@@ -104,16 +143,10 @@ def parsed(request: bytes) -> tuple[Verb, dict[str, Any]]:
         document = json.loads(request)
     except (ValueError, RecursionError):
         raise CallError(REFUSED, "no_request") from None
-    if not isinstance(document, dict) or document.keys() != {"verb", "arguments"}:
+    keys = {"verb", "arguments"}
+    if not isinstance(document, dict) or document.keys() - {"check"} != keys:
         raise CallError(REFUSED, "no_request")
-    name, arguments = document["verb"], document["arguments"]
-    verb = VERBS.get(name) if isinstance(name, str) else None
-    if verb is None:
-        raise CallError(REFUSED, "unknown_verb", verb=str(name)[:100], verbs=sorted(VERBS))
-    if not isinstance(arguments, dict) or arguments.keys() != verb.arguments.keys():
-        raise CallError(REFUSED, "wrong_arguments", verb=name, arguments=sorted(verb.arguments))
-    for argument, kind in verb.arguments.items():
-        if type(arguments[argument]) is not kind:
-            values = {"verb": name, "argument": argument, "type": kind.__name__}
-            raise CallError(REFUSED, "wrong_type", **values)
-    return verb, arguments
+    verb, arguments = document["verb"], document["arguments"]
+    if not isinstance(verb, str) or verb not in VERBS:
+        raise CallError(REFUSED, "unknown_verb", verb=str(verb)[:100], verbs=sorted(VERBS))
+    return verb, arguments, document.get("check") is True

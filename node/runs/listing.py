@@ -27,6 +27,7 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
     Raises:
         EngineError: no engine answers.
     """
+    left = left_runs(root)
     states = {
         container["Labels"]["trainyard.run"]: container["State"]
         for container in containers("trainyard.run")
@@ -34,7 +35,7 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
     locks = {lock["run"]: lock for lock in read(root)}
     held = {run for run, lock in locks.items() if is_live(lock)}
     runs = []
-    for run in sorted(left_runs(root) | states.keys() | held):
+    for run in sorted(left | states.keys() | held):
         whose = locks.get(run, {})
         directory = os.path.join(root, run)
         lines = metrics_of(directory)

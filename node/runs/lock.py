@@ -40,7 +40,7 @@ def container_of(run_id: str) -> str:
 
 
 def read(root: str) -> list[dict[str, Any]]:
-    """Return the locks, as training_run_take writes them; none where nobody holds the node."""
+    """Return the locks, as the verb `take` writes them; none where nobody holds the node."""
     try:
         with open(os.path.join(root, ".lock"), encoding="utf-8") as file:
             document = json.load(file)

@@ -71,7 +71,7 @@ def read_rank_file(run: str, *parts: str, size: int) -> tuple[int, bytes]:
     follows it must not miss the end.
 
     Args:
-        run: directory of the run, as training_node_directory has it.
+        run: directory of the run, as runs.directory has it.
 
     Raises:
         OSError: it is in neither place, or no plain file.

@@ -187,7 +187,7 @@ Way = Straight | Container
 
 
 def gpu_arguments() -> list[str]:
-    """What gives a container all GPUs, as a run's container gets them (training_run_start.py).
+    """What gives a container all GPUs, as a run's container gets them (node/verbs/start.py).
 
     `--gpus` alone has the engine call NVIDIA's hook, the toolkit's oldest mode; where the toolkit
     made a runtime known, runs have that, and what is shown here is to hold for them.

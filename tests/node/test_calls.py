@@ -1,15 +1,18 @@
 """One request in, one answer out, whatever is asked: in a process of its own, as it is called."""
 
+import io
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node import calls
-from node.calls import CallError, Verb, answer
+from node.calls import CallError
+from node.forms import Attachment
 
 PROGRAM = Path(calls.__file__).parent
 
@@ -21,6 +24,18 @@ def call(request: bytes) -> tuple[int, Any]:
     assert done.stderr == b""
     (line,) = done.stdout.splitlines()
     return done.returncode, json.loads(line)
+
+
+def answer(request: bytes) -> str:
+    return calls.answer(io.BytesIO(request))
+
+
+def add_verb(monkeypatch: pytest.MonkeyPatch, name: str, function: Any, looks: bool = True) -> None:
+    """Have the program know a verb of a test."""
+    module = types.ModuleType(name)
+    setattr(module, name, function)
+    monkeypatch.setitem(calls.VERBS, name, looks)
+    monkeypatch.setitem(sys.modules, f"node.verbs.{name}", module)
 
 
 def status_of(root: Path) -> bytes:
@@ -75,7 +90,7 @@ def test_a_folder_of_an_account_begins_at_its_home(
         (b'{"verb": ["status"], "arguments": {}}', "unknown_verb"),
         (b'{"verb": "status", "arguments": []}', "wrong_arguments"),
         (b'{"verb": "status", "arguments": {"root": "/x"}}', "wrong_arguments"),
-        (b'{"verb": "status", "arguments": {"root": "/x", "host": 1}}', "wrong_type"),
+        (b'{"verb": "status", "arguments": {"root": "/x", "host": [1]}}', "wrong_type"),
         (b" " * (calls.MOST_ASKED + 1), "request_too_large"),
     ],
 )
@@ -95,16 +110,15 @@ def test_a_refusal_has_a_status_and_a_code() -> None:
 
 def test_a_verb_that_breaks_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: dict[str, Any] = {}
-    monkeypatch.setitem(calls.VERBS, "break", Verb(lambda: nothing["nothing"], {}))
+    add_verb(monkeypatch, "breaks", lambda: nothing["nothing"])
     with pytest.raises(CallError) as broken:
-        answer(b'{"verb": "break", "arguments": {}}')
+        answer(b'{"verb": "breaks", "arguments": {}}')
     assert (broken.value.exit_status, broken.value.values["kind"]) == (1, "KeyError")
     assert broken.value.values["place"].startswith(f"{__file__}:")
 
 
 def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    much = Verb(lambda: {"text": "x" * calls.MOST_ANSWERED}, {})
-    monkeypatch.setitem(calls.VERBS, "much", much)
+    add_verb(monkeypatch, "much", lambda: {"text": "x" * calls.MOST_ANSWERED})
     with pytest.raises(CallError, match="answer_too_large"):
         answer(b'{"verb": "much", "arguments": {}}')
 
@@ -119,3 +133,42 @@ def test_nothing_that_a_rank_nests_reaches_whoever_asks(
     (work / "metrics.jsonl").write_text(deep + "[" * 30_000 + "\n" + deep)
     (run,) = json.loads(answer(status_of(tmp_path / "runs")))["answer"]["runs"]
     assert run["metric"] == {"step": 1}
+
+
+def test_a_verb_that_cannot_says_why(tmp_path: Path) -> None:
+    with pytest.raises(CallError) as failed:
+        calls.answered("watch", root=str(tmp_path / "none"), host="node1")
+    assert (failed.value.exit_status, failed.value.code) == (1, "no_directory")
+    assert failed.value.values == {"path": str(tmp_path / "none")}
+
+
+def test_a_dry_run_looks_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[bool] = []
+    for name, looks in (("looks", True), ("changes", False)):
+        add_verb(monkeypatch, name, lambda: done.append(True) or {}, looks)
+        dry = {"verb": name, "arguments": {}, "check": True}
+        told = json.loads(answer(json.dumps(dry).encode()))
+        assert told == {"answer": {} if looks else None, "changed": False}
+    assert done == [True]
+    assert json.loads(answer(b'{"verb": "changes", "arguments": {}}'))["changed"] is True
+
+
+def test_what_is_sent_along_follows_the_line_of_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def size(name: str, attachment: Attachment) -> dict[str, Any]:
+        return {name: len(attachment.read())}
+
+    size.__annotations__.update(name="str", attachment="Attachment")
+    add_verb(monkeypatch, "size", size)
+    assert calls.answered("size", b"a\nb\n", name="bytes") == {"bytes": 4}
+
+
+@pytest.mark.parametrize("verb", sorted(calls.VERBS))
+def test_every_verb_says_what_it_takes(verb: str) -> None:
+    with pytest.raises(CallError) as refused:
+        calls.answered(verb, nonsense=1)
+    assert (refused.value.code, refused.value.exit_status) == ("wrong_arguments", 2)
+    assert {"root", "directory", "repositories"} & set(refused.value.values["arguments"])

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import gpu_machines
-from ansible.module_utils.training_node.machine import gpus as training_node_gpus
+
+from node.machine import gpus as training_node_gpus
 
 FOLDER = Path(__file__).parent / "data/gpus"
 # The first line of the table.

@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 import yaml
 from amd_machine import GPUS, MI210, UUIDS, AmdMachine, recorded, write
-from ansible.module_utils import (
-    cluster_check_gpus,
-    training_node_gpu_faults,
-    training_run_container,
-)
-from ansible.module_utils import training_node_gpu_fit as fit
+from ansible.module_utils import cluster_check_gpus
+from ansible.module_utils.training_node.check import gpu_fit as fit
 from ansible.module_utils.training_node.machine import amd, gpus
+from ansible.module_utils.training_node.machine import gpu_faults as training_node_gpu_faults
 from test_launch_arguments import CONTAINER
 from test_run_modules import start
+
+from node.runs import container as training_run_container
 
 CHECKOUT = Path(__file__).parents[2]
 ROCM = {"trainyard.rocm": "7.1", "trainyard.capabilities": "gfx908 gfx90a gfx942"}
@@ -390,7 +389,7 @@ def test_a_run_hands_on_what_its_node_has(
         "tasks": [{"ansible.builtin.debug": {"msg": "told {{ told | to_json }}"}}],
     }
     settings = {
-        "training_node_probed": {"gpu_devices": devices},
+        "training_node_probed": {"answer": {"gpu_devices": devices}},
         "training_run_taken": {"gpus": held, "part": 1.0},
         "training_run_gpus_per_node": wanted,
         # What the container has beside these.

@@ -13,9 +13,9 @@ from ansible.module_utils import (
     cluster_check_remedies,
     cluster_check_results,
     cluster_check_ssh_findings,
-    training_node_check,
-    training_node_problems,
 )
+from ansible.module_utils.training_node.check import check as training_node_check
+from ansible.module_utils.training_node.check import problems as training_node_problems
 
 HOSTS = ("node1", "node2", "node3", "node4")
 THRESHOLDS = cluster_check_cluster.Thresholds(

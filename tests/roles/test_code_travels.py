@@ -1,31 +1,25 @@
 """How the code of a run comes to a node, what its ranks get of it, and what goes home."""
 
 import errno
-import importlib
 import io
 import os
 import shutil
-import sys
 import tarfile
 import time
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from ansible.module_utils import (
-    training_node_directory,
-    training_run_code,
-    training_run_collect,
-    training_run_listing,
-)
-from ansible.module_utils.training_node.runs import listing as training_node_runs
-from role_files import ROLES, action_plugin
+from role_files import action_plugin
 
-sys.path.append(str(ROLES / "training_run/library"))
-take = importlib.import_module("training_run_take")
-start = importlib.import_module("training_run_start")
+from node.runs import code as training_run_code
+from node.runs import code_listing as training_run_listing
+from node.runs import collect as training_run_collect
+from node.runs import directory as training_node_directory
+from node.runs import listing as training_node_runs
+from node.verbs import start, take
 
-plugin = action_plugin("training_run", "training_run_take")
+plugin = action_plugin("training_node", "training_node_take")
 
 RANK = 54321
 LIMITS = training_run_collect.Limits(size=10**6, files=100)
@@ -63,7 +57,8 @@ def send(project: Path, run: Any, tmp_path: Path) -> dict[str, str]:
     missing = store_of(run).missing([listing])
     with archive.open("wb") as file:
         training_run_listing.pack({str(project): listing}, missing, file)
-    training_run_code.receive_run(str(archive), root, run, {"project": listing}, RANK)
+    with archive.open("rb") as file:
+        training_run_code.receive_run(file, root, run, {"project": listing}, RANK)
     training_run_code.copy_project(run, RANK, RANK)
     return listing
 
@@ -127,7 +122,7 @@ def test_what_came_as_something_else_is_not_kept(project: Path, run: Any, tmp_pa
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(project / "empty", arcname=listing["train.py"])
     with pytest.raises(training_run_listing.CodeError, match="came as something else"):
-        store_of(run).receive(str(archive), [listing["train.py"]])
+        store_of(run).receive(io.BytesIO(archive.read_bytes()), [listing["train.py"]])
     assert files(Path(os.path.dirname(run.path), ".code")) == {}
 
 
@@ -138,7 +133,7 @@ def test_of_an_archive_only_what_was_wanted_is_taken(
     archive = tmp_path / "code.tar.gz"
     with tarfile.open(archive, "w:gz") as packed:
         packed.add(project / "train.py", arcname=name)
-    store_of(run).receive(str(archive), [])
+    store_of(run).receive(io.BytesIO(archive.read_bytes()), [])
     assert files(Path(os.path.dirname(run.path), ".code")) == {}
     assert not (tmp_path / "outside").exists()
 

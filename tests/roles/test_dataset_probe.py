@@ -1,17 +1,13 @@
 """Whether a node has the data that a run asks for: the trainer's own, or a user's."""
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from role_files import ROLES
+
+from node.verbs import probe
 
 pytestmark = pytest.mark.process
-
-sys.path.append(str(ROLES / "training_node/library"))
-probe = importlib.import_module("training_node_probe")
 
 
 def problems(data: Path, own: bool) -> list[dict[str, Any]]:

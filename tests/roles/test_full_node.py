@@ -4,33 +4,23 @@ They are mounted, so these tests need root, as the project's CI has it.
 """
 
 import errno
-import importlib
-import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import (
-    basic,
-    training_node_directory,
-    training_run_code,
-    training_run_collect,
-    training_run_listing,
-    training_run_room,
-)
-from role_files import ROLES
+
+from node.calls import FAILED, CallError, answered
+from node.runs import code as training_run_code
+from node.runs import code_listing as training_run_listing
+from node.runs import collect as training_run_collect
+from node.runs import directory as training_node_directory
+from node.runs import disk_space as training_run_room
+from node.verbs import start, take
 
 pytestmark = pytest.mark.process
-
-sys.path.append(str(ROLES / "training_run/library"))
-take = importlib.import_module("training_run_take")
-code = importlib.import_module("training_run_code")
-start = importlib.import_module("training_run_start")
 
 RANK = 54321
 KIB = 1024
@@ -113,21 +103,12 @@ def archive_of(project: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
 def receive(run: Any, project: Path, tmp_path: Path) -> None:
     archive, listing = archive_of(project, tmp_path)
     root = os.path.dirname(run.path)
-    training_run_code.receive_run(str(archive), root, run, {"project": listing}, RANK)
-
-
-def module(main: Callable[[], None], options: Any, monkeypatch: Any, capsys: Any) -> Any:
-    """Run a module as Ansible does, and return what it returned."""
-    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode()
-    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", arguments)
-    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
-    with suppress(SystemExit):
-        main()
-    return json.loads(capsys.readouterr().out)
+    with archive.open("rb") as file:
+        training_run_code.receive_run(file, root, run, {"project": listing}, RANK)
 
 
 def test_the_code_has_no_room(
-    root: Path, run: Any, other: Any, project: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+    root: Path, run: Any, other: Any, project: Path, tmp_path: Path
 ) -> None:
     theirs = other()
     archive, listing = archive_of(project, tmp_path)
@@ -137,29 +118,29 @@ def test_the_code_has_no_room(
         "root": str(root),
         "gid": RANK,
         "code": {"project": listing},
-        "archive": str(archive),
         "host": "node2",
     }
-    failed = module(code.main, options, monkeypatch, capsys)
-    assert failed["failed"]
-    [problem] = failed["problems"]
+    with pytest.raises(CallError) as refused:
+        answered("receive", archive.read_bytes(), **options)
+    assert (refused.value.exit_status, refused.value.code) == (FAILED, "refused")
+    assert refused.value.values["outcome"] == "The run was not started."
+    [problem] = refused.value.values["problems"]
     assert (problem["host"], problem["code"]) == ("node2", "no_room")
     values = problem["values"]
     assert values["needed"] == 6 + 600 * KIB
     assert values["free"] < 300 * KIB
-    assert failed["msg"].splitlines() == [
-        "The run was not started.",
-        f"node2: no space is left in {root} for the code of the run: {values['needed']} bytes are "
+    assert problem["text"] == (
+        f"no space is left in {root} for the code of the run: {values['needed']} bytes are "
         f"needed, {values['free']} are free: make room on the disk of {root}: du -x tells what "
-        "takes it",
-    ]
+        "takes it"
+    )
     # What came whole is kept for the next launch, and nothing else.
     kept = contents(root / ".code")
     assert kept in ({}, {listing["a.py"]: b"a = 1\n"})
     assert not os.path.exists(run.project)
     assert other() == theirs
     filler.unlink()
-    assert module(code.main, options, monkeypatch, capsys)["received"] == 2 - len(kept)
+    assert answered("receive", archive.read_bytes(), **options)["received"] == 2 - len(kept)
     assert contents(Path(run.project)) == contents(project)
 
 
@@ -185,15 +166,16 @@ def test_the_folder_of_the_code_has_no_room(
     assert contents(Path(run.project)) == contents(project)
 
 
-def options_of(run: Any, root: Path, files: dict[str, Any]) -> dict[str, Any]:
-    """Options of training_run_start that it comes to before it asks the engine."""
-    return {
-        "uid": RANK,
-        "gid": RANK,
-        "facts": {"host": "node1"},
-        "container": {"hostname": "node1"},
-        "files": files,
-    }
+def start_of(root: Path, files: dict[str, Any]) -> start.Start:
+    """What is asked for, as far as the verb comes to it before it asks the engine."""
+    container = start.ContainerForm("i", "node1", "trainer", "/data", 2)
+    launch = start.LaunchForm(
+        *("train", ["node1"], {}, {}, {}, "", [1], [1], 0, "cifar10", 64),
+        *(start.BenchForm(["vit"], 1, 1.0), False),
+    )
+    facts = {"host": "node1"}
+    where = ("r", "/home/ada/runs/r", str(root), RANK, RANK)
+    return start.Start(*where, files, facts, container, launch, "127.0.0.1", 2222)
 
 
 @pytest.mark.parametrize("launches", [True, False])
@@ -205,7 +187,7 @@ def test_the_copy_of_the_ranks_has_no_room(
     files = {training_node_directory.ARGUMENTS: "-n 1\n"} if launches else {}
     fill(root, 300 * KIB)
     with pytest.raises(NoRoomError) as raised:
-        start.prepare(run, options_of(run, root, files), files)
+        start.prepare(start_of(root, files), run, files)
     problem = raised.value.problem
     assert (problem.code, problem.values["what"]) == ("no_room", "the ranks' copy of the project")
     assert problem.values["needed"] == 6 + 600 * KIB
@@ -256,17 +238,15 @@ def test_the_configuration_has_no_room(root: Path, run: Any) -> None:
     fill(root, 300 * KIB)
     files = {"hostfile": "node1\n", "config.json": {"model": "x" * 200 * KIB}}
     with pytest.raises(NoRoomError, match="for the files of the run"):
-        start.prepare(run, options_of(run, root, files), files)
+        start.prepare(start_of(root, files), run, files)
     assert contents(Path(run.collect)) == {}
 
 
-def test_the_directory_of_the_run_has_no_room(
-    root: Path, other: Any, monkeypatch: Any, capsys: Any
-) -> None:
+def test_the_directory_of_the_run_has_no_room(root: Path, other: Any, monkeypatch: Any) -> None:
     theirs = other()
     fill(root, 300 * KIB)
     monkeypatch.setattr(take, "containers", lambda label: [])
-    monkeypatch.setattr(take, "take", lambda root, lock, *_: (lock, []))
+    monkeypatch.setattr(take, "take_lock", lambda root, lock, *_: (lock, []))
     options = {
         "run_id": "r",
         "owner": "ada@control",
@@ -280,9 +260,11 @@ def test_the_directory_of_the_run_has_no_room(
         "address": "127.0.0.1",
         "port": 2222,
     }
-    failed = module(take.main, options, monkeypatch, capsys)
-    assert failed["problems"][0]["code"] == "no_room"
-    assert "for the run's directory" in failed["msg"]
+    with pytest.raises(CallError) as refused:
+        answered("take", **options)
+    [problem] = refused.value.values["problems"]
+    assert problem["code"] == "no_room"
+    assert "for the run's directory" in problem["text"]
     assert other() == theirs
 
 

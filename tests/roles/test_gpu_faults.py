@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_gpu_faults as faults
-from ansible.module_utils.training_node.machine import gpus as training_node_gpus
-from ansible.module_utils.training_node.machine.gpus import Gpu, parse_gpus
 from gpu_machines import have_smi_hang
+
+from node.machine import gpu_faults as faults
+from node.machine import gpus as training_node_gpus
+from node.machine.gpus import Gpu, parse_gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 LOG = """[  100.100000] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.

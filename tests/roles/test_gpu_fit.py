@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_gpu_fit as fit
-from ansible.module_utils.training_node.machine import gpus
+
+from node.check import gpu_fit as fit
+from node.machine import gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 DRIVER = "550.163.01"

@@ -16,7 +16,6 @@ import record_gpus
 import yaml
 from ansible.module_utils import cluster_check_gpus as health
 from ansible.module_utils import cluster_check_nodes
-from ansible.module_utils import training_node_gpu_fit as fit
 from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
 from ansible.module_utils.local_cluster_gpu_tools import (
     TOOLS,
@@ -27,11 +26,13 @@ from ansible.module_utils.local_cluster_gpu_tools import (
 )
 from ansible.module_utils.local_cluster_gpus import KERNEL, GpuMachine, configure
 from ansible.module_utils.trainer_image_fit import choose_image, read_images, read_node
-from ansible.module_utils.training_node.machine import load as training_node_load
-from ansible.module_utils.training_node.machine.gpus import read_gpus
-from ansible.module_utils.training_node_gpu_faults import gpu_faults
 from gpu_machines import CHECKOUT, GPU_CACHE, FakeDriver
 from role_files import ROLES
+
+from node.check import gpu_fit as fit
+from node.machine import load as training_node_load
+from node.machine.gpu_faults import gpu_faults
+from node.machine.gpus import read_gpus
 
 TABLE = yaml.safe_load((CHECKOUT / "docker/trainer/cuda.yml").read_text())
 # What images say of themselves, by the CUDA in them: 13.0, 12.8, and 12.6 of cuda12-legacy.

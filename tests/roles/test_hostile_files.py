@@ -5,14 +5,12 @@ countless files, names that no terminal shows. Beside the run's directory stands
 run's; it must be afterwards as it was.
 """
 
-import importlib
 import json
 import os
 import resource
 import shutil
 import socket
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,21 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import (
-    training_node_directory,
-    training_run_collect,
-    training_run_records,
-)
-from ansible.module_utils.training_node.runs import listing as training_node_runs
-from ansible.module_utils.training_node.runs import lock as training_node_lock
-from ansible.module_utils.training_node.runs import untrusted as training_node_foreign
-from role_files import ROLES
 
-sys.path.append(str(ROLES / "training_run/library"))
-take = importlib.import_module("training_run_take")
-start = importlib.import_module("training_run_start")
-poll = importlib.import_module("training_run_poll")
-logs = importlib.import_module("training_run_logs")
+from node.runs import collect as training_run_collect
+from node.runs import directory as training_node_directory
+from node.runs import listing as training_node_runs
+from node.runs import lock as training_node_lock
+from node.runs import records as training_run_records
+from node.runs import untrusted as training_node_foreign
+from node.verbs import logs, poll, start, take
 
 # Any but root's: whom the ranks run as.
 RANK = 54321

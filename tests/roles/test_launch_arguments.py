@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import (
-    training_node_directory,
-    training_node_facts,
-    training_run_container,
-    training_run_mpirun,
-)
 from role_files import ROLES
+
+from node.machine import facts as training_node_facts
+from node.runs import container as training_run_container
+from node.runs import directory as training_node_directory
+from node.runs import mpirun as training_run_mpirun
 
 Settings = training_run_mpirun.Settings
 BENCH = training_run_mpirun.Bench(("vit", "resnet18"), rounds=5, seconds=5, bf16=False)

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.training_node.engine import containers as engine
-from ansible.module_utils.training_node.engine import namespace_init as init
-from ansible.module_utils.training_node.engine import namespaces
 from role_files import ROLES
+
+from node.engine import containers as engine
+from node.engine import namespace_init as init
+from node.engine import namespaces
 
 pytestmark = pytest.mark.process
 
@@ -294,7 +295,7 @@ def driver(place: Path, code: str) -> list[str]:
 
 def test_a_machine_that_allows_no_namespaces_says_so(place: Path) -> None:
     code = (
-        "from ansible.module_utils.training_node.engine import containers as engine\n"
+        "from node.engine import containers as engine\n"
         "try: engine.require_engine()\n"
         "except engine.EngineError as error: print(error)\n"
         "else: print('fine')"

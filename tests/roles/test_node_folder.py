@@ -8,8 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible.module_utils import training_node_folder
-from ansible.module_utils.training_node_folder import FolderError, find_mount
+
+from node.check import folder as training_node_folder
+from node.check.folder import FolderError, find_mount
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks as another user, as root can")
 

@@ -4,7 +4,8 @@ import socket
 import subprocess
 
 import pytest
-from ansible.module_utils.training_node.machine import hardware
+
+from node.machine import hardware
 
 
 @pytest.mark.process

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_keeper
-from ansible.module_utils.training_node.engine.docker import EngineError
-from ansible.module_utils.training_node.runs import listing as training_node_runs
+
+from node.engine.docker import EngineError
+from node.runs import listing as training_node_runs
+from node.runs import monitor as training_node_keeper
 
 pytestmark = pytest.mark.process
 

@@ -1,31 +1,24 @@
 """Two runs on one node: which GPUs and which port each gets, and who is refused with whose name."""
 
-import importlib
 import json
 import multiprocessing
 import os
 import socket
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_parts
-from ansible.module_utils.training_node.machine import gpus as training_node_gpus
-from ansible.module_utils.training_node.runs import listing as training_node_runs
-from ansible.module_utils.training_node.runs import lock as training_node_lock
-from role_files import ROLES, action_plugin
+from role_files import action_plugin
 
-sys.path.extend(str(ROLES / role / "library") for role in ("training_node", "training_run"))
-take = importlib.import_module("training_run_take")
-end = importlib.import_module("training_run_end")
-start = importlib.import_module("training_run_start")
-logs = importlib.import_module("training_run_logs")
-reserve = importlib.import_module("training_node_reserve")
-probe = importlib.import_module("training_node_probe")
-plugin = action_plugin("training_run", "training_run_take")
+from node.machine import gpus as training_node_gpus
+from node.runs import allocation as training_node_parts
+from node.runs import listing as training_node_runs
+from node.runs import lock as training_node_lock
+from node.verbs import end, logs, probe, reserve, start, take
+
+plugin = action_plugin("training_node", "training_node_take")
 
 GPUS = [{"index": index, "uuid": f"GPU-{index}"} for index in range(4)]
 # Of the run that takes a node in these tests, what it finds there.
@@ -74,7 +67,7 @@ def lock_of(run: str, **changes: Any) -> dict[str, Any]:
 
 def taken(root: Path, run: str, wanted: Any, **changes: Any) -> tuple[list[int], Any]:
     """Take the node, which must be possible; return numbers of GPUs and port."""
-    lock, problems = take.take(str(root), lock_of(run, **changes), wanted, 0)
+    lock, problems = take.take_lock(str(root), lock_of(run, **changes), wanted, 0)
     assert problems == []
     return [gpu["index"] for gpu in lock.get("gpus", [])], lock["port"]
 
@@ -82,7 +75,7 @@ def taken(root: Path, run: str, wanted: Any, **changes: Any) -> tuple[list[int],
 def refused(root: Path, run: str, wanted: Any, **changes: Any) -> list[str]:
     """Try to take the node, which must fail; return what was said."""
     before = training_node_lock.read(str(root))
-    _, problems = take.take(str(root), lock_of(run, **changes), wanted, 0)
+    _, problems = take.take_lock(str(root), lock_of(run, **changes), wanted, 0)
     assert training_node_lock.read(str(root)) == before
     assert problems
     return [problem.text for problem in problems]
@@ -173,7 +166,7 @@ def test_a_port_that_somebody_listens_on_is_passed_over(tmp_path: Path, wanted: 
 
 
 def launches(root: str, run: str, wanted: Any, results: Any) -> None:
-    lock, problems = take.take(root, lock_of(run), wanted, 0)
+    lock, problems = take.take_lock(root, lock_of(run), wanted, 0)
     found = ([gpu["index"] for gpu in lock.get("gpus", [])], lock.get("port"))
     results.put((run, found, [problem.code for problem in problems]))
 
@@ -212,20 +205,20 @@ def test_the_older_launch_waits_for_the_younger_which_gives_back(
     tmp_path: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken(tmp_path, "2-younger", replace(wanted, gpus=3))
-    _, problems = take.take(str(tmp_path), lock_of("3-youngest"), wanted, 60)
+    _, problems = take.take_lock(str(tmp_path), lock_of("3-youngest"), wanted, 60)
     assert problems
 
     def gives_back(seconds: float) -> None:
         training_node_lock.release(str(tmp_path), lock_of("2-younger"))
 
     monkeypatch.setattr(take.time, "sleep", gives_back)
-    assert take.take(str(tmp_path), lock_of("1-older"), wanted, 60)[1] == []
+    assert take.take_lock(str(tmp_path), lock_of("1-older"), wanted, 60)[1] == []
     # A run that goes on gives nothing back, and nobody waits for it.
     monkeypatch.setattr(take.time, "sleep", lambda seconds: pytest.fail("it waits"))
     training_node_lock.release(str(tmp_path), lock_of("1-older"))
     begun = training_node_lock.since_boot() - 60
     taken(tmp_path, "2-younger", replace(wanted, gpus=3), begun=begun)
-    assert take.take(str(tmp_path), lock_of("1-older"), wanted, 60)[1]
+    assert take.take_lock(str(tmp_path), lock_of("1-older"), wanted, 60)[1]
 
 
 @pytest.mark.usefixtures("states")
@@ -272,10 +265,10 @@ def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     monkeypatch.setattr(reserve, "containers", lambda label: [])
     taken(tmp_path, "run", wanted)
     reboot = {**lock_of("reboot"), "home": ""}
-    assert reserve.reserve(str(tmp_path), reboot).text.startswith("it is held by run run of ada")
+    assert reserve.put_lock(str(tmp_path), reboot).text.startswith("it is held by run run of ada")
     training_node_lock.release(str(tmp_path), lock_of("run"))
-    assert reserve.reserve(str(tmp_path), reboot) is None
-    assert reserve.reserve(str(tmp_path), reboot) is None
+    assert reserve.put_lock(str(tmp_path), reboot) is None
+    assert reserve.put_lock(str(tmp_path), reboot) is None
     (text,) = refused(tmp_path, "run", wanted)
     assert text.startswith("it was taken by run reboot of ada@control")
 
@@ -320,17 +313,17 @@ TAKEN |= {"host_key": "ssh-ed25519 AAA+/=", "client_key": "ssh-ed25519 BBB="}
         ("cores", True),
         ("gpus", [{"index": "0", "uuid": "GPU-0"}]),
         ("gpus", None),
-        ("host key", "ssh-ed25519 AAAA\n* ssh-ed25519 EEEE"),
-        ("host key", "ssh-ed25519 AAAA\n"),
-        ("host key", "ssh-ed25519 AAAA root@node1"),
-        ("client key", "ssh-rsa AAAA"),
-        ("client key", "ssh-ed25519 AAAA\nssh-ed25519 EEEE"),
-        ("client key", None),
+        ("host_key", "ssh-ed25519 AAAA\n* ssh-ed25519 EEEE"),
+        ("host_key", "ssh-ed25519 AAAA\n"),
+        ("host_key", "ssh-ed25519 AAAA root@node1"),
+        ("client_key", "ssh-rsa AAAA"),
+        ("client_key", "ssh-ed25519 AAAA\nssh-ed25519 EEEE"),
+        ("client_key", None),
     ],
 )
 def test_what_a_node_says_of_its_part_has_a_form(name: str, value: Any) -> None:
-    assert plugin.strange_in(TAKEN) == ""
-    assert plugin.strange_in({**TAKEN, name.replace(" ", "_"): value}) == name
+    assert plugin.malformed(TAKEN) == ""
+    assert plugin.malformed({**TAKEN, name: value}) == name
 
 
 class Look:
@@ -349,7 +342,7 @@ class Look:
 
     def codes(self, **changes: Any) -> tuple[list[str], list[int]]:
         """Codes of the problems with runs and GPUs, and numbers of the GPUs that may be taken."""
-        needs = replace(self.needs, **changes)
+        needs = self.needs._replace(**changes)
         engine = probe.EngineAnswer()
         probe.ask_holder(needs, engine)
         fit = probe.look_for_gpus(needs, engine)

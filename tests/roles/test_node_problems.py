@@ -4,16 +4,15 @@ import re
 from string import Formatter
 
 import pytest
-from ansible.module_utils import training_node_check, training_node_problems
 from role_files import ROLES
+
+from node.check import check as training_node_check
+from node.check import problems as training_node_problems
 
 PROBLEMS = training_node_problems.PROBLEMS
 MAKEFILE = (ROLES.parent / "Makefile").read_text(encoding="utf-8")
 SOURCES = {
-    path: path.read_text(encoding="utf-8")
-    for role in ("training_node", "training_run")
-    for folder in ("library", "module_utils")
-    for path in sorted((ROLES / role / folder).glob("*.py"))
+    path: path.read_text(encoding="utf-8") for path in sorted((ROLES.parent / "node").rglob("*.py"))
 }
 # The call `problem("code", ...)`, also over two lines.
 CALL = re.compile(r'\bproblem\(\s*"(\w+)"')
@@ -30,7 +29,7 @@ def test_every_code_in_the_modules_has_a_sentence_and_every_sentence_a_use() -> 
 
 
 def test_every_check_of_a_node_has_a_code() -> None:
-    source = next(text for path, text in SOURCES.items() if path.stem == "training_node_checks")
+    source = next(text for path, text in SOURCES.items() if path.name == "paths.py")
     checks = set(re.findall(r'\b(?:at_least|equal)\(\s*"([a-z ]+)"', source))
     assert checks - {"stray processes"} == set(training_node_problems.CHECKS)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import basic, training_node_site
+from ansible.module_utils import basic
+from ansible.module_utils.training_node.check import site as training_node_site
 from role_files import ROLES
 
 SETTINGS = {"training_node_uid": 2000, "cluster_network": "10.0.0.0/24"}

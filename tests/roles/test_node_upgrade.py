@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ansible.module_utils.training_node.runs import lock
+from node.runs import lock
 
 # As training_run_take wrote it up to layout 2 of the nodes' files (commit ad34ba8): one object.
 LAYOUT_2 = {

@@ -1,19 +1,15 @@
 """The server of a notebook as root finds it on a node: cells can write anything there."""
 
-import importlib
 import json
 import os
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.training_node_directory import RunDirectory
-from role_files import ROLES
 
-sys.path.append(str(ROLES / "training_run/library"))
-notebook = importlib.import_module("training_run_notebook")
+from node.runs.directory import RunDirectory
+from node.verbs import notebook
 
 TOKEN = "0a" * 24
 RUN = {"run": "r", "home": "/home/ada/runs/r"}

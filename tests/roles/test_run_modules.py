@@ -1,34 +1,41 @@
 """What the modules of a run write: its files on a node, and what is known of a failure."""
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import training_node_directory
-from ansible.module_utils.training_node.runs import listing as training_node_runs
-from role_files import ROLES
 
-sys.path.append(str(ROLES / "training_run/library"))
-start = importlib.import_module("training_run_start")
-end = importlib.import_module("training_run_end")
-poll = importlib.import_module("training_run_poll")
+from node.failure import VerbError
+from node.forms import form
+from node.runs import directory as training_node_directory
+from node.runs import listing as training_node_runs
+from node.verbs import end, poll, start
 
 GIGABYTE = 10**9
 
 
 @pytest.fixture
 def options() -> dict[str, Any]:
-    """Options of training_run_start, as the module gets them."""
+    """Arguments of the verb `start`, as they come."""
     return {
+        "run_id": "r",
+        "home": "/home/ada/runs/r",
+        "root": "/srv/runs",
+        "uid": 2000,
+        "gid": 2000,
         "files": {"config.json": {"seed": 1}},
         "address": "10.0.0.1",
         "port": 2222,
         "facts": {"host": "node1"},
         "secrets": {},
-        "container": {"hostname": "node1", "user": "trainer"},
+        "container": {
+            "hostname": "node1",
+            "user": "trainer",
+            "image": "i",
+            "data": "/data",
+            "shm_gigabytes": "2",
+        },
         "launch": {
             "command": "train",
             "nodes": ["node1", "node2"],
@@ -62,8 +69,14 @@ def options() -> dict[str, Any]:
     }
 
 
+def asked(options: dict[str, Any]) -> start.Start:
+    """What the verb gets of them."""
+    found: start.Start = form(start.Start, options)
+    return found
+
+
 def test_the_launcher_gets_the_arguments_of_mpirun_a_line_each(options: dict[str, Any]) -> None:
-    files = start.files_for(options)
+    files = start.files_for(asked(options))
     arguments = files["mpirun.arguments"].splitlines()
     assert arguments[-1] == "/opt/trainyard/bin/rank"
     assert arguments[arguments.index("pml") - 1 : arguments.index("pml") + 2] == [
@@ -79,34 +92,24 @@ def test_what_a_node_says_of_its_interface_is_no_argument(
     name: str, options: dict[str, Any]
 ) -> None:
     options["launch"] |= {"network": "10.0.0.0/24", "interfaces": [name]}
-    arguments = start.files_for(options)["mpirun.arguments"].splitlines()
+    arguments = start.files_for(asked(options))["mpirun.arguments"].splitlines()
     place = arguments.index("prte_if_include")
     assert arguments[place : place + 4] == [
         *("prte_if_include", "10.0.0.0/24"),
         *("--mca", "btl_tcp_if_include"),
     ]
     options["launch"]["interfaces"] = ["enp3s0.7"]
-    assert "enp3s0.7" in start.files_for(options)["mpirun.arguments"].splitlines()
+    assert "enp3s0.7" in start.files_for(asked(options))["mpirun.arguments"].splitlines()
 
 
 @pytest.mark.parametrize(("project", "expected"), [(True, (0, 600, 30)), (False, (180, 0, 0))])
 def test_a_project_is_watched_in_its_own_way(
     project: bool, expected: tuple[int, ...], options: dict[str, Any], tmp_path: Path
 ) -> None:
-    options |= {"run_id": "r", "uid": 2000, "gid": 2000}
-    options["container"] |= {"image": "i", "data": "/data", "folder": ""}
-    options["container"] |= {
-        "gpus": "",
-        "render_devices": [],
-        "shm_gigabytes": 2,
-        "memory_gigabytes": 0.0,
-        "memory_share": 1.0,
-        "part": 1.0,
-        "processes": 8192,
-    }
+    options["container"]["memory_gigabytes"] = 0.0
     options["launch"]["project"] = project
     directory = training_node_directory.RunDirectory(str(tmp_path), "r")
-    environment = start.container_for(options, directory).environment()
+    environment = start.container_for(asked(options), directory).environment()
     names = ("START_SECONDS", "SILENCE_SECONDS", "GRACE_SECONDS")
     assert tuple(environment[f"TRAINYARD_{name}"] for name in names) == expected
 
@@ -116,15 +119,11 @@ def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
 ) -> None:
     monkeypatch.setattr(start, "memory_bytes", lambda: 100 * 2**30)
     monkeypatch.setattr(start.os, "sched_getaffinity", lambda pid: range(6))
-    options |= {"run_id": "r", "uid": 2000, "gid": 2000}
-    options["container"] |= {"image": "i", "data": "/data", "folder": ""}
-    options["container"] |= {"gpus": "", "render_devices": [], "shm_gigabytes": 2}
-    options["container"] |= {"memory_share": 1.0, "processes": 9}
     directory = training_node_directory.RunDirectory(str(tmp_path), "r")
 
     def limits(part: float, gigabytes: float | None) -> tuple[int, float]:
         options["container"] |= {"part": part, "memory_gigabytes": gigabytes}
-        container = start.container_for(options, directory)
+        container = start.container_for(asked(options), directory)
         return container.memory_bytes // 2**20, container.cores
 
     # The node keeps a twentieth, whoever has the rest.
@@ -136,7 +135,7 @@ def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
 
 def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:
     options["container"]["hostname"] = "node2"
-    assert sorted(start.files_for(options)) == [
+    assert sorted(start.files_for(asked(options))) == [
         "config.json",
         "hostfile",
         "ssh/authorized_keys",
@@ -148,10 +147,11 @@ def test_the_other_nodes_get_none(options: dict[str, Any]) -> None:
 
 def test_secrets_have_a_file_of_their_own_without_what_is_empty(options: dict[str, Any]) -> None:
     options["secrets"] = {"KEY": "k", "MODE": "", "PROJECT": None}
-    assert start.files_for(options)["environment"] == "KEY=k\n"
+    assert start.files_for(asked(options))["environment"] == "KEY=k\n"
     options["secrets"] = {"KEY": "two\nlines"}
-    with pytest.raises(ValueError, match="the value of KEY must be one line"):
-        start.files_for(options)
+    with pytest.raises(VerbError) as raised:
+        start.files_for(asked(options))
+    assert (raised.value.code, raised.value.values) == ("secret_of_lines", {"name": "KEY"})
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import training_run_share
-from ansible.module_utils.training_node_directory import RunDirectory
-from ansible.module_utils.training_run_share import copy_to_share
+
+from node.runs import share as training_run_share
+from node.runs.directory import RunDirectory
+from node.runs.share import copy_to_share
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="writes as another user, as root can"),

@@ -15,9 +15,10 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
-from ansible.module_utils import training_run_ssh
 from role_files import ROLES, action_plugin
 from unpacked_sshd import free_port, make_key, start_sshd, why_not
+
+from node.runs import ssh as training_run_ssh
 
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
 USER = getpass.getuser()

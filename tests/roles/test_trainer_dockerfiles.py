@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from ansible.module_utils import training_run_mpirun as mpirun
 from role_files import ROLES
+
+from node.runs import mpirun
 
 DOCKER = ROLES.parent / "docker/trainer"
 # Built on a finished trainer image

@@ -120,7 +120,7 @@ def test_no_inventory_can_have_the_name_of_a_folder_that_something_uses() -> Non
 
 def test_the_role_knows_the_problems_that_setup_mends() -> None:
     tables = (
-        ROLES / "training_node/module_utils/training_node_problems.py",
+        ROLES / "training_node/node/check/problems.py",
         ROLES / "training_run/action_plugins/training_run_choose.py",
     )
     text = "".join(path.read_text() for path in tables)

@@ -14,7 +14,7 @@ from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, OtherVersionError, RequestError
 from yard.core.words import plural, size
 from yard.pages.index import write_index
-from yard.plays.contract import CLEAN_UP
+from yard.plays.contract import CALL_NODE, CLEAN_UP
 from yard.plays.events import Event
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
@@ -144,7 +144,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
     things: list[Thing] = []
 
     def take(event: Event) -> None:
-        if event.module != CLEAN_UP or event.kind == "runner_on_start":
+        if event.module not in (CALL_NODE, CLEAN_UP) or event.kind == "runner_on_start":
             return
         place = HERE if event.host == "localhost" else event.host
         if event.kind == "runner_on_unreachable":

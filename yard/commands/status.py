@@ -5,7 +5,7 @@ import time
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted
-from yard.plays.contract import CALL_NODE
+from yard.plays.contract import CALL_NODE, READ_STATUS
 from yard.plays.events import Event, failure_message
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import SILENT, UNREACHABLE, Answers, ClusterState
@@ -42,10 +42,10 @@ def ask_nodes(context: Context) -> ClusterState:
     answers = Answers(context.project.runs)
 
     def take(event: Event) -> None:
-        if event.module != CALL_NODE or not event.host:
+        if event.module not in (CALL_NODE, READ_STATUS) or not event.host:
             return
         if event.kind == "runner_on_ok":
-            answers.take(event.host, event.result["answer"])
+            answers.take(event.host, event.result)
         elif event.kind == "runner_on_unreachable":
             answers.miss(event.host, UNREACHABLE, failure_message(event.result))
         elif event.kind == "runner_on_failed":

@@ -11,7 +11,7 @@ from typing import Any
 from yard.core.context import Context
 from yard.core.interrupts import Interrupts
 from yard.plays.answers import WATCHED
-from yard.plays.contract import READ_WATCH, WATCH_NODE
+from yard.plays.contract import CALL_NODE, READ_WATCH, WATCH_NODE
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import Answers, ClusterState
@@ -86,7 +86,7 @@ class Watcher:
 
     def take(self, event: Event) -> None:
         """Take in one event of the playbook."""
-        if event.module not in (WATCH_NODE, READ_WATCH) or not event.host:
+        if event.module not in (CALL_NODE, WATCH_NODE, READ_WATCH) or not event.host:
             return
         reads = event.module == READ_WATCH and event.kind in READ
         if event.kind != "runner_on_unreachable" and not reads:

@@ -131,17 +131,6 @@ STATUS = having(
 WATCHED = having(time=number, runs=each(RUN), load=LOAD, logs=by_name(by_name(text)))
 FOUND = having(kept=perhaps(text), kind=text, name=text, bytes=perhaps(count))
 
-# Of the program of the nodes, by its verb.
-VERBS: Mapping[str, Form] = {READ_STATUS: STATUS}
-
-
-def node_answer(value: Any) -> bool:
-    """What the program of a node answers to a verb."""
-    return isinstance(value, Mapping) and VERBS.get(str(value.get("verb")), nothing)(
-        value.get("answer")
-    )
-
-
 FORMS: Mapping[str, Form] = {
     POLL_RUN: having(
         state=text,
@@ -151,7 +140,8 @@ FORMS: Mapping[str, Form] = {
         events=number,
         silences=each(anything),
     ),
-    CALL_NODE: node_answer,
+    READ_STATUS: STATUS,
+    CALL_NODE: nothing,
     READ_LOGS: having(logs=by_name(having(offset=count, text=text))),
     OFFER_CHECKPOINTS: having(names=each(text)),
     END_RUN: having(launched=truth, checkpoints=each(text)),
@@ -160,6 +150,6 @@ FORMS: Mapping[str, Form] = {
 
 
 def is_answer(module: str, result: Any) -> bool:
-    """Whether a module that ended well can have answered this."""
+    """Whether a module, or a verb of the node program, that ended well can have answered this."""
     form = FORMS.get(module)
     return form is None or form(result)

@@ -10,18 +10,19 @@ from typing import Any
 
 # Modules whose results are read, by what they do.
 CHOOSE_NODES = "training_run_choose"
-TAKE_NODE = "training_run_take"
-POLL_RUN = "training_run_poll"
-READ_LOGS = "training_run_logs"
-OFFER_CHECKPOINTS = "training_run_checkpoints"
-END_RUN = "training_run_end"
-READ_RECORD = "training_run_record"
-SERVE_NOTEBOOK = "training_run_notebook"
-CLEAN_UP = "training_node_clean_up"
-# What calls the program of the nodes, and the verb that tells what runs there.
-CALL_NODE, READ_STATUS = "training_node", "status"
+TAKE_NODE = "training_node_take"
+# What calls the program of the nodes. Its results have the names of verbs in place of a module's.
+CALL_NODE = "training_node"
+READ_STATUS = "status"
+POLL_RUN = "poll"
+READ_LOGS = "logs"
+OFFER_CHECKPOINTS = "checkpoints"
+END_RUN = "end"
+READ_RECORD = "record"
+SERVE_NOTEBOOK = "notebook"
+CLEAN_UP = "clean_up"
 # Of playbooks/top.yml: what has a node look at itself, and what reads what it finds.
-WATCH_NODE, READ_WATCH = "training_node_watch", "raw"
+WATCH_NODE, READ_WATCH = "watch", "raw"
 # Of rented machines: what is to be made, and what carries the tag of a site.
 PLAN_MACHINES = "ec2_machines_plan"
 TAGGED_MACHINES = "ec2_machines_tagged"

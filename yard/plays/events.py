@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from yard.plays.answers import is_answer
+from yard.plays.contract import CALL_NODE
 
 # How many of Ansible's last lines stand for a failure that no task reported.
 TAIL_LINES = 10
@@ -42,7 +43,10 @@ class Event:
 
     @property
     def module(self) -> str:
-        """The module's name without its collection: the roles may come from one."""
+        """The module's name without its collection: the roles may come from one.
+
+        Of the node program it is the verb, unless the event does not tell it.
+        """
         return self.action.rpartition(".")[2]
 
 
@@ -134,6 +138,10 @@ def parse_event(raw: Mapping[str, Any]) -> Event:
         result=result if isinstance(result, dict) else {},
         ignored=bool(data.get("ignore_errors")),
     )
+    verb, answer = event.result.get("verb"), event.result.get("answer")
+    if event.module == CALL_NODE and isinstance(verb, str):
+        result = answer if isinstance(answer, dict) else event.result
+        event = replace(event, action=f"{event.action}.{verb}", result=result)
     if event.kind in ANSWERS and not is_answer(event.module, event.result):
         message = f"{event.host} answered something that is no answer of {event.module}"
         return replace(event, kind="runner_on_unreachable", result={"msg": message})

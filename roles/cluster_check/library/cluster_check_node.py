@@ -120,10 +120,10 @@ from ansible.module_utils.cluster_check_finding import CodedCheck, coded
 from ansible.module_utils.cluster_check_gpus import driver_release, gpu_checks, read_gpus
 from ansible.module_utils.cluster_check_ports import free_port
 from ansible.module_utils.cluster_check_rdma import port_checks, read_ports, ways
+from ansible.module_utils.training_node.check.check import Check, equal
+from ansible.module_utils.training_node.check.paths import shared_memory
 from ansible.module_utils.training_node.engine.docker import EngineError, get
 from ansible.module_utils.training_node.machine.hardware import interface_of
-from ansible.module_utils.training_node_check import Check, equal
-from ansible.module_utils.training_node_checks import shared_memory
 
 # A name server that does not answer holds up the resolver for many seconds.
 RESOLVE_SECONDS = 5.0

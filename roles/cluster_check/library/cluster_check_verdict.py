@@ -19,7 +19,7 @@ options:
     elements: str
     required: true
   probes:
-    description: Results of M(training_node_probe).
+    description: What the verb C(probe) of the node program came to.
     type: list
     elements: dict
     required: true
@@ -87,7 +87,7 @@ EXAMPLES = r"""
 - name: Judge
   cluster_check_verdict:
     hosts: [node1]
-    probes: [{checks: [...], run: "", image_id: sha256:...}]
+    probes: [{answer: {checks: [...], run: "", image_id: sha256:...}}]
     nodes: [{releases: {...}, checks: [...]}]
     logins: [{logins: {}}]
     pairs: [{greetings: {}, matches: {}}]
@@ -190,6 +190,9 @@ def read_cluster(params: dict[str, Any]) -> Cluster:
         host: {part: params[name][index] for part, name in parts.items()}
         for index, host in enumerate(params["hosts"])
     }
+    for told in measured.values():
+        # The node program's answer is a part of what the task returned.
+        told["probe"] = {**told["probe"], **(told["probe"].get("answer") or {})}
     thresholds = params["thresholds"]
     return Cluster(
         measured,

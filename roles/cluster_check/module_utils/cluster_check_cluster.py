@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.module_utils.cluster_check_attribution import Pair, culprits
 from ansible.module_utils.cluster_check_finding import Finding, about_pair
-from ansible.module_utils.training_node_check import Check, equal
+from ansible.module_utils.training_node.check.check import Check, equal
 
 # The key under which a module about pairs returns its results, by part.
 RESULTS = {"ssh": "logins", "pairs": "matches"}
@@ -42,7 +42,7 @@ class Cluster:
     """Measurements by host, in the order of the inventory.
 
     Args:
-        measured: by host, what the modules returned: `probe` (training_node_probe), `node`
+        measured: by host, what the modules returned: `probe` (of the node program), `node`
             (cluster_check_node), `ssh` (cluster_check_ssh) and `pairs` (cluster_check_pairs).
         thresholds: what is good enough.
 

@@ -18,7 +18,7 @@ from ansible.module_utils.cluster_check_programs import (
     sums_trouble,
     trouble_of_launch,
 )
-from ansible.module_utils.training_node_check import at_least, at_most, equal
+from ansible.module_utils.training_node.check.check import at_least, at_most, equal
 
 
 @dataclass(frozen=True)

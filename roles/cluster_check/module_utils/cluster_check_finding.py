@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.module_utils.cluster_check_attribution import Pair
 from ansible.module_utils.cluster_check_remedies import remedy
-from ansible.module_utils.training_node_check import LIMITS, Check
+from ansible.module_utils.training_node.check.check import LIMITS, Check
 
 
 @dataclass(frozen=True)

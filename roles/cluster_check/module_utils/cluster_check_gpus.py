@@ -8,12 +8,12 @@ import re
 from typing import Any
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
+from ansible.module_utils.training_node.check.check import at_most, equal
 from ansible.module_utils.training_node.machine.amd import driver_release as amd_release
 from ansible.module_utils.training_node.machine.amd import read_amd_gpus
+from ansible.module_utils.training_node.machine.gpu_faults import bus_slot, kernel_log, xids
 from ansible.module_utils.training_node.machine.gpus import AMD, NO_ANSWER, NVIDIA, Gpu, ask_smi
 from ansible.module_utils.training_node.machine.gpus import read_gpus as ask_gpus
-from ansible.module_utils.training_node_check import at_most, equal
-from ansible.module_utils.training_node_gpu_faults import bus_slot, kernel_log, xids
 
 DRIVER = "/proc/driver/nvidia/version"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ansible.module_utils.cluster_check_cluster import Cluster, one_line
 from ansible.module_utils.cluster_check_finding import Finding, about_node, about_pair
 from ansible.module_utils.cluster_check_programs import spoken
-from ansible.module_utils.training_node_check import equal
+from ansible.module_utils.training_node.check.check import equal
 
 
 @dataclass(frozen=True)

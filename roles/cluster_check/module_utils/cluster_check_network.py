@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ansible.module_utils.cluster_check_attribution import Pair, clock_errors
 from ansible.module_utils.cluster_check_cluster import Cluster
 from ansible.module_utils.cluster_check_finding import Finding, about_node, about_pair
-from ansible.module_utils.training_node_check import Check, at_least, at_most, equal
+from ansible.module_utils.training_node.check.check import Check, at_least, at_most, equal
 
 PART = "pairs"
 

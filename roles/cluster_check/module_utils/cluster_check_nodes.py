@@ -12,8 +12,8 @@ from ansible.module_utils.cluster_check_cluster import RESULTS, Cluster, one_lin
 from ansible.module_utils.cluster_check_finding import Finding, about_node
 from ansible.module_utils.cluster_check_notes import rdma_of
 from ansible.module_utils.cluster_check_remedies import GPU_PROBLEMS, NODE_CODES, OTHER
-from ansible.module_utils.training_node_check import Check, equal
-from ansible.module_utils.training_node_problems import Problem
+from ansible.module_utils.training_node.check.check import Check, equal
+from ansible.module_utils.training_node.check.problems import Problem
 
 # What must be the same on every node, and how people call it.
 RELEASES = {

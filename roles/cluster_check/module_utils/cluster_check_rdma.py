@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible.module_utils.cluster_check_finding import CodedCheck, coded
+from ansible.module_utils.training_node.check.check import equal
 from ansible.module_utils.training_node.machine.hardware import listed, read_text
-from ansible.module_utils.training_node_check import equal
 
 SYS = "/sys/class/infiniband"
 ACTIVE = "ACTIVE"

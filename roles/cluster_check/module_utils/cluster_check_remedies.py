@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible.module_utils.training_node_problems import CHECKS
+from ansible.module_utils.training_node.check.problems import CHECKS
 
 _LINK = "look at cable, switch port, speed (ethtool), and at other traffic"
 _OUTPUT = "the output of mpirun is in verify.log, or logs/mpirun.log, beside the verdict"

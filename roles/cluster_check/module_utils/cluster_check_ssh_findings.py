@@ -7,7 +7,7 @@ import re
 
 from ansible.module_utils.cluster_check_cluster import Cluster, one_line
 from ansible.module_utils.cluster_check_finding import Finding, about_pair
-from ansible.module_utils.training_node_check import equal
+from ansible.module_utils.training_node.check.check import equal
 
 # What ssh says, the code of that, and what it means: {a} logs in on {b}.
 MESSAGES = (

@@ -4,12 +4,14 @@
 Sends one request and reads one answer, over Ansible's own connection and C(become). A node without
 this version of the program is brought it first. Returns C(verb) and C(answer), whose words are the
 node's: whoever uses one looks at its form before. Where there is no answer the task fails with a
-C(msg) for people, and C(code) and C(values) for programs.
+C(msg) for people, and C(code) and C(values) for programs; where a run cannot begin, with
+C(problems), a list of host, code, values and text. A dry run skips verbs that change something.
 
 Arguments:
     verb: what is to be done; node/calls.py lists the verbs.
     arguments: of the verb, by name.
     place: folder of the node's with the program, absolute or relative to the account's home.
+    attachment: a file of the control node that the verb takes along.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ PYTHON = "python3"
 # Of an answer, in characters, and how deep its lists and objects may be.
 MOST_ANSWERED = 8 << 20
 DEEPEST = 20
-# Of an error as a whole, and of each of its values in a sentence.
+# Of an error as a whole, of each of its values in a sentence, and of what is no answer.
 MOST_OF_ERROR = 64 << 10
+MOST_OF_VALUE = 2200
 MOST_SAID = 300
 # A node that says that it lacks the program is there: so much longer it may take, in seconds.
 BRING_SECONDS = 30
@@ -49,6 +52,7 @@ ARGUMENTS = {
     "arguments": {"type": "dict", "default": {}},
     # Not of the kind `path`, which would take a ~ for this account's home.
     "place": {"type": "str", "required": True},
+    "attachment": {"type": "path"},
 }
 SENTENCES = {
     "no_python": "there is no {python}: python3 is wanted, which `make bootstrap` installs",
@@ -61,6 +65,23 @@ SENTENCES = {
     "damaged": "the node program arrived damaged: try again",
     "answer_too_large": "its answer has {bytes} bytes, and {most} are the most",
     "broken": "the node program failed at {place} with {kind}: {message}",
+    "wrong_arguments": "{verb} takes {arguments}",
+    "wrong_type": "{verb}: {argument} is no {type}",
+    "failed": "{message}",
+    "code_not_brought": "The code of the run could not be brought here: {message}",
+    "ended_before_start": "The run was ended before it had started.",
+    "files_not_written": "The files of the run could not be written: {message}",
+    "no_directory": "there is no {path}: run make setup",
+    "no_notebook": "The Jupyter server did not listen within {seconds} s. Its output is in "
+    "logs/rank-0.log of the run.",
+    "no_run_directory": "The directory of the run could not be made: {message}",
+    "not_laid_ready": "Checkpoints and events could not be laid ready: {message}",
+    "not_reserved": "{host}: no {purpose}, because {message}, so nobody can tell whether a run is "
+    "on it: start it",
+    "run_over": "The run is over: what it left comes home with its end.",
+    "secret_of_lines": "training_run_secrets: the value of {name} must be one line",
+    "sshd_silent": "sshd in the container does not listen on {address} port {port}. The container "
+    "said:\n{said}",
     "no_answer": "what it says is no answer of the node program (status {status}): {said}",
 }
 
@@ -68,13 +89,31 @@ SENTENCES = {
 def sentence(code: str, values: Mapping[str, Any]) -> str:
     """Return what an error is for people, however odd its values are."""
     with suppress(KeyError, ValueError, IndexError, AttributeError):
-        return SENTENCES[code].format_map({k: str(v)[:MOST_SAID] for k, v in values.items()})
+        return SENTENCES[code].format_map({k: str(v)[:MOST_OF_VALUE] for k, v in values.items()})
     return f"the node program answers {code} {json.dumps(values)[:MOST_SAID]}"
 
 
 def failure(code: str, **values: Any) -> Result:
     """Return an error in the form in which the node program says one."""
     return {"error": {"code": code, "values": values}}
+
+
+def refusal(values: Mapping[str, Any]) -> Result | None:
+    """Return why a run cannot begin, as a task fails with it; None where that has no such form."""
+    outcome, host, problems = (values.get(name) for name in ("outcome", "host", "problems"))
+    if not isinstance(problems, list) or not all(map(_is_problem, problems)):
+        return None
+    texts = "; ".join(entry["text"] for entry in problems)
+    return {"msg": f"{outcome}\n{host}: {texts}", "problems": problems}
+
+
+def _is_problem(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.keys() == {"host", "code", "values", "text"}
+        and all(isinstance(entry[name], str) for name in ("host", "code", "text"))
+        and isinstance(entry["values"], dict)
+    )
 
 
 def is_shallow(value: Any) -> bool:
@@ -103,8 +142,9 @@ def read_answer(status: int, said: str, complaint: str) -> Result:
     with suppress(ValueError, RecursionError):
         document = json.loads(line) if len(line) <= MOST_ANSWERED else None
         if isinstance(document, dict) and is_shallow(document):
-            if isinstance(document.get("answer"), dict):
-                return {"answer": document["answer"]}
+            answer, changed = document.get("answer", 0), document.get("changed", False)
+            if (answer is None or isinstance(answer, dict)) and isinstance(changed, bool):
+                return {"answer": answer, "changed": changed}
             error = document.get("error")
             if (
                 len(line) <= MOST_OF_ERROR
@@ -118,7 +158,7 @@ def read_answer(status: int, said: str, complaint: str) -> Result:
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
-    """Calls the node program. Every verb there is only looks, so a dry run does the same."""
+    """Calls the node program."""
 
     TRANSFERS_FILES = False
 
@@ -126,14 +166,34 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         """Call it, and bring it first where the node lacks it."""
         result: Result = super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(ARGUMENTS)
+        told = self.call(options, task_vars or {})
+        result["verb"] = options["verb"]
+        if "answer" in told:
+            return {**result, "skipped": True} if told["answer"] is None else {**result, **told}
+        code, values = told["error"]["code"], told["error"]["values"]
+        refused = refusal(values) if code == "refused" else None
+        said = refused or {"msg": sentence(code, values), "code": code, "values": values}
+        return {**result, "failed": True, **said}
+
+    def call(self, options: Result, task_vars: Result) -> Result:
+        """Return the document with which the node answers.
+
+        Args:
+            options: verb, arguments, place and attachment.
+            task_vars: of the host.
+        """
         asked = {"verb": options["verb"], "arguments": options["arguments"]}
-        own = self._templar.template((task_vars or {}).get("ansible_python_interpreter"))
+        if self._task.check_mode:
+            asked["check"] = True
+        request = json.dumps(asked).encode() + b"\n"
+        if options.get("attachment"):
+            request += Path(options["attachment"]).read_bytes()
+        own = self._templar.template(task_vars.get("ansible_python_interpreter"))
         python = str(own or constants.config.get_config_value("INTERPRETER_PYTHON"))
         if not python.startswith("/"):
             python = PYTHON
         package: bytes = runpy.run_path(str(ARRIVAL))["read_package"](str(PROGRAM))
         there = (python, options["place"], hashlib.sha256(package).hexdigest())
-        request = json.dumps(asked).encode()
         told = self._ask("call", *there, request)
         if told.get("error", {}).get("code") == "absent":
             # What the keyword `timeout` of a task sets, which is for a node that says nothing.
@@ -142,11 +202,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             told = self._ask("bring", *there, package)
             if "answer" in told:
                 told = self._ask("call", *there, request)
-        if "error" in told:
-            code, values = told["error"]["code"], told["error"]["values"]
-            failed = {"failed": True, "msg": sentence(code, values), "code": code, "values": values}
-            return {**result, **failed}
-        return {**result, "changed": False, "verb": asked["verb"], "answer": told["answer"]}
+        return told
 
     def _ask(self, what: str, python: str, place: str, digest: str, sent: bytes) -> Result:
         """Run arrival.py on the node.

@@ -66,7 +66,7 @@ problems:
 from contextlib import nullcontext
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node_site import (
+from ansible.module_utils.training_node.check.site import (
     Operator,
     SiteError,
     agree,

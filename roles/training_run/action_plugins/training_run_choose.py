@@ -7,7 +7,7 @@ C(name). Fails where a run cannot start, with a C(msg) for people and C(problems
 list of host (null where it is the whole gang's), code, values and text.
 
 Arguments:
-    probes: by host in the order of the play, what training_node_probe returned there.
+    probes: by host in the order of the play, what the verb C(probe) of the node program came to.
     node_count: how many nodes the run gets at the most.
     node_minimum: with how many nodes it is done at the least.
     failed: how often each node was at fault in attempts of this run before, by name.
@@ -243,7 +243,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             choice = Choice((), (wrong,), wrong.text)
         else:
             choice = choose(
-                arguments["probes"],
+                {
+                    # A task that failed has no answer.
+                    host: {**told, **(told.get("answer") or {})}
+                    for host, told in arguments["probes"].items()
+                },
                 arguments["node_count"],
                 arguments["node_minimum"],
                 arguments["image"],

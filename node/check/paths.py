@@ -1,0 +1,292 @@
+# Copyright Trainyard. Apache-2.0
+"""What a node needs before anything trains on it, looked at on the node itself.
+
+All of it together takes some hundredths of a second, so that every launch can ask.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ..machine.account import KEEPER
+from .check import Check, at_least, equal
+from .problems import Problem, problem, remedy_of
+
+# What a login of the training user brings along, and may stay.
+SESSION = frozenset({"systemd", "(sd-pam)", "sshd", "sshd-session", "bash", "sh", "dbus-daemon"})
+ENGINE_PID = "/var/run/docker.pid"
+# How a check names what belongs to no run, by the code of the problem.
+STRAYS = {
+    "stray_process": "{command} (pid {pid})",
+    "stray_container": "container {name} of {image}",
+}
+# A share whose server is gone lets a process wait for ever.
+PATH_SECONDS = 5.0
+
+
+def disk(directory: str, gigabytes: float) -> Check:
+    """Room on the disk of a directory, in 10^9 bytes."""
+    free = shutil.disk_usage(directory).free / 1e9
+    return at_least(
+        "disk",
+        round(free, 2),
+        gigabytes,
+        "GB free",
+        subject=directory,
+        remedy=remedy_of("disk", directory),
+    )
+
+
+def memory(gigabytes: float) -> Check:
+    """Memory that programs can have without swapping, in 10^9 bytes."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        entries = dict(line.split(":", 1) for line in file)
+    available = int(entries["MemAvailable"].split()[0]) * 1024 / 1e9
+    return at_least(
+        "memory",
+        round(available, 2),
+        gigabytes,
+        "GB available",
+        remedy=remedy_of("memory"),
+    )
+
+
+def shared_memory(gigabytes: float) -> Check:
+    """Room in /dev/shm, in 10^9 bytes: ranks of one node exchange data there."""
+    free = shutil.disk_usage("/dev/shm").free / 1e9
+    return at_least(
+        "shared memory",
+        round(free, 3),
+        gigabytes,
+        "GB free",
+        subject="/dev/shm",
+        remedy=remedy_of("shared memory", "/dev/shm"),
+    )
+
+
+def open_files(count: int) -> Check:
+    """How many files one process of a container may open, or the whole system still."""
+    with open("/proc/sys/fs/file-nr", encoding="ascii") as file:
+        allocated, _, most = (int(number) for number in file.read().split())
+    numbers = [most - allocated]
+    try:
+        with open(ENGINE_PID, encoding="ascii") as file:
+            engine = file.read().strip()
+        with open(f"/proc/{engine}/limits", encoding="ascii") as file:
+            line = next(line for line in file if line.startswith("Max open files"))
+        limit = line.split()[3]
+        numbers += [] if limit == "unlimited" else [int(limit)]
+    except FileNotFoundError:
+        pass  # no engine, which is a finding of its own
+    return at_least(
+        "open files",
+        min(numbers),
+        count,
+        "files",
+        remedy=remedy_of("open files"),
+    )
+
+
+def readable(path: str, uid: int, gid: int) -> Check:
+    """Whether the training user can list a directory and read a file in it."""
+
+    def read() -> None:
+        with as_user(uid, gid):
+            for name in os.listdir(path):
+                inside = os.path.join(path, name)
+                if os.path.isdir(inside):
+                    os.listdir(inside)
+                else:
+                    with open(inside, "rb") as file:
+                        file.read(1)
+
+    return equal(
+        "readable",
+        within(PATH_SECONDS, read) or "yes",
+        "yes",
+        subject=path,
+        remedy=remedy_of("readable", path),
+    )
+
+
+def trouble_at(path: str) -> str:
+    """Return why a path cannot be looked at, or the empty string; a silent share is no answer."""
+
+    def look() -> None:
+        os.stat(path)
+
+    return within(PATH_SECONDS, look)
+
+
+def trouble_in(path: str) -> str:
+    """Return why a directory cannot be looked into, as `trouble_at`; an empty one is as none."""
+
+    def look() -> None:
+        with os.scandir(path) as entries:
+            if next(entries, None) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    return within(PATH_SECONDS, look)
+
+
+def is_missing(trouble: str) -> bool:
+    """Tell whether what `trouble_at` returned is that there is no such path."""
+    return trouble in (os.strerror(errno.ENOENT), os.strerror(errno.ENOTDIR))
+
+
+def writable(path: str, uid: int, gid: int) -> Check:
+    """Whether a directory of the training user in `path` takes what that user writes.
+
+    Directories of runs are made there, by root, and belong to the training user.
+    """
+
+    def write() -> None:
+        directory = tempfile.mkdtemp(prefix=".check-", dir=path)
+        try:
+            os.chown(directory, uid, gid)
+            with as_user(uid, gid):
+                name = os.path.join(directory, "file")
+                with open(name, "wb") as file:
+                    file.write(b"x" * 4096)
+                    os.fsync(file.fileno())
+                os.remove(name)
+        finally:
+            shutil.rmtree(directory)
+
+    return equal(
+        "writable",
+        within(PATH_SECONDS, write) or "yes",
+        "yes",
+        subject=path,
+        remedy=remedy_of("writable", path),
+    )
+
+
+def strays(
+    uid: int, containers: Sequence[dict[str, Any]], inspected: Sequence[int]
+) -> list[Problem]:
+    """Processes of the training user, and containers, that belong to no run.
+
+    Args:
+        uid: of the training user.
+        containers: the engine's list of all running containers.
+        inspected: process ids of the first processes of the containers of runs.
+    """
+    namespaces = {_namespace(pid) for pid in inspected} - {""}
+    problems = []
+    for pid in _processes_of(uid):
+        namespace = _namespace(pid)
+        command = _command(pid)
+        if namespace and namespace not in namespaces and command:
+            problems.append(problem("stray_process", command=command[:120], pid=pid))
+    for container in containers:
+        if "trainyard.run" not in container["Labels"] and "trainyard/" in container["Image"]:
+            name = container["Names"][0].lstrip("/")
+            problems.append(problem("stray_container", name=name, image=container["Image"]))
+    return problems
+
+
+def stray_checks(problems: Sequence[Problem]) -> list[Check]:
+    """What `strays` returned as checks: one that is passed where it returned nothing."""
+    if not problems:
+        return [equal("stray processes", "none", "none")]
+    return [
+        Check(
+            "stray processes",
+            ok=False,
+            value=STRAYS[problem.code].format(**problem.values),
+            threshold="none of no run",
+            remedy=problem.remedy,
+        )
+        for problem in problems
+    ]
+
+
+@contextmanager
+def as_user(uid: int, gid: int) -> Iterator[None]:
+    """Access files as another user. Without root they are accessed as who this is: see
+    training_node_account."""
+    if KEEPER != 0:
+        yield
+        return
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def within(seconds: float, action: Callable[[], None]) -> str:
+    """Do something in a process of its own; return why it failed, or the empty string.
+
+    A process that hangs in a file system cannot be killed. It is left behind; nobody waits for it.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _act(action, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb", closefd=True) as answer:
+        if not select.select([answer], [], [], seconds)[0]:
+            os.kill(child, signal.SIGKILL)
+            return f"no answer within {seconds:g} s"
+        text = answer.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+def _act(action: Callable[[], None], writer: int) -> NoReturn:
+    """The child's whole life. Who waits for this module's output must not wait for the child."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    try:
+        action()
+    except OSError as error:
+        os.write(writer, (error.strerror or str(error)).encode())
+    os._exit(0)
+
+
+def _processes_of(uid: int) -> list[int]:
+    """Ids of a user's processes, apart from logins."""
+    pids = []
+    for name in os.listdir("/proc"):
+        try:
+            if not name.isdigit() or os.stat(f"/proc/{name}").st_uid != uid:
+                continue
+            with open(f"/proc/{name}/comm", encoding="utf-8") as file:
+                if file.read().strip() not in SESSION:
+                    pids.append(int(name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+    return sorted(pids)
+
+
+def _namespace(pid: int) -> str:
+    """The process id namespace of a process: that of a container, or the node's own."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except FileNotFoundError:
+        return ""  # it ended while we looked
+
+
+def _command(pid: int) -> str:
+    """The command line of a process; empty where it is gone, or a zombie."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -1,0 +1,35 @@
+# Copyright Trainyard. Apache-2.0
+"""Why a verb has no answer: codes and values. Sentences are made by whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class VerbError(Exception):
+    """A verb cannot do what was asked for.
+
+    Attributes:
+        code: why.
+        values: what belongs to it, by name.
+    """
+
+    def __init__(self, code: str, **values: Any) -> None:
+        super().__init__(code)
+        self.code = code
+        self.values = values
+
+
+class RefusedError(VerbError):
+    """A run, or whatever else was to begin on this machine, cannot, for reasons that have codes.
+
+    Args:
+        outcome: what that means, a sentence.
+        host: name of this machine.
+        problems: code, values and text of each.
+    """
+
+    def __init__(self, outcome: str, host: str, problems: Sequence[Mapping[str, Any]]) -> None:
+        found = [{"host": host, **entry} for entry in problems]
+        super().__init__("refused", outcome=outcome, host=host, problems=found)

@@ -1,0 +1,127 @@
+# Copyright Trainyard. Apache-2.0
+"""What a verb takes stands once: in the parameters of its function, and in those of its forms.
+
+A parameter without a default is required. Where a verb takes many, its only parameter is a form, a
+NamedTuple whose fields they are; a field may be a form as well. A number may come as text, as it
+does from a command line, and a yes or no in the words of YAML.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+
+# A place on this machine: absolute, or relative to the account's home.
+LocalPath = str
+# What follows the request in the same stream: bytes, as many as there are.
+Attachment = BinaryIO
+
+TRUTHS = {"yes": True, "true": True, "on": True, "1": True}
+TRUTHS.update({"no": False, "false": False, "off": False, "0": False})
+
+
+class FormError(Exception):
+    """Arguments do not fit.
+
+    Attributes:
+        code: `wrong_arguments` or `wrong_type`.
+        values: which, by name.
+    """
+
+    def __init__(self, code: str, **values: Any) -> None:
+        super().__init__(code)
+        self.code = code
+        self.values = values
+
+
+def filled(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function, of their types.
+
+    Args:
+        function: whose annotations say which there are.
+        arguments: by name, as they came.
+
+    Raises:
+        FormError: they do not fit.
+    """
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    if len(names) == 1:
+        kind = _form_of(function.__annotations__[names[0]], function.__module__)
+        if kind is not None:
+            return {names[0]: form(kind, arguments)}
+    defaults = function.__defaults__ or ()
+    optional = dict(zip(names[len(names) - len(defaults) :], defaults))
+    kinds = {name: function.__annotations__[name] for name in names}
+    return _converted(kinds, optional, arguments, function.__module__)
+
+
+def form(kind: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return a form (a NamedTuple) with these fields.
+
+    Raises:
+        FormError: they do not fit.
+    """
+    kinds = {name: _text_of(annotation) for name, annotation in kind.__annotations__.items()}
+    return kind(**_converted(kinds, kind._field_defaults, arguments, kind.__module__))
+
+
+def _converted(
+    kinds: Mapping[str, str], optional: Mapping[str, Any], given: Any, module: str
+) -> dict[str, Any]:
+    wanted = [name for name, kind in kinds.items() if kind != "Attachment"]
+    required = [name for name in wanted if name not in optional]
+    if not isinstance(given, Mapping) or not set(required) <= given.keys() <= set(wanted):
+        raise FormError("wrong_arguments", arguments=sorted(wanted))
+    values = {}
+    for name, value in given.items():
+        try:
+            values[name] = _value(kinds[name], value, module)
+        except (TypeError, ValueError, LookupError, OverflowError):
+            raise FormError("wrong_type", argument=name, type=kinds[name]) from None
+    return values
+
+
+def _value(kind: str, value: Any, module: str) -> Any:
+    """A value as it was meant.
+
+    Raises:
+        FormError: of a form, its fields do not fit.
+        TypeError, ValueError, LookupError, OverflowError: it is none of this kind.
+    """
+    if kind.endswith(" | None"):
+        return None if value is None else _value(kind[: -len(" | None")], value, module)
+    inner = _form_of(kind, module)
+    if inner is not None:
+        return form(inner, value)
+    kind, _, members = kind.partition("[")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind in ("str", "LocalPath") and (isinstance(value, str) or is_number):
+        text = str(value)
+        home = os.path.expanduser("~")
+        return os.path.join(home, os.path.expanduser(text)) if kind == "LocalPath" else text
+    if kind == "int" and (isinstance(value, str) or is_number) and int(value) == float(value):
+        return int(value)
+    if kind == "float" and (isinstance(value, str) or is_number):
+        return float(value)
+    if kind == "bool" and (isinstance(value, bool) or is_number or isinstance(value, str)):
+        return value if isinstance(value, bool) else TRUTHS[str(value).lower()]
+    if kind == "list" and isinstance(value, list):
+        each = members[:-1]
+        plain = each.startswith("dict") or each == "Any"
+        return value if plain else [_value(each, entry, module) for entry in value]
+    if kind == "dict" and isinstance(value, dict):
+        return value
+    raise TypeError(kind)
+
+
+def _text_of(annotation: Any) -> str:
+    # typing.NamedTuple keeps the text of an annotation in a reference of its own.
+    return str(getattr(annotation, "__forward_arg__", annotation))
+
+
+def _form_of(kind: str, module: str) -> Any:
+    """The form of this name, where a module has one."""
+    found = getattr(sys.modules[module], kind, None) if kind.isidentifier() else None
+    return found if hasattr(found, "_field_defaults") else None

@@ -1,0 +1,509 @@
+# Copyright Trainyard. Apache-2.0
+"""What of the files that ranks left goes home: plain files of known names, within limits.
+
+Ranks may have written anything in any form. Nothing is opened or followed on the way: a file is
+moved by its name into a directory of root's, and stays there if it proves to be a plain one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from .directory import RunDirectory
+from .records import remove_tree
+from .untrusted import FILE, open_directory
+
+# Below the ranks' directory; "**" is everything there, at any depth up to DEPTH.
+ALLOWED = tuple(
+    tuple(path.split("/"))
+    for path in (
+        "metrics.jsonl",
+        "silences.jsonl",
+        "world.json",
+        "timeline.json",
+        "bench.json",
+        "exit_status",
+        "logs/*.log",
+        "ranks/*.json",
+        "failures/*.json",
+        "nodes/*/utilisation.jsonl",
+        "verify/*.json",
+        "checkpoints/**",
+        "tensorboard/**",
+        "wandb/**",
+        "outputs/**",
+        "project/**",
+        "copies/checkpoints/**",
+        "copies/workdir/**",
+    )
+)
+# Where the first node copies its checkpoints to (trainer/launch/copies.py). They are kept apart
+# from what this node's own ranks left: they go home only where the first node does not answer.
+COPIES = "copies"
+CHECKPOINTS = "checkpoints"
+# What a project writes, and what it goes home as: its outputs, and what is new or changed in its
+# copy of the project. From nodes other than the first it goes to the folder of the node: the
+# programs of two nodes may well write files of one name.
+PROJECTS = {"outputs": "outputs", "project": "workdir"}
+WORKDIR = "project"
+# What TensorBoard reads, and the folders of ranks in which it is looked for while a run goes on.
+EVENTS = "*tfevents*"
+EVENTS_BELOW = ("tensorboard", *PROJECTS)
+# A larger file comes home with the end of the run: others are sent anew as they grow. In bytes.
+LIVE_EVENTS_BYTES = 64 << 20
+# A folder that Python makes beside what it imports.
+BYTE_CODE = "__pycache__"
+DEPTH = 16
+# What the ranks keep for themselves: signs of life, files that are still being written, and a link
+# of W&B's to a log in its cache.
+OWN = (".*", "*.beat", "debug-core.log")
+# So many names are told of what stays behind.
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a run goes home from a node.
+
+    Attributes:
+        size: bytes of all files together.
+        files: how many.
+    """
+
+    size: int
+    files: int
+
+
+@dataclass
+class Names:
+    """Some of many things, and how many they are: a rank can leave a million files."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count one."""
+        self.count += 1
+        if len(self.first) < EXAMPLES:
+            self.first.append(name)
+
+    def __str__(self) -> str:
+        more = self.count - len(self.first)
+        return "; ".join(self.first) + (f"; and {more} more" if more else "")
+
+
+@dataclass
+class Collected:
+    """What happened to the files that ranks left.
+
+    Attributes:
+        refused: what does not go home, as `path: reason`.
+        beyond: files that would exceed a limit. They stay where they are.
+        size: bytes of the files that go home.
+    """
+
+    refused: Names = field(default_factory=Names)
+    beyond: Names = field(default_factory=Names)
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file, or a link that leads downwards, that may go home.
+
+    Attributes:
+        parts: its path below the ranks' directory.
+        size: bytes.
+        changed: when it was written last, nanoseconds.
+        target: of a link.
+    """
+
+    parts: tuple[str, ...]
+    size: int
+    changed: int = 0
+    target: str | None = None
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.parts)
+
+
+def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
+    """Move what the ranks left, and what may go home, into `collect`, and copies into `copies`.
+
+    Args:
+        host: name of this node.
+
+    A rank that still runs, because no engine is there to end it, changes nothing of that.
+    The small files come first, so that a huge one keeps no log or record from going home.
+    """
+    collected = Collected()
+    # A run that was refused a node, or whose files are home, has none.
+    if not os.path.isdir(directory.work):
+        return collected
+    entries = []
+    for entry in _entries(directory.work, (), collected):
+        if _is_of_snapshot(directory, entry) or _was_given(directory, entry):
+            continue
+        entries.append(entry)
+        # One more than may be, so that it shows.
+        if len(entries) > limits.files:
+            break
+    for number, entry in enumerate(sorted(entries, key=lambda each: each.size)):
+        if number >= limits.files or collected.size + entry.size > limits.size:
+            collected.beyond.add(f"{entry.path}: {entry.size:,} bytes")
+        elif _move(directory, entry, os.path.join(*_place(directory, host, entry.parts))):
+            collected.size += entry.size
+        else:
+            collected.refused.add(f"{entry.path}: it changed while it was collected")
+    return collected
+
+
+def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
+    """Return which files of its working directory the project of a run calls checkpoints.
+
+    A pattern for each name of a path; empty where there are none, or the trainer runs.
+    """
+    try:
+        with open(os.path.join(directory.config, "program.json"), encoding="utf-8") as file:
+            # A run that an older Trainyard has launched, and this one ends, says nothing of it.
+            pattern = str(json.load(file).get("checkpoints", ""))
+    except FileNotFoundError:
+        return ()
+    return tuple(pattern.split("/")) if pattern else ()
+
+
+def checkpoint_files(directory: RunDirectory, host: str) -> list[str]:
+    """Return the checkpoints of a node that go home, when they are collected, by their paths there.
+
+    Args:
+        host: name of this node.
+    """
+    pattern = checkpoint_pattern(directory)
+    workdir = _home(directory, host, (WORKDIR,))
+    files = [os.path.join(CHECKPOINTS, path) for path in _below(directory, CHECKPOINTS)]
+    for path in _below(directory, *workdir) if pattern else ():
+        names = tuple(path.split("/"))
+        if len(names) >= len(pattern) and leads_to_match(names, pattern):
+            files.append("/".join((*workdir, *names)))
+    return sorted(files)
+
+
+def _below(directory: RunDirectory, *names: str) -> Iterator[str]:
+    """Yield the paths of all files of a folder in `collect`, from there; none without a folder."""
+    folder = os.path.join(directory.collect, *names)
+    for above, _, files in os.walk(folder):
+        for name in files:
+            yield os.path.relpath(os.path.join(above, name), folder)
+
+
+def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits) -> list[str]:
+    """Link what comes home while a run goes on into `live`, for a user to read.
+
+    That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
+    go on writing; a file of theirs that is changed in its place changes here too. A run that ends
+    meanwhile has its directory removed, and that is not made again here.
+
+    Args:
+        host: name of this node.
+        carrier: id of the user.
+
+    Returns:
+        The paths of the checkpoints at home, which are those below `live` as well.
+
+    Raises:
+        FileNotFoundError: the run is over.
+        OSError: what is left of the last time cannot be removed, or the disk is full.
+    """
+    remove_tree(directory.live)
+    os.mkdir(directory.live, 0o700)
+    checkpoints = _found(directory, CHECKPOINTS, limits)
+    pattern = checkpoint_pattern(directory)
+    if pattern:
+        checkpoints += _first(_checkpoints_of_workdir(directory, pattern), limits)
+    events = [
+        entry
+        for name in (EVENTS_BELOW if directory.launches() else ())
+        for entry in _found(directory, name, limits)
+        if _is_events(entry)
+    ]
+    checkpoints.sort(key=lambda each: each.size)
+    names = []
+    size = 0
+    for number, entry in enumerate([*checkpoints, *events][: limits.files]):
+        home = _home(directory, host, entry.parts)
+        size += entry.size
+        if size <= limits.size and _link(directory, entry, home) and number < len(checkpoints):
+            names.append("/".join(home))
+    for folder, _, _ in os.walk(directory.live):
+        os.chown(folder, carrier, -1)
+    return names
+
+
+def _found(directory: RunDirectory, name: str, limits: Limits) -> list[_Entry]:
+    """Find what may go home below one of the ranks' folders, one more than may be at the most."""
+    return _first(_entries(directory.work, (name,), Collected()), limits)
+
+
+def _first(entries: Iterator[_Entry], limits: Limits) -> list[_Entry]:
+    try:
+        return list(islice(entries, limits.files + 1))
+    except OSError:
+        return []  # something else is in the place of the directory
+
+
+def _checkpoints_of_workdir(directory: RunDirectory, pattern: tuple[str, ...]) -> Iterator[_Entry]:
+    """Find the checkpoints in its working directory that a project has not begun with."""
+
+    def wanted(parts: tuple[str, ...]) -> bool:
+        return leads_to_match(parts[1:], pattern)
+
+    for entry in _entries(directory.work, (WORKDIR,), Collected(), wanted):
+        is_whole = len(entry.parts) > len(pattern) and not entry.parts[-1].startswith(".")
+        is_given = _is_of_snapshot(directory, entry) or _was_given(directory, entry)
+        if is_whole and not is_given:
+            yield entry
+
+
+def _is_events(entry: _Entry) -> bool:
+    return (
+        fnmatchcase(entry.parts[-1], EVENTS)
+        and entry.target is None
+        and entry.size <= LIVE_EVENTS_BYTES
+    )
+
+
+def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:
+    """Give an entry a further name in `live`; return whether it was still what it had been.
+
+    Args:
+        home: its path at home.
+    """
+    target = directory.live
+    for folder in home[:-1]:
+        target = os.path.join(target, folder)
+        with suppress(FileExistsError):
+            os.mkdir(target, 0o700)
+    target = os.path.join(target, home[-1])
+    if entry.target is not None:
+        os.symlink(entry.target, target)
+        return True
+    try:
+        source = open_directory(directory.work, *entry.parts[:-1])
+    except OSError:
+        return False
+    try:
+        os.link(entry.parts[-1], target, src_dir_fd=source, follow_symlinks=False)
+    except OSError:
+        return False
+    finally:
+        os.close(source)
+    if stat.S_ISREG(os.lstat(target).st_mode):
+        return True
+    _remove(target)
+    return False
+
+
+def _anything(parts: tuple[str, ...]) -> bool:
+    return True
+
+
+def _entries(
+    work: str,
+    parts: tuple[str, ...],
+    collected: Collected,
+    wanted: Callable[[tuple[str, ...]], bool] = _anything,
+) -> Iterator[_Entry]:
+    """Find what may go home below a directory, and note what may not.
+
+    Args:
+        wanted: tells of a path whether it is looked at; of a directory, whether anything in it is.
+    """
+    try:
+        descriptor = open_directory(work, *parts)
+    except FileNotFoundError:
+        return  # make stop has brought it home meanwhile
+    try:
+        with os.scandir(descriptor) as listing:
+            for found in listing:
+                if wanted((*parts, found.name)):
+                    yield from _entry(
+                        work, (*parts, found.name), found, descriptor, collected, wanted
+                    )
+    finally:
+        os.close(descriptor)
+
+
+def _entry(
+    work: str,
+    parts: tuple[str, ...],
+    found: os.DirEntry[str],
+    above: int,
+    collected: Collected,
+    wanted: Callable[[tuple[str, ...]], bool],
+) -> Iterator[_Entry]:
+    try:
+        status = found.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if found.name == BYTE_CODE:
+        return
+    if parts[0] not in PROJECTS and any(fnmatchcase(found.name, pattern) for pattern in OWN):
+        return
+    reason = None
+    if not found.name.isprintable():
+        reason = "its name has characters that cannot be printed"
+    elif stat.S_ISDIR(status.st_mode):
+        if len(parts) > DEPTH:
+            reason = f"more than {DEPTH} directories deep"
+        elif not _leads(parts):
+            reason = "no directory of a run"
+        else:
+            yield from _entries(work, parts, collected, wanted)
+    elif not _allowed(parts):
+        reason = "no file of a run"
+    elif stat.S_ISREG(status.st_mode):
+        yield _Entry(parts, status.st_size, status.st_mtime_ns)
+    elif stat.S_ISLNK(status.st_mode):
+        target = os.readlink(found.name, dir_fd=above)
+        # The trainer's own links are of this kind, last.pt and best.pt, and those of W&B. Where
+        # every link leads downwards, none leads out.
+        if _leads_down(target):
+            yield _Entry(parts, 0, target=target)
+        else:
+            reason = "a link that leads out of its directory"
+    else:
+        reason = "no plain file"
+    if reason is not None:
+        collected.refused.add(f"{ascii('/'.join(parts))[1:-1]}: {reason}")
+
+
+def _leads_down(target: str) -> bool:
+    """Tell whether a link stays in its directory, or in one below."""
+    parts = target.split("/")
+    return target.isprintable() and not {"", ".", ".."} & set(parts)
+
+
+def _allowed(parts: tuple[str, ...]) -> bool:
+    """Tell whether a file of this path may go home."""
+    return any(
+        (pattern[-1] == "**" and len(parts) >= len(pattern) and leads_to_match(parts, pattern[:-1]))
+        or (len(parts) == len(pattern) and leads_to_match(parts, pattern))
+        for pattern in ALLOWED
+    )
+
+
+def _leads(parts: tuple[str, ...]) -> bool:
+    """Tell whether what is below a directory of this path may go home."""
+    return any(
+        (pattern[-1] == "**" and leads_to_match(parts, pattern[:-1]))
+        or (len(parts) < len(pattern) and leads_to_match(parts, pattern))
+        for pattern in ALLOWED
+    )
+
+
+def leads_to_match(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Tell whether a path matches as many names of a pattern as both have.
+
+    Of a folder that matches all of them, everything in it counts.
+    """
+    return all(fnmatchcase(part, name) for part, name in zip(parts, pattern, strict=False))
+
+
+def _is_of_snapshot(directory: RunDirectory, entry: _Entry) -> bool:
+    """Tell whether a file is one of the project, as it was sent: home has it."""
+    first, *inner = entry.parts
+    if first != WORKDIR or entry.target is not None:
+        return False
+    return _is_like(entry, os.path.join(directory.project, *inner))
+
+
+def _was_given(directory: RunDirectory, entry: _Entry) -> bool:
+    """Tell whether a node has a file of the first node's as the run began with it: home has it.
+
+    The first node's own go home all the same: of a run that goes on from another one, they are its.
+    """
+    first, *inner = entry.parts
+    if first not in PROJECTS or entry.target is not None or directory.launches():
+        return False
+    return _is_like(entry, os.path.join(directory.resume, PROJECTS[first], *inner))
+
+
+def _is_like(entry: _Entry, path: str) -> bool:
+    """Tell whether a file of root's has the size and the time of one of the ranks'."""
+    try:
+        sent = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (sent.st_size, sent.st_mtime_ns) == (entry.size, entry.changed)
+
+
+def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where a file goes: the names of its path."""
+    if parts[0] == COPIES:
+        return (directory.copies, *parts[1:])
+    return (directory.collect, *_home(directory, host, parts))
+
+
+def _home(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path that a file has at home."""
+    if parts[0] not in PROJECTS:
+        return parts
+    place = (PROJECTS[parts[0]], *parts[1:])
+    return place if directory.launches() else ("nodes", host, *place)
+
+
+def _move(directory: RunDirectory, entry: _Entry, target: str) -> bool:
+    """Move one entry to a path; return whether it was still what it had been."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if entry.target is not None:
+        with suppress(FileNotFoundError):
+            os.unlink(target)
+        os.symlink(entry.target, target)
+        return True
+    try:
+        source = open_directory(directory.work, *entry.parts[:-1])
+    except OSError:
+        return False
+    try:
+        os.rename(entry.parts[-1], target, src_dir_fd=source)
+        descriptor = os.open(target, FILE)
+    except OSError:
+        _remove(target)
+        return False
+    finally:
+        os.close(source)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            _remove(target)
+            return False
+        os.fchown(descriptor, os.geteuid(), os.getegid())
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(path)
+
+
+def give(directory: str, uid: int, gid: int = -1) -> None:
+    """Give a directory that no rank can write, and all that is in it, to a user; not through links.
+
+    Args:
+        gid: the group; -1 leaves it as it is.
+    """
+    for folder, _, names in os.walk(directory):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            # make stop and the command that follows a run may both end it, and one removes it.
+            with suppress(FileNotFoundError):
+                os.chown(path, uid, gid, follow_symlinks=False)

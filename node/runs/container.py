@@ -1,0 +1,251 @@
+# Copyright Trainyard. Apache-2.0
+"""The container of a run, as the Docker Engine API's ContainerCreate has it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..machine.amd import KFD
+from ..machine.facts import FULL_BYTES
+from .directory import (
+    CONFIG,
+    RESUME,
+    TRAINER,
+    WORK,
+    RunDirectory,
+)
+
+GIB = 2**30
+# What a node keeps for itself where nothing else is said: this part of its memory, and so many
+# bytes at the least, for its system, the engine and whoever logs in to see what is wrong.
+RESERVE_PART = 0.05
+RESERVE_BYTES = GIB
+# Where the data is.
+DATA = "/data"
+# The variable of a container that says how long a project's ranks may take to end.
+GRACE = "TRAINYARD_GRACE_SECONDS"
+# Where the kernel has what programs open for RDMA: InfiniBand's, and RoCE's
+RDMA = "/dev/infiniband"
+# Programs may build and load code there, as PyTorch's compiler does.
+SCRATCH = "rw,exec,nosuid,nodev,size=10%"
+
+
+def memory_limit(gigabytes: float | None, share: float, node_bytes: int) -> int:
+    """Return the limit of a container's memory, in bytes; 0 for none.
+
+    Args:
+        gigabytes: what the site says, in 2^30 bytes, 0 for none; None leaves the node a reserve.
+        share: the part of the machine's memory that is this node's.
+        node_bytes: the machine's memory.
+    """
+    if gigabytes is not None:
+        return int(gigabytes * GIB)
+    own = node_bytes * share
+    # A very small node keeps half.
+    reserve = min(max(own * RESERVE_PART, RESERVE_BYTES), own / 2)
+    return int(own - reserve)
+
+
+def rdma_devices(directory: str = RDMA) -> tuple[str, ...]:
+    """List the devices for RDMA that this node has; mostly none.
+
+    Those that configure the fabric (`umad*`, `issm*`) are none of a run's. Neither are the
+    directories beside them, in which udev links devices by other names (`by-ibdev`): the engine
+    refuses a container that asks for one.
+    """
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return ()
+    devices = (
+        os.path.join(directory, name) for name in names if not name.startswith(("umad", "issm"))
+    )
+    return tuple(device for device in devices if not os.path.isdir(device))
+
+
+def groups_of(devices: Sequence[str]) -> list[str]:
+    """Return the groups that some device files belong to, but for root's: `render`, as a number.
+
+    The image knows other names, or none, for the node's groups. A file that is gone is the
+    engine's to name.
+    """
+    there = [path for path in devices if os.path.exists(path)]
+    return [str(gid) for gid in sorted({os.stat(path).st_gid for path in there} - {0})]
+
+
+@dataclass(frozen=True)
+class Container:
+    """The container of a run on one of its nodes.
+
+    Attributes:
+        run_id: the run.
+        directory: its directory on the node.
+        uid, gid: whom the ranks run as.
+        image: with its tag.
+        hostname: name of the node.
+        user: account that the ranks run as.
+        data: directory on the node that holds the data sets.
+        folder: a folder of the node that the ranks get in its place; empty for none.
+        gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
+        render_devices: files of the AMD GPUs: `/dev/dri/renderD128`; empty for none.
+        runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
+        rdma: devices for RDMA that the ranks get; empty where the transport takes none.
+        shm_gigabytes: size of /dev/shm where the run has the whole node, in 2^30 bytes.
+        part: the part of the node that the run has, above 0 to 1.
+        cores: how much time of the node's cores it may take, in cores; 0 for no limit.
+        memory_bytes: limit of its memory; 0 for none.
+        processes: limit of its processes and threads.
+        command: the trainer's subcommand: train, bench or verify.
+        start_seconds: how long a training may take to its first step; 0 for ever.
+        stall_seconds: how long it may then go without one; 0 for ever.
+        silence_seconds: after how long without a sign of life a project's ranks are asked what
+            they do; 0 for never.
+        grace_seconds: how long a project's ranks may take to end when they are asked to.
+        nodes: all nodes of the run, the launcher first.
+        addresses: of each on the training network.
+        ports: of the sshd in each one's container.
+        copy_megabytes: how much of the checkpoints is copied to another node in a second at the
+            most, in 10^6 bytes; 0 for no copies.
+    """
+
+    run_id: str
+    directory: RunDirectory
+    uid: int
+    gid: int
+    image: str
+    hostname: str
+    user: str
+    data: str
+    folder: str
+    gpus: str
+    render_devices: Sequence[str]
+    runtime: str
+    rdma: Sequence[str]
+    shm_gigabytes: int
+    part: float
+    cores: float
+    memory_bytes: int
+    processes: int
+    command: str
+    start_seconds: int
+    stall_seconds: int
+    silence_seconds: int
+    grace_seconds: int
+    nodes: Sequence[str]
+    addresses: Mapping[str, str]
+    ports: Mapping[str, int]
+    copy_megabytes: float
+
+    def configuration(self) -> dict[str, Any]:
+        """The body of ContainerCreate."""
+        return {
+            "Image": self.image,
+            "Hostname": self.hostname,
+            "User": self.user,
+            "Labels": {"trainyard.run": self.run_id},
+            "Env": [f"{name}={value}" for name, value in self.environment().items()],
+            "HostConfig": self.host_configuration(),
+        }
+
+    def environment(self) -> dict[str, Any]:
+        """What the launcher in the container reads; see trainer/launch/settings.py."""
+        trains = self.command == "train"
+        peers = (f"{name}={self.addresses[name]}:{self.ports[name]}" for name in self.nodes[1:])
+        return {
+            "TRAINYARD_START_SECONDS": self.start_seconds if trains else 0,
+            "TRAINYARD_STALL_SECONDS": self.stall_seconds if trains else 0,
+            "TRAINYARD_SILENCE_SECONDS": self.silence_seconds if trains else 0,
+            GRACE: self.grace_seconds,
+            "TRAINYARD_ADDRESS": self.addresses[self.hostname],
+            "TRAINYARD_PEERS": " ".join(peers),
+            "TRAINYARD_COPY_MEGABYTES": self.copy_megabytes if trains else 0,
+            "TRAINYARD_LAUNCHES": 2 if self.command == "verify" else 1,
+            "TRAINYARD_FULL_BYTES": FULL_BYTES,
+        }
+
+    def host_configuration(self) -> dict[str, Any]:
+        """The HostConfig of ContainerCreate."""
+        configuration = {
+            "NetworkMode": "host",
+            "Init": True,
+            # sshd and training need no capability, and nothing in there may gain one.
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            # Nothing of the image can be changed; what programs want to write beside their results
+            # is gone with the container.
+            "ReadonlyRootfs": True,
+            "Tmpfs": {
+                "/tmp": f"{SCRATCH},mode=1777",
+                f"/home/{self.user}": f"{SCRATCH},mode=700,uid={self.uid},gid={self.gid}",
+            },
+            "PidsLimit": self.processes,
+            # Where the node runs out of memory, the ranks go before whoever has to tell of it.
+            "OomScoreAdj": 500,
+            # What a rank may say there without end.
+            "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
+            "ShmSize": int(self.shm_gigabytes * GIB * self.part),
+            "Memory": self.memory_bytes,
+            # And nothing beside it: a node whose ranks swap answers nobody.
+            "MemorySwap": self.memory_bytes,
+            "ExtraHosts": [f"{name}:{self.addresses[name]}" for name in sorted(self.nodes)],
+            "Binds": [
+                f"{self.directory.work}:{WORK}",
+                f"{self.directory.config}:{CONFIG}:ro",
+                f"{self.directory.ssh}:/home/{self.user}/.ssh:ro",
+                f"{self.directory.trainer}:{TRAINER}:ro",
+                *(() if self.folder else (f"{self.data}:{DATA}:ro",)),
+                *self.resumed(),
+            ],
+        }
+        if self.folder:
+            # A bind by Mounts: one by Binds makes a directory where the folder is gone.
+            configuration["Mounts"] = [
+                {
+                    "Type": "bind",
+                    "Source": self.folder,
+                    "Target": f"{DATA}{self.folder}",
+                    "ReadOnly": True,
+                }
+            ]
+        if self.cores:
+            # A quota and not cores of its own: which are near to a GPU, and which are two threads
+            # of one core, the kernel knows better.
+            configuration["NanoCpus"] = int(self.cores * 10**9)
+        if self.gpus:
+            configuration["DeviceRequests"] = [self.gpu_request()]
+        if self.runtime:
+            configuration["Runtime"] = self.runtime
+        # ROCm sees the GPUs whose files it can open, and numbers them from 0 (AMD, "Running ROCm
+        # Docker containers", restricting GPU access). So no ROCR_VISIBLE_DEVICES is needed, and one
+        # with the numbers of the node would name others.
+        of_amd = (KFD, *self.render_devices) if self.render_devices else ()
+        devices = (*of_amd, *self.rdma)
+        if devices:
+            configuration["Devices"] = [
+                {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rw"}
+                for path in devices
+            ]
+        if of_amd:
+            configuration["GroupAdd"] = groups_of(of_amd)
+        if self.rdma:
+            # An adapter reads and writes memory by itself, which therefore must stay where it is.
+            configuration["Ulimits"] = [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+        return configuration
+
+    def resumed(self) -> list[str]:
+        """The mount of the checkpoints to go on from, where there are any."""
+        there = os.path.isdir(self.directory.resume)
+        return [f"{self.directory.resume}:{RESUME}:ro"] if there else []
+
+    def gpu_request(self) -> dict[str, Any]:
+        """A DeviceRequest: computing, and asking for load and temperature; nothing for a screen."""
+        every = self.gpus == "all"
+        return {
+            "Driver": "nvidia",
+            "Capabilities": [["gpu", "compute", "utility"]],
+            "Count": -1 if every else 0,
+            "DeviceIDs": [] if every else [name.strip() for name in self.gpus.split(",")],
+        }

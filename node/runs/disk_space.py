@@ -1,0 +1,95 @@
+# Copyright Trainyard. Apache-2.0
+"""A full disk of a node: a problem in place of a traceback, and nothing half that looks whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..check.problems import Problem, problem
+from ..failure import RefusedError
+from ..machine.facts import free_bytes
+
+# Errors of a file system, or of a user's share of it, that takes no more.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NoRoomError(Exception):
+    """A disk of the node is full.
+
+    Attributes:
+        problem: which, for what, and what to do.
+    """
+
+    def __init__(self, found: Problem) -> None:
+        super().__init__(found.text)
+        self.problem = found
+
+
+@contextmanager
+def refusing(host: str) -> Iterator[None]:
+    """Have a run refused where a disk is full.
+
+    Args:
+        host: name of this machine.
+
+    Raises:
+        RefusedError: it is.
+    """
+    try:
+        yield
+    except NoRoomError as error:
+        outcome = "The run was not started."
+        raise RefusedError(outcome, host, [error.problem.asdict()]) from error
+
+
+@contextmanager
+def room_for(
+    what: str, path: str, needed: Callable[[], int], undo: Callable[[], None]
+) -> Iterator[None]:
+    """Write something on a disk of the node, whole or not at all.
+
+    Args:
+        what: what is written, for people.
+        path: the folder that it is written to, or one above that is there.
+        needed: returns the bytes that it takes; asked where they are not there.
+        undo: removes what has been written of it; called after any error.
+
+    Raises:
+        NoRoomError: the disk is full, or the user's share of it.
+    """
+    try:
+        yield
+    except OSError as error:
+        # What is free is to be known before there is room again.
+        found = _no_room(what, path, needed(), error) if error.errno in FULL else None
+        undo()
+        if found is None:
+            raise
+        raise NoRoomError(found) from error
+
+
+def _no_room(what: str, path: str, needed: int, error: OSError) -> Problem:
+    if error.errno == errno.EDQUOT:
+        return problem("quota_used_up", what=what, path=path, needed=needed)
+    disk = os.statvfs(path)
+    # Some file systems have no limit of inodes and count none.
+    if disk.f_files > 0 and disk.f_favail == 0:
+        return problem("no_inode", what=what, path=path)
+    return problem("no_room", what=what, path=path, needed=needed, free=free_bytes(path))
+
+
+def error_of(words: str) -> OSError:
+    """Return the error that a program has told of in English."""
+    for number in FULL:
+        if os.strerror(number) in words:
+            return OSError(number, words.strip())
+    return OSError(words.strip())
+
+
+def size_of(folder: str) -> int:
+    """Return the bytes of all files below a folder."""
+    paths = (os.path.join(above, name) for above, _, names in os.walk(folder) for name in names)
+    return sum(os.lstat(path).st_size for path in paths)

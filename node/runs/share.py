@@ -1,0 +1,153 @@
+# Copyright Trainyard. Apache-2.0
+"""Copies of a run's checkpoints and outputs on a share that the node has mounted.
+
+They are made when the run is over, of what has been sorted out to go home, so that no rank ever
+sees the share. Root opens the files, and the training user writes them there: what that user may
+not write, and where a link on the share leads, is no matter of root's. Whatever the share does, the
+files come home.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+from ..check.paths import as_user
+from .collect import CHECKPOINTS
+from .directory import RunDirectory
+
+# Of a run's directory at home, at the top and, of nodes other than the first, in the node's folder.
+OUTPUTS = "outputs"
+# Seconds without a byte after which the share counts as gone.
+SILENCE = 60.0
+# Written at once.
+CHUNK = 4 << 20
+# Seconds that the times of a file and of its copy may differ in: shares keep them less exactly.
+EQUAL_TIMES = 2.0
+# What the process that copies says: it goes on; it is done, and what went wrong follows.
+GOES_ON, DONE = b".", b"\n"
+
+
+def copy_to_share(directory: RunDirectory, share: str, uid: int, gid: int) -> str:
+    """Copy checkpoints and outputs that are in `collect` to a folder of the run's name on a share.
+
+    What is there with the same size and time is not written again.
+
+    Args:
+        share: folder that is there, and that the user may write in.
+        uid, gid: whom the copies belong to.
+
+    Returns:
+        Why not all of them are there; empty where they are.
+    """
+    files = list(_files(directory))
+    if not files:
+        return ""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _copy_all(files, os.path.join(share, os.path.basename(directory.path)), uid, gid, writer)
+    os.close(writer)
+    said = b""
+    with os.fdopen(reader, "rb", buffering=0) as answers:
+        while True:
+            if not select.select([answers], [], [], SILENCE)[0]:
+                # A process that hangs in a file system cannot be killed. Nobody waits for it.
+                os.kill(child, signal.SIGKILL)
+                return f"{share} takes nothing for {SILENCE:g} s"
+            part = answers.read(4096)
+            if not part:
+                break
+            said += part.lstrip(GOES_ON)
+    os.waitpid(child, 0)
+    if not said.startswith(DONE):
+        return "the process that copied was killed"
+    return said[len(DONE) :].decode(errors="replace")
+
+
+def _files(directory: RunDirectory) -> Iterator[tuple[str, str]]:
+    """Yield each file or link to copy, and its path below the folder of the run."""
+    nodes = os.path.join(directory.collect, "nodes")
+    folders = [CHECKPOINTS, OUTPUTS]
+    if os.path.isdir(nodes):
+        folders += [f"nodes/{host}/{OUTPUTS}" for host in sorted(os.listdir(nodes))]
+    for folder in folders:
+        for above, _, names in os.walk(os.path.join(directory.collect, folder)):
+            for name in sorted(names):
+                path = os.path.join(above, name)
+                yield path, os.path.relpath(path, directory.collect)
+
+
+def _copy_all(files: list[tuple[str, str]], home: str, uid: int, gid: int, answer: int) -> NoReturn:
+    """The life of the process that copies; who reads the module's output must not wait for it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    trouble = ""
+    try:
+        with as_user(uid, gid):
+            os.stat(os.path.dirname(home))  # which a share that is not mounted lacks
+        for source, path in files:
+            _copy(source, os.path.join(home, path), uid, gid, lambda: os.write(answer, GOES_ON))
+    except OSError as error:
+        place = f": {error.filename}" if error.filename else ""
+        trouble = f"{error.strerror or error}{place}"
+    except Exception as error:  # whatever it is, the files come home
+        trouble = f"{type(error).__name__}: {error}"
+    os.write(answer, DONE + trouble.encode())
+    os._exit(0)
+
+
+def _copy(source: str, target: str, uid: int, gid: int, alive: Callable[[], int]) -> None:
+    """Copy one file, whole or not at all; of a link what it leads to, where there are no links."""
+    if os.path.islink(source):
+        leads_to = os.readlink(source)
+        with as_user(uid, gid):
+            if os.path.lexists(target):
+                os.remove(target)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            try:
+                os.symlink(leads_to, target)
+            except OSError:
+                pass
+            else:
+                return
+        if not os.path.isfile(source):
+            return
+    with open(source, "rb") as file:
+        about = os.fstat(file.fileno())
+        scratch = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.part")
+        with as_user(uid, gid):
+            if _is_there(target, about):
+                return
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            try:
+                with open(scratch, "wb") as copy:
+                    while part := file.read(CHUNK):
+                        copy.write(part)
+                        alive()
+                    copy.flush()
+                    os.fsync(copy.fileno())
+                os.utime(scratch, ns=(about.st_atime_ns, about.st_mtime_ns))
+                os.replace(scratch, target)
+            except OSError:
+                if os.path.exists(scratch):
+                    os.remove(scratch)
+                raise
+    alive()
+
+
+def _is_there(path: str, about: os.stat_result) -> bool:
+    """Tell whether a copy of a file is there already."""
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return (
+        there.st_size == about.st_size
+        and abs(there.st_mtime - about.st_mtime) <= EQUAL_TIMES
+        and os.path.isfile(path)
+    )
