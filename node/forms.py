@@ -36,6 +36,21 @@ class FormError(Exception):
         self.values = values
 
 
+def parameters(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, Any], Any]:
+    """Return what a verb takes: kinds and defaults by name, and its form, where it has one."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    kinds = {name: str(function.__annotations__[name]) for name in names}
+    found = (
+        _form_of(next(iter(kinds.values()), ""), function.__module__) if len(kinds) == 1 else None
+    )
+    if found is not None:
+        return _kinds_of(found), found._field_defaults, found
+    defaults = function.__defaults__ or ()
+    optional = dict(zip(names[len(names) - len(defaults) :], defaults))
+    return {name: kind for name, kind in kinds.items() if kind != "Attachment"}, optional, None
+
+
 def filled(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a function, of their types.
 
@@ -46,14 +61,9 @@ def filled(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[s
     Raises:
         FormError: they do not fit.
     """
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    if len(names) == 1:
-        kind = _form_of(function.__annotations__[names[0]], function.__module__)
-        if kind is not None:
-            return {names[0]: form(kind, arguments)}
-    defaults = function.__defaults__ or ()
-    optional = dict(zip(names[len(names) - len(defaults) :], defaults))
-    kinds = {name: function.__annotations__[name] for name in names}
+    kinds, optional, found = parameters(function)
+    if found is not None:
+        return {function.__code__.co_varnames[0]: form(found, arguments)}
     return _converted(kinds, optional, arguments, function.__module__)
 
 
@@ -63,17 +73,15 @@ def form(kind: Any, arguments: Mapping[str, Any]) -> Any:
     Raises:
         FormError: they do not fit.
     """
-    kinds = {name: _text_of(annotation) for name, annotation in kind.__annotations__.items()}
-    return kind(**_converted(kinds, kind._field_defaults, arguments, kind.__module__))
+    return kind(**_converted(_kinds_of(kind), kind._field_defaults, arguments, kind.__module__))
 
 
 def _converted(
     kinds: Mapping[str, str], optional: Mapping[str, Any], given: Any, module: str
 ) -> dict[str, Any]:
-    wanted = [name for name, kind in kinds.items() if kind != "Attachment"]
-    required = [name for name in wanted if name not in optional]
-    if not isinstance(given, Mapping) or not set(required) <= given.keys() <= set(wanted):
-        raise FormError("wrong_arguments", arguments=sorted(wanted))
+    required = kinds.keys() - optional.keys()
+    if not isinstance(given, Mapping) or not required <= given.keys() <= kinds.keys():
+        raise FormError("wrong_arguments", arguments=sorted(kinds))
     values = {}
     for name, value in given.items():
         try:
@@ -116,9 +124,10 @@ def _value(kind: str, value: Any, module: str) -> Any:
     raise TypeError(kind)
 
 
-def _text_of(annotation: Any) -> str:
-    # typing.NamedTuple keeps the text of an annotation in a reference of its own.
-    return str(getattr(annotation, "__forward_arg__", annotation))
+def _kinds_of(kind: Any) -> dict[str, str]:
+    """The kinds of a form's fields, whose annotations typing keeps in references of its own."""
+    annotations = kind.__annotations__.items()
+    return {name: str(getattr(each, "__forward_arg__", each)) for name, each in annotations}
 
 
 def _form_of(kind: str, module: str) -> Any:

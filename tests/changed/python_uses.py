@@ -43,6 +43,9 @@ def add_packages(graph: Graph, root: Path) -> None:
             used = module_file(root, imported)
             if user and used:
                 graph.add(user, used)
+        # It imports the verb that is asked for, by its name.
+        if module.startswith("node.verbs.") and user:
+            graph.add("node/calls.py", user)
 
 
 @dataclass

@@ -41,7 +41,7 @@ RUN = {
 }
 STATUS: dict[str, Any] = {"time": 1.0, "runs": [RUN], "load": LOAD, "trouble": None}
 TRUE: dict[str, dict[str, Any]] = {
-    contract.CALL_NODE: {"verb": contract.READ_STATUS, "answer": STATUS},
+    contract.READ_STATUS: STATUS,
     contract.POLL_RUN: {
         "state": "running",
         "exit_status": None,
@@ -59,26 +59,23 @@ TRUE: dict[str, dict[str, Any]] = {
     },
 }
 LIES: list[tuple[str, dict[str, Any]]] = [
-    (contract.CALL_NODE, {"verb": "setup"}),
-    (contract.CALL_NODE, {"verb": ["status"]}),
-    (contract.CALL_NODE, {"answer": [STATUS]}),
-    (contract.CALL_NODE, {"answer": {**STATUS, "trouble": "no_engine"}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, "trouble": {"code": "x", "values": {"a": [1]}}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": "now"}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": float("nan")}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": 10**400}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"time": True}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": {"run": 1}}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "run": "../../etc"}]}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "run": ".."}]}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "run": ["x"]}]}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "state": "\x1b[2J"}]}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{**RUN, "since": "x"}]}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"runs": [{"run": "a"}]}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": []}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": {**LOAD, "more": 1}}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": {**LOAD, "gpus": [1]}}}}),
-    (contract.CALL_NODE, {"answer": {**STATUS, **{"load": {**LOAD, "cores": -1}}}}),
+    (contract.READ_STATUS, {"trouble": "no_engine"}),
+    (contract.READ_STATUS, {"trouble": {"code": "x", "values": {"a": [1]}}}),
+    (contract.READ_STATUS, {"time": "now"}),
+    (contract.READ_STATUS, {"time": float("nan")}),
+    (contract.READ_STATUS, {"time": 10**400}),
+    (contract.READ_STATUS, {"time": True}),
+    (contract.READ_STATUS, {"runs": {"run": 1}}),
+    (contract.READ_STATUS, {"runs": [{**RUN, "run": "../../etc"}]}),
+    (contract.READ_STATUS, {"runs": [{**RUN, "run": ".."}]}),
+    (contract.READ_STATUS, {"runs": [{**RUN, "run": ["x"]}]}),
+    (contract.READ_STATUS, {"runs": [{**RUN, "state": "\x1b[2J"}]}),
+    (contract.READ_STATUS, {"runs": [{**RUN, "since": "x"}]}),
+    (contract.READ_STATUS, {"runs": [{"run": "a"}]}),
+    (contract.READ_STATUS, {"load": []}),
+    (contract.READ_STATUS, {"load": {**LOAD, "more": 1}}),
+    (contract.READ_STATUS, {"load": {**LOAD, "gpus": [1]}}),
+    (contract.READ_STATUS, {"load": {**LOAD, "cores": -1}}),
     (contract.POLL_RUN, {"metrics": 7}),
     (contract.POLL_RUN, {"checkpoints": "soon"}),
     (contract.POLL_RUN, {"checkpoints": 10**400}),
@@ -98,24 +95,50 @@ LIES: list[tuple[str, dict[str, Any]]] = [
 
 
 def event(module: str, result: Any, kind: str = "runner_on_ok") -> dict[str, Any]:
-    """An event as ansible-runner has it."""
-    data = {"host": "node2", "task_action": module, "res": result}
+    """An event of the node program as ansible-runner has it."""
+    answered = {"verb": module, "answer": result, "changed": False}
+    data = {"host": "node2", "task_action": contract.CALL_NODE, "res": answered}
     return {"event": kind, "received_at": 1.0, "event_data": data}
 
 
-@pytest.mark.parametrize("module", FORMS)
-def test_what_modules_answer_is_taken(module: str) -> None:
-    assert is_answer(module, {**TRUE[module], "changed": False})
-    taken = parse_event(event(module, TRUE[module]))
-    assert (taken.kind, taken.result) == ("runner_on_ok", TRUE[module])
+@pytest.mark.parametrize("verb", TRUE)
+def test_what_a_node_answers_is_taken(verb: str) -> None:
+    taken = parse_event(event(verb, TRUE[verb]))
+    assert (taken.kind, taken.module, taken.result) == ("runner_on_ok", verb, TRUE[verb])
 
 
-@pytest.mark.parametrize("module", FORMS)
+@pytest.mark.parametrize(
+    "result",
+    [{}, {"verb": "setup"}, {"verb": ["status"], "answer": STATUS}, {"answer": STATUS}]
+    + [{"verb": verb, "answer": [TRUE[verb]]} for verb in TRUE],
+)
+def test_what_tells_no_verb_or_no_answer_is_none(result: dict[str, Any]) -> None:
+    raw = event("", {})
+    raw["event_data"] |= {"task_action": contract.CALL_NODE, "res": result}
+    if result.get("verb") == "setup":
+        assert parse_event(raw).result == result, "nobody reads what it answers"
+    else:
+        assert parse_event(raw).kind == "runner_on_unreachable"
+
+
+def test_a_task_that_failed_tells_its_verb_and_why() -> None:
+    raw = event("", {}, "runner_on_failed")
+    failed = {"verb": "poll", "failed": True, "msg": "why"}
+    raw["event_data"] |= {"task_action": f"trainyard.cluster.{contract.CALL_NODE}", "res": failed}
+    taken = parse_event(raw)
+    assert (taken.kind, taken.module, taken.result) == ("runner_on_failed", "poll", failed)
+
+
+@pytest.mark.parametrize("module", TRUE)
 def test_what_lacks_a_part_is_no_answer(module: str) -> None:
     for name in TRUE[module]:
         rest = {key: value for key, value in TRUE[module].items() if key != name}
         assert not is_answer(module, rest), name
     assert not is_answer(module, {})
+
+
+def test_each_form_has_an_example() -> None:
+    assert TRUE.keys() | {contract.CALL_NODE} == FORMS.keys()
 
 
 @pytest.mark.parametrize(("module", "lie"), LIES)

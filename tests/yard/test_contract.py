@@ -2,6 +2,7 @@
 
 import re
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import yaml
 from jinja2 import Environment
 from yard_command import DATA, REPOSITORY
 
+from node.calls import VERBS
+from node.forms import parameters
 from yard.core.project import OWN_FOLDERS
 from yard.plays import contract
 from yard.request.training import Training
@@ -41,15 +44,6 @@ def uses(path: Path, module: str) -> bool:
     ("module", "tasks"),
     [
         (contract.CHOOSE_NODES, "training_run/tasks/check.yml"),
-        (contract.POLL_RUN, "training_run/tasks/follow.yml"),
-        (contract.READ_LOGS, "training_run/tasks/logs.yml"),
-        (contract.CALL_NODE, "training_node/tasks/status.yml"),
-        (contract.OFFER_CHECKPOINTS, "training_run/tasks/checkpoints.yml"),
-        (contract.END_RUN, "training_run/tasks/stop.yml"),
-        (contract.READ_RECORD, "training_run/tasks/record.yml"),
-        (contract.SERVE_NOTEBOOK, "training_run/tasks/serve.yml"),
-        (contract.CLEAN_UP, "training_node/tasks/clean_up.yml"),
-        (contract.WATCH_NODE, "training_node/tasks/watch.yml"),
         (contract.PLAN_MACHINES, "ec2_machines/tasks/look.yml"),
         (contract.TAGGED_MACHINES, "ec2_machines/tasks/absent.yml"),
         (contract.TAGGED_MACHINES, "ec2_machines/tasks/check.yml"),
@@ -59,6 +53,44 @@ def test_the_role_calls_the_module_and_has_it(module: str, tasks: str) -> None:
     assert uses(ROLES / tasks, module)
     role = ROLES / tasks.partition("/")[0]
     assert list(role.glob(f"library/{module}.py")) or list(role.glob(f"action_plugins/{module}.py"))
+
+
+@pytest.mark.parametrize(
+    ("verb", "tasks"),
+    [
+        (contract.READ_STATUS, "training_node/tasks/status.yml"),
+        (contract.POLL_RUN, "training_run/tasks/follow.yml"),
+        (contract.READ_LOGS, "training_run/tasks/logs.yml"),
+        (contract.OFFER_CHECKPOINTS, "training_run/tasks/checkpoints.yml"),
+        (contract.END_RUN, "training_run/tasks/stop.yml"),
+        (contract.READ_RECORD, "training_run/tasks/record.yml"),
+        (contract.SERVE_NOTEBOOK, "training_run/tasks/serve.yml"),
+        (contract.CLEAN_UP, "training_node/tasks/clean_up.yml"),
+        (contract.WATCH_NODE, "training_node/tasks/watch.yml"),
+    ],
+)
+def test_the_role_asks_the_node_program(verb: str, tasks: str) -> None:
+    calls = [
+        task[contract.CALL_NODE] for task in tasks_of(ROLES / tasks) if contract.CALL_NODE in task
+    ]
+    assert verb in [call["verb"] for call in calls]
+    assert verb in VERBS
+
+
+def test_the_role_takes_a_node_with_the_action_that_brings_the_code() -> None:
+    assert uses(ROLES / "training_run/tasks/take.yml", contract.TAKE_NODE)
+    assert (ROLES / f"training_node/action_plugins/{contract.TAKE_NODE}.py").is_file()
+
+
+@pytest.mark.parametrize("path", sorted(ROLES.glob("*/tasks/*.yml")), ids=str)
+def test_each_call_of_the_node_program_gives_what_its_verb_takes(path: Path) -> None:
+    """As far as names go; values are known at run time alone."""
+    for task in tasks_of(path):
+        call = task.get(contract.CALL_NODE)
+        if call is not None:
+            function = getattr(import_module(f"node.verbs.{call['verb']}"), call["verb"])
+            takes = set(parameters(function)[0])
+            assert set(call["arguments"]) <= takes, call["verb"]
 
 
 def test_what_a_node_finds_is_read_by_a_shell_alone() -> None:
@@ -120,7 +152,7 @@ def test_no_inventory_can_have_the_name_of_a_folder_that_something_uses() -> Non
 
 def test_the_role_knows_the_problems_that_setup_mends() -> None:
     tables = (
-        ROLES / "training_node/node/check/problems.py",
+        REPOSITORY / "node/check/problems.py",
         ROLES / "training_run/action_plugins/training_run_choose.py",
     )
     text = "".join(path.read_text() for path in tables)
