@@ -23,23 +23,24 @@ from trainings import SHORTEST
 LIAR = "node2"
 LIES = "/root/lies"
 # In the place of python3: what is in a file of the module's name, for a module that has one. The
-# name of the module stands in what Ansible sends; a call of the node program has arguments.
+# name of the module stands in what Ansible sends, and that of a verb in what the node program is
+# asked; of another call the arguments say what is to be done.
 PYTHON = f"""#!/bin/sh
-case $4 in call) [ ! -e {LIES}/training_node ] || exec sh {LIES}/training_node;; esac
-[ $# -eq 0 ] || exec /usr/bin/python3.true "$@"
-payload=$(mktemp /run/payload.XXXXXX)
-cat > "$payload"
+[ $# -eq 0 ] || [ "$4" = call ] || exec /usr/bin/python3.true "$@"
+sent=$(mktemp /run/sent.XXXXXX)
+cat > "$sent"
 for lie in {LIES}/*; do
     [ -e "$lie" ] || continue
-    if grep -q "[._]$(basename "$lie")[^a-z_]" "$payload"; then
-        rm "$payload"
+    name=$(basename "$lie")
+    if grep -qa -e "[._]$name[^a-z_]" -e "\\"verb\\": \\"$name\\"" "$sent"; then
+        rm "$sent"
         sh "$lie"
         exit 0
     fi
 done
-exec 3< "$payload"
-rm "$payload"
-exec /usr/bin/python3.true <&3
+exec 3< "$sent"
+rm "$sent"
+exec /usr/bin/python3.true "$@" <&3
 """
 # In the place of rsync: another folder than the one that is asked for.
 RSYNC = """#!/bin/sh
@@ -117,13 +118,18 @@ ALL = {
     "very much text": "head -c 32M /dev/zero | tr '\\0' x",
     "an answer in an answer": says({"msg": json.dumps(NONSENSE)}) + "; " + says(NONSENSE),
     "things of other kinds, and what Ansible would execute": says(NONSENSE),
+    "an answer of them": says({"answer": NONSENSE}),
     "an answer without end": "printf %s '{\"runs\": [[['",
 }
-COMMON = ("nothing", "things of other kinds, and what Ansible would execute")
-FULL = "training_node"
-# A make target with its variables, the module that answers for the node, and lies of its own.
+COMMON = (
+    "nothing",
+    "things of other kinds, and what Ansible would execute",
+    "an answer of them",
+)
+FULL = "status"
+# By the module or verb that answers for the node: a make target, its variables, lies of its own.
 COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
-    "training_node": (
+    "status": (
         "status",
         {},
         {
@@ -148,35 +154,39 @@ COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
             ),
         },
     ),
-    "training_node_probe": (
+    "probe": (
         "train",
         dict(SHORTEST),
-        {"an address with settings of ssh": says(FIT_WITH_SETTINGS)},
+        {"an address with settings of ssh": says({"answer": FIT_WITH_SETTINGS})},
     ),
     "command": ("exec", {"CMD": "true"}, {}),
     "cluster_check_node": ("verify", {"CHECKS": "nodes"}, {}),
-    "training_run_record": (
+    "record": (
         "attach",
         {"RUN": "20260101T000000Z_evil_cifar10_b1_e1_n2_p1"},
         {
             "a run whose home is a template": says(
                 {
-                    "record": {
-                        "nodes": [LIAR],
-                        "owner": STEERING,
-                        "home": EXECUTED,
-                        "since": 0.0,
-                        "manifest": json.loads(MANIFEST.read_text()),
+                    "answer": {
+                        "record": {
+                            "nodes": [LIAR],
+                            "owner": STEERING,
+                            "home": EXECUTED,
+                            "since": 0.0,
+                            "manifest": json.loads(MANIFEST.read_text()),
+                        }
                     }
                 }
             ),
             "a run with an inventory of its own": says(
                 {
-                    "record": {
-                        "nodes": ["node1", "../node1"],
-                        "owner": STEERING,
-                        "home": "/etc",
-                        "manifest": {"inventory_path": "/etc/passwd", "launch": {}},
+                    "answer": {
+                        "record": {
+                            "nodes": ["node1", "../node1"],
+                            "owner": STEERING,
+                            "home": "/etc",
+                            "manifest": {"inventory_path": "/etc/passwd", "launch": {}},
+                        }
                     }
                 }
             ),
@@ -279,7 +289,7 @@ def test_facts_of_a_node_lead_to_no_other_machine(liar: None) -> None:
 
 
 def test_a_node_that_takes_part_and_lies_at_its_end_has_its_run_summed_up(liar: None) -> None:
-    with lying("training_run_end", says(NONSENSE)):
+    with lying("end", says({"answer": NONSENSE})):
         outcome = make("train", **SHORTEST)
     check_ended(outcome)
     assert outcome.status == 1

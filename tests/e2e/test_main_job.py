@@ -125,14 +125,14 @@ def test_what_was_sent_once_is_not_packed_and_not_compiled_again(main_job: Job) 
         code = "stat --format '%n %i %U:%G %a' /var/lib/trainyard/bytecode/*.py.*"
         return {path.name: path.stat().st_ino for path in built}, in_machine("node1", code)
 
-    assert make("clean-up").status == 0
+    assert make("verify", CHECKS="nodes").status == 0
     before = kept()
     built, code = before
-    assert "ansible.legacy.training_node_clean_up-ZIP_DEFLATED-none" in built
+    assert "ansible.legacy.cluster_check_node-ZIP_DEFLATED-none" in built
     assert any(name.startswith("__jinja2_") for name in built)
-    assert "/ansible.legacy.training_node_clean_up.py.cpython-" in code
+    assert "/ansible.legacy.cluster_check_node.py.cpython-" in code
     assert {line.split(maxsplit=2)[2] for line in code.splitlines()} == {"root:root 644"}
-    assert make("clean-up").status == 0
+    assert make("verify", CHECKS="nodes").status == 0
     assert kept() == before
 
 
