@@ -146,8 +146,13 @@ def test_a_dry_run_looks_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[bool] = []
+
+    def note() -> dict[str, Any]:
+        done.append(True)
+        return {}
+
     for name, looks in (("looks", True), ("changes", False)):
-        add_verb(monkeypatch, name, lambda: done.append(True) or {}, looks)
+        add_verb(monkeypatch, name, note, looks)
         dry = {"verb": name, "arguments": {}, "check": True}
         told = json.loads(answer(json.dumps(dry).encode()))
         assert told == {"answer": {} if looks else None, "changed": False}

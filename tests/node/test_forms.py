@@ -13,7 +13,7 @@ from node.forms import FormError, LocalPath, filled, form
 class Inner(NamedTuple):
     """A form in a form."""
 
-    count: int
+    number: int
     names: list[str] = []  # noqa: RUF012  # nobody writes into it
 
 
@@ -29,7 +29,7 @@ class Outer(NamedTuple):
     more: dict[str, Any] = {}  # noqa: RUF012  # as above
 
 
-GOOD: dict[str, Any] = {"text": "a", "place": "/srv", "inner": {"count": 1}}
+GOOD: dict[str, Any] = {"text": "a", "place": "/srv", "inner": {"number": 1}}
 
 
 def verb(count: int, name: str = "x") -> dict[str, Any]:
@@ -50,7 +50,7 @@ def verb_of_a_form(outer: Outer) -> dict[str, Any]:
         ({"wanted": "Yes"}, {"wanted": True}),
         ({"wanted": "false"}, {"wanted": False}),
         ({"text": 7}, {"text": "7"}),
-        ({"inner": {"count": "4", "names": [1]}}, {"inner": Inner(4, ["1"])}),
+        ({"inner": {"number": "4", "names": [1]}}, {"inner": Inner(4, ["1"])}),
     ],
 )
 def test_text_of_a_command_line_is_taken_for_what_it_means(
@@ -76,10 +76,10 @@ def test_a_place_begins_at_the_account_s_home(
         ({"wanted": "perhaps"}, "wanted"),
         ({"more": []}, "more"),
         ({"text": None}, "text"),
-        ({"inner": {"count": 1.5}}, "count"),
-        ({"inner": {"count": float("inf")}}, "count"),
-        ({"inner": {"count": "1e3"}}, "count"),
-        ({"inner": {"count": 1, "names": "a"}}, "names"),
+        ({"inner": {"number": 1.5}}, "number"),
+        ({"inner": {"number": float("inf")}}, "number"),
+        ({"inner": {"number": "1e3"}}, "number"),
+        ({"inner": {"number": 1, "names": "a"}}, "names"),
     ],
 )
 def test_what_is_of_another_type_is_named(given: dict[str, Any], argument: str) -> None:

@@ -21,9 +21,9 @@ from ansible.module_utils.training_node.check import gpu_fit as fit
 from ansible.module_utils.training_node.machine import amd, gpus
 from ansible.module_utils.training_node.machine import gpu_faults as training_node_gpu_faults
 from test_launch_arguments import CONTAINER
-from test_run_modules import start
 
 from node.runs import container as training_run_container
+from node.verbs import start
 
 CHECKOUT = Path(__file__).parents[2]
 ROCM = {"trainyard.rocm": "7.1", "trainyard.capabilities": "gfx908 gfx90a gfx942"}

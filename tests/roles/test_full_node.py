@@ -113,7 +113,7 @@ def test_the_code_has_no_room(
     theirs = other()
     archive, listing = archive_of(project, tmp_path)
     filler = fill(root, 300 * KIB)
-    options = {
+    options: dict[str, Any] = {
         "run_id": "r",
         "root": str(root),
         "gid": RANK,
@@ -247,7 +247,7 @@ def test_the_directory_of_the_run_has_no_room(root: Path, other: Any, monkeypatc
     fill(root, 300 * KIB)
     monkeypatch.setattr(take, "containers", lambda label: [])
     monkeypatch.setattr(take, "take_lock", lambda root, lock, *_: (lock, []))
-    options = {
+    options: dict[str, Any] = {
         "run_id": "r",
         "owner": "ada@control",
         "home": "/home/ada/runs/r",

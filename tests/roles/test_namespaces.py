@@ -233,7 +233,7 @@ def test_the_newest_of_what_it_says_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     source = Path(init.__file__).read_text()
     assert "LOG_BYTES = 5 << 20" in source
     small = source.replace("LOG_BYTES = 5 << 20", "LOG_BYTES = 4000")
-    monkeypatch.setattr(namespaces.sources, "getsource", lambda module: small)
+    monkeypatch.setattr("node.engine.namespaces.sources.getsource", lambda module: small)
     engine.run(NAME, specification("i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo $i; done"))
     ended()
     numbers = list(map(int, said()))

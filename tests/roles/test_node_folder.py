@@ -52,7 +52,7 @@ def test_the_home_of_the_ranks_account_has_its_keys(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = SimpleNamespace(pw_dir=str(folder / "faces"))
-    monkeypatch.setattr(training_node_folder.pwd, "getpwuid", lambda uid: home)
+    monkeypatch.setattr("node.check.folder.pwd.getpwuid", lambda uid: home)
     assert code(str(folder)) == code(str(folder / "faces")) == "folder_private"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from role_files import action_plugin
 
+from node.check.gpu_fit import GpuFit
 from node.machine import gpus as training_node_gpus
 from node.runs import allocation as training_node_parts
 from node.runs import listing as training_node_runs
@@ -211,10 +212,10 @@ def test_the_older_launch_waits_for_the_younger_which_gives_back(
     def gives_back(seconds: float) -> None:
         training_node_lock.release(str(tmp_path), lock_of("2-younger"))
 
-    monkeypatch.setattr(take.time, "sleep", gives_back)
+    monkeypatch.setattr("node.verbs.take.time.sleep", gives_back)
     assert take.take_lock(str(tmp_path), lock_of("1-older"), wanted, 60)[1] == []
     # A run that goes on gives nothing back, and nobody waits for it.
-    monkeypatch.setattr(take.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr("node.verbs.take.time.sleep", lambda seconds: pytest.fail("it waits"))
     training_node_lock.release(str(tmp_path), lock_of("1-older"))
     begun = training_node_lock.since_boot() - 60
     taken(tmp_path, "2-younger", replace(wanted, gpus=3), begun=begun)
@@ -234,9 +235,8 @@ def test_a_run_ends_beside_another(tmp_path: Path, states: dict[str, Any], wante
         taken(tmp_path, lock["run"], wanted)
     states |= {"run": RUNNING, "other": RUNNING}
     assert start.may_start(str(tmp_path), run)
-    training_node_lock.put(
-        str(tmp_path), {**training_node_lock.own(str(tmp_path), run), "ending": 1}
-    )
+    held = training_node_lock.own(str(tmp_path), run) or {}
+    training_node_lock.put(str(tmp_path), {**held, "ending": 1})
     assert not start.may_start(str(tmp_path), run)
     assert start.may_start(str(tmp_path), other)
     training_node_lock.release(str(tmp_path), run)
@@ -265,7 +265,9 @@ def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     monkeypatch.setattr(reserve, "containers", lambda label: [])
     taken(tmp_path, "run", wanted)
     reboot = {**lock_of("reboot"), "home": ""}
-    assert reserve.put_lock(str(tmp_path), reboot).text.startswith("it is held by run run of ada")
+    hindrance = reserve.put_lock(str(tmp_path), reboot)
+    assert hindrance is not None
+    assert hindrance.text.startswith("it is held by run run of ada")
     training_node_lock.release(str(tmp_path), lock_of("run"))
     assert reserve.put_lock(str(tmp_path), reboot) is None
     assert reserve.put_lock(str(tmp_path), reboot) is None
@@ -293,7 +295,7 @@ def test_memory_that_another_run_ran_out_of_is_no_finding(monkeypatch: pytest.Mo
 
 
 def test_cores_are_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(take.os, "sched_getaffinity", lambda pid: range(6))
+    monkeypatch.setattr("node.verbs.take.os.sched_getaffinity", lambda pid: range(6))
     assert [take.cores_of(part) for part in (1, 0.5, 0.25, 0.1)] == [6, 3, 1, 1]
     assert (WANTED.part, WHOLE.part) == (0.5, 1.0)
 
@@ -332,12 +334,11 @@ class Look:
     def __init__(self, root: Path, port: int) -> None:
         self.root = root
         self.needs = probe.Needs(
-            **{"image": "trainer:1", "directory": str(root), "data": "", "dataset": ""},
-            **{"own_data": False, "address": "127.0.0.1", "port": port, "ports": 4},
-            **{"free_gigabytes": 0, "uid": 0, "gid": 0, "memory_gigabytes": 0, "open_files": 0},
-            **{"transport": "nccl", "needs_gpu": True, "gpus": "all", "gpus_wanted": 0},
-            **{"gpu_vendor": "nvidia"},
-            **{"site": {}, "operator": "", "sys": "/sys"},
+            *("trainer:1", str(root), "", "127.0.0.1", port, 0, 0, 0, 0, 0),
+            ports=4,
+            transport="nccl",
+            needs_gpu=True,
+            gpus="all",
         )
 
     def codes(self, **changes: Any) -> tuple[list[str], list[int]]:
@@ -405,7 +406,7 @@ def test_the_gpus_decide_the_precision_of_a_run_that_has_some(
     assert probe.computes_in_bf16(replace(fit, gpus=newer))
     older = [*newer[:3], replace(newer[3], capability="", trouble="Unknown Error")]
     assert probe.computes_in_bf16(replace(fit, gpus=older)), "one that is lost"
-    assert probe.computes_in_bf16(probe.GpuFit()) == processor
+    assert probe.computes_in_bf16(GpuFit()) == processor
 
 
 def test_a_container_without_a_lock_holds_the_node(

@@ -118,7 +118,7 @@ def test_a_part_of_a_node_has_a_part_of_its_memory_and_cores(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start, "memory_bytes", lambda: 100 * 2**30)
-    monkeypatch.setattr(start.os, "sched_getaffinity", lambda pid: range(6))
+    monkeypatch.setattr("node.verbs.start.os.sched_getaffinity", lambda pid: range(6))
     directory = training_node_directory.RunDirectory(str(tmp_path), "r")
 
     def limits(part: float, gigabytes: float | None) -> tuple[int, float]:

@@ -146,8 +146,8 @@ def test_no_inventory_can_have_the_name_of_a_folder_that_something_uses() -> Non
         for name in place.findall(path.read_text(encoding="utf-8", errors="replace"))
     }
     # The local cluster's own, which is an inventory; where tests have inventories, a name that
-    # people's inventories may have; what is in the home of a node.
-    assert found - {"local", "inventory", "node1"} == OWN_FOLDERS
+    # people's inventories may have; what is in the home of a node, and of who works here.
+    assert found - {"local", "inventory", "node1", "node"} == OWN_FOLDERS
 
 
 def test_the_role_knows_the_problems_that_setup_mends() -> None:

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import runpy
 import shlex
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,16 @@ SENTENCES = {
     "said:\n{said}",
     "no_answer": "what it says is no answer of the node program (status {status}): {said}",
 }
+
+
+def _arrival() -> Any:
+    """The module of the node program that both sides have."""
+    specification = spec_from_file_location("arrival", ARRIVAL)
+    assert specification is not None
+    assert specification.loader is not None
+    module = module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
 
 
 def sentence(code: str, values: Mapping[str, Any]) -> str:
@@ -192,7 +202,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         python = str(own or constants.config.get_config_value("INTERPRETER_PYTHON"))
         if not python.startswith("/"):
             python = PYTHON
-        package: bytes = runpy.run_path(str(ARRIVAL))["read_package"](str(PROGRAM))
+        package: bytes = _arrival().read_package(str(PROGRAM))
         there = (python, options["place"], hashlib.sha256(package).hexdigest())
         told = self._ask("call", *there, request)
         if told.get("error", {}).get("code") == "absent":

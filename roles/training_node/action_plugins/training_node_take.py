@@ -10,19 +10,24 @@ Returns what the verb answers, each word in its form.
 from __future__ import annotations
 
 import re
-import runpy
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 # What node and control node both know of code: in a checkout a link leads there.
-CODE = runpy.run_path(
-    str(Path(__file__).parents[1] / "module_utils/training_node/runs/code_listing.py")
+_SPECIFICATION = spec_from_file_location(
+    "code_listing",
+    Path(__file__).parents[1] / "module_utils/training_node/runs/code_listing.py",
 )
-CodeError: type[Exception] = CODE["CodeError"]
+assert _SPECIFICATION is not None
+assert _SPECIFICATION.loader is not None
+CODE: Any = module_from_spec(_SPECIFICATION)
+_SPECIFICATION.loader.exec_module(CODE)
+CodeError: type[Exception] = CODE.CodeError
 
 Result = dict[str, Any]
 
@@ -86,7 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         options = dict(self._task.args["arguments"])
         folders = {name: folder for name, folder in options["code"].items() if folder}
         try:
-            code = {name: CODE["list_code"](folder) for name, folder in folders.items()}
+            code = {name: CODE.list_code(folder) for name, folder in folders.items()}
             told = self._ask("take", {**options, "code": code}, task_vars)
             if "answer" not in told:
                 return told
@@ -97,7 +102,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             if missing := wanted(taken.get("missing"), code):
                 sent = {name: options[name] for name in ("run_id", "root", "gid", "host")}
                 with tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
-                    CODE["pack"]({folders[name]: code[name] for name in folders}, missing, archive)
+                    CODE.pack({folders[name]: code[name] for name in folders}, missing, archive)
                     archive.flush()
                     received = self._ask("receive", {**sent, "code": code}, task_vars, archive.name)
                 if "answer" not in received:
