@@ -380,6 +380,9 @@ def test_names_hosts_and_addresses_that_cannot_be(inventory: Path) -> None:
     gpu09: {ansible_host: i.example.com, cluster_address: 10.0.0.19, cluster_address_v6: "fd00::1"}
     gpu[10:11]: {ansible_host: j.example.com}
     192.0.2.7: {cluster_address: 10.0.0.20}
+    # Behind a gateway that has the port.
+    gpu14: {ansible_host: l.example.com, ansible_port: 2222, cluster_address: 10.0.0.23}
+    gpu15: {ansible_host: 10.0.0.24, ansible_port: "2222"}
     near.example.com: {ansible_host: k.example.com, ansible_port: 22, cluster_address: 10.0.0.21}
     other.example.com: {ansible_host: k.example.com, ansible_port: 23, cluster_address: 10.0.0.22}
   vars: {cluster_network: 10.0.0.0/24}
@@ -397,9 +400,9 @@ switches: {hosts: {rack_1: {ansible_host: a.example.com}}}
     own = "Give every host an address of its own."
     outside = '"j.example.com" is not an IP address. Set cluster_address to one in 10.0.0.0/24.'
     assert lines == [
-        "hosts.yml:19: nothing works on group trainer, and gpu12 in it is not in trainers. "
+        "hosts.yml:22: nothing works on group trainer, and gpu12 in it is not in trainers. "
         "Is trainers meant?",
-        "hosts.yml:20: gpu13 is in group gpu_nodes and not in trainers, so nothing uses its GPUs. "
+        "hosts.yml:23: gpu13 is in group gpu_nodes and not in trainers, so nothing uses its GPUs. "
         "Add it to trainers, or take it out of gpu_nodes.",
         f"hosts.yml:3: gpu_01 cannot be the name of a host: it has '_', {rfc}. {rename}",
         f"hosts.yml:4: gpu;02 cannot be the name of a host: it has ';', {rfc}. {rename}",
@@ -412,6 +415,8 @@ switches: {hosts: {rack_1: {ansible_host: a.example.com}}}
         f"hosts.yml:14: ansible_host j.example.com belongs to gpu10, gpu11. {own}",
         f"hosts.yml:11: cluster_address 10.0.0.16 belongs to gpu06, gpu07. {own}",
         f"hosts.yml:13: cluster_address_v6 fd00::1 belongs to gpu08, gpu09. {own}",
+        "hosts.yml:18: ansible_port 2222 of gpu15 is the port of the sshd in a run's container, so "
+        "its own sshd would keep runs off. Set training_node_ssh_port to a free one, for all hosts.",
     ]
 
 

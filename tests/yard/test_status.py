@@ -9,8 +9,10 @@ import pytest
 from rich.console import Console
 from yard_command import DATA, RUN_ID, Yard, made
 
+from yard.commands.status import left_runs
 from yard.core.project import Project
 from yard.runs.cluster_state import Answers, ClusterState, known_line
+from yard.runs.folder import followed
 from yard.runs.metrics import Metric, read_metrics
 from yard.screen.cluster_tables import show_cluster
 from yard.screen.training_view import progress_of
@@ -152,6 +154,16 @@ def test_runs_that_only_nodes_or_only_this_checkout_know(tmp_path: Path) -> None
     lab = Project(DATA / "checkout").shown(DATA / "checkout/inventory/lab")
     assert f"make attach RUN={others['run']} INVENTORY={lab} follows it from here" in known
     assert "make attach RUN=20270101T000000Z_vit ends it" in known
+
+
+def test_a_run_that_somebody_follows_is_not_left(tmp_path: Path) -> None:
+    for name in ("followed", "left", "over"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+    (tmp_path / "over/summary.json").write_text("{}")
+    with followed(tmp_path / "followed"):
+        assert left_runs(tmp_path) == ["left"]
+    assert left_runs(tmp_path) == ["followed", "left"]
 
 
 def test_a_loss_that_is_no_number_has_no_place_in_json(tmp_path: Path) -> None:

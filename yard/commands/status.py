@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted
@@ -9,7 +10,7 @@ from yard.plays.contract import CALL_NODE, READ_STATUS
 from yard.plays.events import Event, failure_message
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import SILENT, UNREACHABLE, Answers, ClusterState
-from yard.runs.folder import list_runs
+from yard.runs.folder import is_followed, list_runs
 from yard.runs.summary import is_over
 from yard.screen.cluster_tables import show_cluster
 from yard.screen.failures import show_failures
@@ -65,5 +66,15 @@ def ask_nodes(context: Context) -> ClusterState:
                 f"there is no node in {shown}; INVENTORY= names the inventory of your machines"
             )
         raise ClusterError(f"the nodes of {shown} could not be asked")
-    runs = list_runs(context.project.runs)
-    return answers.state(time.time(), [run.name for run in runs if not is_over(run)])
+    return answers.state(time.time(), left_runs(context.project.runs))
+
+
+def left_runs(runs: Path) -> list[str]:
+    """Ids of the runs that have no result and that nobody follows, who would write it.
+
+    One that is followed may not be on its nodes yet.
+
+    Args:
+        runs: the folder of all runs.
+    """
+    return [run.name for run in list_runs(runs) if not is_over(run) and not is_followed(run)]

@@ -14,6 +14,8 @@ from ansible.module_utils.inventory_check_roles import Declared
 # Values of each host's variables, as Ansible computes them.
 Hosts = Mapping[str, Mapping[str, Any]]
 ADDRESSES = ("cluster_address", "cluster_address_v6")
+# Of the sshd in the containers of runs
+RUN_PORT = "training_node_ssh_port"
 # Ansible's connections that lead nowhere, or not by ansible_host.
 UNADDRESSED = frozenset({"local", "community.docker.docker", "docker"})
 
@@ -98,6 +100,24 @@ def address_problems(places: Places, hosts: Hosts, trainers: Sequence[str]) -> I
                 place = places.of(name, hosts[host][name], host)
                 yield Problem(code, {**place, "variable": name, "host": host, **values})
     yield from _twice(places, hosts, trainers)
+
+
+def port_problems(
+    places: Places, hosts: Hosts, trainers: Sequence[str], declared: Declared
+) -> Iterator[Problem]:
+    """Find machines whose own sshd has the port that the sshd of a run's container wants.
+
+    A port behind another address is that of a gateway, and says nothing of the machine's.
+    """
+    usual = declared["training_node"][RUN_PORT]["default"]
+    for host in trainers:
+        variables = hosts[host]
+        reached = variables.get("ansible_host") or host
+        port, wanted = variables.get("ansible_port"), variables.get(RUN_PORT, usual)
+        is_own = _plain(variables.get("cluster_address") or reached) == _plain(reached)
+        if port is not None and str(port) == str(wanted) and is_own:
+            place = places.of("ansible_port", port, host)
+            yield Problem("port_of_runs", {**place, "host": host, "port": port})
 
 
 def _twice(places: Places, hosts: Hosts, trainers: Sequence[str]) -> Iterator[Problem]:

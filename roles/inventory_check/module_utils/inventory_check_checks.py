@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 from ansible.module_utils.inventory_check_addresses import (
     ADDRESSES,
+    RUN_PORT,
     Places,
     address_problems,
     network_problems,
+    port_problems,
 )
 from ansible.module_utils.inventory_check_closed_network import READ as CLOSED_NETWORK
 from ansible.module_utils.inventory_check_closed_network import closed_network_problems
@@ -34,7 +36,7 @@ TRAINERS = "trainers"
 # Machines with GPUs of NVIDIA, and of AMD.
 GPU_GROUPS = ("gpu_nodes", "amd_nodes")
 # Variables whose values the checks read, beside all that end in _network.
-READ = (*ADDRESSES, "ansible_host", "ansible_port", "ansible_connection")
+READ = (*ADDRESSES, RUN_PORT, "ansible_host", "ansible_port", "ansible_connection")
 
 
 class Expectation(NamedTuple):
@@ -105,5 +107,6 @@ def check_inventory(
         *host_name_problems(places, ours, trainers),
         *network_problems(places, hosts, trainers, expectation.declared),
         *address_problems(places, ours, trainers),
+        *port_problems(places, ours, trainers, expectation.declared),
         *closed_network_problems(places, ours),
     ]

@@ -130,6 +130,10 @@ TEXTS = {
     "address_outside": (
         "{variable} of {host}: {address} is not in cluster_network {network}. One of both is wrong."
     ),
+    "port_of_runs": (
+        "ansible_port {port} of {host} is the port of the sshd in a run's container, so its own "
+        "sshd would keep runs off. Set training_node_ssh_port to a free one, for all hosts."
+    ),
     "address_twice": (
         "{variable} {address} belongs to {owners}. Give every host an address of its own."
     ),
