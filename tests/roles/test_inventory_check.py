@@ -416,7 +416,8 @@ switches: {hosts: {rack_1: {ansible_host: a.example.com}}}
         f"hosts.yml:11: cluster_address 10.0.0.16 belongs to gpu06, gpu07. {own}",
         f"hosts.yml:13: cluster_address_v6 fd00::1 belongs to gpu08, gpu09. {own}",
         "hosts.yml:18: ansible_port 2222 of gpu15 is the port of the sshd in a run's container, so "
-        "its own sshd would keep runs off. Set training_node_ssh_port to a free one, for all hosts.",
+        "its own sshd would keep runs off. Set training_node_ssh_port to a free one, for all "
+        "hosts.",
     ]
 
 
