@@ -52,17 +52,57 @@ def evaluate(
     return Evaluation(loss=loss_sum / count, accuracy=right / count, images=int(count))
 
 
-def evaluate_learner(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation:
-    """Evaluate what a learner has come to on the test images; every rank must call it.
+def validate(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation | None:
+    """Evaluate a learner on the validation split; every rank must call it.
 
-    The buffers of its models are averaged over the ranks before.
+    Returns:
+        The result; None where no images are held out.
     """
+    return _checked(learner, data.validation, data.validation_images, engine, precision)
+
+
+def test(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation | None:
+    """Evaluate a learner on the test set; every rank must call it.
+
+    Nothing may be chosen by the result.
+    """
+    return _checked(learner, data.test, data.description.test_images, engine, precision)
+
+
+def named(split: str, evaluation: Evaluation | None) -> dict[str, float | None]:
+    """The results by the keys of `metrics.jsonl`, which begin with the split."""
+    return {
+        f"{split}_loss": evaluation.loss if evaluation else None,
+        f"{split}_accuracy": evaluation.accuracy if evaluation else None,
+    }
+
+
+def told(split: str, evaluation: Evaluation | None) -> str:
+    """The results for the log, behind what goes before."""
+    if evaluation is None:
+        return ""
+    return f", {split} loss {evaluation.loss:.4f}, {split} accuracy {evaluation.accuracy:.4f}"
+
+
+def _checked(
+    learner: Learner,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    images: int,
+    engine: Engine,
+    precision: str,
+) -> Evaluation | None:
+    if images == 0:
+        return None
+    evaluation = evaluate(learner.evaluated, batches, engine, precision)
+    if evaluation.images != images:
+        raise AssertionError(f"evaluated {evaluation.images} of {images} images")
+    return evaluation
+
+
+def average_all_buffers(learner: Learner, engine: Engine) -> None:
+    """Average the buffers of a learner's models over the ranks; every rank must call it."""
     for model in dict.fromkeys((learner.network, learner.evaluated)):
         average_buffers(model, engine)
-    evaluation = evaluate(learner.evaluated, data.test, engine, precision)
-    if evaluation.images != data.description.test_images:
-        raise AssertionError(f"evaluated {evaluation.images} of the test images")
-    return evaluation
 
 
 def average_buffers(model: nn.Module, engine: Engine) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from trainer.data.augment import Mixing, Normalise
-from trainer.data.sampler import ShardedSampler, balanced_subset, random_seed
+from trainer.data.sampler import ShardedSampler, random_seed
 from trainer.data.share import cannot_read
 from trainer.errors import DataError
 
@@ -55,21 +55,16 @@ class FileSet:
         )
 
     @classmethod
-    def load(
-        cls, directory: Path, split: str, classes: tuple[str, ...], count: int | None, seed: int
-    ) -> "FileSet":
+    def load(cls, directory: Path, split: str, classes: tuple[str, ...]) -> "FileSet":
         """Read the list of files of a split.
 
         Args:
             directory: the data set.
             split: "train" or "test".
             classes: names of the classes, which are the folders.
-            count: size of the class-balanced subset to keep; None for all.
-            seed: of the subset.
 
         Raises:
             DataError: the list is missing, or names a class that there is not.
-            ConfigError: there are fewer images than `count`.
         """
         index = directory / f"{FOLDERS[split]}_files.txt"
         try:
@@ -83,11 +78,12 @@ class FileSet:
             labels = torch.tensor([numbers[file.partition("/")[0]] for file in files])
         except KeyError as error:
             raise DataError(f"{index} names the class {error}, dataset.json does not") from error
-        root = directory / FOLDERS[split]
-        if count is None:
-            return cls(root, files, labels)
-        chosen = balanced_subset(labels, count, seed)
-        return cls(root, tuple(files[number] for number in chosen.tolist()), labels[chosen])
+        return cls(directory / FOLDERS[split], files, labels)
+
+    def chosen(self, numbers: Tensor) -> "FileSet":
+        """Those of these numbers."""
+        files = tuple(self.files[number] for number in numbers.tolist())
+        return FileSet(self.root, files, self.labels[numbers])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainer.data import store
 from trainer.data.augment import Mixing, Normalise, crop_and_flip
-from trainer.data.sampler import ShardedSampler, balanced_subset
+from trainer.data.sampler import ShardedSampler, balanced_subset, training_and_validation
 
 CROP_PADDING = 4
 EVALUATION_BATCH = 500
@@ -60,8 +60,30 @@ class ImageSet:
         labels = torch.from_numpy(arrays.labels).long()
         if count is None:
             return cls(torch.from_numpy(np.array(arrays.images)), labels)
-        chosen = balanced_subset(labels, count, seed)
-        return cls(torch.from_numpy(arrays.images[chosen.numpy()]), labels[chosen])
+        return cls._chosen(arrays, balanced_subset(labels, count, seed))
+
+    @classmethod
+    def load_training(
+        cls, directory: Path, count: int | None, fraction: float, seed: int
+    ) -> "tuple[ImageSet, ImageSet]":
+        """Read what is trained on, and the validation split; see `training_and_validation`.
+
+        Raises:
+            DataError: the data set is missing or damaged.
+            ConfigError: it has fewer images than are asked for.
+        """
+        arrays = store.read_split(directory, "train")
+        labels = torch.from_numpy(arrays.labels).long()
+        train, validation = training_and_validation(labels, count, fraction, seed)
+        return cls._chosen(arrays, train), cls._chosen(arrays, validation)
+
+    @classmethod
+    def _chosen(cls, arrays: store.Split, chosen: Tensor) -> "ImageSet":
+        numbers = chosen.numpy()
+        return cls(
+            torch.from_numpy(arrays.images[numbers]),
+            torch.from_numpy(arrays.labels[numbers]).long(),
+        )
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,7 @@ class EvaluationBatches:
     """A rank's shard of a split in order, every image once, not augmented.
 
     Attributes:
-        data: the images of this rank.
+        data: the images of this rank; there may be fewer images than ranks.
         normalise: from bytes to floats.
     """
 
@@ -107,6 +129,8 @@ class EvaluationBatches:
     normalise: Normalise
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if len(self.data) == 0:
+            return
         pairs = zip(
             self.data.images.split(EVALUATION_BATCH),
             self.data.labels.split(EVALUATION_BATCH),
