@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.data.augment import POLICIES
 from trainer.engines import BACKENDS, ENGINES
 from trainer.errors import ConfigError
+from trainer.schedule import SCHEDULES
 
 CHOICES = {
     "engine": ENGINES,
@@ -17,6 +19,8 @@ CHOICES = {
     "precision": ("fp32", "bf16", "fp16"),
     "optimizer": ("adamw", "sgd"),
     "compression": ("none", "fp16"),
+    "schedule": SCHEDULES,
+    "augment": ("none", "basic", *POLICIES),
 }
 AT_LEAST_ONE = (
     *("epochs", "batch_per_rank", "accumulate", "reference_batch", "train_images", "image_size"),
@@ -47,7 +51,11 @@ class TrainConfig:
             out for validation.
         validation_fraction: of each class's training images that are held out, to choose `best.pt`
             by; 0 holds none out, and the last checkpoint is the best.
-        seed: of the parameters, the subset, the order of images and the augmentation.
+        schedule: of the learning rate after the warm-up, see `trainer.schedule`.
+        augment: what training images go through: "none"; "basic", cuts and flips; "randaugment" and
+            "trivial", torchvision's policies on top of them.
+        seed: of the parameters, the validation split, the subset, the order of images and the
+            augmentation.
         log_every_steps: distance of two `step` lines in `metrics.jsonl`.
         world_size: number of ranks that must be there.
         hosts: host names that must be there.
@@ -116,6 +124,8 @@ class TrainConfig:
     keep_checkpoints: int = 3
     checkpoint_seconds: float | None = None
     validation_fraction: float = 0.05
+    schedule: str = "cosine"
+    augment: str = "basic"
     seconds_between_failures: float = 30 * 24 * 3600
     backend: str = "gloo"
     slots: tuple[int, ...] | None = None

@@ -1,17 +1,24 @@
 """Loss and accuracy over a whole split, spread over the ranks."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.swa_utils import update_bn
 
 from trainer.data.loading import Data
 from trainer.engines import Engine
 from trainer.heartbeat import beat
 from trainer.learner import Learner
 from trainer.step import autocast
+
+# Images, over all ranks, that batch normalisation is measured on before an evaluation: the mean and
+# variance of a channel are known well after one or two thousand.
+STATISTICS_IMAGES = 2048
 
 
 @dataclass(frozen=True)
@@ -99,18 +106,42 @@ def _checked(
     return evaluation
 
 
-def average_all_buffers(learner: Learner, engine: Engine) -> None:
-    """Average the buffers of a learner's models over the ranks; every rank must call it."""
+def settle_batch_norm(
+    learner: Learner, data: Data, engine: Engine, precision: str, epoch: int
+) -> None:
+    """Measure what batch normalisation uses in an evaluation anew; every rank must call it.
+
+    The running means lag behind the parameters: with the momentum of 0.01 or less that several of
+    torchvision's networks have, half of them is what they began with after 80 steps, and the
+    network answers the same class for every image. So they become the means over the first
+    `STATISTICS_IMAGES` images of the epoch, with the parameters of now (Wu and Johnson, 2021), and
+    then over all ranks, so that all judge with the same model, the one that a checkpoint holds.
+
+    Args:
+        learner: its network, and the averaged one where there is one.
+        data: its training images are looked at, as they are in training.
+        engine: tells the ranks.
+        precision: as in training.
+        epoch: the epoch that has ended, from 1.
+    """
+    sampler = data.train.sampler
+    steps = math.ceil(STATISTICS_IMAGES / (sampler.batch_per_rank * sampler.world_size))
+
+    def batches() -> Iterator[Tensor]:
+        for images, _ in islice(data.train.epoch(epoch), steps):
+            beat()
+            yield images
+
     for model in dict.fromkeys((learner.network, learner.evaluated)):
+        device = next(model.parameters()).device.type
+        with autocast(precision, device):
+            # It looks at no image where there is nothing to measure.
+            update_bn(batches(), model)
         average_buffers(model, engine)
 
 
 def average_buffers(model: nn.Module, engine: Engine) -> None:
-    """Give every rank the mean of all ranks' buffers; every rank must call it.
-
-    The running means of batch normalisation differ from rank to rank while they train. Averaged
-    before an evaluation, all ranks judge with the same model, the one that a checkpoint holds.
-    """
+    """Give every rank the mean of all ranks' buffers; every rank must call it."""
     buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     if not buffers or engine.world_size == 1:
         return

@@ -13,13 +13,13 @@ from trainer.data.loading import Data
 from trainer.divergence import divergence
 from trainer.engines import Engine
 from trainer.errors import DivergenceError, NonFiniteLossError
-from trainer.evaluation import Evaluation, average_all_buffers, named, test, told, validate
+from trainer.evaluation import Evaluation, named, settle_batch_norm, test, told, validate
 from trainer.learner import Learner
 from trainer.meter import Meter, StepClock
 from trainer.metrics import MetricsWriter, Position
 from trainer.progress import Progress
 from trainer.resuming import StartingPoint
-from trainer.schedule import WarmupCosine
+from trainer.schedule import Schedule
 
 
 def _loss(evaluation: Evaluation | None) -> float:
@@ -54,7 +54,7 @@ class TrainingLoop:
         self._steps = config.epochs * sampler.batches
         self._images_per_step = sampler.batch_per_rank * sampler.world_size
         warmup_steps = round(self._steps * config.warmup_fraction)
-        self._rate = WarmupCosine(config.peak_learning_rate, self._steps, warmup_steps)
+        self._rate = Schedule(config.peak_learning_rate, self._steps, warmup_steps, config.schedule)
         self._progress = Progress()
         self._first_step = 1
         # All steps but the first, which pays for allocation and connections.
@@ -77,7 +77,7 @@ class TrainingLoop:
         for epoch in range(start.progress.epoch + 1, config.epochs + 1):
             self._train_epoch(epoch, meter)
             train_loss = meter.mean_loss(engine)
-            average_all_buffers(self._learner, engine)
+            settle_batch_norm(self._learner, self._data, engine, config.precision, epoch)
             validation = validate(self._learner, self._data, engine, config.precision)
             # Before a checkpoint is taken: the steps since the last line have not been looked at.
             # Both are the same on every rank, so all of them end.

@@ -150,7 +150,7 @@ def test_training_on_real_images(
         "train_images": 480,
         "train_images_available": 1000,
         "test_images": 201,
-        "validation_images": 51,
+        "validation_images": 50,
     }
 
     assert not (run_dir / "failures").exists()

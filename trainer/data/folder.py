@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainer.data.augment import Mixing, Normalise
+from trainer.data.augment import Mixing, Normalise, Policy
 from trainer.data.sampler import ShardedSampler, random_seed
 from trainer.data.share import cannot_read
 from trainer.errors import DataError
@@ -101,6 +101,8 @@ class FolderTrainingBatches:
         normalise: from bytes to floats.
         mixing: of images and labels; None for none.
         device: where the batches go.
+        crops: whether images are cut and flipped at random; else it is the middle.
+        policy: what they go through after that; None for nothing.
     """
 
     data: FileSet
@@ -110,17 +112,23 @@ class FolderTrainingBatches:
     normalise: Normalise
     mixing: Mixing | None
     device: torch.device
+    crops: bool = True
+    policy: Policy | None = None
 
     def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (float32, batch x channels x height x width) and labels."""
 
         def load(path: Path, number: int) -> np.ndarray:
+            if not self.crops:
+                return middle(_open(path), self.image_size)
             random = Random(random_seed(self.sampler.seed, epoch, number))
             return random_cut(_open(path), self.image_size, random)
 
         batches = _stream(self.data, self.sampler.epoch(epoch, seen), load, self.workers)
         generators = self.sampler.generators(epoch, seen)
         for (images, labels), generator in zip(batches, generators, strict=True):
+            if self.policy:
+                images = self.policy(images, generator)
             floats = self.normalise(images.to(self.device, non_blocking=True))
             batch = floats, labels.to(self.device)
             yield self.mixing(*batch, generator) if self.mixing else batch

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainer.config import TrainConfig
 from trainer.data import store
-from trainer.data.augment import Mixing, Normalise
+from trainer.data.augment import POLICIES, Mixing, Normalise, Policy
 from trainer.data.folder import FileSet, FolderEvaluationBatches, FolderTrainingBatches
 from trainer.data.memory import EvaluationBatches, ImageSet, TrainingBatches
 from trainer.data.sampler import ShardedSampler, training_and_validation
@@ -88,6 +88,9 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
     if config.mixup or config.cutmix:
         mixing = Mixing(len(description.classes), config.mixup, config.cutmix)
 
+    crops = config.augment != "none"
+    policy = Policy(config.augment) if config.augment in POLICIES else None
+
     def sampler(images: int) -> ShardedSampler:
         return ShardedSampler(
             images, config.batch_per_rank, engine.rank, engine.world_size, config.seed
@@ -108,7 +111,15 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
 
         return Data(
             FolderTrainingBatches(
-                files, sampler(len(files)), size, workers, normalise, mixing, device
+                files,
+                sampler(len(files)),
+                size,
+                workers,
+                normalise,
+                mixing,
+                device,
+                crops,
+                policy,
             ),
             shown(all_files.chosen(held_out)),
             shown(FileSet.load(directory, "test", classes)),
@@ -130,7 +141,8 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
             sampler(len(images)),
             normalise,
             mixing,
-            crops=description.augmentation == "crop_flip",
+            crops=crops and description.augmentation == "crop_flip",
+            policy=policy,
         ),
         EvaluationBatches(validation.shard(*shard).to(device), normalise),
         EvaluationBatches(test_images.to(device), normalise),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer.data import store
-from trainer.data.augment import Mixing, Normalise, crop_and_flip
+from trainer.data.augment import Mixing, Normalise, Policy, crop_and_flip
 from trainer.data.sampler import ShardedSampler, balanced_subset, training_and_validation
 
 CROP_PADDING = 4
@@ -96,6 +96,7 @@ class TrainingBatches:
         normalise: from bytes to floats.
         mixing: of images and labels; None for none.
         crops: whether images are cut and flipped at random.
+        policy: what they go through after that; None for nothing.
     """
 
     data: ImageSet
@@ -103,6 +104,7 @@ class TrainingBatches:
     normalise: Normalise
     mixing: Mixing | None = None
     crops: bool = True
+    policy: Policy | None = None
 
     def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (float32, batch x channels x height x width) and labels, on the device."""
@@ -112,6 +114,8 @@ class TrainingBatches:
             images, labels = self.data.images[on_device], self.data.labels[on_device]
             if self.crops:
                 images = crop_and_flip(images, CROP_PADDING, generator)
+            if self.policy:
+                images = self.policy(images, generator)
             batch = self.normalise(images), labels
             yield self.mixing(*batch, generator) if self.mixing else batch
 
