@@ -141,9 +141,11 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,EPOCHS,--epochs) $(call option,BATCH,--batch) $(call option,LR,--lr) \
 	$(call option,DATASET,--dataset) $(call option,PRECISION,--precision) $(call option,ENGINE,--engine) \
 	$(call option,TRANSPORT,--transport) $(call option,TRAIN_IMAGES,--train-images) $(call option,STALL,--stall) \
-	$(call option,CHECKPOINT_SECONDS,--checkpoint-seconds)
+	$(call option,CHECKPOINT_SECONDS,--checkpoint-seconds) $(call option,SEED,--seed) \
+	$(call option,OPTIMIZER,--optimizer) $(call option,WEIGHT_DECAY,--weight-decay) \
+	$(call option,SCHEDULE,--schedule) $(call option,AUGMENT,--augment) $(call option,VALIDATION,--validation)
 
-.PHONY: train rerun notebook scaling runs status top logs attach stop report tensorboard bench
+.PHONY: train rerun notebook scaling runs status top logs attach stop report export tensorboard bench
 # Who is told of the end; from the environment, because the address of a hook is a secret.
 unexport NOTIFY
 ifdef NOTIFY
@@ -151,7 +153,7 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
@@ -167,7 +169,7 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 
-scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
+scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call arguments,ARGS)
 
 runs: $(READY) ## the table of runs, also as runs/index.html
@@ -190,6 +192,10 @@ stop: $(READY) ## stop a run or a verification and bring its logs home: RUN=late
 
 report: $(READY) ## draw the report of a run anew, or compare several: RUN=latest RUN=a,b
 	@$(YARD) report $(or $(call argument,RUN),latest)
+
+# Without TO= the command says what is missing.
+export: $(READY) ## the weights of a run as a file for plain PyTorch, a state_dict or safetensors: RUN=latest TO=resnet18.safetensors WHICH=best|last
+	@$(YARD) export $(or $(call argument,RUN),latest) $(call option,TO,--to) $(call option,WHICH,--which)
 
 tensorboard: $(READY) ## TensorBoard over the runs, on this machine's loopback: PORT=6006
 	@$(YARD) tensorboard $(call option,PORT,--port)

@@ -27,6 +27,7 @@ def main() -> int:
         "train": _train,
         "models": _models,
         "data": _data,
+        "export": _export,
         "bench": _bench,
         "verify": _verify,
     }
@@ -65,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--validation-classes", type=Path, help="imagenet: class of each validation image"
     )
+
+    export = commands.add_parser("export", help="write the weights of a checkpoint")
+    export.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
+    export.add_argument("--to", type=Path, required=True, help=".pt, .pth or .safetensors")
+    export.add_argument("--dataset", type=Path, help="the prepared data set, where it is here")
 
     bench = commands.add_parser("bench", help="measure; every rank runs this")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True)
@@ -122,6 +128,12 @@ def _data(arguments: argparse.Namespace) -> None:
     )
     written = prepare_dataset(arguments.dataset, request)
     print(f"{arguments.dataset} {'written to' if written else 'is up to date in'} {arguments.out}")
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from trainer.export import export
+
+    export(arguments.checkpoint, arguments.to, arguments.dataset)
 
 
 def _bench(arguments: argparse.Namespace) -> None:

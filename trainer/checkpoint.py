@@ -45,7 +45,8 @@ class Checkpoint:
         sampler: seed and epoch that the order of images and their augmentation follow from.
         step: steps done, as the world that took the checkpoint counts them.
         epoch: epochs done.
-        accuracy: on the test set, 0 to 1; -1 within an epoch, where nothing is evaluated.
+        accuracy: on the validation split, 0 to 1; -1 where nothing is evaluated. On the test set
+            in older ones, whose `data` has no `validation_images`.
         best_accuracy: the highest of the run so far; -1 for none.
         config: the run's configuration as plain values.
         images: training images seen by all ranks of the whole run; None in older ones.
@@ -53,8 +54,8 @@ class Checkpoint:
         ranks: what each rank alone knows of the epoch under way, by rank: `loss` and
             `loss_images`, the sum of its losses and the number of images it is of; `model` and
             `ema`, the buffers of the two by name. Empty between two epochs.
-        data: what the parameters were made for: `train_images`, `classes` and `image_size`, the
-            edge in pixels. Empty in older ones.
+        data: what the parameters were made for: `train_images`, `validation_images`, `classes`
+            and `image_size`, the edge in pixels. Empty in older ones.
         loss: mean over the training images of the epoch that it ends; None in older ones, and
             within an epoch.
     """

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from trainer.checkpoint import Checkpoint, CheckpointFolder
+from trainer.checkpoint import BEST, Checkpoint, CheckpointFolder
 from trainer.checkpoint_interval import CheckpointInterval
 from trainer.config import TrainConfig
 from trainer.engines import Engine
@@ -140,18 +140,55 @@ class Checkpointer:
             if is_first and self._config.checkpoint_seconds is None:
                 print(self._interval)
 
+    def load_best(self, last_epoch: int) -> int | None:
+        """Put the best checkpoint's parameters and buffers into the learner; every rank calls it.
+
+        Whoever calls it is done with training: the optimizer's state stays that of the last.
+
+        Args:
+            last_epoch: whose parameters the learner has.
+
+        Returns:
+            The epoch after which it was taken; None where it is not here, as in a run that went on
+            from a better one.
+
+        Raises:
+            CheckpointError: it is damaged.
+        """
+        best = self._find_best() if self._engine.rank == 0 else None
+        with waiting():
+            epoch: int | None = self._engine.broadcast(best.epoch if best else None)
+            if epoch is None or epoch == last_epoch:
+                return epoch
+            model, ema = self._engine.broadcast((best.model, best.ema) if best else None)
+        self._learner.network.load_state_dict(model)
+        if self._learner.averaged is not None and ema is not None:
+            self._learner.averaged.load_state_dict(ema)
+        return epoch
+
+    def _find_best(self) -> Checkpoint | None:
+        """The best checkpoint of this run, or of the one that it goes on from."""
+        resumed = self._config.resume_dir
+        for folder in (self._folder.path, *([Path(resumed)] if resumed else [])):
+            if (folder / BEST).exists():
+                best = Checkpoint.load(folder / BEST)
+                if best.accuracy == self._best_accuracy:
+                    return best
+        return None
+
     def save(self, progress: Progress, accuracy: float, loss: float) -> None:
         """Take a checkpoint between two epochs; every rank must call it, rank 0 has it written.
 
         Args:
             progress: what was done.
-            accuracy: on the test set, 0 to 1.
+            accuracy: on the validation split, 0 to 1; -1 where there is none, and each checkpoint
+                counts as the best.
             loss: mean over the training images of the epoch.
 
         Raises:
             OSError: the one before could not be written.
         """
-        is_best = accuracy > self._best_accuracy
+        is_best = accuracy > self._best_accuracy or accuracy < 0
         self._best_accuracy = max(accuracy, self._best_accuracy)
         self._take(progress, {}, accuracy, is_best, loss)
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.data.augment import POLICIES
 from trainer.engines import BACKENDS, ENGINES
 from trainer.errors import ConfigError
+from trainer.schedule import SCHEDULES
 
 CHOICES = {
     "engine": ENGINES,
@@ -17,11 +19,15 @@ CHOICES = {
     "precision": ("fp32", "bf16", "fp16"),
     "optimizer": ("adamw", "sgd"),
     "compression": ("none", "fp16"),
+    "schedule": SCHEDULES,
+    "augment": ("none", "basic", *POLICIES),
 }
 AT_LEAST_ONE = (
     *("epochs", "batch_per_rank", "accumulate", "reference_batch", "train_images", "image_size"),
     *("workers", "log_every_steps", "keep_checkpoints", "world_size", "buckets"),
 )
+
+FRACTIONS = ("warmup_fraction", "label_smoothing", "momentum", "ema", "validation_fraction")
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,15 @@ class TrainConfig:
         weight_decay: on weight matrices only.
         warmup_fraction: fraction of all steps over which the rate rises from zero.
         label_smoothing: fraction of the target spread over all classes, 0 to 1.
-        train_images: size of the class-balanced subset to train on; None for all images.
-        seed: of the parameters, the subset, the order of images and the augmentation.
+        train_images: size of the class-balanced subset to train on; None for all that are not held
+            out for validation.
+        validation_fraction: of each class's training images that are held out, to choose `best.pt`
+            by; 0 holds none out, and the last checkpoint is the best.
+        schedule: of the learning rate after the warm-up, see `trainer.schedule`.
+        augment: what training images go through: "none"; "basic", cuts and flips; "randaugment" and
+            "trivial", torchvision's policies on top of them.
+        seed: of the parameters, the validation split, the subset, the order of images and the
+            augmentation.
         log_every_steps: distance of two `step` lines in `metrics.jsonl`.
         world_size: number of ranks that must be there.
         hosts: host names that must be there.
@@ -110,6 +123,9 @@ class TrainConfig:
     resume_dir: str | None = None
     keep_checkpoints: int = 3
     checkpoint_seconds: float | None = None
+    validation_fraction: float = 0.05
+    schedule: str = "cosine"
+    augment: str = "basic"
     seconds_between_failures: float = 30 * 24 * 3600
     backend: str = "gloo"
     slots: tuple[int, ...] | None = None
@@ -127,7 +143,7 @@ class TrainConfig:
             value = getattr(self, name)
             _require(value is None or value >= 0, f"{name} must not be below 0")
         _require(self.seconds_between_failures > 0, "seconds_between_failures must be above 0")
-        for name in ("warmup_fraction", "label_smoothing", "momentum", "ema"):
+        for name in FRACTIONS:
             _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         _require(
             self.batch_per_rank % self.accumulate == 0,

@@ -1,17 +1,24 @@
 """Loss and accuracy over a whole split, spread over the ranks."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.swa_utils import update_bn
 
 from trainer.data.loading import Data
 from trainer.engines import Engine
 from trainer.heartbeat import beat
 from trainer.learner import Learner
 from trainer.step import autocast
+
+# Images, over all ranks, that batch normalisation is measured on before an evaluation: the mean and
+# variance of a channel are known well after one or two thousand.
+STATISTICS_IMAGES = 2048
 
 
 @dataclass(frozen=True)
@@ -52,25 +59,89 @@ def evaluate(
     return Evaluation(loss=loss_sum / count, accuracy=right / count, images=int(count))
 
 
-def evaluate_learner(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation:
-    """Evaluate what a learner has come to on the test images; every rank must call it.
+def validate(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation | None:
+    """Evaluate a learner on the validation split; every rank must call it.
 
-    The buffers of its models are averaged over the ranks before.
+    Returns:
+        The result; None where no images are held out.
     """
-    for model in dict.fromkeys((learner.network, learner.evaluated)):
-        average_buffers(model, engine)
-    evaluation = evaluate(learner.evaluated, data.test, engine, precision)
-    if evaluation.images != data.description.test_images:
-        raise AssertionError(f"evaluated {evaluation.images} of the test images")
+    return _checked(learner, data.validation, data.validation_images, engine, precision)
+
+
+def test(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation | None:
+    """Evaluate a learner on the test set; every rank must call it.
+
+    Nothing may be chosen by the result.
+    """
+    return _checked(learner, data.test, data.description.test_images, engine, precision)
+
+
+def named(split: str, evaluation: Evaluation | None) -> dict[str, float | None]:
+    """The results by the keys of `metrics.jsonl`, which begin with the split."""
+    return {
+        f"{split}_loss": evaluation.loss if evaluation else None,
+        f"{split}_accuracy": evaluation.accuracy if evaluation else None,
+    }
+
+
+def told(split: str, evaluation: Evaluation | None) -> str:
+    """The results for the log, behind what goes before."""
+    if evaluation is None:
+        return ""
+    return f", {split} loss {evaluation.loss:.4f}, {split} accuracy {evaluation.accuracy:.4f}"
+
+
+def _checked(
+    learner: Learner,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    images: int,
+    engine: Engine,
+    precision: str,
+) -> Evaluation | None:
+    if images == 0:
+        return None
+    evaluation = evaluate(learner.evaluated, batches, engine, precision)
+    if evaluation.images != images:
+        raise AssertionError(f"evaluated {evaluation.images} of {images} images")
     return evaluation
 
 
-def average_buffers(model: nn.Module, engine: Engine) -> None:
-    """Give every rank the mean of all ranks' buffers; every rank must call it.
+def settle_batch_norm(
+    learner: Learner, data: Data, engine: Engine, precision: str, epoch: int
+) -> None:
+    """Measure what batch normalisation uses in an evaluation anew; every rank must call it.
 
-    The running means of batch normalisation differ from rank to rank while they train. Averaged
-    before an evaluation, all ranks judge with the same model, the one that a checkpoint holds.
+    The running means lag behind the parameters: with the momentum of 0.01 or less that several of
+    torchvision's networks have, half of them is what they began with after 80 steps, and the
+    network answers the same class for every image. So they become the means over the first
+    `STATISTICS_IMAGES` images of the epoch, with the parameters of now (Wu and Johnson, 2021), and
+    then over all ranks, so that all judge with the same model, the one that a checkpoint holds.
+
+    Args:
+        learner: its network, and the averaged one where there is one.
+        data: its training images are looked at, as they are in training.
+        engine: tells the ranks.
+        precision: as in training.
+        epoch: the epoch that has ended, from 1.
     """
+    sampler = data.train.sampler
+    steps = math.ceil(STATISTICS_IMAGES / (sampler.batch_per_rank * sampler.world_size))
+
+    def batches() -> Iterator[Tensor]:
+        for images, _ in islice(data.train.epoch(epoch), steps):
+            beat()
+            yield images
+
+    for model in dict.fromkeys((learner.network, learner.evaluated)):
+        device = next(model.parameters()).device.type
+        with autocast(precision, device):
+            # It looks at no image where there is nothing to measure.
+            update_bn(batches(), model)
+        average_buffers(model, engine)
+
+
+def average_buffers(model: nn.Module, engine: Engine) -> None:
+    """Give every rank the mean of all ranks' buffers; every rank must call it."""
     buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     if not buffers or engine.world_size == 1:
         return

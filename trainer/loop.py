@@ -1,7 +1,9 @@
 """The training loop."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
@@ -11,17 +13,22 @@ from trainer.data.loading import Data
 from trainer.divergence import divergence
 from trainer.engines import Engine
 from trainer.errors import DivergenceError, NonFiniteLossError
-from trainer.evaluation import evaluate_learner
+from trainer.evaluation import Evaluation, named, settle_batch_norm, test, told, validate
 from trainer.learner import Learner
 from trainer.meter import Meter, StepClock
 from trainer.metrics import MetricsWriter, Position
 from trainer.progress import Progress
 from trainer.resuming import StartingPoint
-from trainer.schedule import WarmupCosine
+from trainer.schedule import Schedule
+
+
+def _loss(evaluation: Evaluation | None) -> float:
+    """The loss of an evaluation; 0 where there was none."""
+    return 0.0 if evaluation is None else evaluation.loss
 
 
 class TrainingLoop:
-    """Epochs of steps, each epoch followed by an evaluation and a checkpoint.
+    """Epochs of steps, each epoch followed by a validation and a checkpoint; at the end, the test.
 
     Args:
         config: the run's configuration.
@@ -47,7 +54,7 @@ class TrainingLoop:
         self._steps = config.epochs * sampler.batches
         self._images_per_step = sampler.batch_per_rank * sampler.world_size
         warmup_steps = round(self._steps * config.warmup_fraction)
-        self._rate = WarmupCosine(config.peak_learning_rate, self._steps, warmup_steps)
+        self._rate = Schedule(config.peak_learning_rate, self._steps, warmup_steps, config.schedule)
         self._progress = Progress()
         self._first_step = 1
         # All steps but the first, which pays for allocation and connections.
@@ -70,28 +77,29 @@ class TrainingLoop:
         for epoch in range(start.progress.epoch + 1, config.epochs + 1):
             self._train_epoch(epoch, meter)
             train_loss = meter.mean_loss(engine)
-            test = evaluate_learner(self._learner, self._data, engine, config.precision)
+            settle_batch_norm(self._learner, self._data, engine, config.precision, epoch)
+            validation = validate(self._learner, self._data, engine, config.precision)
             # Before a checkpoint is taken: the steps since the last line have not been looked at.
             # Both are the same on every rank, so all of them end.
-            for name, mean in (("training", train_loss), ("test", test.loss)):
+            for name, mean in (("training", train_loss), ("validation", _loss(validation))):
                 if not math.isfinite(mean):
                     raise DivergenceError(f"the {name} loss is {mean} at the end of epoch {epoch}")
             metrics.write(
                 "epoch",
                 self._position(epoch),
-                loss=test.loss,
-                accuracy=test.accuracy,
+                loss=train_loss,
                 images_per_second=meter.images_per_second(engine.world_size),
                 learning_rate=self._rate(self._progress.step),
                 seconds_per_step=meter.seconds_per_step(),
+                results=named("validation", validation),
             )
             print(
-                f"epoch {epoch} of {config.epochs}: training loss {train_loss:.4f}, "
-                f"test loss {test.loss:.4f}, test accuracy {test.accuracy:.4f}",
+                f"epoch {epoch} of {config.epochs}: training loss {train_loss:.4f}"
+                + told("validation", validation),
                 flush=True,
             )
             self._progress = replace(self._progress, epoch=epoch, epoch_images=0)
-            accuracy = test.accuracy
+            accuracy = -1.0 if validation is None else validation.accuracy
             self._checkpointer.save(self._progress, accuracy, train_loss)
             meter = Meter()
         # A run whose last checkpoint is not on the disk has not ended well.
@@ -100,10 +108,24 @@ class TrainingLoop:
             "end",
             self._position(config.epochs),
             loss=train_loss,
-            accuracy=accuracy,
             images_per_second=self._steady.images_per_second(engine.world_size),
             learning_rate=self._rate(self._progress.step),
+            results=self._look_at_the_test_set(),
         )
+
+    def _look_at_the_test_set(self) -> Mapping[str, Any]:
+        """Evaluate the last parameters and the best on the test set: nothing is chosen any more."""
+        config, engine = self._config, self._engine
+        last = test(self._learner, self._data, engine, config.precision)
+        results: dict[str, Any] = {**named("test", last)}
+        print(f"the last, after epoch {config.epochs}{told('test', last)}", flush=True)
+        epoch = self._checkpointer.load_best(config.epochs)
+        if epoch is not None:
+            is_last = epoch == config.epochs
+            best = last if is_last else test(self._learner, self._data, engine, config.precision)
+            results |= {"best_epoch": epoch, **named("best_test", best)}
+            print(f"the best, after epoch {epoch}{told('test', best)}", flush=True)
+        return results
 
     def _train_epoch(self, epoch: int, whole_epoch: Meter) -> None:
         """Take the steps that are left of an epoch, and count them in its sums."""

@@ -5,8 +5,8 @@ schemas/metrics.schema.json in the repository describes the lines.
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,11 +55,12 @@ class MetricsLine:
         event: what happened.
         time: when, Unix seconds.
         position: where in the run.
-        loss: mean cross-entropy in nats.
-        accuracy: fraction of images classified right, 0 to 1.
+        loss: mean cross-entropy of training images in nats.
+        accuracy: fraction of training images classified right, 0 to 1.
         images_per_second: of the whole world.
         lr: learning rate of the last step.
         seconds_per_step: where the time went; None leaves the keys out.
+        results: of the validation split or the test set, by keys that say which.
     """
 
     event: Event
@@ -70,9 +71,10 @@ class MetricsLine:
     images_per_second: float | None = None
     lr: float | None = None
     seconds_per_step: SecondsPerStep | None = None
+    results: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The line's JSON object; every line has the same keys but for the times."""
+        """The line's JSON object; every line has the same keys but for times and results."""
         return {
             "event": self.event,
             "time": self.time,
@@ -82,6 +84,7 @@ class MetricsLine:
             "images_per_second": self.images_per_second,
             "lr": self.lr,
             **(asdict(self.seconds_per_step) if self.seconds_per_step else {}),
+            **self.results,
         }
 
 
@@ -117,6 +120,7 @@ class MetricsWriter:
         images_per_second: float | None = None,
         learning_rate: float | None = None,
         seconds_per_step: SecondsPerStep | None = None,
+        results: Mapping[str, Any] | None = None,
     ) -> None:
         """Append a line with the time of now; `MetricsLine` says what the values are."""
         line = MetricsLine(
@@ -128,6 +132,7 @@ class MetricsWriter:
             images_per_second,
             learning_rate,
             seconds_per_step,
+            results or {},
         )
         self._stream.write(json.dumps(line.to_json()) + "\n")
         for listener in self._listeners:

@@ -28,7 +28,7 @@ class StartingPoint:
         meter: the losses that this rank measured in the epoch under way.
         resumed: what `world.json` says of the checkpoint; None where the run begins anew.
         loss: mean over the training images of the last epoch; NaN where there was none.
-        accuracy: on the test set after it, 0 to 1; -1 where there was none.
+        accuracy: on the validation split after it, 0 to 1; -1 where there was none.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -106,9 +106,18 @@ def load_resumed(config: TrainConfig, engine: Engine, data: Data) -> Checkpoint 
     assert checkpoint is not None
     for name in FIXED:
         _require_same(name, checkpoint.config[name], getattr(config, name))
-    for name, now in data.dimensions.items():
+    held_out = checkpoint.data.get("validation_images", 0)
+    now = data.dimensions.get("validation_images", 0)
+    if held_out != now:
+        # Before there was a validation split, all images were trained on.
+        raise ConfigError(
+            f"{now} training images are held out for validation, and the run "
+            f"that took the checkpoint held out {held_out}: go on with the same validation_fraction"
+            + ("" if held_out else ", which is 0")
+        )
+    for name, number in data.dimensions.items():
         # Older checkpoints do not say it.
-        _require_same(name, checkpoint.data.get(name, now), now)
+        _require_same(name, checkpoint.data.get(name, number), number)
     # One with just as many is of a run that was cut off after its last epoch: it has to end alone.
     is_complete = checkpoint.epoch == config.epochs and checkpoint.loss is not None
     if checkpoint.epoch >= config.epochs and not is_complete:

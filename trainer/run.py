@@ -51,6 +51,8 @@ def _train(config: TrainConfig, engine: Engine) -> None:
         train_images=data.train_images,
         train_images_available=data.description.train_images,
         test_images=data.description.test_images,
+        validation_images=data.validation_images,
+        classes=classes,
     )
     if engine.rank == 0:
         write_world(Path(config.run_dir) / "world.json", ranks, scale, start.resumed)
@@ -76,5 +78,6 @@ def describe(config: TrainConfig, data: Data, scale: Scale) -> str:
     return (
         f"{config.model}, {scale.model_parameters:,} parameters; "
         f"{config.epochs} epochs of {data.train.sampler.batches} steps on {scale.train_images} of "
-        f"{scale.train_images_available} training images"
+        f"{scale.train_images_available} training images; {scale.validation_images} others are "
+        "held out for validation"
     )

@@ -3,26 +3,40 @@
 import math
 from dataclasses import dataclass
 
+# How the rate goes after the warm-up.
+SCHEDULES = ("cosine", "step", "constant")
+# The parts of a run after which schedule `step` takes a tenth of the rate, as for ImageNet in He et
+# al. (2016): after 30 and 60 of 90 epochs.
+STEPS = (1 / 3, 2 / 3)
+
 
 @dataclass(frozen=True)
-class WarmupCosine:
-    """Linear warm-up from zero, then half a cosine down to zero (Loshchilov and Hutter, 2017).
+class Schedule:
+    """Linear warm-up from zero, then what the name says.
 
-    It keeps no state: a resumed run asks for the rate of the step it is at.
+    `cosine` falls to zero in half a cosine (Loshchilov and Hutter, 2017), `step` falls to a tenth
+    after each third of the run, `constant` stays. It keeps no state: a resumed run asks for the
+    rate of the step it is at.
 
     Attributes:
         peak: the highest rate.
         steps: length of the run.
         warmup_steps: steps over which the rate rises; the last of them has the peak.
+        name: one of `SCHEDULES`.
     """
 
     peak: float
     steps: int
     warmup_steps: int
+    name: str = "cosine"
 
     def __call__(self, step: int) -> float:
         """Return the rate of a step, counted from 1 to `steps`."""
         if step <= self.warmup_steps:
             return self.peak * step / self.warmup_steps
+        if self.name == "constant":
+            return self.peak
+        if self.name == "step":
+            return self.peak * 0.1 ** sum(step > part * self.steps for part in STEPS)
         progress = (step - self.warmup_steps) / (self.steps - self.warmup_steps + 1)
         return self.peak * 0.5 * (1 + math.cos(math.pi * progress))

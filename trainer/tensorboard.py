@@ -21,7 +21,11 @@ TAGS = {
         "compute_seconds": "speed/compute_seconds",
         "communication_seconds": "speed/communication_seconds",
     },
-    "epoch": {"loss": "test/loss", "accuracy": "test/accuracy"},
+    "epoch": {
+        "validation_loss": "validation/loss",
+        "validation_accuracy": "validation/accuracy",
+    },
+    "end": {"test_loss": "test/loss", "test_accuracy": "test/accuracy"},
 }
 
 # CRC-32C (Castagnoli), reflected polynomial, as TFRecord wants it.

@@ -75,12 +75,16 @@ class Scale:
         train_images: number of training images of the whole world.
         train_images_available: number of those that the data set has.
         test_images: number of test images.
+        validation_images: number of training images that are held out for validation.
+        classes: number of classes.
     """
 
     model_parameters: int
     train_images: int
     train_images_available: int
     test_images: int
+    validation_images: int
+    classes: int
 
 
 def write_world(

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from yard.request.parse import (
     parse_procs_per_node,
     parse_train_images,
 )
-from yard.request.training import HOLD, RANK_BATCH
+from yard.request.training import HOLD, OPTIONS, RANK_BATCH
 
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
@@ -137,6 +138,15 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "report", "draw the report of a run, or compare several")
     command.add_argument(
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
+    )
+    text = "write the weights of a run as a file for plain PyTorch"
+    command = _add(commands, "export", text, operates=True)
+    _add_run(command)
+    command.add_argument(
+        "--to", type=Path, required=True, metavar="FILE", help=".pt, .pth or .safetensors"
+    )
+    command.add_argument(
+        "--which", choices=("best", "last"), default="best", help="default: %(default)s"
     )
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
     command.add_argument("--port", type=int, default=TENSORBOARD_PORT, metavar="N")
@@ -349,8 +359,22 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_argument(lambda text: parse_option(text, yaml.safe_load), "key=value"),
         metavar="KEY=VALUE",
-        help="any further key of the trainer's configuration, like seed=2; may be repeated",
+        help="any further key of the trainer's configuration, like ema=0.999; may be repeated",
     )
+    for flag, name in OPTIONS.items():
+        # As if it had been given with --set.
+        parser.add_argument(
+            flag,
+            dest="options",
+            action="append",
+            type=_argument(partial(_named_option, name), "a value"),
+            metavar=flag.removeprefix("--").upper(),
+            help=f"the same as --set {name}=",
+        )
+
+
+def _named_option(name: str, text: str) -> tuple[str, Any]:
+    return parse_option(f"{name}={text}", yaml.safe_load)
 
 
 def _argument(parse: Callable[[str], Any], form: str) -> Callable[[str], Any]:

@@ -196,6 +196,12 @@ def _execute(context: Context, options: argparse.Namespace) -> int:
     return execute(context, options.shell_command, _names(options.on), options.seconds)
 
 
+def _export(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.export import export
+
+    return export(context, options.run, options.to, options.which)
+
+
 def _local_down(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.cluster import local_down
 
@@ -318,6 +324,7 @@ COMMANDS: Mapping[str, Command] = {
     "destroy": _destroy,
     "doctor": _doctor,
     "exec": _execute,
+    "export": _export,
     "local-down": _local_down,
     "local-up": _local_up,
     "logs": _logs,

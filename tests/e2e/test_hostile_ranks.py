@@ -293,8 +293,8 @@ def attacked(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Attac
         ends[name] = attack(run, command)
         there, earlier = files_of(run), there
         made[name] = there - earlier
-    shown = run.output.count("test loss")
-    run.wait_for("an epoch after the attacks", lambda: run.output.count("test loss") > shown)
+    shown = run.output.count("validation loss")
+    run.wait_for("an epoch after the attacks", lambda: run.output.count("validation loss") > shown)
     told = audit("node2")
     ends[ANSWERED], made[ANSWERED] = answer_on_the_port(run, "node2"), set()
     assert make("stop", RUN=run.run_id).status == 0

@@ -1,6 +1,7 @@
 """`make train MODEL=vit NODES=2`: what it leaves, and that it is what happened."""
 
 import json
+import math
 import re
 import subprocess
 from pathlib import Path
@@ -41,6 +42,22 @@ def test_says_which_part_of_the_data_it_trains_on(main_job: Job) -> None:
     summary = json.loads((run / "summary.json").read_text())
     assert summary["train_images_available"] == 50_000
     assert f"{summary['train_images']:,}" in outcome.output
+
+
+@pytest.mark.promise("make export")
+def test_weights_become_a_file_for_plain_pytorch(main_job: Job, tmp_path: Path) -> None:
+    _, run = main_job
+    to = tmp_path / "vit.safetensors"
+    done = make("export", RUN=run.name, TO=str(to))
+    assert done.status == 0, done.output
+    with to.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    values = sum(math.prod(entry["shape"]) for name, entry in header.items() if name[0] != "_")
+    # All of them are parameters: a vision transformer has no batch normalisation.
+    assert values == json.loads((run / "world.json").read_text())["model_parameters"]
+    about = json.loads(to.with_suffix(".json").read_text())
+    assert (about["model"], len(about["classes"]), about["image_size"]) == ("vit", 10, 32)
+    assert len(about["channel_means"]) == 3
 
 
 def test_loss_falls(main_job: Job) -> None:

@@ -107,7 +107,8 @@ class Python:
                     | {"images": images, "time": images / self.rate}
                 )
             accuracy = self.accuracies[min(epoch, len(self.accuracies)) - 1]
-            lines.append({"event": "epoch", "epoch": epoch, "accuracy": accuracy})
+            lines.append({"event": "epoch", "epoch": epoch, "validation_accuracy": accuracy})
+        lines.append({**lines[-2], "event": "end", "test_accuracy": accuracy})
         path = Path(document["run_dir"]) / "metrics.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         if self.fails and document["epochs"] > 1:

@@ -1,9 +1,10 @@
 import itertools
 
+import pytest
 import torch
 from torch.nn import functional
 
-from trainer.data.augment import Normalise, crop_and_flip
+from trainer.data.augment import Normalise, Policy, crop_and_flip
 
 PADDING = 4
 
@@ -64,3 +65,19 @@ def test_normalised_images_have_mean_0_and_deviation_1() -> None:
     torch.testing.assert_close(
         result.std(dim=(0, 2, 3), correction=0), torch.ones(3), atol=1e-4, rtol=0
     )
+
+
+@pytest.mark.parametrize("name", ["randaugment", "trivial"])
+def test_policy_follows_from_the_seed_and_leaves_the_generator_of_the_rank(name: str) -> None:
+    images = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8)
+    policy, state = Policy(name), torch.get_rng_state()
+
+    def changed(seed: int) -> torch.Tensor:
+        return policy(images, torch.Generator().manual_seed(seed))
+
+    once = changed(1)
+    assert (once.dtype, once.shape) == (images.dtype, images.shape)
+    assert torch.equal(once, changed(1))
+    assert not torch.equal(once, changed(2))
+    assert not torch.equal(once, images)
+    assert torch.equal(torch.get_rng_state(), state)

@@ -135,6 +135,23 @@ def test_inventory_names_the_options_there_are() -> None:
     assert set(variables["training_options"]) == fields - DECIDED_BY_THE_LAUNCH
 
 
+def test_inventory_and_trainer_judge_options_alike(config: dict[str, Any]) -> None:
+    variables = yaml.safe_load(Path("/group_vars/all/training.yml").read_text())
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    for name, entry in variables["training_options"].items():
+        refused: list[Any] = ["no such word"]
+        if "least" in entry:
+            refused.append(entry["least"] - 1)
+        refused += [entry[limit] for limit in ("above", "below") if limit in entry]
+        for value in refused:
+            with pytest.raises(ConfigError, match=name):
+                TrainConfig.from_json({**config, name: value})
+        for value in (*entry.get("choices", ()), *([entry["least"]] if "least" in entry else ())):
+            TrainConfig.from_json({**config, name: value})
+        assert entry.get("default", defaults[name]) == defaults[name]
+        assert set(entry.get("choices", ())) == set(CHOICES.get(name, ()))
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "null"])
 def test_file_that_is_no_json_object(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"

@@ -80,7 +80,7 @@ def test_names_of_images_may_have_blanks(prepared: Path) -> None:
     name, _, image = first.partition("/")
     (prepared / "train" / first).rename(prepared / "train" / name / f"the {image}")
     index.write_text("\n".join([f"{name}/the {image}", *others, ""]))
-    files = FileSet.load(prepared, "train", CLASSES, None, 0)
+    files = FileSet.load(prepared, "train", CLASSES)
     assert len(files) == 12
 
 
@@ -133,7 +133,7 @@ def test_classes_of_the_real_validation_images_are_known() -> None:
 
 
 def training(prepared: Path, rank: int, world_size: int) -> FolderTrainingBatches:
-    files = FileSet.load(prepared, "train", CLASSES, None, seed=1)
+    files = FileSet.load(prepared, "train", CLASSES)
     sampler = ShardedSampler(len(files), 3, rank, world_size, seed=1)
     normalise = Normalise((0.0,) * 3, (1 / 255,) * 3)
     return FolderTrainingBatches(files, sampler, 32, 2, normalise, None, torch.device("cpu"))
@@ -165,7 +165,7 @@ def test_cuts_follow_from_seed_and_epoch(prepared: Path, source: Path) -> None:
 
 
 def test_evaluation_sees_each_image_once(prepared: Path) -> None:
-    files = FileSet.load(prepared, "test", CLASSES, None, seed=1)
+    files = FileSet.load(prepared, "test", CLASSES)
     normalise = Normalise((0.0,) * 3, (1 / 255,) * 3)
     batches = FolderEvaluationBatches(files, 32, 2, normalise, torch.device("cpu"))
     ((images, labels),) = batches

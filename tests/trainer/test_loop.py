@@ -33,13 +33,16 @@ def test_nothing_is_kept_of_an_epoch_whose_loss_is_no_number(
     training: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the steps that were looked at, every tenth perhaps, were well."""
-    test = math.nan if math.isfinite(training) else 2.0
+    validation = math.nan if math.isfinite(training) else 2.0
     kept, meter = Kept(), Fake(mean_loss=lambda engine: training)
     sampler = Fake(batches=1, batch_per_rank=1, world_size=1)
-    config = Fake(epochs=1, warmup_fraction=0.0, peak_learning_rate=0.1, precision="fp32")
+    config = Fake(
+        epochs=1, warmup_fraction=0.0, peak_learning_rate=0.1, precision="fp32", schedule="cosine"
+    )
     data: Any = Fake(train=Fake(sampler=sampler))
-    evaluated = Fake(loss=test, accuracy=0.1)
-    monkeypatch.setattr(loop, "evaluate_learner", lambda *arguments: evaluated)
+    evaluated = Fake(loss=validation, accuracy=0.1)
+    monkeypatch.setattr(loop, "settle_batch_norm", lambda *arguments: None)
+    monkeypatch.setattr(loop, "validate", lambda *arguments: evaluated)
     monkeypatch.setattr(TrainingLoop, "_train_epoch", lambda *arguments: None)
     monkeypatch.setattr(TrainingLoop, "_position", lambda *arguments: None)
     training_loop = TrainingLoop(config, Fake(), data, Fake(), kept, kept)  # type: ignore[arg-type]

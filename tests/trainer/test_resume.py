@@ -50,8 +50,17 @@ def run(start: Callable[..., Path]) -> Callable[..., Path]:
 def curve(run_dir: Path) -> list[tuple[Any, ...]]:
     """All that is measured of learning, without times."""
     lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    keys = ("event", "step", "epoch", "loss", "accuracy", "lr")
-    return [tuple(line[key] for key in keys) for line in lines]
+    keys = (
+        "event",
+        "step",
+        "epoch",
+        "loss",
+        "validation_loss",
+        "test_loss",
+        "best_test_loss",
+        "lr",
+    )
+    return [tuple(line.get(key) for key in keys) for line in lines]
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -79,6 +79,11 @@ def test_says_where_it_goes_on(
             {"dimensions": {"train_images": 1000}},
             "train_images 1000: the checkpoint was trained with 480",
         ),
+        (
+            {"dimensions": {"validation_images": 50}},
+            "50 training images are held out for validation, and the run that took the checkpoint "
+            "held out 0: go on with the same validation_fraction, which is 0",
+        ),
         ({"dimensions": {"classes": 100}}, "classes 100: the checkpoint was trained with 10"),
         ({"dimensions": {"image_size": 64}}, "image_size 64: the checkpoint was trained with 32"),
         ({"epochs": 1}, "epochs 1: the checkpoint has 1 already"),

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trainer.data.sampler import ShardedSampler, balanced_subset
+from trainer.data.sampler import ShardedSampler, balanced_subset, training_and_validation
 from trainer.errors import ConfigError
 
 
@@ -103,3 +103,32 @@ def test_subset_larger_than_a_class_is_refused() -> None:
     labels = torch.tensor([0] * 90 + [1] * 10)
     with pytest.raises(ConfigError, match="10 of class 1"):
         balanced_subset(labels, 22, seed=1)
+
+
+def test_validation_split_is_balanced_fixed_seeded_and_apart_from_training() -> None:
+    labels = torch.cat([torch.arange(1000) % 10, torch.full((3,), 10)])
+    train, held_out = training_and_validation(labels, None, 0.05, seed=1)
+    assert labels[held_out].bincount().tolist() == [5] * 10 + [1]
+    assert torch.cat([train, held_out]).sort().values.tolist() == list(range(1003))
+    again = training_and_validation(labels, None, 0.05, seed=1)
+    assert torch.equal(again[1], held_out)
+    assert not torch.equal(training_and_validation(labels, None, 0.05, seed=2)[1], held_out)
+    # However many of the others are trained on, the split is the same.
+    few, same = training_and_validation(labels, 22, 0.05, seed=1)
+    assert torch.equal(same, held_out)
+    assert labels[few].bincount().tolist() == [2] * 11
+    assert not set(few.tolist()) & set(held_out.tolist())
+
+
+def test_without_a_validation_split_all_images_are_trained_on() -> None:
+    labels = torch.arange(100) % 10
+    train, held_out = training_and_validation(labels, 100, 0.0, seed=1)
+    assert (train.tolist(), held_out.tolist()) == (list(range(100)), [])
+
+
+def test_images_that_are_held_out_cannot_be_trained_on() -> None:
+    labels = torch.arange(100) % 10
+    with pytest.raises(ConfigError, match="90 at the most, or for validation_fraction 0"):
+        training_and_validation(labels, 91, 0.1, seed=1)
+    with pytest.raises(ConfigError, match="class 10 has 1 images"):
+        training_and_validation(torch.cat([labels, torch.tensor([10])]), None, 0.1, seed=1)

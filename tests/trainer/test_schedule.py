@@ -1,10 +1,10 @@
 import pytest
 
-from trainer.schedule import WarmupCosine
+from trainer.schedule import Schedule
 
 
 def test_rises_in_a_line_then_falls_as_a_cosine() -> None:
-    rate = WarmupCosine(peak=0.4, steps=19, warmup_steps=4)
+    rate = Schedule(peak=0.4, steps=19, warmup_steps=4)
     assert [rate(step) for step in range(1, 5)] == pytest.approx([0.1, 0.2, 0.3, 0.4])
     # Halfway from the last warm-up step to the step after the end.
     assert rate(12) == pytest.approx(0.2)
@@ -14,11 +14,24 @@ def test_rises_in_a_line_then_falls_as_a_cosine() -> None:
 
 
 def test_last_step_still_learns() -> None:
-    rate = WarmupCosine(peak=1.0, steps=100, warmup_steps=10)
+    rate = Schedule(peak=1.0, steps=100, warmup_steps=10)
     assert 0 < rate(100) < 0.001
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (1, 1), (10, 10)])
 def test_short_runs_have_a_rate_for_every_step(steps: int, warmup: int) -> None:
-    rate = WarmupCosine(peak=1.0, steps=steps, warmup_steps=warmup)
+    rate = Schedule(peak=1.0, steps=steps, warmup_steps=warmup)
     assert all(0 < rate(step) <= 1 for step in range(1, steps + 1))
+
+
+def test_a_tenth_after_each_third() -> None:
+    rate = Schedule(peak=1.0, steps=90, warmup_steps=5, name="step")
+    assert rate(4) == pytest.approx(0.8)
+    assert [rate(step) for step in (5, 30, 31, 60, 61, 90)] == pytest.approx(
+        [1, 1, 0.1, 0.1, 0.01, 0.01]
+    )
+
+
+def test_a_constant_rate_stays_after_the_warm_up() -> None:
+    rate = Schedule(peak=0.5, steps=9, warmup_steps=2, name="constant")
+    assert [rate(step) for step in range(1, 10)] == [0.25] + [0.5] * 8

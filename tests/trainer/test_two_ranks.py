@@ -146,7 +146,12 @@ def test_training_on_real_images(
     assert world["versions"]["horovod"] == "0.28.1"
     assert world["model_parameters"] == 2_693_194
     counts = {name: world[name] for name in world if name.endswith(("images", "available"))}
-    assert counts == {"train_images": 480, "train_images_available": 1000, "test_images": 201}
+    assert counts == {
+        "train_images": 480,
+        "train_images_available": 1000,
+        "test_images": 201,
+        "validation_images": 50,
+    }
 
     assert not (run_dir / "failures").exists()
     lines = metrics(run_dir)
@@ -164,10 +169,18 @@ def test_training_on_real_images(
     steps = [line for line in lines if line["event"] == "step"]
     assert steps[-1]["loss"] < steps[0]["loss"] - 0.1
     assert all(line["images_per_second"] > 0 for line in lines if line["event"] != "start")
-    # An accuracy over exactly 201 images is a multiple of 1/201.
-    for line in lines[-1], lines[-2]:
-        assert (line["accuracy"] * 201) == pytest.approx(round(line["accuracy"] * 201), abs=1e-9)
-    assert lines[-1]["accuracy"] == lines[-2]["accuracy"]
+    # The test set is looked at once, at the end.
+    # An accuracy over 201 images is a multiple of 1/201.
+    end, last = lines[-1], lines[-2]
+    assert not any(key.startswith("test") for line in lines[:-1] for key in line)
+    for accuracy, images in (
+        (end["test_accuracy"], 201),
+        (end["best_test_accuracy"], 201),
+        (last["validation_accuracy"], world["validation_images"]),
+    ):
+        assert accuracy * images == pytest.approx(round(accuracy * images), abs=1e-9)
+    accuracies = [line["validation_accuracy"] for line in lines if line["event"] == "epoch"]
+    assert end["best_epoch"] == 1 + accuracies.index(max(accuracies))
     for line in steps:
         assert line["compute_seconds"] > line["data_seconds"] > 0
         assert line["communication_seconds"] > 0

@@ -122,8 +122,8 @@ def test_offline_run_has_the_metrics_and_no_key(
     kept = history(run_dir)
     losses = [line["loss"] for line in lines if line["event"] == "step"]
     assert [line["step/loss"] for line in kept if "step/loss" in line] == losses
-    (accuracy,) = (line["epoch/accuracy"] for line in kept if "epoch/accuracy" in line)
-    assert accuracy == lines[-1]["accuracy"]
+    (accuracy,) = (line["end/test_accuracy"] for line in kept if "end/test_accuracy" in line)
+    assert accuracy == lines[-1]["test_accuracy"]
     assert "end/loss" in kept[-1]
     # The environment arrived as it was written, and the key went nowhere from there.
     assert holding(run_dir / "wandb", "a 'b' $HOME") != []

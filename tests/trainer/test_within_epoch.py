@@ -68,9 +68,19 @@ def two_ranks(run: Run, folder: Path) -> dict[str, Path]:
 
 def curve(run_dir: Path) -> list[dict[str, Any]]:
     """All that is measured of learning, without times."""
-    keys = ("event", "step", "steps", "epoch", "images", "loss", "accuracy", "lr")
+    keys = (
+        "event",
+        "step",
+        "steps",
+        "epoch",
+        "images",
+        "loss",
+        "validation_loss",
+        "test_loss",
+        "lr",
+    )
     lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    return [{key: line[key] for key in keys} for line in lines]
+    return [{key: line.get(key) for key in keys} for line in lines]
 
 
 def dealt(run_dir: Path, ranks: int, epoch: int) -> list[int]:

@@ -9,7 +9,7 @@ import yaml
 
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
-from yard.plays.inventory import Inventory, parse_inventory, read_inventory
+from yard.plays.inventory import Inventory, Option, parse_inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.parse import (
     parse_nodes,
@@ -418,6 +418,50 @@ def test_every_recipe_asks_for_what_there_is(path: Path) -> None:
     assert resolve(request, inventory).epochs == recipe.epochs
 
 
+@pytest.fixture(scope="module")
+def shipped() -> Inventory:
+    """One machine with the lists of models, data sets and options of this checkout."""
+    variables = {
+        name: value
+        for file in ("models", "training", "datasets")
+        for name, value in yaml.safe_load(
+            (REPOSITORY.root / f"group_vars/all/{file}.yml").read_text()
+        ).items()
+    }
+    hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
+    return parse_inventory(hosts, Path("inventory/lab"))
+
+
+def test_all_that_is_wrong_with_a_request_is_told_at_once(shipped: Inventory) -> None:
+    options = {
+        **{"clip_norm": -1, "optimizer": "lamb", "seed": True, "momentum": 1, "ema": "high"},
+        **{"deterministic": 1, "accumulate": 0, "weight_decay": 0},
+    }
+    asked = TrainRequest("vit", options=options, train_images=48_000)
+    assert problems_of(asked, shipped).splitlines() == [
+        "train images 48,000: of the 50,000 of cifar10 2,500 are held out for validation; ask for "
+        "47,500 or all, or for VALIDATION=0",
+        "accumulate 0: must be at least 1",
+        "clip_norm -1: must be above 0",
+        "deterministic 1: must be true or false",
+        "ema 'high': must be a number",
+        "momentum 1: must be below 1",
+        "optimizer 'lamb': choose from adamw, sgd",
+        "seed True: must be a whole number",
+    ]
+    none_held_out = replace(asked, options={"validation_fraction": 0})
+    assert resolve(none_held_out, shipped).train_images == 48_000
+
+
+def test_a_slip_of_the_pen_is_no_reason_to_list_all_models(shipped: Inventory) -> None:
+    assert problems_of(TrainRequest("resnet81"), shipped) == (
+        "model 'resnet81': unknown; did you mean resnet18, resnet152, resnet101?"
+    )
+    assert problems_of(TrainRequest("gpt"), shipped) == (
+        f"model 'gpt': unknown; there are {len(shipped.models)}, which make train MODEL=list prints"
+    )
+
+
 def test_unknown_recipe_lists_the_recipes() -> None:
     with pytest.raises(RequestError, match=r"recipe 'cnn_c': unknown; there are\n +cnn_b_cifar10"):
         read_recipe(REPOSITORY, "cnn_c")
@@ -425,9 +469,15 @@ def test_unknown_recipe_lists_the_recipes() -> None:
 
 @pytest.mark.process
 def test_unknown_option_lists_the_options(lab: Inventory) -> None:
-    listed = replace(lab, options={"seed": "of everything random", "ema": "decay"})
+    entries = {"seed": "of everything random", "ema": {"about": "decay", "is": "number"}}
+    options = {name: Option.from_entry(entry) for name, entry in entries.items()}
+    listed = replace(lab, options=options)
+    text = problems_of(TrainRequest("vit", options={"depth": 2}), listed)
+    assert (
+        text == "--set depth: unknown; there are\n    seed  of everything random\n    ema   decay"
+    )
     text = problems_of(TrainRequest("vit", options={"sead": 2}), listed)
-    assert text == "--set sead: unknown; there are\n    seed  of everything random\n    ema   decay"
+    assert text == "--set sead: unknown; did you mean seed?"
     assert resolve(TrainRequest("vit", options={"seed": 2}), listed).options == {"seed": 2}
 
 

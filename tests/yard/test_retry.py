@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from yard.commands.train import check_same_training
 from yard.core.errors import RequestError
+from yard.plays.inventory import Inventory
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
 from yard.runs.findings import Finding
 from yard.runs.folder import count_attempts
 from yard.runs.record import RunRecord
@@ -93,3 +97,22 @@ def test_a_checkpoint_that_did_not_come_home_whole_is_none(
 def test_a_run_without_checkpoint_cannot_be_gone_on_from(recorded: Callable[[str], Path]) -> None:
     with pytest.raises(RequestError, match="no checkpoint"):
         check_resumable(recorded("killed"))
+
+
+@pytest.mark.process
+def test_what_cannot_go_on_is_told_before_a_machine_is_touched(
+    recorded: Callable[[str], Path], lab: Inventory
+) -> None:
+    run = recorded("succeeded")
+    asked = TrainRequest(model="vit", options={"validation_fraction": 0})
+    check_same_training(resolve(asked, lab), run)
+    options = {"optimizer": "sgd", "seed": 2}
+    other = resolve(TrainRequest(model="vit", options=options), lab)
+    (run / "config.json").write_text('{"optimizer": "adamw", "seed": 1}')
+    with pytest.raises(RequestError) as caught:
+        check_same_training(replace(other, model="cnn_a"), run)
+    model, optimizer, seed, validation = caught.value.problems
+    assert model.startswith(f"model cnn_a: {run.name} was trained with vit")
+    assert optimizer.startswith(f"optimizer sgd: {run.name} was trained with adamw")
+    assert seed.startswith(f"seed 2: {run.name} was trained with 1")
+    assert validation.endswith("VALIDATION=0 goes on with it")

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,10 @@ def test_every_line_tells_step_and_epoch(metric: Metric) -> None:
 
 def test_an_evaluation_tells_its_accuracy() -> None:
     evaluated = next(metric for metric in RECORDED if metric.event == "epoch")
-    assert evaluated.accuracy is not None
-    assert f"test accuracy {100 * evaluated.accuracy:.1f} %" in progress_of(evaluated)
+    assert evaluated.test_accuracy is not None
+    assert f"test accuracy {100 * evaluated.test_accuracy:.1f} %" in progress_of(evaluated)
+    validated = replace(evaluated, test_accuracy=None, validation_accuracy=0.5)
+    assert "validation accuracy 50.0 %" in progress_of(validated)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from test_schemas import errors
 
 from yard.core.errors import Exit
@@ -61,6 +62,34 @@ def test_succeeded(record: Record) -> None:
     assert summary.seconds_total > 400
     assert summary.started_at == "2026-11-20T11:20:00.000+00:00"
     assert summary.diagnosis is None
+
+
+def test_validation_and_test_are_told_apart(record: Record) -> None:
+    """An older trainer looked at the test set after each epoch; this one at the end alone."""
+    done = record("succeeded")
+    *before, epoch, end = done.metrics
+    assert (epoch.event, epoch.loss, epoch.test_loss) == ("epoch", None, 1.6446)
+    now = [
+        replace(epoch, loss=1.6142, validation_loss=1.7, validation_accuracy=0.39),
+        replace(end, test_accuracy=0.41, best_epoch=4, best_test_accuracy=0.42),
+    ]
+    unseen = [replace(m, test_loss=None, test_accuracy=None) for m in (*before, now[0])]
+    summary = summarise(replace(done, metrics=(*unseen, now[1])))
+    assert (summary.validation_accuracy, summary.validation_loss) == (0.39, 1.7)
+    assert (summary.test_accuracy, summary.best_epoch) == (0.41, 4)
+    assert summary.best_test_accuracy == 0.42
+    unfinished = summarise(replace(done, metrics=tuple(unseen)))
+    assert (unfinished.test_accuracy, unfinished.validation_accuracy) == (None, 0.39)
+
+
+@pytest.mark.parametrize(("accuracy", "is_told"), [(0.1, True), (0.108, True), (0.112, False)])
+def test_a_run_that_only_guesses_is_told_so(record: Record, accuracy: float, is_told: bool) -> None:
+    done = record("succeeded")
+    *before, end = done.metrics
+    world = replace(done.world, classes=10)
+    tested = replace(end, test_accuracy=accuracy)
+    warnings = summarise(replace(done, metrics=(*before, tested), world=world)).warnings
+    assert any("what guessing among 10 classes gives" in text for text in warnings) is is_told
 
 
 def test_failed_keeps_the_numbers_it_reached(record: Record) -> None:

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+# Those of torchvision, on top of cuts and flips.
+POLICIES = ("randaugment", "trivial")
+
 
 @dataclass(frozen=True)
 class Normalise:
@@ -59,6 +62,36 @@ def crop_and_flip(images: Tensor, padding: int, generator: torch.Generator) -> T
     pixels = rows[:, :, None] * padded.shape[3] + columns[:, None, :]
     pixels = pixels.view(batch, 1, -1).expand(-1, channels, -1)
     return padded.view(batch, channels, -1).gather(2, pixels).view(images.shape)
+
+
+class Policy:
+    """A policy of torchvision for each image of a batch by itself.
+
+    Args:
+        name: "randaugment" (Cubuk et al., 2020) or "trivial", which is TrivialAugment (Müller and
+            Hutter, 2021).
+    """
+
+    def __init__(self, name: str) -> None:
+        # To import it takes every rank a second.
+        from torchvision.transforms import v2
+
+        self._policy = {"randaugment": v2.RandAugment, "trivial": v2.TrivialAugmentWide}[name]()
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Change a batch.
+
+        Args:
+            images: uint8, batch x channels x height x width, with one channel or three.
+            generator: the source of the random numbers follows from its seed.
+
+        Returns:
+            uint8 of the same shape.
+        """
+        # They draw from torch's own generator, whose state is the ranks' and stays as it is.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator.initial_seed())
+            return torch.stack([self._policy(image) for image in images])
 
 
 @dataclass(frozen=True)

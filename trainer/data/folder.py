@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from trainer.data.augment import Mixing, Normalise
-from trainer.data.sampler import ShardedSampler, balanced_subset, random_seed
+from trainer.data.augment import Mixing, Normalise, Policy
+from trainer.data.sampler import ShardedSampler, random_seed
 from trainer.data.share import cannot_read
 from trainer.errors import DataError
 
@@ -55,21 +55,16 @@ class FileSet:
         )
 
     @classmethod
-    def load(
-        cls, directory: Path, split: str, classes: tuple[str, ...], count: int | None, seed: int
-    ) -> "FileSet":
+    def load(cls, directory: Path, split: str, classes: tuple[str, ...]) -> "FileSet":
         """Read the list of files of a split.
 
         Args:
             directory: the data set.
             split: "train" or "test".
             classes: names of the classes, which are the folders.
-            count: size of the class-balanced subset to keep; None for all.
-            seed: of the subset.
 
         Raises:
             DataError: the list is missing, or names a class that there is not.
-            ConfigError: there are fewer images than `count`.
         """
         index = directory / f"{FOLDERS[split]}_files.txt"
         try:
@@ -83,11 +78,12 @@ class FileSet:
             labels = torch.tensor([numbers[file.partition("/")[0]] for file in files])
         except KeyError as error:
             raise DataError(f"{index} names the class {error}, dataset.json does not") from error
-        root = directory / FOLDERS[split]
-        if count is None:
-            return cls(root, files, labels)
-        chosen = balanced_subset(labels, count, seed)
-        return cls(root, tuple(files[number] for number in chosen.tolist()), labels[chosen])
+        return cls(directory / FOLDERS[split], files, labels)
+
+    def chosen(self, numbers: Tensor) -> "FileSet":
+        """Those of these numbers."""
+        files = tuple(self.files[number] for number in numbers.tolist())
+        return FileSet(self.root, files, self.labels[numbers])
 
 
 @dataclass(frozen=True)
@@ -105,6 +101,8 @@ class FolderTrainingBatches:
         normalise: from bytes to floats.
         mixing: of images and labels; None for none.
         device: where the batches go.
+        crops: whether images are cut and flipped at random; else it is the middle.
+        policy: what they go through after that; None for nothing.
     """
 
     data: FileSet
@@ -114,17 +112,23 @@ class FolderTrainingBatches:
     normalise: Normalise
     mixing: Mixing | None
     device: torch.device
+    crops: bool = True
+    policy: Policy | None = None
 
     def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (float32, batch x channels x height x width) and labels."""
 
         def load(path: Path, number: int) -> np.ndarray:
+            if not self.crops:
+                return middle(_open(path), self.image_size)
             random = Random(random_seed(self.sampler.seed, epoch, number))
             return random_cut(_open(path), self.image_size, random)
 
         batches = _stream(self.data, self.sampler.epoch(epoch, seen), load, self.workers)
         generators = self.sampler.generators(epoch, seen)
         for (images, labels), generator in zip(batches, generators, strict=True):
+            if self.policy:
+                images = self.policy(images, generator)
             floats = self.normalise(images.to(self.device, non_blocking=True))
             batch = floats, labels.to(self.device)
             yield self.mixing(*batch, generator) if self.mixing else batch

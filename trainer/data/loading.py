@@ -10,10 +10,10 @@ from torch import Tensor
 
 from trainer.config import TrainConfig
 from trainer.data import store
-from trainer.data.augment import Mixing, Normalise
+from trainer.data.augment import POLICIES, Mixing, Normalise, Policy
 from trainer.data.folder import FileSet, FolderEvaluationBatches, FolderTrainingBatches
 from trainer.data.memory import EvaluationBatches, ImageSet, TrainingBatches
-from trainer.data.sampler import ShardedSampler
+from trainer.data.sampler import ShardedSampler, training_and_validation
 from trainer.engines import Engine
 from trainer.errors import ConfigError
 
@@ -45,23 +45,28 @@ class Data:
 
     Attributes:
         train: this rank's training batches.
-        test: this rank's shard of the test images.
+        validation: this rank's shard of the validation split, which checkpoints are chosen by.
+        test: this rank's shard of the test images, which are looked at once, at the end.
         description: of the data set on disk.
         image_size: edge of the images in pixels.
         train_images: number of training images of the whole world.
+        validation_images: number of images of the validation split; 0 for none.
     """
 
     train: Epochs
+    validation: Iterable[tuple[Tensor, Tensor]]
     test: Iterable[tuple[Tensor, Tensor]]
     description: store.Description
     image_size: int
     train_images: int
+    validation_images: int
 
     @property
     def dimensions(self) -> dict[str, int]:
         """What a model and a place in an epoch are for; of no use with other data."""
         return {
             "train_images": self.train_images,
+            "validation_images": self.validation_images,
             "classes": len(self.description.classes),
             "image_size": self.image_size,
         }
@@ -83,6 +88,9 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
     if config.mixup or config.cutmix:
         mixing = Mixing(len(description.classes), config.mixup, config.cutmix)
 
+    crops = config.augment != "none"
+    policy = Policy(config.augment) if config.augment in POLICIES else None
+
     def sampler(images: int) -> ShardedSampler:
         return ShardedSampler(
             images, config.batch_per_rank, engine.rank, engine.world_size, config.seed
@@ -92,18 +100,37 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
     if description.layout == "folder":
         size, workers = config.image_size or FILE_IMAGE_SIZE, config.workers
         classes = description.classes
-        files = FileSet.load(directory, "train", classes, config.train_images, config.seed)
-        test_files = FileSet.load(directory, "test", classes, None, config.seed).shard(*shard)
+        all_files = FileSet.load(directory, "train", classes)
+        train, held_out = training_and_validation(
+            all_files.labels, config.train_images, config.validation_fraction, config.seed
+        )
+        files = all_files.chosen(train)
+
+        def shown(those: FileSet) -> FolderEvaluationBatches:
+            return FolderEvaluationBatches(those.shard(*shard), size, workers, normalise, device)
+
         return Data(
             FolderTrainingBatches(
-                files, sampler(len(files)), size, workers, normalise, mixing, device
+                files,
+                sampler(len(files)),
+                size,
+                workers,
+                normalise,
+                mixing,
+                device,
+                crops,
+                policy,
             ),
-            FolderEvaluationBatches(test_files, size, workers, normalise, device),
+            shown(all_files.chosen(held_out)),
+            shown(FileSet.load(directory, "test", classes)),
             description,
             size,
             len(files),
+            len(held_out),
         )
-    images = ImageSet.load(directory, "train", config.train_images, config.seed)
+    images, validation = ImageSet.load_training(
+        directory, config.train_images, config.validation_fraction, config.seed
+    )
     test_images = ImageSet.load(directory, "test").shard(*shard)
     size = images.images.shape[-1]
     if config.image_size not in (None, size):
@@ -114,10 +141,13 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
             sampler(len(images)),
             normalise,
             mixing,
-            crops=description.augmentation == "crop_flip",
+            crops=crops and description.augmentation == "crop_flip",
+            policy=policy,
         ),
+        EvaluationBatches(validation.shard(*shard).to(device), normalise),
         EvaluationBatches(test_images.to(device), normalise),
         description,
         size,
         len(images),
+        len(validation),
     )

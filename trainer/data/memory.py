@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from trainer.data import store
-from trainer.data.augment import Mixing, Normalise, crop_and_flip
-from trainer.data.sampler import ShardedSampler, balanced_subset
+from trainer.data.augment import Mixing, Normalise, Policy, crop_and_flip
+from trainer.data.sampler import ShardedSampler, balanced_subset, training_and_validation
 
 CROP_PADDING = 4
 EVALUATION_BATCH = 500
@@ -60,8 +60,30 @@ class ImageSet:
         labels = torch.from_numpy(arrays.labels).long()
         if count is None:
             return cls(torch.from_numpy(np.array(arrays.images)), labels)
-        chosen = balanced_subset(labels, count, seed)
-        return cls(torch.from_numpy(arrays.images[chosen.numpy()]), labels[chosen])
+        return cls._chosen(arrays, balanced_subset(labels, count, seed))
+
+    @classmethod
+    def load_training(
+        cls, directory: Path, count: int | None, fraction: float, seed: int
+    ) -> "tuple[ImageSet, ImageSet]":
+        """Read what is trained on, and the validation split; see `training_and_validation`.
+
+        Raises:
+            DataError: the data set is missing or damaged.
+            ConfigError: it has fewer images than are asked for.
+        """
+        arrays = store.read_split(directory, "train")
+        labels = torch.from_numpy(arrays.labels).long()
+        train, validation = training_and_validation(labels, count, fraction, seed)
+        return cls._chosen(arrays, train), cls._chosen(arrays, validation)
+
+    @classmethod
+    def _chosen(cls, arrays: store.Split, chosen: Tensor) -> "ImageSet":
+        numbers = chosen.numpy()
+        return cls(
+            torch.from_numpy(arrays.images[numbers]),
+            torch.from_numpy(arrays.labels[numbers]).long(),
+        )
 
 
 @dataclass(frozen=True)
@@ -74,6 +96,7 @@ class TrainingBatches:
         normalise: from bytes to floats.
         mixing: of images and labels; None for none.
         crops: whether images are cut and flipped at random.
+        policy: what they go through after that; None for nothing.
     """
 
     data: ImageSet
@@ -81,6 +104,7 @@ class TrainingBatches:
     normalise: Normalise
     mixing: Mixing | None = None
     crops: bool = True
+    policy: Policy | None = None
 
     def epoch(self, epoch: int, seen: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield images (float32, batch x channels x height x width) and labels, on the device."""
@@ -90,6 +114,8 @@ class TrainingBatches:
             images, labels = self.data.images[on_device], self.data.labels[on_device]
             if self.crops:
                 images = crop_and_flip(images, CROP_PADDING, generator)
+            if self.policy:
+                images = self.policy(images, generator)
             batch = self.normalise(images), labels
             yield self.mixing(*batch, generator) if self.mixing else batch
 
@@ -99,7 +125,7 @@ class EvaluationBatches:
     """A rank's shard of a split in order, every image once, not augmented.
 
     Attributes:
-        data: the images of this rank.
+        data: the images of this rank; there may be fewer images than ranks.
         normalise: from bytes to floats.
     """
 
@@ -107,6 +133,8 @@ class EvaluationBatches:
     normalise: Normalise
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if len(self.data) == 0:
+            return
         pairs = zip(
             self.data.images.split(EVALUATION_BATCH),
             self.data.labels.split(EVALUATION_BATCH),

@@ -11,6 +11,8 @@ from trainer.errors import ConfigError
 
 # More than a run has epochs, so that the seeds of two runs do not meet.
 SEED_PRIME = 1_000_003
+# Sets the seed of the validation split apart from those of epochs, which count from 1.
+VALIDATION = -1
 
 
 def balanced_subset(labels: Tensor, count: int, seed: int) -> Tensor:
@@ -41,6 +43,49 @@ def balanced_subset(labels: Tensor, count: int, seed: int) -> Tensor:
             )
         chosen.append(members[torch.randperm(len(members), generator=generator)[:size]])
     return torch.cat(chosen).sort().values
+
+
+def training_and_validation(
+    labels: Tensor, count: int | None, fraction: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Part a training set in what is trained on and what checkpoints are chosen by.
+
+    The validation split is drawn first, from all images: it is the same however many of the others
+    are trained on. Each class gives the same fraction, and at least one image.
+
+    Args:
+        labels: the class of every image.
+        count: size of the class-balanced subset of the others to train on; None for all of them.
+        fraction: of each class for validation, 0 to 1; 0 holds none out.
+        seed: another seed chooses other images.
+
+    Returns:
+        The indices of both in ascending order.
+
+    Raises:
+        ConfigError: a class has too few images.
+    """
+    generator = torch.Generator().manual_seed(random_seed(seed, VALIDATION))
+    is_held_out = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique() if fraction else ():
+        members = (labels == label).nonzero().flatten()
+        size = max(1, round(fraction * len(members)))
+        if size >= len(members):
+            raise ConfigError(
+                f"validation_fraction {fraction}: class {int(label)} has {len(members)} images, "
+                "and one at least is to be trained on; with 0 none are held out"
+            )
+        is_held_out[members[torch.randperm(len(members), generator=generator)[:size]]] = True
+    rest = (~is_held_out).nonzero().flatten()
+    held_out = is_held_out.nonzero().flatten()
+    if count is None:
+        return rest, held_out
+    if len(rest) < count <= len(labels):
+        raise ConfigError(
+            f"train_images {count}: of {len(labels)} images {len(held_out)} are held out for "
+            f"validation; ask for {len(rest)} at the most, or for validation_fraction 0"
+        )
+    return rest[balanced_subset(labels[rest], count, seed)], held_out
 
 
 @dataclass(frozen=True)

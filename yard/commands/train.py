@@ -11,6 +11,7 @@ from yard.code.settings import NODE
 from yard.code.snapshot import FOLDER
 from yard.core.context import Context
 from yard.core.errors import Exit, Interrupted, RequestError
+from yard.core.files import read_object
 from yard.core.words import plural, size
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
@@ -28,13 +29,17 @@ from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
-from yard.request.resolve import resolve
+from yard.request.resolve import VALIDATION, resolve
 from yard.request.training import Training, TrainRequest
 from yard.runs.failure_rate import expected_failures
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.retry import check_resumable, epochs_done, resume_variables
+from yard.runs.world import read_world
+
+# What a run must have in common with the one it goes on from; see trainer/resuming.py.
+FIXED = ("model", "dataset", "optimizer", "seed")
 
 
 def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
@@ -58,6 +63,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
         _check_same_kind(job, earlier)
+        check_same_training(job, earlier)
         check_resumable(earlier)
         _check_more_is_asked(job, earlier)
         # Its whole name, for the record: `latest` is another run tomorrow.
@@ -121,6 +127,34 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
         raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
+
+
+def check_same_training(job: Job, earlier: Path) -> None:
+    """See that what a checkpoint is for is asked for again, as far as the earlier run tells.
+
+    Raises:
+        RequestError: with everything that is not the same.
+    """
+    manifest = read_manifest(earlier)
+    if not isinstance(job, Training) or manifest is None:
+        return
+    asked = {**job.options, "model": job.model, "dataset": job.dataset}
+    config = read_object(earlier / "config.json")
+    before = {**manifest.configuration, **manifest.configuration.get("options", {}), **config}
+    problems = [
+        f"{name} {asked[name]}: {earlier.name} was trained with {before[name]}, and its "
+        "checkpoints serve nothing else"
+        for name in FIXED
+        if name in asked and name in before and asked[name] != before[name]
+    ]
+    world = read_world(earlier / "world.json")
+    if world.ranks and world.validation_images is None and asked.get(VALIDATION) != 0:
+        problems.append(
+            f"validation: {earlier.name} held no training images out, as versions before this one "
+            "did; VALIDATION=0 goes on with it"
+        )
+    if problems:
+        raise RequestError(problems)
 
 
 def _check_more_is_asked(job: Job, earlier: Path) -> None:

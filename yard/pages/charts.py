@@ -23,6 +23,8 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
     """
     steps, lost_steps = _continued(metrics, "step")
     epochs, _ = _continued(metrics, "epoch")
+    ends, _ = _continued(metrics, "end")
+    tested = [metric for metric in epochs if metric.test_accuracy is not None] or ends
     marks = retry_marks(metrics)
 
     def line(label: str, value: Value, colour: str) -> list[Series]:
@@ -33,22 +35,30 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
         ]
         return [*lost, Series(label, _points(steps, value), colour)]
 
-    def dots(value: Value) -> Series:
-        return Series("test set", _points(epochs, value), COLOURS[1], dots=True)
+    def dots(kind: str) -> list[Series]:
+        """The validation split, and the test set: at the end, of older runs after each epoch."""
+        drawn = [
+            Series(label, _points(lines, _value(f"{split}_{kind}")), colour, dots=True)
+            for label, split, lines, colour in (
+                ("validation", "validation", epochs, COLOURS[1]),
+                ("test set", "test", tested, COLOURS[2]),
+            )
+        ]
+        return [series for series in drawn if series.points]
 
     charts = [
         Chart(
             "Loss",
             "cross entropy",
             "step",
-            (*line("training", _loss, COLOURS[0]), dots(_loss)),
+            (*line("training", _loss, COLOURS[0]), *dots("loss")),
             marks=marks,
         ),
         Chart(
             "Accuracy",
             "%",
             "step",
-            (*line("training", _accuracy, COLOURS[0]), dots(_accuracy)),
+            (*line("training", _accuracy, COLOURS[0]), *dots("accuracy")),
             from_zero=True,
             marks=marks,
         ),
@@ -192,12 +202,12 @@ def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
 
     charts = [
         Chart("Training loss", "cross entropy", "epoch", series("step", _loss)),
-        Chart("Test accuracy", "%", "epoch", series("epoch", _accuracy), from_zero=True),
+        Chart("Validation accuracy", "%", "epoch", series("epoch", _held_out), from_zero=True),
         Chart(
-            "Test accuracy by time",
+            "Validation accuracy by time",
             "%",
             "time since the first step began",
-            series("epoch", _accuracy, timed=True),
+            series("epoch", _held_out, timed=True),
             axis="clock",
             from_zero=True,
         ),
@@ -318,6 +328,23 @@ def _loss(metric: Metric) -> float | None:
 
 def _accuracy(metric: Metric) -> float | None:
     return None if metric.accuracy is None else 100 * metric.accuracy
+
+
+def _held_out(metric: Metric) -> float | None:
+    """Accuracy on the validation split; of older runs, which had none, on the test set."""
+    validation = _value("validation_accuracy")(metric)
+    return _value("test_accuracy")(metric) if validation is None else validation
+
+
+def _value(name: str) -> Value:
+    """A field of a line, accuracies in per cent."""
+    scale = 100 if name.endswith("accuracy") else 1
+
+    def value(metric: Metric) -> float | None:
+        number: float | None = getattr(metric, name)
+        return None if number is None else scale * number
+
+    return value
 
 
 def _throughput(metric: Metric) -> float | None:

@@ -80,6 +80,8 @@ def result_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[tuple[str,
     """
     rows: list[tuple[str, Sequence[float | None], Callable[[Any], str], bool]] = [
         ("Test accuracy", [s.test_accuracy for s in summaries], percent, False),
+        ("Test accuracy, best", [s.best_test_accuracy for s in summaries], percent, False),
+        ("Validation accuracy", [s.validation_accuracy for s in summaries], percent, False),
         ("Training loss", [s.final_loss for s in summaries], lambda loss: f"{loss:.3f}", False),
         ("Images/s", [s.images_per_second for s in summaries], lambda n: f"{n:,.1f}", True),
         ("Time", [s.seconds_total for s in summaries], duration, True),

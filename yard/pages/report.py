@@ -267,6 +267,14 @@ def key_numbers(summary: Summary) -> list[Number]:
     if summary.test_accuracy is not None:
         images = f"on {summary.test_images:,} images" if summary.test_images else "on the test set"
         numbers.append(Number("Test accuracy", percent(summary.test_accuracy), images))
+    if summary.best_test_accuracy is not None:
+        best = percent(summary.best_test_accuracy)
+        note = f"best.pt, epoch {summary.best_epoch}, chosen by validation"
+        numbers.append(Number("Test accuracy, best", best, note))
+    if summary.validation_accuracy is not None:
+        held_out = summary.validation_images
+        images = f"on {held_out:,} images held out" if held_out else "last epoch"
+        numbers.append(Number("Validation accuracy", percent(summary.validation_accuracy), images))
     if summary.final_loss is not None:
         numbers.append(
             Number(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from yard.core.errors import RequestError
 from yard.core.files import read_object
@@ -52,6 +52,66 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Option:
+    """A key of the trainer's configuration that a request may give.
+
+    Attributes:
+        about: a line for people.
+        kind: a key of `KINDS`; None where the inventory does not say it.
+        least, above, below: limits of a number, the last two not in it.
+        choices: the words there are; empty where any is taken.
+        default: what the trainer takes where nothing is said, as far as others rely on it.
+    """
+
+    about: str
+    kind: str | None = None
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    default: Any = None
+
+    KINDS: ClassVar[Mapping[str, tuple[type, ...]]] = {
+        "number": (int, float),
+        "whole number": (int,),
+        "true or false": (bool,),
+        "word": (str,),
+    }
+
+    @classmethod
+    def from_entry(cls, entry: Any) -> "Option":
+        """Build one from the inventory's entry: a line for people, or a mapping."""
+        if not isinstance(entry, Mapping):
+            return cls(str(entry))
+        values = {name: entry.get(name) for name in ("least", "above", "below", "default")}
+        return cls(
+            about=str(entry.get("about", "")),
+            kind=entry.get("is", "word" if "choices" in entry else None),
+            choices=tuple(entry.get("choices", ())),
+            **values,
+        )
+
+    def problem(self, value: Any) -> str:
+        """What is wrong with a value; "" for nothing."""
+        if self.choices:
+            return "" if value in self.choices else f"choose from {', '.join(self.choices)}"
+        if self.kind is None:
+            return ""
+        # To Python, true and false are whole numbers.
+        is_switch = isinstance(value, bool)
+        fits = isinstance(value, self.KINDS[self.kind])
+        if not fits or is_switch != (self.kind == "true or false"):
+            return f"must be {'' if self.kind.startswith('t') else 'a '}{self.kind}"
+        if self.least is not None and not value >= self.least:
+            return f"must be at least {self.least:g}"
+        if self.above is not None and not value > self.above:
+            return f"must be above {self.above:g}"
+        if self.below is not None and not value < self.below:
+            return f"must be below {self.below:g}"
+        return ""
+
+
+@dataclass(frozen=True)
 class Inventory:
     """What a request can ask for.
 
@@ -61,8 +121,7 @@ class Inventory:
         trainers: machines that train, in order.
         models, datasets: by name.
         defaults: the inventory's `training_run_*` variables, without that prefix.
-        options: the trainer's further options with a description each; empty where the inventory
-            does not list them.
+        options: the trainer's further options; empty where the inventory does not list them.
         choices: what an option may be, where the inventory says so (`training_engines` → engine).
         container_hosts: machines on which the nodes are containers that set-up makes.
         max_nodes: how many nodes set-up can make; None where nodes are given.
@@ -85,7 +144,7 @@ class Inventory:
     datasets: Mapping[str, Dataset]
     defaults: Mapping[str, Any]
     choices: Mapping[str, tuple[str, ...]]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
     container_hosts: tuple[str, ...] = ()
     max_nodes: int | None = None
     cluster_size: int | None = None
@@ -221,7 +280,10 @@ def parse_inventory(
             )
             if plural in variables
         },
-        options=variables.get("training_options", {}),
+        options={
+            name: Option.from_entry(entry)
+            for name, entry in variables.get("training_options", {}).items()
+        },
         container_hosts=container_hosts,
         max_nodes=making.get("local_cluster_max_nodes"),
         cluster_size=making.get("local_cluster_size"),

@@ -10,6 +10,8 @@ from yard.request.job import ranks_on
 from yard.request.training import ALL_IMAGES, NAMED, Training, TrainRequest
 from yard.request.values import Values, listed, too_many_nodes, unknown
 
+VALIDATION = "validation_fraction"
+
 
 def resolve(request: TrainRequest, inventory: Inventory) -> Training:
     """Fill the request up from the recipe and the inventory and check it.
@@ -90,7 +92,9 @@ class _Resolver(Values):
         name, dataset = self.dataset()
         images = self.train_images(name, dataset)
         available = dataset.train_images if dataset else None
-        usable = images if images is not None else available
+        usable = images
+        if images is None and available is not None:
+            usable = available - self.held_out(available)
         if usable is not None and None not in (nodes, procs_per_node, batch):
             self.check_step(ranks_on(nodes, procs_per_node, slots), batch, usable)
         engine = self.choice("engine", request.engine)
@@ -115,7 +119,7 @@ class _Resolver(Values):
             engine=engine,
             precision=precision,
             transport=transport,
-            options={**self.defaults.get("options", {}), **request.options},
+            options=self.options,
             min_nodes=min_nodes,
             stall_seconds=request.stall,
             checkpoint_seconds=request.checkpoint_seconds,
@@ -146,6 +150,14 @@ class _Resolver(Values):
         available = dataset.train_images if dataset else None
         if images is not None and available is not None and images > available:
             self.problems.append(f"train images {images:,}: {name} has {available:,}")
+        elif images is not None and available is not None:
+            held_out = self.held_out(available)
+            if images > available - held_out:
+                self.problems.append(
+                    f"train images {images:,}: of the {available:,} of {name} {held_out:,} are "
+                    f"held out for validation; ask for {available - held_out:,} or all, or for "
+                    "VALIDATION=0"
+                )
         return images
 
     def check_step(self, ranks: int, batch: int, usable: int) -> None:
@@ -166,14 +178,28 @@ class _Resolver(Values):
             )
 
     def check_options(self) -> None:
-        """Check the names given with `--set`."""
+        """Check names and values given with `--set` or an option of their own."""
         options = self.inventory.options
-        for name in sorted(self.request.options):
+        for name, value in sorted(self.request.options.items()):
             if name in NAMED:
                 self.problems.append(f"--set {name}: not a free option (see `yard train --help`)")
-            elif options and name not in options:
-                self.problems.append(_unknown_option(name, options))
+            elif name in options:
+                problem = options[name].problem(value)
+                if problem:
+                    self.problems.append(f"{name} {value!r}: {problem}")
+            elif options:
+                abouts = {known: option.about for known, option in options.items()}
+                self.problems.append(listed(f"--set {name}", abouts, name))
 
+    def held_out(self, available: int | None) -> int:
+        """How many of so many training images are held out for validation, about."""
+        option = self.inventory.options.get(VALIDATION)
+        fraction = self.options.get(VALIDATION, option.default if option else None)
+        if available is None or not isinstance(fraction, int | float) or not 0 < fraction < 1:
+            return 0
+        return round(fraction * available)
 
-def _unknown_option(name: str, options: Mapping[str, str]) -> str:
-    return listed(f"--set {name}", options)
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of the model or the recipe, and what the request says."""
+        return {**self.defaults.get("options", {}), **self.request.options}

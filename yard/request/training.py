@@ -13,6 +13,16 @@ AUTO = "auto"
 # What a comparison of one node with several keeps: the images of a rank in a step, or of all ranks
 RANK_BATCH, GLOBAL_BATCH = HOLD = ("rank-batch", "global-batch")
 
+# Options of the trainer with a flag of their own, which is the same as --set with that name.
+OPTIONS = {
+    "--seed": "seed",
+    "--optimizer": "optimizer",
+    "--weight-decay": "weight_decay",
+    "--schedule": "schedule",
+    "--augment": "augment",
+    "--validation": "validation_fraction",
+}
+
 # What has a flag of its own, or is decided by the launch, is no free option.
 NAMED = {
     "batch_per_rank",

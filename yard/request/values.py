@@ -3,10 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from yard.plays.inventory import Dataset, Inventory, Model
 from yard.request.job import AS_EACH_HAS, Request
+
+# More than these are not listed in an error.
+MOST_LISTED = 20
 
 
 @dataclass
@@ -151,11 +155,24 @@ def unknown(kind: str, name: str, entries: Mapping[str, Model] | Mapping[str, Da
     """Say that a name is unknown, and list the known ones with their descriptions."""
     if not entries:
         return f"{kind} {name!r}: unknown, and this inventory names no {kind} (training_{kind}s)"
-    return listed(f"{kind} {name!r}", {entry: entries[entry].description for entry in entries})
+    descriptions = {entry: entries[entry].description for entry in entries}
+    return listed(f"{kind} {name!r}", descriptions, name, f"make train {kind.upper()}=list")
 
 
-def listed(unknown: str, descriptions: Mapping[str, str]) -> str:
-    """Say that something is unknown, and list what there is."""
+def listed(unknown: str, descriptions: Mapping[str, str], name: str = "", lister: str = "") -> str:
+    """Say that something is unknown, and which ones it may be meant for, or what there is.
+
+    Args:
+        unknown: what is unknown, for people.
+        descriptions: a line for each one there is.
+        name: what was typed; "" where nothing is compared with it.
+        lister: the command that lists them, where there may be too many for an error.
+    """
+    near = get_close_matches(name, descriptions)
+    if near:
+        return f"{unknown}: unknown; did you mean {', '.join(near)}?"
+    if lister and len(descriptions) > MOST_LISTED:
+        return f"{unknown}: unknown; there are {len(descriptions)}, which {lister} prints"
     width = max(map(len, descriptions))
     lines = [f"    {name:<{width}}  {text}".rstrip() for name, text in descriptions.items()]
     return "\n".join([f"{unknown}: unknown; there are", *lines])

@@ -7,33 +7,44 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from yard.core.words import percent
+
 EVENTS = ("start", "step", "epoch", "end")
 COUNTS = ("step", "steps", "epoch", "epochs")
 SECONDS = ("data_seconds", "compute_seconds", "communication_seconds")
 # JSON has integers of any size; up to this one a float has each of them, and can be reckoned with.
 LARGEST = 2**53
 # Keys that older runs do not have, and of the seconds lines other than `step` and `epoch`.
-OPTIONAL = (*SECONDS, "images")
+RESULTS = (
+    *("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"),
+    *("best_test_loss", "best_test_accuracy"),
+)
+OPTIONAL = (*SECONDS, "images", *RESULTS, "best_epoch")
 # Where a value may be missing, as of the loss before the first step.
-MEASURED = ("loss", "accuracy", "images_per_second", "lr", *SECONDS)
+MEASURED = ("loss", "accuracy", "images_per_second", "lr", *SECONDS, *RESULTS)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One line: `start`, `step`, `epoch` (after its evaluation) or `end`.
+    """One line: `start`, `step`, `epoch` (after its validation) or `end` (after the test).
 
     Attributes:
         time: Unix seconds of the node's clock.
         step, steps: steps done, and steps of the whole run, as the ranks of the attempt count them.
         epoch, epochs: the same in epochs, from 1.
-        loss, accuracy: of the training images for `step`, of the test set for `epoch`;
-            `end` has the training loss of the last epoch and the accuracy on the test set.
+        loss, accuracy: of the training images: those since the last line for `step`, those of the
+            epoch for `epoch` and `end`.
         images_per_second: of the whole world.
         lr: learning rate.
         data_seconds, compute_seconds, communication_seconds: what a step of the window took on
             rank 0, on average: waiting for images, computing, blocked in the exchange of
             gradients. None where it was not measured.
         images: training images seen by all ranks of the whole run; None of an older run.
+        validation_loss, validation_accuracy: of `epoch`; None where no images are held out.
+        test_loss, test_accuracy: of `end`: what the last parameters do on the test set. An older
+            trainer looked at it after each epoch, and called it `loss` and `accuracy`.
+        best_epoch, best_test_loss, best_test_accuracy: of `end`: after which epoch the best
+            checkpoint was taken, and what it does on the test set.
     """
 
     event: str
@@ -50,6 +61,13 @@ class Metric:
     compute_seconds: float | None = None
     communication_seconds: float | None = None
     images: int | None = None
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    best_epoch: int | None = None
+    best_test_loss: float | None = None
+    best_test_accuracy: float | None = None
 
     @classmethod
     def from_json(cls, line: Any) -> "Metric | None":
@@ -63,11 +81,27 @@ class Metric:
             or values["event"] not in EVENTS
             or not _is_number(values["time"])
             or not all(_is_count(values[name]) for name in COUNTS)
-            or not (values["images"] is None or _is_count(values["images"]))
+            or not all(
+                values[name] is None or _is_count(values[name]) for name in ("images", "best_epoch")
+            )
             or not all(values[name] is None or _is_number(values[name]) for name in MEASURED)
         ):
             return None
+        if values["event"] in ("epoch", "end") and line.keys().isdisjoint(RESULTS):
+            # Of an older trainer; its `end` had the training loss.
+            values |= {"test_accuracy": values["accuracy"], "accuracy": None}
+            if values["event"] == "epoch":
+                values |= {"test_loss": values["loss"], "loss": None}
         return cls(**values)
+
+    @property
+    def result(self) -> str:
+        """What is known of images that are not trained on, like `validation accuracy 38.1 %`."""
+        for split in ("test", "validation"):
+            accuracy = getattr(self, f"{split}_accuracy")
+            if accuracy is not None:
+                return f"{split} accuracy {percent(accuracy)}"
+        return ""
 
     @property
     def key(self) -> tuple[str, int, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from yard.core.errors import Exit
 from yard.core.files import read_json, write_json
-from yard.core.words import printable
+from yard.core.words import percent, printable
 from yard.plays.contract import NOTHING_STARTED
 from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.runs.manifest import NOT_OURS, iso, other_version
@@ -38,6 +38,11 @@ LEFT_WORDS = (
     "said is:"
 )
 MOST_WORDS = 200
+CHANCE_REMEDY = (
+    "Look at the training loss in the report. Where it does not fall, try LR= a tenth or ten times "
+    "as high, and more EPOCHS= or TRAIN_IMAGES=: large models need many steps. Where it falls, the "
+    "training images are not like the test images, or the labels of one of them are wrong."
+)
 NEVER_CONNECTED = (
     "no rank ever held a connection to another node: each node trained by itself, and the ranks "
     "did not share what they learned. torch.distributed.init_process_group(), hvd.init(), or the "
@@ -78,7 +83,14 @@ class Summary:
         steps: steps done; of a program that counts them within an epoch the highest number.
         images_per_second: of all ranks together, without evaluation.
         final_loss: training loss of the last epoch, or the last one logged by an unfinished run.
-        test_accuracy: 0 to 1, on the whole test set, after the last finished epoch.
+        test_accuracy: 0 to 1, of the last parameters on the whole test set, which is looked at when
+            training is over; of older runs after the last finished epoch.
+        test_loss: likewise, in nats.
+        best_epoch: after which epoch the best checkpoint was taken, by accuracy on the validation
+            split; None where it is not known.
+        best_test_accuracy: what that checkpoint does on the test set.
+        validation_accuracy, validation_loss: after the last finished epoch.
+        validation_images: training images held out for validation.
         seconds_total: from the start of the command until everything was collected.
         seconds_to_first_step: from the start of the command to the end of the first step.
         started_at, finished_at: ISO 8601, UTC.
@@ -128,6 +140,12 @@ class Summary:
     warnings: tuple[str, ...] = ()
     effective_training_time_ratio: float | None = None
     resumed: Resumed | None = None
+    test_loss: float | None = None
+    best_epoch: int | None = None
+    best_test_accuracy: float | None = None
+    validation_accuracy: float | None = None
+    validation_loss: float | None = None
+    validation_images: int | None = None
 
     @property
     def subject(self) -> str:
@@ -219,7 +237,8 @@ def _summary(
     ends = of_event(record.metrics, "end")
     epochs = of_event(record.metrics, "epoch")
     losses = [metric.loss for metric in of_event(record.metrics, "step") if metric.loss is not None]
-    accuracies = [m.accuracy for m in (*epochs, *ends) if m.accuracy is not None]
+    tested = [m for m in (*epochs, *ends) if m.test_accuracy is not None]
+    validated = [m for m in epochs if m.validation_accuracy is not None]
     seconds_total = _since(record.manifest.started_at, finished_at)
     return Summary(
         run_id=record.run_id,
@@ -245,7 +264,13 @@ def _summary(
         test_images=record.world.test_images,
         images_per_second=_throughput(ends, epochs, record.metrics),
         final_loss=ends[-1].loss if ends else (losses[-1] if losses else None),
-        test_accuracy=accuracies[-1] if accuracies else None,
+        test_accuracy=tested[-1].test_accuracy if tested else None,
+        test_loss=tested[-1].test_loss if tested else None,
+        best_epoch=ends[-1].best_epoch if ends else None,
+        best_test_accuracy=ends[-1].best_test_accuracy if ends else None,
+        validation_accuracy=validated[-1].validation_accuracy if validated else None,
+        validation_loss=validated[-1].validation_loss if validated else None,
+        validation_images=record.world.validation_images,
         seconds_total=seconds_total,
         seconds_to_first_step=_since(record.manifest.started_at, first_step_time(record)),
         started_at=iso(record.manifest.started_at),
@@ -387,6 +412,8 @@ def _shown(value: Any) -> str:
 
 def _warnings(record: RunRecord) -> tuple[str, ...]:
     """What makes a good end doubtful."""
+    if not record.is_project:
+        return _chance_warnings(record)
     if not record.is_project or (_world_size(record) or 1) == 1 or record.missing_hosts:
         return ()
     # Each log begins with a line of ours, about who writes it.
@@ -398,6 +425,23 @@ def _warnings(record: RunRecord) -> tuple[str, ...]:
         NEVER_CONNECTED: record.never_connected,
     }
     return tuple(warning for warning, is_so in found.items() if is_so)
+
+
+def _chance_warnings(record: RunRecord) -> tuple[str, ...]:
+    """Say so where the trainer's model does no better than guessing."""
+    classes, images = record.world.classes, record.world.test_images
+    accuracies = [m.test_accuracy for m in record.metrics if m.test_accuracy is not None]
+    if not (classes and images and accuracies):
+        return ()
+    chance = 1 / classes
+    # Guessing is a binomial distribution: this far above its mean it comes once in 700 runs.
+    most = chance + 3 * (chance * (1 - chance) / images) ** 0.5
+    if accuracies[-1] > most:
+        return ()
+    return (
+        f"test accuracy {percent(accuracies[-1])} is what guessing among {classes} classes gives: "
+        f"the model has learned nothing that holds. {CHANCE_REMEDY}",
+    )
 
 
 def _was_over_at_once(record: RunRecord) -> bool:

@@ -53,6 +53,8 @@ class World:
         versions: of what runs in the image, by package.
         train_images, train_images_available, test_images: images trained on, in the training set
             and in the test set.
+        validation_images: training images held out for validation; None of older runs.
+        classes: of the data set; None of older runs.
         resumed: what the ranks went on from; None where they began anew.
     """
 
@@ -62,6 +64,8 @@ class World:
     train_images: int | None = None
     train_images_available: int | None = None
     test_images: int | None = None
+    validation_images: int | None = None
+    classes: int | None = None
     resumed: Resumed | None = None
 
     @property
@@ -90,6 +94,8 @@ def read_world(path: Path) -> World:
             train_images=_count(document.get("train_images")),
             train_images_available=_count(document.get("train_images_available")),
             test_images=_count(document.get("test_images")),
+            validation_images=_count(document.get("validation_images")),
+            classes=_count(document.get("classes")),
             resumed=Resumed.from_json(document.get("resumed")),
         )
     except (AttributeError, KeyError, TypeError, ValueError):

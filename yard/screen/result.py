@@ -73,7 +73,9 @@ def _diagnosis(diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
 def _numbers(summary: Summary) -> list[tuple[str, str]]:
     rows = []
     if summary.test_accuracy is not None:
-        rows.append(("test accuracy", percent(summary.test_accuracy)))
+        rows.append(("test accuracy", percent(summary.test_accuracy) + _of_the_best(summary)))
+    if summary.validation_accuracy is not None:
+        rows.append(("validation", f"accuracy {percent(summary.validation_accuracy)}"))
     if summary.final_loss is not None:
         rows.append(("training loss", f"{summary.final_loss:.3f}"))
     values = list(summary.readings.items())
@@ -89,6 +91,13 @@ def _numbers(summary: Summary) -> list[tuple[str, str]]:
     if summary.world_size is not None:
         rows.append(("world", f"{summary.world_size} ranks on {', '.join(summary.hosts)}"))
     return rows
+
+
+def _of_the_best(summary: Summary) -> str:
+    """What the best checkpoint does on the test set, where it is not the last."""
+    if summary.best_test_accuracy is None or summary.best_epoch == summary.epochs:
+        return ""
+    return f"; best.pt, of epoch {summary.best_epoch}: {percent(summary.best_test_accuracy)}"
 
 
 def _row(console: Console, label: str, text: str) -> None:

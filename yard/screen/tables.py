@@ -74,11 +74,16 @@ def _row(run: Path) -> list[Text]:
 
 
 def _quality(summary: Summary | None) -> str:
-    """The accuracy of the trainer; of another program the last loss, if it reported one."""
+    """The accuracy on the test set, of a run that did not get there on the validation split.
+
+    Of another program the last loss, if it reported one.
+    """
     if summary is None:
         return ""
     if summary.test_accuracy is not None:
         return percent(summary.test_accuracy)
+    if summary.validation_accuracy is not None:
+        return f"{percent(summary.validation_accuracy)} val"
     loss = summary.readings.get("loss")
     return "" if loss is None else f"loss {short_number(loss)}"
 

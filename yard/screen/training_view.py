@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from yard.core.words import clock, percent, short_number
+from yard.core.words import clock, short_number
 from yard.runs.metrics import Metric
 from yard.runs.pace import seconds_left
 from yard.runs.readings import Reading, last_values
@@ -67,7 +67,7 @@ class TrainingView(View[Metric]):
 
     start: Metric | None = None
     newest: Metric | None = None
-    accuracy: float | None = None
+    result: str = ""
     received_at: float = 0.0
 
     def update(self, line: Metric, received_at: float) -> str | None:
@@ -75,7 +75,7 @@ class TrainingView(View[Metric]):
         if line.event == "start":
             self.start = line
         if line.event == "epoch":
-            self.accuracy = line.accuracy
+            self.result = line.result
         if line.event == "step":
             self.newest = line
             self.received_at = received_at
@@ -110,14 +110,14 @@ class TrainingView(View[Metric]):
         return " · ".join(parts)
 
     def numbers(self) -> str:
-        """How it goes, like `epoch 1/3 · loss 2.104 · accuracy 38.1 % · 121 images/s`."""
+        """How it goes: `epoch 2/3 · loss 2.104 · validation accuracy 38.1 % · 121 images/s`."""
         if self.newest is None:
             return ""
         parts = [f"epoch {self.newest.epoch}/{self.newest.epochs}"]
         if self.newest.loss is not None:
             parts.append(f"loss {self.newest.loss:.3f}")
-        if self.accuracy is not None:
-            parts.append(f"test accuracy {percent(self.accuracy)}")
+        if self.result:
+            parts.append(self.result)
         if self.newest.images_per_second is not None:
             parts.append(f"{self.newest.images_per_second:,.0f} images/s")
         return " · ".join(parts)
@@ -196,8 +196,12 @@ class ProgramView(View[Reading]):
 def epoch_line(metric: Metric) -> str:
     """What stays on the screen of an epoch."""
     parts = [f"epoch {metric.epoch}/{metric.epochs}"]
-    if metric.loss is not None and metric.accuracy is not None:
-        parts.append(f"test loss {metric.loss:.3f} · test accuracy {percent(metric.accuracy)}")
+    if metric.loss is not None:
+        parts.append(f"training loss {metric.loss:.3f}")
+    if metric.validation_loss is not None:
+        parts.append(f"validation loss {metric.validation_loss:.3f}")
+    if metric.result:
+        parts.append(metric.result)
     if metric.images_per_second is not None:
         parts.append(f"{metric.images_per_second:,.0f} images/s")
     return " · ".join(parts)
@@ -218,8 +222,8 @@ def training_position(metric: Metric) -> str:
         view.update(metric, time.time())
         return f"{position} · {view.numbers()}"
     position += f" · epoch {metric.epoch}/{metric.epochs}"
-    if metric.event != "start" and metric.accuracy is not None:
-        position += f" · test accuracy {percent(metric.accuracy)}"
+    if metric.result:
+        position += f" · {metric.result}"
     return position
 
 

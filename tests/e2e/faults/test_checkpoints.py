@@ -27,5 +27,5 @@ def test_truncated_checkpoint_is_refused_and_the_one_before_is_used(ledger: Ledg
     ]
     assert resumed.summary()["steps"] == whole.summary()["steps"] == 12
     assert [end["loss"] for end in ends] == [ends[0]["loss"]] * 2
-    assert [end["accuracy"] for end in ends] == [ends[0]["accuracy"]] * 2
+    assert [end["test_loss"] for end in ends] == [ends[0]["test_loss"]] * 2
     ledger.conclude("checkpoint truncated, RESUME=", resumed, "the one before is used")

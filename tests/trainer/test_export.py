@@ -1,0 +1,91 @@
+"""What is exported loads in plain PyTorch."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainer.checkpoint import Checkpoint
+from trainer.errors import CheckpointError, ConfigError
+from trainer.export import export
+from trainer.models import build_model
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write a checkpoint of `cnn_a`, with the average of its parameters where that is asked for."""
+
+    def write(averages: bool = False) -> Path:
+        model = build_model("cnn_a", 10, 32)
+        ema = None
+        if averages:
+            averaged = torch.optim.swa_utils.AveragedModel(build_model("cnn_a", 10, 32))
+            ema = averaged.state_dict()
+        checkpoint = Checkpoint(
+            model=model.state_dict(),
+            optimizer={},
+            scaler={},
+            ema=ema,
+            rng=[],
+            sampler={"seed": 1, "epoch": 2},
+            step=20,
+            epoch=2,
+            accuracy=0.5,
+            best_accuracy=0.5,
+            config={"model": "cnn_a", "dataset": "cifar10"},
+            data={"classes": 10, "image_size": 32},
+        )
+        checkpoint.save(tmp_path / "epoch-2.pt")
+        return tmp_path / "epoch-2.pt"
+
+    return write
+
+
+@pytest.mark.parametrize("averages", [False, True])
+def test_a_state_dict_loads_into_the_model(save: Callable[..., Path], averages: bool) -> None:
+    path = save(averages)
+    to = path.with_name("cnn_a.pt")
+    export(path, to, None)
+    weights = torch.load(to, weights_only=True)
+    model = build_model("cnn_a", 10, 32)
+    model.load_state_dict(weights)
+    checkpoint = Checkpoint.load(path)
+    expected = checkpoint.ema or checkpoint.model
+    prefix = "module." if averages else ""
+    assert all(torch.equal(value, expected[prefix + name]) for name, value in weights.items())
+    about = json.loads(to.with_suffix(".json").read_text())
+    assert about["model"] == "cnn_a"
+    assert (about["epoch"], about["classes"], about["image_size"]) == (2, 10, 32)
+
+
+def test_safetensors_have_the_same_values(save: Callable[..., Path]) -> None:
+    path = save()
+    to = path.with_name("cnn_a.safetensors")
+    export(path, to, None)
+    data = to.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, values = json.loads(data[8 : 8 + length]), data[8 + length :]
+    assert length % 8 == 0
+    assert header.pop("__metadata__")["model"] == '"cnn_a"'
+    model = Checkpoint.load(path).model
+    assert header.keys() == model.keys()
+    types = {"F32": torch.float32, "I64": torch.int64}
+    end = 0
+    for name, entry in header.items():
+        begin, end = end, entry["data_offsets"][1]
+        assert entry["data_offsets"][0] == begin
+        read = torch.frombuffer(bytearray(values[begin:end]), dtype=types[entry["dtype"]])
+        assert torch.equal(read.reshape(entry["shape"]), model[name])
+    assert end == len(values)
+
+
+def test_what_cannot_be_exported_is_said(save: Callable[..., Path]) -> None:
+    path = save()
+    with pytest.raises(ConfigError, match=r"cnn_a\.onnx: the name is to end in one of \.pt, \.pth"):
+        export(path, path.with_name("cnn_a.onnx"), None)
+    path.write_bytes(b"spoilt")
+    with pytest.raises(CheckpointError):
+        export(path, path.with_name("cnn_a.pt"), None)
+    assert not path.with_name("cnn_a.pt").exists()

@@ -1,0 +1,61 @@
+"""`make export`: the weights of a run as a file for plain PyTorch."""
+
+import os
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.operations.setup import run_operation
+from yard.plays.inventory import read_inventory
+from yard.runs.manifest import read_manifest
+from yard.runs.measurements import find_training
+
+# What the name of the file says of its form; see trainer/export.py.
+SUFFIXES = (".pt", ".pth", ".safetensors")
+CHECKPOINTS = ("best", "last")
+
+
+def export(context: Context, name: str, to: Path, which: str) -> Exit:
+    """Write the weights of a run's checkpoint, and what they are for beside them.
+
+    Args:
+        name: of the run.
+        to: the file to write.
+        which: one of `CHECKPOINTS`.
+
+    Raises:
+        RequestError: with everything that is wrong; nothing has been written.
+        ClusterError, Interrupted: see `run_operation`.
+    """
+    inventory = read_inventory(context.project, context.inventory)
+    run = find_training(context.project, name)
+    manifest = read_manifest(run)
+    to = to.expanduser().absolute()
+    problems = []
+    if manifest is None or manifest.project is not None:
+        problems.append(f"{run.name} ran no model of the trainer: its files are in checkpoints/")
+    checkpoint = run / "checkpoints" / f"{which}.pt"
+    if not checkpoint.is_file():
+        problems.append(f"{context.project.shown(checkpoint)}: the run left no such checkpoint")
+    if to.suffix not in SUFFIXES:
+        problems.append(f"TO={to.name}: is to end in one of {', '.join(SUFFIXES)}")
+    if to.is_dir() or not to.parent.is_dir():
+        problems.append(f"TO={to}: is to be a file in a folder that is there")
+    elif not os.access(to.parent, os.W_OK):
+        problems.append(f"TO={to}: its folder cannot be written to")
+    if problems or manifest is None:
+        raise RequestError(problems)
+    variables = {
+        # What last.pt and best.pt are links to has its checksum beside it.
+        "export_checkpoint": str(checkpoint.resolve()),
+        "export_to": str(to),
+        "export_dataset_name": manifest.configuration["dataset"],
+    }
+    run_operation(context, "export", variables, inventory=inventory.path)
+    context.console.print(
+        f"{to} has the weights of {checkpoint.resolve().name} of {run.name}, and "
+        f"{to.with_suffix('.json').name} beside it what they are for (docs/training.md#weights)",
+        soft_wrap=True,
+        markup=False,
+    )
+    return Exit.DONE
