@@ -1,8 +1,8 @@
 """Which GPUs a run can have, and why it cannot compute on them.
 
 What nvidia-smi says is replayed: the lines of a healthy driver have the form of those in
-`data/gpus` (the real program on NVIDIA's mock of its library), the refusals are quoted from public
-threads, named beside each. `test_gpus_on_mock.py` asks the real program.
+`data/gpus` (recorded), the refusals are quoted from public
+threads, named beside each. `test_gpus_on_stand_in.py` replays whole answers.
 """
 
 import json
@@ -39,7 +39,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have nvidia-smi say this of GPUs and of those who compute on them."""
 
     def replay(status: int, said: str, users: str = "") -> None:
-        def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+        def query(what: str, fields: tuple[str, ...], _: object = None) -> tuple[int, str]:
             if what == "compute-apps":
                 return status, users
             if status == 0 or gpus.CAPABILITY in fields or "not a valid field" not in said:
@@ -200,7 +200,7 @@ def test_fields_that_a_driver_does_not_know_are_not_asked_for(
         zip(gpus.FIELDS, f"{lines('470.82.01').strip()}, Enabled".split(", "), strict=True)
     )
 
-    def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+    def query(what: str, fields: tuple[str, ...], _: object = None) -> tuple[int, str]:
         for field in fields:
             if field not in (*old, *known):
                 return 2, f'Field "{field}" is not a valid field to query.'
