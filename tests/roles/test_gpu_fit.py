@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import training_node_gpu_fit as fit
-from ansible.module_utils.training_node.machine import gpus
+from ansible.module_utils.local_cluster_gpus import GpuMachine
+from ansible.module_utils.training_node.engine import containers
+from ansible.module_utils.training_node.machine import cdi, gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 DRIVER = "550.163.01"
@@ -332,15 +334,45 @@ def test_why_they_cannot_be_asked(
     assert bare == ["gpu_driver_mismatch" if code == "gpu_driver_mismatch" else "gpu_absent"]
 
 
+ALONE: dict[str, Any] = {"Runtimes": {"runc": {}}}
+TOOLKIT: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
+
+
 @pytest.mark.parametrize(
-    ("engine", "problems"),
+    ("engine", "written", "code"),
     [
-        ({"Runtimes": {"runc": {}, "nvidia": {}}}, []),
-        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, []),
-        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": None}, ["gpu_runtime_missing"]),
+        (ALONE, "550.163.01", "gpu_runtime_missing"),  # before Docker 25 it knows no such key
+        ({**ALONE, "CDISpecDirs": None}, "550.163.01", "gpu_runtime_missing"),
+        (TOOLKIT, "", ""),
+        ("reads", "550.163.01", ""),
+        ("reads", "", "gpu_runtime_missing"),
+        ("reads", "535.183.01", "gpu_specification_old"),
+        ("reads", "unreadable", "gpu_specification_missing"),
+        ("reads both", "unreadable", ""),
+        ("native", "550.163.01", ""),
+        ("native", "", "gpu_specification_missing"),
+        ("native", "535.183.01", "gpu_specification_old"),
     ],
 )
-def test_an_engine_without_the_toolkit_is_named(
-    engine: dict[str, Any], problems: list[str]
+def test_containers_have_gpus_by_a_specification_or_by_the_runtime(
+    engine: Any, written: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [problem.code for problem in fit.runtime_problems(engine)] == problems
+    folder = tmp_path / "cdi"
+    folder.mkdir()
+    if written:
+        document = GpuMachine("a100", 1, written).specification()
+        text = "{" if written == "unreadable" else json.dumps(document)
+        (folder / "nvidia.json").write_text(text)
+    (tmp_path / "module/nvidia").mkdir(parents=True)
+    (tmp_path / "module/nvidia/version").write_text("550.163.01\n")
+    native = engine == "native"
+    for module in (containers, fit):
+        monkeypatch.setattr(module, "is_native", lambda: native)
+    monkeypatch.setattr(cdi.find_specification, "__defaults__", (cdi.NVIDIA_GPU, [str(folder)]))
+    if isinstance(engine, str):
+        base = TOOLKIT if engine == "reads both" else ALONE
+        engine = {**base, "CDISpecDirs": [str(folder)]}
+    for module in (containers.docker, fit):
+        monkeypatch.setattr(module, "get", lambda path: engine)
+    codes = [problem.code for problem in fit.specification_problems(str(tmp_path))]
+    assert codes == [code] * bool(code)

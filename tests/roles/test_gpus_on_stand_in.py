@@ -16,6 +16,7 @@ from ansible.module_utils.trainer_image_fit import choose_image, read_images, re
 from ansible.module_utils.training_node.machine import gpus
 from ansible.module_utils.training_node.machine.gpus import ask_smi, read_gpu_users, read_gpus
 from ansible.module_utils.training_node_gpu_faults import gpu_faults
+from ansible.module_utils.training_node_problems import problem
 from gpu_machines import CHECKOUT, RECORDED, FakeDriver
 from role_files import ROLES
 
@@ -34,10 +35,8 @@ IMAGES = {
 }
 DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
 
-# What an engine tells of itself, without NVIDIA's toolkit and with it. Debian's 20.10.24 and 26.1.5
-# are asked themselves in molecule/nvidia_container_toolkit (verify_tasks/gang.yml).
-BEFORE = {"Runtimes": {"io.containerd.runc.v2": {"path": "runc"}, "runc": {"path": "runc"}}}
-AFTER = {"Runtimes": {**BEFORE["Runtimes"], "nvidia": {"path": "nvidia-container-runtime"}}}
+# Codes of an engine that gives no GPUs to containers, and of one that does (test_gpu_fit.py).
+BEFORE, AFTER = ["gpu_runtime_missing"], list[str]()
 THRESHOLDS = Thresholds(
     same_releases=("openmpi", "docker"),
     clock_seconds=1.0,
@@ -78,7 +77,7 @@ def faults_of(count: int, model: str = "", celsius: float = 85) -> dict[str, str
 
 
 def verdicts(
-    driver: FakeDriver, cuda: str, count: int, engine: dict[str, Any]
+    driver: FakeDriver, cuda: str, count: int, engine: list[str]
 ) -> tuple[list[str], list[str]]:
     """Codes of the gang check, and those of `make verify`, for this machine and an image.
 
@@ -86,9 +85,9 @@ def verdicts(
         driver: of the machine.
         cuda: of the image.
         count: number of GPUs that the inventory says it has.
-        engine: what its engine tells of itself.
+        engine: codes of what is found of its engine.
     """
-    problems = [*fit.runtime_problems(engine), *problems_of(driver, cuda)]
+    problems = [*map(problem, engine), *problems_of(driver, cuda)]
     told, trouble = health.read_gpus()
     checks = health.gpu_checks(told, trouble, count, "", 85)
     probe = {

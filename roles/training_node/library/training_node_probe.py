@@ -202,7 +202,6 @@ from ansible.module_utils.training_node.engine.containers import (
     require_engine,
     running_containers,
 )
-from ansible.module_utils.training_node.engine.docker import get
 from ansible.module_utils.training_node.machine.gpus import AMD, NVIDIA
 from ansible.module_utils.training_node.machine.hardware import (
     hardware,
@@ -225,7 +224,7 @@ from ansible.module_utils.training_node_checks import (
     writable,
 )
 from ansible.module_utils.training_node_folder import FolderError, find_mount
-from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, runtime_problems
+from ansible.module_utils.training_node_gpu_fit import GpuFit, look_at_gpus, specification_problems
 from ansible.module_utils.training_node_parts import (
     free_gpus,
     free_port,
@@ -293,10 +292,10 @@ def ask_engine(needs: Needs) -> EngineAnswer:
         require_engine()
         answer.strays = ask_strays(needs.uid)
         ask_image(needs, answer)
-        if needs.gpus and is_native():
+        if needs.gpus and needs.gpu_vendor == NVIDIA:
+            answer.problems += specification_problems(needs.sys)
+        elif needs.gpus and is_native():
             answer.problems.append(problem("gpus_not_native"))
-        elif needs.gpus and needs.gpu_vendor == NVIDIA:
-            answer.problems += runtime_problems(get("/info"))
         ask_holder(needs, answer)
     except EngineError as error:
         answer.problems.append(no_engine(error))
