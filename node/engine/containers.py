@@ -7,60 +7,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..machine.cdi import Specification, SpecificationError, find_specification
-from ..machine.gpus import chosen_gpus, read_gpus
 from . import NATIVE, docker
 from .docker import EngineError
 
 __all__ = ["EngineError"]
 
-# As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
-GPU_RUNTIME = "nvidia"
-
 
 def is_native() -> bool:
     """Whether the account's own namespaces are meant, and no engine."""
     return NATIVE in os.environ
-
-
-def gpu_specification() -> Specification | None:
-    """What containers here get of NVIDIA's GPUs; None where the engine reads no specification.
-
-    An engine does from Docker 25 on, with `features.cdi`; before, NVIDIA's runtime gives the GPUs.
-
-    Raises:
-        SpecificationError: there is one, and it cannot be read.
-        EngineError: the engine does not answer.
-    """
-    if is_native():
-        return find_specification()
-    engine = docker.get("/info")
-    folders = engine.get("CDISpecDirs")
-    try:
-        return find_specification(folders=folders) if folders else None
-    except SpecificationError:
-        if GPU_RUNTIME in engine["Runtimes"]:
-            return None
-        raise
-
-
-def gpu_devices(gpus: str) -> list[str]:
-    """What containers here ask for to have GPUs: `nvidia.com/gpu=0`; none without a specification.
-
-    Args:
-        gpus: `all`, or numbers and UUIDs with commas between; empty for none.
-
-    Raises:
-        EngineError: what there is names other GPUs, or cannot be read.
-    """
-    try:
-        specification = gpu_specification() if gpus else None
-        if specification is None:
-            return []
-        names = specification.names_of(chosen_gpus(read_gpus()[0], gpus)[0])
-    except SpecificationError as error:
-        raise EngineError(str(error)) from error
-    return [f"{specification.kind}={name}" for name in names]
 
 
 def _engine() -> Any:

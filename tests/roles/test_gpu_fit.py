@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import training_node_gpu_fit as fit
 from ansible.module_utils.local_cluster_gpus import GpuMachine
-from ansible.module_utils.training_node.engine import containers
+from ansible.module_utils.training_node.engine import gpus as engine_gpus
 from ansible.module_utils.training_node.machine import cdi, gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
@@ -366,13 +366,12 @@ def test_containers_have_gpus_by_a_specification_or_by_the_runtime(
     (tmp_path / "module/nvidia").mkdir(parents=True)
     (tmp_path / "module/nvidia/version").write_text("550.163.01\n")
     native = engine == "native"
-    for module in (containers, fit):
+    for module in (engine_gpus, fit):
         monkeypatch.setattr(module, "is_native", lambda: native)
     monkeypatch.setattr(cdi.find_specification, "__defaults__", (cdi.NVIDIA_GPU, [str(folder)]))
     if isinstance(engine, str):
         base = TOOLKIT if engine == "reads both" else ALONE
         engine = {**base, "CDISpecDirs": [str(folder)]}
-    for module in (containers.docker, fit):
-        monkeypatch.setattr(module, "get", lambda path: engine)
+    monkeypatch.setattr(engine_gpus, "get", lambda path: engine)
     codes = [problem.code for problem in fit.specification_problems(str(tmp_path))]
     assert codes == [code] * bool(code)

@@ -188,17 +188,19 @@ def write_driver(root: Path, machine: GpuMachine, files: Path) -> None:
     shutil.copytree(files, root)
     place = root / PLACE
     (place / "machine.json").write_text(json.dumps(machine.answers(), indent=2))
+    specification = json.dumps(machine.specification(), indent=2)
+    (place / "specification.json").write_text(specification)
     # Programs that look for the driver look for this file. It has nothing in it that computes.
     library = place / f"lib/libcuda.so.{machine.driver}"
     library.parent.mkdir(parents=True, exist_ok=True)
     library.touch()
     if machine.toolkit:
-        for path, document in (
-            (SPECIFICATION, machine.specification()),
-            ("etc/docker/daemon.json", {"features": {"cdi": True}}),
+        for path, text in (
+            (SPECIFICATION, specification),
+            ("etc/docker/daemon.json", '{"features": {"cdi": true}}'),
         ):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(json.dumps(document, indent=2))
+            (root / path).write_text(text)
     _write_kernel(place, machine)
 
 

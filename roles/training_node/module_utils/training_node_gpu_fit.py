@@ -8,12 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible.module_utils.training_node.engine.containers import (
-    GPU_RUNTIME,
-    gpu_specification,
-    is_native,
-)
-from ansible.module_utils.training_node.engine.docker import get
+from ansible.module_utils.training_node.engine.containers import is_native
+from ansible.module_utils.training_node.engine.gpus import gpu_specification, has_runtime
 from ansible.module_utils.training_node.machine.amd import (
     count_amd_cards,
     driver_trouble,
@@ -247,8 +243,7 @@ def specification_problems(sys: str) -> list[Problem]:
     if specification is None:
         if is_native():
             return [problem("gpu_specification_missing", message="there is none")]
-        known = GPU_RUNTIME in get("/info")["Runtimes"]
-        return [] if known else [problem("gpu_runtime_missing")]
+        return [] if has_runtime() else [problem("gpu_runtime_missing")]
     try:
         with open(f"{sys}/module/nvidia/version", encoding="ascii") as file:
             loaded = file.read().strip()
