@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.module_utils.training_node.engine.containers import EngineError, is_native
+from ansible.module_utils.training_node.engine.containers import is_native
+from ansible.module_utils.training_node.engine.docker import EngineError
 from ansible.module_utils.training_node_check import Check
 
 
