@@ -309,13 +309,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node.engine.containers import EngineError, is_running, logs, run
-from ansible.module_utils.training_node.engine.docker import get
+from ansible.module_utils.training_node.engine.containers import is_running, logs, run
+from ansible.module_utils.training_node.engine.docker import EngineError
+from ansible.module_utils.training_node.engine.gpus import gpu_host_configuration
 from ansible.module_utils.training_node.machine.hardware import memory_bytes
 from ansible.module_utils.training_node.runs.lock import container_of, guarded, own
 from ansible.module_utils.training_node.runs.untrusted import open_directory, open_file
@@ -345,8 +345,6 @@ RECORDS = ("config.json", HOSTFILE, ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
 # In `resume`: what this very node had, beside what the first node had.
 OWN = "own"
-# As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
-NVIDIA = "nvidia"
 RENDER = re.compile(r"/dev/dri/renderD\d{1,4}", re.ASCII)
 # Nodes say what theirs are called, and mpirun's arguments stand a line each in a file.
 INTERFACE = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
@@ -382,29 +380,16 @@ def may_start(root: str, run: dict[str, Any]) -> bool:
     return lock is not None and not lock.get("ending", False)
 
 
-def gpu_runtime(engine: Mapping[str, Any]) -> str:
-    """Return the runtime of a container with GPUs; empty for the engine's usual one.
-
-    The engine's own way to give GPUs calls a hook that NVIDIA's toolkit refuses in all but its
-    oldest mode, and that wants libnvidia-container. NVIDIA's runtime works in every mode. An engine
-    that does without it has a CDI specification.
-
-    Args:
-        engine: what it tells about itself.
-    """
-    return NVIDIA if NVIDIA in engine["Runtimes"] else ""
-
-
 def container_for(options: dict[str, Any], directory: RunDirectory) -> Container:
     """Return the container that the module's options describe.
 
     Raises:
-        EngineError: the engine does not tell which runtimes it has, or a GPU is none.
+        EngineError: nothing gives GPUs to containers here, or a GPU is none.
         FolderError: the folder that the ranks are to read is not to be mounted.
     """
     launch, container = options["launch"], dict(options["container"])
     uid, gid = options["uid"], options["gid"]
-    gpus, folder = container["gpus"], container.pop("folder")
+    gpus, folder = container.pop("gpus"), container.pop("folder")
     gigabytes, share = container.pop("memory_gigabytes"), container.pop("memory_share")
     part = container["part"]
     # They come from what this node said of itself, by way of the control node.
@@ -416,7 +401,7 @@ def container_for(options: dict[str, Any], directory: RunDirectory) -> Container
         folder=find_mount(folder, uid, gid, options["root"]) if folder else "",
         memory_bytes=int(memory_limit(gigabytes, share, memory_bytes()) * part),
         cores=len(os.sched_getaffinity(0)) * part if part < 1 else 0,
-        runtime=gpu_runtime(get("/info")) if gpus else "",
+        gpus=gpu_host_configuration(gpus),
         rdma=rdma_devices() if launch["profile"].get("rdma") else (),
         run_id=options["run_id"],
         directory=directory,
