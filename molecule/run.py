@@ -11,9 +11,6 @@ For work on a scenario, --steps runs some of molecule's steps and leaves the mac
     molecule/run hosts_file --steps verify
     molecule/run hosts_file --steps destroy
 
-A scenario whose machines have GPUs (local_cluster_gpus) is skipped, with the reason, where NVIDIA's
-tools are not there.
-
 The environment variable MOLECULE_JOBS says how many scenarios run side by side (default 2).
 """
 
@@ -27,25 +24,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-import ansible.module_utils
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-ansible.module_utils.__path__.append(str(ROOT / "roles/local_cluster/module_utils"))
 sys.path.append(str(ROOT / "tests/circles"))
 
-from ansible.module_utils.local_cluster_gpu_tools import (  # noqa: E402  # found through the line above
-    TOOLS,
-    GpuToolsError,
-    find_tools,
-)
-from results import FAILED, PASSED, SKIPPED, Case, write_cases  # noqa: E402
+from results import FAILED, PASSED, Case, write_cases  # noqa: E402  # found through the line above
 
 BASE = ROOT / "molecule/shared/base.yml"
 # Makes what all scenarios start from
@@ -67,13 +57,11 @@ class Scenario:
     Attributes:
         strategy: of Ansible, in which it is verified and broken, see shared/strategy.
         mutations: number of ways in which it breaks a machine.
-        gpus: whether its machines have GPUs, which takes NVIDIA's tools.
     """
 
     name: str
     strategy: str
     mutations: int
-    gpus: bool = False
 
     def seconds(self, measured: Mapping[str, float]) -> float:
         """How long it will take: as long as last time, else a guess that orders scenarios well."""
@@ -99,7 +87,6 @@ def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
             mutations=len(yaml.safe_load(mutations.read_text())["mutations"])
             if mutations.is_file()
             else 0,
-            gpus="local_cluster_gpus" in variables(file),
         )
     return scenarios
 
@@ -108,24 +95,6 @@ def cluster_name(scenario: str, root: Path = ROOT) -> str:
     """The name of a scenario's machines and network: that of no other checkout's."""
     checkout = hashlib.sha256(bytes(root)).hexdigest()[:4]
     return f"molecule-{checkout}-{scenario}"
-
-
-def without_tools(
-    scenarios: Iterable[Scenario], root: Path = ROOT, named: str = ""
-) -> tuple[list[str], str]:
-    """Names of the scenarios that lack NVIDIA's tools, and where those are missed.
-
-    Args:
-        scenarios: that are to run.
-        root: the checkout, beside which the tools are.
-        named: the folder of the tools, if a variable names one.
-    """
-    names = [scenario.name for scenario in scenarios if scenario.gpus]
-    try:
-        find_tools(root, named)
-    except GpuToolsError as error:
-        return names, str(error)
-    return [], ""
 
 
 def docker_networks() -> dict[str, list[ipaddress.IPv4Network]]:
@@ -456,23 +425,14 @@ def main(arguments: Sequence[str]) -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     if status := have_engine():
         return status
-    lacking, reason = without_tools(
-        [scenarios[name] for name in options.scenarios or scenarios],
-        named=os.environ.get(TOOLS, ""),
-    )
-    cases = []
-    for name in lacking:
-        print(f"{name}: skipped: {reason}")
-        cases.append(Case(f"molecule/{name}", name, SKIPPED, 0, reason))
-    if options.steps and not lacking:
+    if options.steps:
         return run_steps(options.scenarios[0], options.steps.split(","))
     measured = read_times()
-    able = {name: scenario for name, scenario in scenarios.items() if name not in lacking}
     # The longest first, so that the last one does not run alone.
-    names = [name for name in options.scenarios or able if name in able]
-    names.sort(key=lambda name: -able[name].seconds(measured))
+    names = list(options.scenarios or scenarios)
+    names.sort(key=lambda name: -scenarios[name].seconds(measured))
     jobs = int(os.environ.get("MOLECULE_JOBS", "2"))
-    cases += run_side_by_side(names, SHORT if options.short else WHOLE, jobs)
+    cases = run_side_by_side(names, SHORT if options.short else WHOLE, jobs)
     if options.junit_xml:
         write_cases(options.junit_xml, "scenario", cases)
     if any(case.result == FAILED for case in cases):

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes a signed package source with NVIDIA's container toolkit: source.sh DIRECTORY PROGRAMS
+# Makes a signed package source, in the form of NVIDIA's container toolkit: source.sh DIRECTORY
+# The programs in its packages are stand-ins, which note how they are called.
 set -eu
 mkdir -p "$1"
 cd "$1"
@@ -10,19 +11,37 @@ for name in key other; do
     gpg --batch --armor --export "=$name" > "$name.asc"
 done
 
-# The programs are NVIDIA's, divided up as in their two packages.
-mkdir -p base/DEBIAN base/usr/bin toolkit/DEBIAN toolkit/usr/bin
-for program in nvidia-ctk nvidia-container-runtime nvidia-cdi-hook; do
-    install --mode 0755 "$2/$program" base/usr/bin
+program() { # PATH; what it does after it noted its call is the input
+    mkdir -p "${1%/*}"
+    cat note - > "$1"
+    chmod 0755 "$1"
+}
+cat > note <<'NOTE'
+#!/bin/sh
+echo "${0##*/} $*" >> /var/log/toolkit-calls
+NOTE
+# Divided up as in NVIDIA's two packages.
+mkdir -p base/DEBIAN toolkit/DEBIAN
+program base/usr/bin/nvidia-ctk <<'DOES'
+for argument; do
+    case $argument in
+    --output=*) cp /opt/stand-in-driver/specification.json "${argument#--output=}" ;;
+    esac
 done
-install --mode 0755 "$2/nvidia-container-runtime-hook" toolkit/usr/bin
+DOES
+program base/usr/bin/nvidia-container-runtime <<'DOES'
+exec runc "$@"
+DOES
+program base/usr/bin/nvidia-cdi-hook < /dev/null
+program toolkit/usr/bin/nvidia-container-runtime-hook < /dev/null
+rm note
 # NVIDIA's own makes the runtime's settings when it is installed, and leaves them when it is removed.
 cat > base/DEBIAN/postinst <<'POSTINST'
 #!/bin/sh
 set -e
 [ "$1" = configure ] || exit 0
 mkdir -p /etc/nvidia-container-runtime
-nvidia-ctk --quiet config --config-file=/etc/nvidia-container-runtime/config.toml --in-place
+touch /etc/nvidia-container-runtime/config.toml
 POSTINST
 chmod 0755 base/DEBIAN/postinst
 
@@ -30,19 +49,32 @@ package() { # DIRECTORY NAME VERSION DEPENDS
     cat > "$1/DEBIAN/control" <<CONTROL
 Package: $2
 Version: $3
-Architecture: amd64
+Architecture: all
 Maintainer: Trainyard
 Depends: $4
-Description: NVIDIA's container toolkit, packed for tests
+Description: stand-in for NVIDIA's container toolkit, for tests
 CONTROL
-    dpkg-deb --root-owner-group -Znone --build "$1" "$2_$3_amd64.deb"
+    dpkg-deb --root-owner-group -Znone --build "$1" "$2_$3_all.deb"
 }
-# The newest, and one that lets a container out: that has the same programs, because it is to be refused unseen.
-for version in 1.20.0-1 1.16.1-1; do
-    package base nvidia-container-toolkit-base "$version" libc6
+# One before it kept a specification itself, one that does, and one that lets a container out, which is to be refused
+# unseen.
+for version in 1.16.1-1 1.17.9-1 1.20.0-1; do
+    if [ "$version" = 1.20.0-1 ]; then
+        units=base/usr/lib/systemd/system
+        mkdir -p $units
+        printf '[Service]\nType=oneshot\nExecStart=/bin/sh -c "%s"\n[Install]\nWantedBy=multi-user.target\n' \
+            'mkdir -p /run/cdi; nvidia-ctk cdi generate --output=/run/cdi/nvidia.yaml' > $units/nvidia-cdi-refresh.service
+        printf '[Path]\nPathChanged=/usr/bin/nvidia-ctk\n[Install]\nWantedBy=multi-user.target\n' \
+            > $units/nvidia-cdi-refresh.path
+    fi
+    package base nvidia-container-toolkit-base "$version" dash
     package toolkit nvidia-container-toolkit "$version" "nvidia-container-toolkit-base (= $version)"
+    for other in libnvidia-container-tools libnvidia-container1; do
+        mkdir -p "$other/DEBIAN"
+        package "$other" "$other" "$version" dash
+    done
 done
-rm -r base toolkit
+rm -r base toolkit libnvidia-container-tools libnvidia-container1
 
 apt-ftparchive packages . > Packages
 apt-ftparchive release . > /var/tmp/Release

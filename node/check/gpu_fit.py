@@ -8,12 +8,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..engine.containers import is_native
+from ..engine.gpus import gpu_specification, has_runtime
 from ..machine.amd import (
     count_amd_cards,
     driver_trouble,
     read_amd_gpus,
     read_amd_users,
 )
+from ..machine.cdi import SpecificationError
 from ..machine.gpus import (
     AMD,
     NVIDIA,
@@ -224,9 +227,29 @@ def user_problems(gpus: list[Gpu], users: list[GpuUser]) -> list[Problem]:
     ]
 
 
-def runtime_problems(engine: Mapping[str, Any]) -> list[Problem]:
-    """Whether the engine can give GPUs to containers, as it tells about itself."""
-    devices = [device.get("ID", "") for device in engine.get("DiscoveredDevices") or []]
-    if "nvidia" in engine["Runtimes"] or any(name.startswith("nvidia.com/") for name in devices):
+def specification_problems(sys: str) -> list[Problem]:
+    """Whether containers here can be given NVIDIA's GPUs.
+
+    Args:
+        sys: where the kernel tells about devices.
+
+    Raises:
+        EngineError: the engine does not answer.
+    """
+    try:
+        specification = gpu_specification()
+    except SpecificationError as error:
+        return [problem("gpu_specification_missing", message=str(error))]
+    if specification is None:
+        if is_native():
+            return [problem("gpu_specification_missing", message="there is none")]
+        return [] if has_runtime() else [problem("gpu_runtime_missing")]
+    try:
+        with open(f"{sys}/module/nvidia/version", encoding="ascii") as file:
+            loaded = file.read().strip()
+    except FileNotFoundError:
+        return []  # which is said of the driver
+    if not specification.release or specification.release == loaded:
         return []
-    return [problem("gpu_runtime_missing")]
+    values = {"path": specification.path, "release": specification.release, "driver": loaded}
+    return [problem("gpu_specification_old", **values)]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine.containers import EngineError, is_native
+from ..engine.containers import is_native
+from ..engine.docker import EngineError
 from .check import Check
 
 
@@ -30,8 +31,8 @@ PROBLEMS = {
     "no_engine": Wording("{message}", "run make setup"),
     "no_namespaces": Wording("{message}", "ask who administers the machine"),
     "gpus_not_native": Wording(
-        "runs without containers have no GPU",
-        "have it train in containers (trainyard_runtime), or take it out of gpu_nodes or amd_nodes",
+        "runs without containers have no GPU of AMD's",
+        "have it train in containers (trainyard_runtime), or take it out of amd_nodes",
     ),
     "image_missing": Wording("it does not hold the image {image}", "run make setup"),
     "transport_missing": Wording(
@@ -105,8 +106,20 @@ PROBLEMS = {
         "wait for its end, or kill {pid} on this node, if nobody needs it",
     ),
     "gpu_runtime_missing": Wording(
-        "its Docker engine cannot give GPUs to containers: it knows no runtime of NVIDIA's",
+        "its Docker engine cannot give GPUs to containers: it reads no CDI specification of "
+        "NVIDIA's (features.cdi of Docker 25), and knows no runtime of NVIDIA's",
         "run make setup for role nvidia_container_toolkit",
+    ),
+    "gpu_specification_missing": Wording(
+        "no CDI specification tells what containers get of its GPUs: {message}",
+        "run make setup for role nvidia_container_toolkit, or where it has no part in the machine "
+        "nvidia-ctk cdi generate --format=json --output=/etc/cdi/nvidia.json",
+    ),
+    "gpu_specification_old": Wording(
+        "the CDI specification {path}, by which containers get GPUs, is of driver {release}, and "
+        "the kernel has {driver}",
+        "write it anew: systemctl restart nvidia-cdi-refresh.service, where the machine has that, "
+        "or nvidia-ctk cdi generate --output={path}",
     ),
     "image_without_cuda": Wording(
         "it is to compute on NVIDIA GPUs, and the image {image} is for processors alone",

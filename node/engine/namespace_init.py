@@ -149,12 +149,10 @@ def lay_out(folder: str, root: str, host: Mapping[str, Any]) -> None:
 def devices(target: str, host: Mapping[str, Any]) -> None:
     """Make /dev: the usual ones, shared memory, and those that were asked for."""
     temporary(target, "nosuid,size=64k,mode=755")
-    for path in (
-        *(f"/dev/{name}" for name in DEVICES),
-        *(entry["PathOnHost"] for entry in host.get("Devices", ())),
-    ):
+    asked = [(entry["PathOnHost"], entry["PathInContainer"]) for entry in host.get("Devices", ())]
+    for path, place in (*((f"/dev/{name}", f"/dev/{name}") for name in DEVICES), *asked):
         if stat.S_ISCHR(os.stat(path).st_mode):
-            bind(path, target + path[len("/dev") :])
+            bind(path, target + place[len("/dev") :])
     for name, to in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{to}", f"{target}/{name}")
     temporary(f"{target}/shm", f"nosuid,nodev,mode=1777,size={host.get('ShmSize', 64 << 20)}")

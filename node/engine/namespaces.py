@@ -18,6 +18,7 @@ which sees that folder, read-only, as its root. Below the folder of the account:
 
 from __future__ import annotations
 
+import glob
 import inspect as sources
 import json
 import os
@@ -32,6 +33,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from ..machine.cdi import SpecificationError, find_specification
 from . import NATIVE
 from .docker import EngineError
 from .namespace_init import LOGS, STATE, began
@@ -47,6 +49,8 @@ UNSHARE = (
     *("--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
 )
 KILLED = 128 + signal.SIGKILL
+# Where a container has the GPUs' driver: its programs and libraries, which no image brings.
+DRIVER = "/run/gpu-driver"
 
 
 def place() -> str:
@@ -163,6 +167,7 @@ def run(name: str, configuration: dict[str, Any]) -> None:
     folder = _folder(name)
     if inspect(name) is not None:
         raise EngineError(f"starting {name}: there is a container of this name")
+    configuration = _with_gpus(configuration, details)
     # Half of one that could not be written, the disk being full.
     shutil.rmtree(folder, ignore_errors=True)
     rootfs = os.path.join(image_folder(configuration["Image"]), "rootfs")
@@ -263,6 +268,63 @@ def _absolute(configuration: dict[str, Any]) -> dict[str, Any]:
     # An account can limit no memory, and what goes home says what holds.
     host["Memory"] = host["MemorySwap"] = 0
     return {**configuration, "HostConfig": host}
+
+
+def _with_gpus(configuration: dict[str, Any], details: dict[str, Any]) -> dict[str, Any]:
+    """A container's specification, with what the machine's CDI specification says of its GPUs.
+
+    Programs and libraries of the driver are in a folder of their own, in memory: in the image,
+    which is read-only, there is no place for them, and an engine's hooks would make links and a
+    cache of libraries there. So `PATH` and `LD_LIBRARY_PATH` begin with it.
+
+    Args:
+        configuration: what was asked for, with GPUs in `DeviceRequests`, or none.
+        details: what there is to know of the image.
+
+    Raises:
+        EngineError: there is no such specification, or it lacks a GPU.
+    """
+    host = dict(configuration["HostConfig"])
+    requests = host.pop("DeviceRequests", ())
+    names = [name.partition("=")[2] for request in requests for name in request["DeviceIDs"]]
+    if not names:
+        return configuration
+    try:
+        specification = find_specification()
+        if specification is None:
+            raise EngineError("there is no CDI specification of NVIDIA's GPUs")
+        edits = specification.edits(names)
+    except SpecificationError as error:
+        raise EngineError(str(error)) from error
+    binds = list(host.get("Binds", ()))
+    for source, target in edits.mounts.items():
+        base, dot_so, _ = os.path.basename(target).partition(".so")
+        if dot_so:
+            # Programs load it by a shorter name: libcuda.so.1.
+            links = glob.glob(f"{glob.escape(os.path.dirname(source))}/{glob.escape(base)}.so*")
+            binds += [
+                f"{source}:{DRIVER}/lib/{os.path.basename(link)}:ro"
+                for link in links
+                if os.path.realpath(link) == os.path.realpath(source)
+            ]
+        elif os.path.basename(os.path.dirname(target)) in ("bin", "sbin"):
+            binds.append(f"{source}:{DRIVER}/bin/{os.path.basename(target)}:ro")
+        else:
+            binds.append(f"{source}:{target}:ro")
+    files = [
+        {"PathOnHost": path, "PathInContainer": place} for path, place in edits.devices.items()
+    ]
+    host |= {
+        "Binds": binds,
+        "Devices": [*host.get("Devices", ()), *files],
+        "Tmpfs": {**host.get("Tmpfs", {}), DRIVER: "nosuid,nodev,size=1m,mode=755"},
+    }
+    of_image = dict(entry.partition("=")[::2] for entry in details["Config"].get("Env") or ())
+    paths = {"PATH": f"{DRIVER}/bin", "LD_LIBRARY_PATH": f"{DRIVER}/lib"}
+    for name, folder in paths.items():
+        edits.environment[name] = ":".join(filter(None, (folder, of_image.get(name))))
+    given = [f"{name}={value}" for name, value in edits.environment.items()]
+    return {**configuration, "Env": [*given, *configuration.get("Env", ())], "HostConfig": host}
 
 
 def _hosts(configuration: dict[str, Any]) -> str:

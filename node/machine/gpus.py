@@ -120,22 +120,25 @@ class GpuUser:
     program: str
 
 
-def read_gpus() -> tuple[list[Gpu], str]:
+def read_gpus(seconds: float | None = None) -> tuple[list[Gpu], str]:
     """Ask for all GPUs of this machine.
+
+    Args:
+        seconds: how long nvidia-smi may take, see `ask`.
 
     Returns:
         The GPUs by number, and why they could not be asked (empty where they could). Where some
         have no handle, nvidia-smi's status says so of all, and the others are there all the same.
     """
     fields: tuple[str, ...] = FIELDS
-    status, said = _query("gpu", fields)
+    status, said = _query("gpu", fields, seconds)
     # It names one at a time.
     for _ in NEWER_FIELDS:
         unknown = NO_FIELD.search(said)
         if status == 0 or unknown is None or unknown["field"] not in NEWER_FIELDS:
             break
         fields = tuple(field for field in fields if field != unknown["field"])
-        status, said = _query("gpu", fields)
+        status, said = _query("gpu", fields, seconds)
     gpus = parse_gpus(said) if status == 0 or NO_HANDLE.search(said) else []
     if status != 0 and all(gpu.trouble for gpu in gpus):
         return [], said or f"{SMI} ended with status {status}"
@@ -262,9 +265,9 @@ def _numbers(capability: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def ask_smi(*arguments: str) -> tuple[int, str]:
+def ask_smi(*arguments: str, seconds: float | None = None) -> tuple[int, str]:
     """Exit status and output of nvidia-smi, see `ask`."""
-    return ask(SMI, *arguments)
+    return ask(SMI, *arguments, seconds=seconds)
 
 
 def ask(program: str, *arguments: str, seconds: float | None = None) -> tuple[int, str]:
@@ -292,5 +295,6 @@ def ask(program: str, *arguments: str, seconds: float | None = None) -> tuple[in
     return process.returncode, (said if process.returncode == 0 else said + complaint).strip()
 
 
-def _query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
-    return ask_smi(f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits")
+def _query(what: str, fields: tuple[str, ...], seconds: float | None = None) -> tuple[int, str]:
+    question = (f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits")
+    return ask_smi(*question, seconds=seconds)

@@ -89,9 +89,8 @@ class Container:
         user: account that the ranks run as.
         data: directory on the node that holds the data sets.
         folder: a folder of the node that the ranks get in its place; empty for none.
-        gpus: NVIDIA GPUs: all, or numbers or UUIDs with commas between; empty for none.
+        gpus: of its HostConfig, what gives it NVIDIA GPUs; empty for none.
         render_devices: files of the AMD GPUs: `/dev/dri/renderD128`; empty for none.
-        runtime: of the engine, which gives it the GPUs; empty for the engine's usual one.
         rdma: devices for RDMA that the ranks get; empty where the transport takes none.
         shm_gigabytes: size of /dev/shm where the run has the whole node, in 2^30 bytes.
         part: the part of the node that the run has, above 0 to 1.
@@ -120,9 +119,8 @@ class Container:
     user: str
     data: str
     folder: str
-    gpus: str
+    gpus: Mapping[str, Any]
     render_devices: Sequence[str]
-    runtime: str
     rdma: Sequence[str]
     shm_gigabytes: int
     part: float
@@ -214,10 +212,7 @@ class Container:
             # A quota and not cores of its own: which are near to a GPU, and which are two threads
             # of one core, the kernel knows better.
             configuration["NanoCpus"] = int(self.cores * 10**9)
-        if self.gpus:
-            configuration["DeviceRequests"] = [self.gpu_request()]
-        if self.runtime:
-            configuration["Runtime"] = self.runtime
+        configuration.update(self.gpus)
         # ROCm sees the GPUs whose files it can open, and numbers them from 0 (AMD, "Running ROCm
         # Docker containers", restricting GPU access). So no ROCR_VISIBLE_DEVICES is needed, and one
         # with the numbers of the node would name others.
@@ -239,13 +234,3 @@ class Container:
         """The mount of the checkpoints to go on from, where there are any."""
         there = os.path.isdir(self.directory.resume)
         return [f"{self.directory.resume}:{RESUME}:ro"] if there else []
-
-    def gpu_request(self) -> dict[str, Any]:
-        """A DeviceRequest: computing, and asking for load and temperature; nothing for a screen."""
-        every = self.gpus == "all"
-        return {
-            "Driver": "nvidia",
-            "Capabilities": [["gpu", "compute", "utility"]],
-            "Count": -1 if every else 0,
-            "DeviceIDs": [] if every else [name.strip() for name in self.gpus.split(",")],
-        }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..check.check import Check
 from ..check.folder import FolderError, find_mount
-from ..check.gpu_fit import GpuFit, look_at_gpus, runtime_problems
+from ..check.gpu_fit import GpuFit, look_at_gpus, specification_problems
 from ..check.paths import (
     disk,
     is_missing,
@@ -33,7 +33,6 @@ from ..engine.containers import (
     require_engine,
     running_containers,
 )
-from ..engine.docker import get
 from ..forms import LocalPath
 from ..machine.account import ranks_account
 from ..machine.gpus import NVIDIA
@@ -129,10 +128,10 @@ def ask_engine(needs: Needs) -> EngineAnswer:
         require_engine()
         answer.strays = ask_strays(needs.uid)
         ask_image(needs, answer)
-        if needs.gpus and is_native():
+        if needs.gpus and needs.gpu_vendor == NVIDIA:
+            answer.problems += specification_problems(needs.sys)
+        elif needs.gpus and is_native():
             answer.problems.append(problem("gpus_not_native"))
-        elif needs.gpus and needs.gpu_vendor == NVIDIA:
-            answer.problems += runtime_problems(get("/info"))
         ask_holder(needs, answer)
     except EngineError as error:
         answer.problems.append(no_engine(error))

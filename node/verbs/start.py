@@ -11,14 +11,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from ..check.folder import FolderError, find_mount
 from ..engine.containers import EngineError, is_running, logs
 from ..engine.containers import run as start_container
-from ..engine.docker import get
+from ..engine.gpus import gpu_host_configuration
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
 from ..machine.account import KEEPER, ranks_account
@@ -49,8 +48,6 @@ RECORDS = ("config.json", HOSTFILE, ARGUMENTS, "program.json")
 METRICS = "metrics.jsonl"
 # In `resume`: what this very node had, beside what the first node had.
 OWN = "own"
-# As NVIDIA's container toolkit calls its runtime (nvidia-ctk runtime configure)
-NVIDIA = "nvidia"
 RENDER = re.compile(r"/dev/dri/renderD\d{1,4}", re.ASCII)
 # Nodes say what theirs are called, and mpirun's arguments stand a line each in a file.
 INTERFACE = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
@@ -202,24 +199,11 @@ def may_start(root: str, run: dict[str, Any]) -> bool:
     return lock is not None and not lock.get("ending", False)
 
 
-def gpu_runtime(engine: Mapping[str, Any]) -> str:
-    """Return the runtime of a container with GPUs; empty for the engine's usual one.
-
-    The engine's own way to give GPUs calls a hook that NVIDIA's toolkit refuses in all but its
-    oldest mode, and that wants libnvidia-container. NVIDIA's runtime works in every mode. An engine
-    that does without it has a CDI specification.
-
-    Args:
-        engine: what it tells about itself.
-    """
-    return NVIDIA if NVIDIA in engine["Runtimes"] else ""
-
-
 def container_for(run: Start, directory: RunDirectory) -> Container:
     """Return the container that is asked for.
 
     Raises:
-        EngineError: the engine does not tell which runtimes it has, or a GPU is none.
+        EngineError: nothing gives GPUs to containers here, or a GPU is none.
         FolderError: the folder that the ranks are to read is not to be mounted.
     """
     container, launch = run.container, run.launch
@@ -239,9 +223,8 @@ def container_for(run: Start, directory: RunDirectory) -> Container:
         user=container.user,
         data=container.data,
         folder=find_mount(folder, run.uid, run.gid, run.root) if folder else "",
-        gpus=container.gpus,
+        gpus=gpu_host_configuration(container.gpus),
         render_devices=container.render_devices,
-        runtime=gpu_runtime(get("/info")) if container.gpus else "",
         rdma=rdma_devices() if (launch.profile or {}).get("rdma") else (),
         shm_gigabytes=container.shm_gigabytes,
         part=part,

@@ -15,6 +15,7 @@ from typing import Any
 import day as program
 import pytest
 import steps as all_steps
+import ways
 from day import conclude, go, machine_facts, take
 from record import FAILED, LEFT_OUT, PASSED, STRAIGHT, Record, Result, merged
 from steps import STEPS, Day, LeftOutError, Step, StepError, Training, Turn, named
@@ -536,10 +537,12 @@ DOCKER = """#!/bin/sh
 echo "$*" >>"{calls}"
 case "$1" in
 images) cat "{images}";;
-info) printf "%s\\n" $RUNTIMES "WARNING: No swap limit support";;
 run) echo ran;;
 esac
 """
+
+CDI = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]}
+ASKED: dict[str, Any] = {"DeviceRequests": [{"Driver": "nvidia"}]}
 
 
 @pytest.fixture
@@ -563,12 +566,12 @@ def test_the_newest_image_for_gpus_is_taken(docker: Callable[[], list[str]]) -> 
 
 @pytest.mark.process
 def test_containers_get_the_gpus_and_are_removed(
-    docker: Callable[[], list[str]], tmp_path: Path
+    docker: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ways, "gpu_host_configuration", lambda gpus: ASKED)
     way = Container("an:image", [tmp_path], tmp_path)
     assert way.run_ranks(2, ["-m", "trainer", "train"], 10) == "ran\n"
-    asked, begun, removed = docker()
-    assert asked.startswith("info --format {{range ")
+    begun, removed = docker()
     assert " --gpus all " in begun
     assert "--runtime" not in begun
     assert " --env=TRAINYARD_GPUS=1 " in begun
@@ -583,13 +586,19 @@ def test_containers_get_the_gpus_and_are_removed(
     assert "TRAINYARD_GPUS" not in docker()[-2]
 
 
-@pytest.mark.process
-def test_containers_have_the_runtime_of_runs(
-    docker: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ({"DeviceRequests": [CDI]}, "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"),
+        ({**ASKED, "Runtime": "nvidia"}, "--runtime nvidia --gpus all"),
+        (ASKED, "--gpus all"),
+    ],
+)
+def test_containers_get_gpus_as_runs_do(
+    given: dict[str, Any], arguments: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RUNTIMES", "io.containerd.runc.v2 nvidia runc")
-    Container("an:image", [tmp_path], tmp_path).run(["-V"], 10)
-    assert " --runtime nvidia --gpus all " in docker()[1]
+    monkeypatch.setattr(ways, "gpu_host_configuration", {"all": given}.__getitem__)
+    assert ways.gpu_arguments() == arguments.split()
 
 
 def test_steps_come_in_the_order_of_worth_whatever_the_request_says() -> None:

@@ -15,6 +15,11 @@ from pathlib import Path
 from record import CONTAINER, STRAIGHT
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.append(str(CHECKOUT))
+
+from node.engine.containers import EngineError  # noqa: E402  # found through the line above
+from node.engine.gpus import gpu_host_configuration  # noqa: E402
+
 MEASURE = CHECKOUT / "tests/gpu/measure.py"
 # What the programs read of the checkout. A container has the same paths.
 READ = ("trainer", "tests/gpu", "group_vars", "roles/training_run/defaults")
@@ -187,18 +192,19 @@ Way = Straight | Container
 
 
 def gpu_arguments() -> list[str]:
-    """What gives a container all GPUs, as a run's container gets them (node/verbs/start.py).
-
-    `--gpus` alone has the engine call NVIDIA's hook, the toolkit's oldest mode; where the toolkit
-    made a runtime known, runs have that, and what is shown here is to hold for them.
+    """What gives a container all GPUs, as a run's container gets them.
 
     Raises:
-        CommandError: the engine does not tell which runtimes it has.
+        CommandError: the engine does not answer, or has no way to give them.
     """
-    # One on a line of its own: warnings of the engine are among the output.
-    form = "{{range $name, $_ := .Runtimes}}{{println $name}}{{end}}"
-    told = run(["docker", "info", "--format", form], 30).splitlines()
-    return [*(["--runtime", "nvidia"] if "nvidia" in told else []), "--gpus", "all"]
+    try:
+        given = gpu_host_configuration("all")
+    except EngineError as error:
+        raise CommandError(str(error), "") from error
+    (request,) = given["DeviceRequests"]
+    if request["Driver"] == "cdi":
+        return [word for name in request["DeviceIDs"] for word in ("--device", name)]
+    return [*(["--runtime", given["Runtime"]] if "Runtime" in given else []), "--gpus", "all"]
 
 
 def environment(stand_in: bool, ranks: int) -> dict[str, str]:

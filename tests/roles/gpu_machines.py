@@ -1,38 +1,18 @@
-"""Machines with NVIDIA GPUs for tests: NVIDIA's programs on a mock of its management library.
-
-Tests that need them are skipped, with the reason, where the tools are not there.
-"""
+"""Machines with NVIDIA GPUs for tests: files and a program that stand in for the driver."""
 
 import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import ansible.module_utils
 import pytest
+from ansible.module_utils.local_cluster_gpus import PLACE, GpuMachine, write_driver
 from role_files import ROLES
 
-# As conftest.py does it: this is imported by a script, too.
-ansible.module_utils.__path__.extend(map(str, sorted(ROLES.glob("*/module_utils"))))
-
-from ansible.module_utils.local_cluster_gpu_tools import (  # noqa: E402  # the line above
-    TOOLS,
-    GpuToolsError,
-    fetch_smi,
-    find_tools,
-    smi_release,
-)
-from ansible.module_utils.local_cluster_gpus import (  # noqa: E402  # the line above
-    LIBRARIES,
-    OVERRIDES,
-    GpuMachine,
-    write_driver,
-)
-
 CHECKOUT = ROLES.parent
-# Where what was fetched or built is kept.
-GPU_CACHE = CHECKOUT / ".trainyard/gpus"
+FILES = ROLES / "local_cluster/files/stand_in_driver"
+# Real output, by machine (record_gpus.py).
+RECORDED = Path(__file__).parent / "data/gpus"
 
 
 def have_smi_hang(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,37 +33,23 @@ class FakeDriver:
 
     Args:
         root: the folder.
-        profile: kind of the GPUs: `t4`.
-        count: how many.
-        driver: release of the driver: `550.163.01`.
+        machine: its GPUs.
     """
 
-    def __init__(self, root: Path, profile: str, count: int, driver: str) -> None:
-        try:
-            tools = find_tools(CHECKOUT, os.environ.get(TOOLS, ""))
-            smi = fetch_smi(smi_release(driver), GPU_CACHE)
-        except GpuToolsError as error:
-            pytest.skip(str(error))
-        write_driver(root, tools, smi, GpuMachine(profile, count, driver))
+    def __init__(self, root: Path, machine: GpuMachine) -> None:
+        write_driver(root, machine, FILES)
         self.root = root
+        # What the kernel shows.
+        self.sys = root / PLACE / "sys"
         # A program of this machine gets them by its environment.
-        self.environment = {
-            "PATH": f"{root}/usr/bin:{os.environ['PATH']}",
-            "LD_LIBRARY_PATH": f"{root}/{LIBRARIES}",
-        }
+        self.environment = {"PATH": f"{root}/usr/bin:{os.environ['PATH']}"}
 
-    def change(self, gpu: int, **values: Any) -> None:
-        """Change what a GPU tells from now on, in words of the mock's configuration."""
-        document = {"devices": {str(gpu): values}}
-        (self.root / OVERRIDES).write_text(json.dumps(document))
+    def change(self, *states: str) -> None:
+        """Let GPUs be in these states from now on, as the stand-in for nvidia-smi has them."""
+        (self.root / PLACE / "state").write_text("".join(f"{state}\n" for state in states))
 
-    def smi(self, *arguments: str) -> str:
-        """What nvidia-smi prints, whether it ends well or not."""
-        done = subprocess.run(
-            ["nvidia-smi", *arguments],
-            env=os.environ | self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        return done.stdout
+    def replay(self, name: str) -> dict[str, str]:
+        """Answer as a machine did whose answers were recorded; return those."""
+        recorded: dict[str, str] = json.loads((RECORDED / f"{name}.json").read_text())
+        (self.root / PLACE / "machine.json").write_text(json.dumps(recorded))
+        return recorded

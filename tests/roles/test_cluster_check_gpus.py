@@ -10,7 +10,7 @@ from ansible.module_utils.training_node.machine.gpus import parse_gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 MODEL = "NVIDIA A100-SXM4-40GB"
-# Lines of the kernel's log in the form of docs.nvidia.com/deploy/xid-errors: what no mock writes.
+# Lines of the kernel's log in the form of docs.nvidia.com/deploy/xid-errors.
 LOG = """[ 100.1] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.
 [ 200.2] NVRM: Xid (PCI:0000:07:00): 31, pid=77, name=python3, Ch 0000000a, MMU Fault
 [ 300.3] NVRM: Xid (PCI:0000:0f:00): 48, pid='<unknown>', Double Bit ECC Error

@@ -1,7 +1,7 @@
 """What goes wrong with the GPUs of a run while it goes on, as its end finds it.
 
-`test_gpus_on_mock.py` asks the real nvidia-smi; the kernel's lines are in the form of
-docs.nvidia.com/deploy/xid-errors, which no mock writes.
+Answers are recorded; the kernel's lines are in the form of
+docs.nvidia.com/deploy/xid-errors.
 """
 
 import json
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_machines import have_smi_hang
+from gpu_machines import RECORDED, have_smi_hang
 
 from node.machine import gpu_faults as faults
 from node.machine import gpus as training_node_gpus
 from node.machine.gpus import Gpu, parse_gpus
 
-RECORDED = Path(__file__).parent / "data/gpus"
 LOG = """[  100.100000] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.
 [  200.200000] NVRM: Xid (PCI:0000:07:00): 31, pid=77, name=python3, Ch 0000000a, MMU Fault
 [  300.300000] NVRM: Xid (PCI:0000:0f:00): 48, pid='<unknown>', Double Bit ECC Error

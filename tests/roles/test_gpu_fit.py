@@ -1,8 +1,8 @@
 """Which GPUs a run can have, and why it cannot compute on them.
 
 What nvidia-smi says is replayed: the lines of a healthy driver have the form of those in
-`data/gpus` (the real program on NVIDIA's mock of its library), the refusals are quoted from public
-threads, named beside each. `test_gpus_on_mock.py` asks the real program.
+`data/gpus` (recorded), the refusals are quoted from public
+threads, named beside each. `test_gpus_on_stand_in.py` replays whole answers.
 """
 
 import json
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.local_cluster_gpus import GpuMachine
 
 from node.check import gpu_fit as fit
-from node.machine import gpus
+from node.engine import gpus as engine_gpus
+from node.machine import cdi, gpus
 
 RECORDED = Path(__file__).parent / "data/gpus"
 DRIVER = "550.163.01"
@@ -40,7 +42,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have nvidia-smi say this of GPUs and of those who compute on them."""
 
     def replay(status: int, said: str, users: str = "") -> None:
-        def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+        def query(what: str, fields: tuple[str, ...], _: object = None) -> tuple[int, str]:
             if what == "compute-apps":
                 return status, users
             if status == 0 or gpus.CAPABILITY in fields or "not a valid field" not in said:
@@ -201,7 +203,7 @@ def test_fields_that_a_driver_does_not_know_are_not_asked_for(
         zip(gpus.FIELDS, f"{lines('470.82.01').strip()}, Enabled".split(", "), strict=True)
     )
 
-    def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+    def query(what: str, fields: tuple[str, ...], _: object = None) -> tuple[int, str]:
         for field in fields:
             if field not in (*old, *known):
                 return 2, f'Field "{field}" is not a valid field to query.'
@@ -333,15 +335,44 @@ def test_why_they_cannot_be_asked(
     assert bare == ["gpu_driver_mismatch" if code == "gpu_driver_mismatch" else "gpu_absent"]
 
 
+ALONE: dict[str, Any] = {"Runtimes": {"runc": {}}}
+TOOLKIT: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
+
+
 @pytest.mark.parametrize(
-    ("engine", "problems"),
+    ("engine", "written", "code"),
     [
-        ({"Runtimes": {"runc": {}, "nvidia": {}}}, []),
-        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, []),
-        ({"Runtimes": {"runc": {}}, "DiscoveredDevices": None}, ["gpu_runtime_missing"]),
+        (ALONE, "550.163.01", "gpu_runtime_missing"),  # before Docker 25 it knows no such key
+        ({**ALONE, "CDISpecDirs": None}, "550.163.01", "gpu_runtime_missing"),
+        (TOOLKIT, "", ""),
+        ("reads", "550.163.01", ""),
+        ("reads", "", "gpu_runtime_missing"),
+        ("reads", "535.183.01", "gpu_specification_old"),
+        ("reads", "unreadable", "gpu_specification_missing"),
+        ("reads both", "unreadable", ""),
+        ("native", "550.163.01", ""),
+        ("native", "", "gpu_specification_missing"),
+        ("native", "535.183.01", "gpu_specification_old"),
     ],
 )
-def test_an_engine_without_the_toolkit_is_named(
-    engine: dict[str, Any], problems: list[str]
+def test_containers_have_gpus_by_a_specification_or_by_the_runtime(
+    engine: Any, written: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [problem.code for problem in fit.runtime_problems(engine)] == problems
+    folder = tmp_path / "cdi"
+    folder.mkdir()
+    if written:
+        document = GpuMachine("a100", 1, written).specification()
+        text = "{" if written == "unreadable" else json.dumps(document)
+        (folder / "nvidia.json").write_text(text)
+    (tmp_path / "module/nvidia").mkdir(parents=True)
+    (tmp_path / "module/nvidia/version").write_text("550.163.01\n")
+    native = engine == "native"
+    for module in (engine_gpus, fit):
+        monkeypatch.setattr(module, "is_native", lambda: native)
+    monkeypatch.setattr(cdi.find_specification, "__defaults__", (cdi.NVIDIA_GPU, [str(folder)]))
+    if isinstance(engine, str):
+        base = TOOLKIT if engine == "reads both" else ALONE
+        engine = {**base, "CDISpecDirs": [str(folder)]}
+    monkeypatch.setattr(engine_gpus, "get", lambda path: engine)
+    codes = [problem.code for problem in fit.specification_problems(str(tmp_path))]
+    assert codes == [code] * bool(code)

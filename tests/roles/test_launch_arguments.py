@@ -55,9 +55,8 @@ CONTAINER = training_run_container.Container(
     user="trainer",
     data="/srv/trainyard/data",
     folder="",
-    gpus="",
+    gpus={},
     render_devices=(),
-    runtime="",
     rdma=(),
     shm_gigabytes=2,
     part=1.0,
@@ -334,29 +333,16 @@ def test_a_container_that_reads_a_folder_of_the_node_has_no_other_data() -> None
     assert not [bind for bind in configuration["Binds"] if ":/data" in bind]
 
 
-@pytest.mark.parametrize(
-    ("gpus", "count", "devices"), [("all", -1, []), ("1, 0", 0, ["1", "0"]), ("0", 0, ["0"])]
-)
-def test_the_gpus_of_a_container(gpus: str, count: int, devices: list[str]) -> None:
-    assert replace(CONTAINER, gpus=gpus).host_configuration()["DeviceRequests"] == [
-        {
-            "Driver": "nvidia",
-            "Capabilities": [["gpu", "compute", "utility"]],
-            "Count": count,
-            "DeviceIDs": devices,
-        }
-    ]
+def test_the_gpus_of_a_container() -> None:
+    given = {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}]}
+    configuration = replace(CONTAINER, gpus=given).host_configuration()
+    assert configuration["DeviceRequests"] == given["DeviceRequests"]
+    assert "DeviceRequests" not in CONTAINER.host_configuration()
 
 
 def test_a_container_with_a_part_of_the_node() -> None:
     part = replace(CONTAINER, part=0.25, cores=1.5).host_configuration()
     assert (part["ShmSize"], part["NanoCpus"]) == (2**29, 1_500_000_000)
-
-
-def test_the_runtime_that_gives_gpus_to_a_container() -> None:
-    asked = replace(CONTAINER, gpus="0", runtime="nvidia").host_configuration()
-    assert (asked["Runtime"], asked["DeviceRequests"][0]["DeviceIDs"]) == ("nvidia", ["0"])
-    assert "Runtime" not in replace(CONTAINER, gpus="0").host_configuration()
 
 
 def test_the_devices_for_rdma_of_a_container(tmp_path: Path) -> None:

@@ -141,22 +141,6 @@ def test_results_are_written_and_a_failure_is_the_status(
     assert (tmp_path / "seconds.json").exists() == (not short)
 
 
-def test_a_scenario_with_gpus_is_skipped_without_the_tools(tmp_path: Path) -> None:
-    scenario = SCRIPT["Scenario"]
-    scenarios = {
-        "with": scenario("with", strategy="linear", mutations=0, gpus=True),
-        "without": scenario("without", strategy="linear", mutations=0),
-    }
-    names, reason = SCRIPT["without_tools"](scenarios.values(), tmp_path / "checkout")
-    assert names == ["with"]
-    assert "let TRAINYARD_GPU_TOOLS name a folder" in reason
-    for name in ("lib/libnvidia-ml.so.550.163.01", "configs/mock-nvml-config-t4.yaml"):
-        (tmp_path / "tools" / name).parent.mkdir(parents=True)
-        (tmp_path / "tools" / name).touch()
-    named = str(tmp_path / "tools")
-    assert SCRIPT["without_tools"](scenarios.values(), tmp_path / "checkout", named) == ([], "")
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "says"),

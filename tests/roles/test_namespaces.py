@@ -21,6 +21,7 @@ from role_files import ROLES
 from node.engine import containers as engine
 from node.engine import namespace_init as init
 from node.engine import namespaces
+from node.machine.cdi import Specification
 
 pytestmark = pytest.mark.process
 
@@ -130,6 +131,55 @@ def test_it_sees_what_is_mounted_and_writes_there_alone(place: Path) -> None:
     assert "of the node" not in "".join(said())
     assert (place / "work" / "x").exists()
     assert sorted(path.name for path in (place / "config").iterdir()) == ["file"]
+
+
+def test_two_containers_have_each_their_own_gpu(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of devices that every machine has stand in for those of the GPUs."""
+    driver = place / "driver"
+    driver.mkdir()
+    (driver / "libcuda.so.550.163.01").write_text("library")
+    (driver / "libcuda.so.1").symlink_to("libcuda.so.550.163.01")
+    (driver / "bin").mkdir()
+    (driver / "bin/nvidia-smi").write_text("#!/bin/sh\necho smi\n")
+    (driver / "bin/nvidia-smi").chmod(0o755)
+    mounts = {
+        "libcuda.so.550.163.01": "/usr/lib/x86_64-linux-gnu/libcuda.so.550.163.01",
+        "bin/nvidia-smi": "/usr/bin/nvidia-smi",
+    }
+    common = {
+        "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+        "mounts": [
+            {"hostPath": str(driver / source), "containerPath": target}
+            for source, target in mounts.items()
+        ],
+    }
+    devices = {
+        name: [common, {"deviceNodes": [{"path": f"/dev/nvidia{name}", "hostPath": path}]}]
+        for name, path in (("0", "/dev/null"), ("1", "/dev/zero"))
+    }
+    found = Specification("nvidia.com/gpu", "nvidia.json", devices)
+    monkeypatch.setattr(namespaces, "find_specification", lambda: found)
+    script = (
+        "echo /dev/nvidia*; nvidia-smi; cat $LD_LIBRARY_PATH/libcuda.so.1; echo; echo $PATH; "
+        "echo $NVIDIA_VISIBLE_DEVICES; sleep 1"
+    )
+    for name in ("0", "1"):
+        request = {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}"]}
+        engine.run(f"{NAME}-{name}", specification(script, DeviceRequests=[request]))
+    for name in ("0", "1"):
+        ended(f"{NAME}-{name}")
+        assert said(f"{NAME}-{name}") == [
+            f"/dev/nvidia{name}",
+            "smi",
+            "library",
+            "/run/gpu-driver/bin:/usr/bin:/bin",
+            "void",
+        ]
+    request = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=7"]}
+    with pytest.raises(engine.EngineError, match=r"nvidia\.json has no device nvidia\.com/gpu=7"):
+        engine.run(f"{NAME}-7", specification(script, DeviceRequests=[request]))
 
 
 @pytest.mark.usefixtures("place")

@@ -357,7 +357,7 @@ def look(
 ) -> Look:
     """Of four T4 somebody else's process computes on GPU 1."""
 
-    def query(what: str, fields: tuple[str, ...]) -> tuple[int, str]:
+    def query(what: str, fields: tuple[str, ...], _: object = None) -> tuple[int, str]:
         if what == "compute-apps":
             return 0, "GPU-1, 71, /usr/bin/python3\nGPU-3, 72, /usr/bin/python3\n"
         told = "{0}, GPU-{0}, Tesla T4, 00000000:{0}0:00.0, 580.65.06, 15360, 40, 0, 7.5"

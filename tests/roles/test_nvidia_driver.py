@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils import nvidia_driver_cards
 from ansible.module_utils.nvidia_driver_openpgp import KeyFileError, fingerprints, packets
+from ansible.module_utils.training_node.machine import gpus as gpu_queries
 from gpu_machines import have_smi_hang
 from role_files import ROLES
 
@@ -196,29 +197,29 @@ def test_an_nvidia_smi_that_hangs_in_the_driver_is_not_waited_for(
     have_smi_hang(tmp_path, monkeypatch)
     names = looker()
     names["PATIENCE"] = 0.2
-    assert names["ask_smi"]() == ([], "nvidia-smi gave no answer within 0.2 s")
+    assert names["look_at_gpus"]() == ([], "nvidia-smi gave no answer within 0.2 s")
 
 
 def test_a_gpu_with_an_error_in_place_of_its_memory_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = (
-        "0, NVIDIA A100-SXM4-40GB, GPU-0, 00000000:07:00.0, 40960, 550.163.01",
-        "1, NVIDIA A100-SXM4-40GB, GPU-1, 00000000:0F:00.0, [GPU requires reset], 550.163.01",
-        "2, NVIDIA A100-SXM4-40GB, GPU-2, 00000000:47:00.0, [GPU is lost], 550.163.01",
-        "3, NVIDIA GB10, GPU-3, 0000000F:01:00.0, [N/A], 580.65.06",  # it has none of its own
+        "0, GPU-0, A100, 00000000:07:00.0, 550.163.01, 40960, 33, 0",
+        "1, GPU-1, A100, 00000000:0F:00.0, 550.163.01, [GPU requires reset], 33, 0",
+        "2, GPU-2, A100, 00000000:47:00.0, 550.163.01, [GPU is lost], [GPU is lost], 0",
+        "3, GPU-3, NVIDIA GB10, 0000000F:01:00.0, 580.65.06, [N/A], 33, 0",  # it has no own memory
     )
     names = looker()
-    names["ask"] = lambda *question, seconds: (0, "\n".join(rows))
-    told, trouble = names["ask_smi"]()
+    monkeypatch.setattr(gpu_queries, "_query", lambda *_: (0, "\n".join(rows)))
+    told, trouble = names["look_at_gpus"]()
     assert ([gpu["index"] for gpu in told], trouble) == (["0", "3"], "")
     # Without a handle it has a sentence in place of its line, and the status may be that of all.
     lost = "Unable to determine the device handle for GPU1: 0000:0F:00.0: Unknown Error"
-    names["ask"] = lambda *question, seconds: (255, f"{rows[0]}\n{lost}")
-    told, trouble = names["ask_smi"]()
+    monkeypatch.setattr(gpu_queries, "_query", lambda *_: (255, f"{rows[0]}\n{lost}"))
+    told, trouble = names["look_at_gpus"]()
     assert ([gpu["index"] for gpu in told], trouble) == (["0"], "")
-    names["ask"] = lambda *question, seconds: (255, lost)
-    assert names["ask_smi"]() == ([], lost)
+    monkeypatch.setattr(gpu_queries, "_query", lambda *_: (255, lost))
+    assert names["look_at_gpus"]() == ([], lost)
 
 
 def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks: Any) -> str:

@@ -321,8 +321,3 @@ def test_a_follower_gets_the_silences(tmp_path: Path) -> None:
 def test_a_status_is_a_number(tmp_path: Path, text: str, noted: int | None) -> None:
     metrics_of(tmp_path).with_name("exit_status").write_text(text)
     assert poll.noted_status(str(tmp_path)) is noted
-
-
-def test_the_runtime_of_nvidia_gives_the_gpus_where_the_engine_has_it() -> None:
-    assert start.gpu_runtime({"Runtimes": {"runc": {}, "nvidia": {}}}) == "nvidia"
-    assert start.gpu_runtime({"Runtimes": {"runc": {}}}) == ""

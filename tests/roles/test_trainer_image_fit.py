@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.local_cluster_gpus import PLACE, GpuMachine
 from ansible.module_utils.nvidia_driver_cards import capability_of
 from ansible.module_utils.trainer_image_fit import (
     Gpu,
@@ -333,8 +334,10 @@ def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatc
     """A GPU that came after the list of device ids."""
     site.add("gpu01", 0x3340, "580.65.06")
     assert "device 3340 in slot 0000:3b:00.0, unknown to Trainyard" in site.set_up()
-    # NVIDIA's nvidia-smi on a mock of its library; both hosts are this machine, with a T4.
-    driver = FakeDriver(site.root / "driver", "t4", 1, "580.65.06")
+    # Both hosts are this machine, with a T4 and a stand-in for nvidia-smi.
+    driver = FakeDriver(site.root / "driver", GpuMachine("t4", 1, "580.65.06"))
+    answers = driver.root / PLACE / "machine.json"
+    answers.write_text(answers.read_text().replace("07:00.0", "3B:00.0"))  # where the site has it
     for name, value in driver.environment.items():
         monkeypatch.setenv(name, value)
     said = site.set_up()

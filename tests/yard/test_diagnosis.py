@@ -224,7 +224,7 @@ WORDS = [
         "initialization error",
     ),
     # What NVIDIA's toolkit 1.20.0 and Debian's engines 20.10 and 26.1 said on machines with GPUs of
-    # NVIDIA's mock (molecule/nvidia_container_toolkit), without its library.
+    # NVIDIA's toolkit 1.20.0, without the driver's library.
     (
         "gpu_driver_missing",
         "ansible",
@@ -252,7 +252,7 @@ WORDS = [
         'version mismatch: unknown"}',
         "kernel of node2 has loaded",
     ),
-    # dstackai/dstack#2306; the same on the mock, without --runtime=nvidia.
+    # dstackai/dstack#2306; the same of toolkit 1.20.0, without --runtime=nvidia.
     (
         "gpu_runtime_missing",
         "ansible",
@@ -263,7 +263,7 @@ WORDS = [
         "Runtime (e.g. specify the --runtime=nvidia flag) instead.: unknown",
         "engine of node2 cannot give GPUs",
     ),
-    # NVIDIA/nvidia-container-toolkit#434; the same on the mock, without the specification.
+    # NVIDIA/nvidia-container-toolkit#434; the same of toolkit 1.20.0, without the specification.
     (
         "gpu_specification_old",
         "ansible",
@@ -271,7 +271,7 @@ WORDS = [
         "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=1: unknown",
         "specification of node2",
     ),
-    # The engine on the mock, where the specification was made for another release of the driver.
+    # The engine, where the specification was made for another release of the driver.
     (
         "gpu_specification_old",
         "ansible",

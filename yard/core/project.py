@@ -10,7 +10,7 @@ from yard.core.errors import RequestError
 # a name would share it, and what is remembered of an inventory is removed with it.
 OWN_FOLDERS = frozenset(
     {
-        *("bundle", "collection", "control_node", "data", "gpus", "image", "packages", "ssh"),
+        *("bundle", "collection", "control_node", "data", "image", "packages", "ssh"),
         *("tensorboard", "tmp", "trusted.pem"),
         # In checkouts of Trainyard's developers.
         *("bytecode", "changed", "faults.json", "gpu-day", "molecule", "results", "speed"),

@@ -66,6 +66,8 @@ MENDED_BY_SETUP = frozenset(
         "gpu_driver_old",
         "gpu_not_built_for",
         "gpu_runtime_missing",
+        "gpu_specification_missing",
+        "gpu_specification_old",
         "image_without_cuda",
         "no_directory",
         "dataset_missing",

@@ -97,6 +97,8 @@ GPU_PROBLEMS = (
     "gpu_driver_old",
     "gpu_not_built_for",
     "gpu_runtime_missing",
+    "gpu_specification_missing",
+    "gpu_specification_old",
     "image_without_cuda",
     "image_without_rocm",
     "image_of_other_gpus",

@@ -1,30 +1,24 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: the files of machines with a mock of NVIDIA's driver."""
+"""Ansible module: the files of machines with a stand-in for NVIDIA's driver."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: local_cluster_gpus
-short_description: Writes the files of machines with a mock of NVIDIA's driver
+short_description: Writes the files of machines with a stand-in for NVIDIA's driver
 description:
-  - Writes a folder for each machine, which is copied to its root. C(nvidia-smi) is fetched with apt
-    at the first time, from Debian's part non-free, and kept in the checkout. So is the toolkit's
-    hook, which is built where the tools have its sources only.
+  - Writes a folder for each machine, which is copied to its root.
 author: Trainyard
 options:
-  tools:
-    description: Folder of NVIDIA's tools; empty takes C(../shared/gpu) beside the checkout.
-    type: path
-    default: ""
-  checkout:
-    description: The checkout.
-    type: path
-    required: true
   machines:
     description: GPUs by machine, each with C(profile), C(count), C(driver) and C(toolkit).
     type: dict
+    required: true
+  files:
+    description: What each of them has besides, C(nvidia-smi) among it.
+    type: path
     required: true
   directory:
     description: Where the folders are made.
@@ -35,8 +29,8 @@ options:
 EXAMPLES = r"""
 - name: Make the files of the drivers
   local_cluster_gpus:
-    checkout: /srv/trainyard
     machines: {node1: {profile: t4, count: 2, driver: 550.163.01, toolkit: true}}
+    files: roles/local_cluster/files/stand_in_driver
     directory: /srv/cluster/gpus
 """
 
@@ -45,45 +39,27 @@ RETURN = r"""
 
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-
-try:
-    from ansible.module_utils.local_cluster_gpu_tools import (
-        GpuToolsError,
-        fetch_hook,
-        fetch_smi,
-        find_tools,
-        smi_release,
-    )
-    from ansible.module_utils.local_cluster_gpus import GpuMachine, write_driver
-except ImportError as error:
-    MISSING = str(error)
-else:
-    MISSING = ""
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.local_cluster_gpus import GpuMachine, GpuMachineError, write_driver
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "tools": {"type": "path", "default": ""},
-            "checkout": {"type": "path", "required": True},
             "machines": {"type": "dict", "required": True},
+            "files": {"type": "path", "required": True},
             "directory": {"type": "path", "required": True},
         }
     )
-    if MISSING:
-        module.fail_json(msg=f"local_cluster: {missing_required_lib('PyYAML')} {MISSING}")
-    checkout = Path(module.params["checkout"]).resolve()
-    cache = checkout / ".trainyard/gpus"
+    directory, files = (Path(module.params[name]) for name in ("directory", "files"))
     try:
-        tools = find_tools(checkout, module.params["tools"])
-        hook = fetch_hook(tools, cache)
-        for name, entry in module.params["machines"].items():
-            machine = GpuMachine.read(entry)
-            smi = fetch_smi(smi_release(machine.driver), cache)
-            write_driver(Path(module.params["directory"]) / name, tools, smi, machine, hook)
-    except GpuToolsError as error:
+        machines = {
+            name: GpuMachine.read(entry) for name, entry in module.params["machines"].items()
+        }
+    except GpuMachineError as error:
         module.fail_json(msg=f"local_cluster: {error} (local_cluster_gpus)")
+    for name, machine in machines.items():
+        write_driver(directory / name, machine, files)
     module.exit_json(changed=True)
 
 

@@ -1,10 +1,8 @@
 # Copyright Trainyard. Apache-2.0
-"""NVIDIA GPUs of a machine that has none: a mock of the driver under NVIDIA's real programs.
+"""NVIDIA GPUs of a machine that has none: the files of its driver, and of its CDI specification.
 
-The mock of the management library is NVIDIA's own (github.com/NVIDIA/k8s-test-infra,
-pkg/gpu/mocknvml). It reads how many GPUs of which kind there are from `config.yaml`, which it finds
-two folders above its own. What the kernel's part of the driver shows are files that this module
-writes. Nothing computes.
+What nvidia-smi answers is in a file, which the stand-in of that name reads
+(files/stand_in_driver/usr/bin). What the kernel shows are files, too. Nothing computes.
 """
 
 from __future__ import annotations
@@ -16,9 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
-from ansible.module_utils.local_cluster_gpu_tools import HOOK, NVML, GpuToolsError
 
 # What nvidia-smi says for each branch of the driver (docs.nvidia.com/cuda, release notes of the
 # CUDA toolkit, and nvidia-smi's own head).
@@ -35,25 +30,40 @@ CUDA_OF_BRANCH = {
     575: "12.9",
     580: "13.0",
 }
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
-# Beside the library, as the mock looks for it; changes of a living machine stand beside it.
-CONFIGURATION = "usr/config/config.yaml"
-OVERRIDES = "usr/config/overrides.yaml"
-# What stands in for /sys and /proc, which a machine cannot write to.
-KERNEL = "opt/mock-driver"
-NVML_NAME, CUDA_NAME = b"libnvidia-ml.so.1\0", b"libcuda.so.1\0"
+# Below the machine's root: what nvidia-smi reads, and what stands in for /sys and /proc, which a
+# machine cannot write to.
+PLACE = "opt/stand-in-driver"
+SPECIFICATION = "etc/cdi/nvidia.json"
 NVIDIA, DISPLAY = 0x10DE, 0x030200
 KEYS = ("profile", "count", "driver", "toolkit")
-PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook", HOOK)
-# The runtime takes the specification that was made when the machine started, and does not make one
-# of its own: only there is the mock's configuration.
-RUNTIME = """[nvidia-container-runtime]
-mode = "cdi"
-runtimes = ["runc"]
 
-[nvidia-container-runtime.modes.cdi]
-default-kind = "nvidia.com/gpu"
-"""
+
+@dataclass(frozen=True)
+class Model:
+    """A kind of GPUs: its name, memory in MiB, compute capability, and device id on the bus."""
+
+    name: str
+    mebibytes: int
+    capability: str
+    device: int
+
+
+# The buses on which they lie, and so how many a machine has at the most.
+BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
+# Names, memory and capabilities as recorded output has them (tests/roles/data/gpus), those of the
+# L40S, the B200 and the GTX 1080 as NVIDIA publishes them.
+MODELS = {
+    "a100": Model("NVIDIA A100-SXM4-40GB", 40960, "8.0", 0x20B0),
+    "b200": Model("NVIDIA B200", 196608, "10.0", 0x2901),
+    "gtx1080": Model("NVIDIA GeForce GTX 1080", 8192, "6.1", 0x1B80),
+    "h100": Model("NVIDIA H100 80GB HBM3", 81920, "9.0", 0x2330),
+    "l40s": Model("NVIDIA L40S", 49152, "8.9", 0x26B9),
+    "t4": Model("NVIDIA T4", 16384, "7.5", 0x1EB8),
+}
+
+
+class GpuMachineError(Exception):
+    """A machine with such GPUs cannot be made; says why."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +71,11 @@ class GpuMachine:
     """The GPUs that a machine shows.
 
     Attributes:
-        profile: their kind, a file of the tools: `a100`, `t4`.
-        count: how many; at most as many as the profile has.
+        profile: their kind, one of MODELS.
+        count: how many; at most as many as there are BUSES.
         driver: release of the driver: `550.163.01`.
-        toolkit: whether NVIDIA's container toolkit is there, and its runtime known to the engine.
+        toolkit: whether its containers can have them: with a CDI specification, which the engine
+            reads.
     """
 
     profile: str
@@ -77,10 +88,10 @@ class GpuMachine:
         """Read an entry of an inventory.
 
         Raises:
-            GpuToolsError: a key is missing or unknown, or the driver's branch is.
+            GpuMachineError: a key is missing or unknown, or a value is none that there is.
         """
         if not set(KEYS[:3]) <= set(entry) <= set(KEYS):
-            raise GpuToolsError(
+            raise GpuMachineError(
                 f"a machine with GPUs has {', '.join(KEYS[:3])}, and may have {KEYS[3]}; "
                 f"this one has {', '.join(entry) or 'nothing'}"
             )
@@ -90,9 +101,15 @@ class GpuMachine:
             str(entry["driver"]),
             bool(entry.get("toolkit", False)),
         )
+        if machine.profile not in MODELS:
+            raise GpuMachineError(
+                f"no GPU profile {machine.profile!r}; there are {', '.join(MODELS)}"
+            )
+        if not 1 <= machine.count <= len(BUSES):
+            raise GpuMachineError(f"a machine has 1 to {len(BUSES)} GPUs, not {machine.count}")
         if machine.branch not in CUDA_OF_BRANCH:
             branches = ", ".join(map(str, CUDA_OF_BRANCH))
-            raise GpuToolsError(f"driver {machine.driver} is of none of the branches {branches}")
+            raise GpuMachineError(f"driver {machine.driver} is of none of the branches {branches}")
         return machine
 
     @property
@@ -101,126 +118,115 @@ class GpuMachine:
         match = re.fullmatch(r"(\d{3})\.\d+(\.\d+)?", self.driver)
         return int(match[1]) if match else 0
 
+    @property
+    def model(self) -> Model:
+        """What the GPUs are."""
+        return MODELS[self.profile]
 
-def configure(tools: Path, machine: GpuMachine) -> dict[str, Any]:
-    """Return the mock's configuration of a machine.
+    @property
+    def uuids(self) -> list[str]:
+        """The identity of each GPU."""
+        numbers = range(self.count)
+        return [f"GPU-{self.model.device:08x}-0000-0000-0000-{index:012x}" for index in numbers]
 
-    Raises:
-        GpuToolsError: the profile is unknown, or has fewer GPUs.
-    """
-    path = tools / f"configs/mock-nvml-config-{machine.profile}.yaml"
-    if not path.exists():
-        found = sorted(name.stem.rpartition("-")[2] for name in tools.glob("configs/*.yaml"))
-        raise GpuToolsError(f"no GPU profile {machine.profile!r}; there are {', '.join(found)}")
-    configuration: dict[str, Any] = yaml.safe_load(path.read_text())
-    devices = configuration["devices"]
-    if not 1 <= machine.count <= len(devices):
-        raise GpuToolsError(f"profile {machine.profile} has 1 to {len(devices)} GPUs")
-    cuda = CUDA_OF_BRANCH[machine.branch]
-    major, minor = cuda.split(".")
-    system = {
-        "driver_version": machine.driver,
-        "nvml_version": f"{major}.{machine.driver}",
-        "cuda_version": cuda,
-        "cuda_version_major": int(major),
-        "cuda_version_minor": int(minor),
-    }
-    kept = devices[: machine.count]
-    there = {device["pci"]["bus_id"] for device in kept}
-    for root in configuration.get("pcie_topology", {}).get("root_complexes", []):
-        root["devices"] = [slot for slot in root["devices"] if slot in there]
-    return {**configuration, "system": system, "devices": kept}
+    def answers(self) -> dict[str, str]:
+        """What nvidia-smi says, in the form of tests/roles/data/gpus."""
+        model = self.model
+        told = f"{self.driver}, {model.mebibytes}, 33, 0, {model.capability}, Disabled\n"
+        lines = [
+            f"{index}, {uuid}, {model.name}, 00000000:{BUSES[index]:02X}:00.0, {told}"
+            for index, uuid in enumerate(self.uuids)
+        ]
+        head = f"Driver Version: {self.driver}  CUDA Version: {CUDA_OF_BRANCH[self.branch]}"
+        return {
+            "gpus": "".join(lines),
+            "users": "",
+            "table": f"| NVIDIA-SMI stand-in  {head} |\n",
+        }
+
+    def specification(self) -> dict[str, Any]:
+        """What containers get (CDI 0.5.0), as `nvidia-ctk cdi generate` has it, without hooks.
+
+        Devices are named by number, as the toolkit does it when it is asked nothing else, and all
+        of them together. The driver's programs and libraries are those of the stand-in.
+        """
+        files = [[{"path": f"/dev/nvidia{index}"}] for index in range(self.count)]
+        devices = [(str(index), nodes) for index, nodes in enumerate(files)]
+        devices.append(("all", [node for nodes in files for node in nodes]))
+        mounted = ("/usr/bin/nvidia-smi", f"/{PLACE}", f"/{PLACE}/lib/libcuda.so.{self.driver}")
+        return {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": [
+                {"name": name, "containerEdits": {"deviceNodes": nodes}} for name, nodes in devices
+            ],
+            "containerEdits": {
+                "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+                "deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}],
+                "mounts": [
+                    {
+                        "hostPath": path,
+                        "containerPath": path,
+                        "options": ["ro", "nosuid", "nodev", "bind"],
+                    }
+                    for path in mounted
+                ],
+            },
+        }
 
 
-def write_driver(
-    root: Path, tools: Path, smi: Path, machine: GpuMachine, hook: Path | None = None
-) -> None:
+def write_driver(root: Path, machine: GpuMachine, files: Path) -> None:
     """Write the files of a machine with these GPUs and this driver.
 
     Args:
         root: what becomes the machine's root; what was there of an earlier driver is removed.
-        tools: folder of NVIDIA's tools.
-        smi: the program nvidia-smi.
         machine: its GPUs.
-        hook: the toolkit's hook; a machine with a toolkit needs it.
-
-    Raises:
-        GpuToolsError: the tools do not have them.
+        files: what every such machine has besides: files/stand_in_driver.
     """
-    configuration = configure(tools, machine)
     if root.exists():
         shutil.rmtree(root)
-    libraries, programs = root / LIBRARIES, root / "usr/bin"
-    for folder in (libraries, programs, (root / CONFIGURATION).parent):
-        folder.mkdir(parents=True)
-    # JSON, because what YAML writes without quotes is a number to some and a text to others.
-    (root / CONFIGURATION).write_text(json.dumps(configuration))
-    library = next(tools.glob(f"lib/{NVML}.*")).read_bytes()
-    (libraries / f"{NVML}.{machine.driver}").write_bytes(library)
-    (libraries / f"{NVML}.1").symlink_to(f"{NVML}.{machine.driver}")
-    # Programs that look for the driver look for this one. It has nothing in it that computes.
-    renamed = library.replace(NVML_NAME, CUDA_NAME.ljust(len(NVML_NAME), b"\0"))
-    (libraries / f"libcuda.so.{machine.driver}").write_bytes(renamed)
-    (libraries / "libcuda.so.1").symlink_to(f"libcuda.so.{machine.driver}")
-    shutil.copy(smi, programs / "nvidia-smi")
-    (programs / "nvidia-smi").chmod(0o755)
-    # Also without the toolkit: the files for its role's tests, and for what starts with the machine
-    shipped = root / KERNEL / "bin"
-    shipped.mkdir(parents=True)
-    programs_of_toolkit = [tools / "bin" / name for name in PROGRAMS if name != HOOK]
-    for name, program in zip(PROGRAMS, [*programs_of_toolkit, hook], strict=True):
-        if program and program.exists():
-            shutil.copy(program, shipped / name)
-            (shipped / name).chmod(0o755)
+    shutil.copytree(files, root)
+    place = root / PLACE
+    (place / "machine.json").write_text(json.dumps(machine.answers(), indent=2))
+    specification = json.dumps(machine.specification(), indent=2)
+    (place / "specification.json").write_text(specification)
+    # Programs that look for the driver look for this file. It has nothing in it that computes.
+    library = place / f"lib/libcuda.so.{machine.driver}"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.touch()
     if machine.toolkit:
-        _write_toolkit(root, shipped)
-    _write_kernel(root / KERNEL, configuration, machine)
+        for path, text in (
+            (SPECIFICATION, specification),
+            ("etc/docker/daemon.json", '{"features": {"cdi": true}}'),
+        ):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+    _write_kernel(place, machine)
 
 
-def _write_toolkit(root: Path, shipped: Path) -> None:
-    """Put NVIDIA's container toolkit where its package puts it, and make it known to the engine.
-
-    Raises:
-        GpuToolsError: a program is not among the tools.
-    """
-    missing = [name for name in PROGRAMS if not (shipped / name).exists()]
-    if missing:
-        raise GpuToolsError(f"NVIDIA's tools lack bin/{', bin/'.join(missing)}")
-    for name in PROGRAMS:
-        shutil.copy(shipped / name, root / "usr/bin" / name)
-    runtime = root / "etc/nvidia-container-runtime/config.toml"
-    runtime.parent.mkdir(parents=True)
-    runtime.write_text(RUNTIME)
-    settings = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}
-    engine = root / "etc/docker/daemon.json"
-    engine.parent.mkdir(parents=True)
-    engine.write_text(json.dumps(settings))
-
-
-def _write_kernel(root: Path, configuration: Mapping[str, Any], machine: GpuMachine) -> None:
+def _write_kernel(place: Path, machine: GpuMachine) -> None:
     """Write what the kernel and its module show: `sys` and `proc`."""
-    loaded = root / "sys/module/nvidia"
+    loaded = place / "sys/module/nvidia"
     loaded.mkdir(parents=True)
     (loaded / "version").write_text(f"{machine.driver}\n")
-    number = int(configuration["device_defaults"]["pci"]["device_id"]) >> 16
-    driver = root / "proc/driver/nvidia"
+    driver = place / "proc/driver/nvidia"
     driver.mkdir(parents=True)
     (driver / "version").write_text(
-        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {machine.driver}  mock of Trainyard\n"
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {machine.driver}  stand-in of Trainyard\n"
     )
-    for device in configuration["devices"]:
-        slot = device["pci"]["bus_id"].lower()
-        card = root / "sys/bus/pci/devices" / slot
+    for index, uuid in enumerate(machine.uuids):
+        slot = f"0000:{BUSES[index]:02x}:00.0"
+        card = place / "sys/bus/pci/devices" / slot
         card.mkdir(parents=True)
-        for name, value in (("vendor", NVIDIA), ("device", number)):
+        for name, value in (("vendor", NVIDIA), ("device", machine.model.device)):
             (card / name).write_text(f"0x{value:04x}\n")
         (card / "class").write_text(f"0x{DISPLAY:06x}\n")
         about = driver / "gpus" / slot
         about.mkdir(parents=True)
         (about / "information").write_text(
-            f"Model: \t\t {configuration['device_defaults']['name']}\n"
-            f"GPU UUID: \t {device['uuid']}\n"
+            f"Model: \t\t {machine.model.name}\n"
+            f"GPU UUID: \t {uuid}\n"
             f"Bus Type: \t PCIe\n"
             f"Bus Location: \t {slot}\n"
-            f"Device Minor: \t {device['minor_number']}\n"
+            f"Device Minor: \t {index}\n"
         )

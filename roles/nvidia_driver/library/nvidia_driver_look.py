@@ -88,18 +88,15 @@ machine:
   type: dict
 """
 
-import csv
 import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import count_switches, find_cards, settle_modules
-from ansible.module_utils.training_node.machine.gpus import NO_HANDLE, SMI, ask, trouble_of
+from ansible.module_utils.training_node.machine.gpus import ask, read_gpus
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
 PATIENCE = 60
-FIELDS = ("index", "name", "uuid", "pci.bus_id", "memory.total", "driver_version")
-NAMES = ("index", "name", "uuid", "slot", "memory_mebibytes", "driver")
 
 
 def text_of(path: str) -> str:
@@ -138,19 +135,24 @@ def built_version(kernel: str, branch: int) -> str:
     return ""
 
 
-def ask_smi() -> tuple[list[dict[str, str]], str]:
-    """GPUs as the driver has them, and why it could not be asked."""
-    question = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
-    status, said = ask(SMI, *question, seconds=PATIENCE)
-    # Of GPUs without a handle it says so in place of their lines, and its status is of them all.
-    if status != 0 and not NO_HANDLE.search(said):
-        return [], said
-    rows = csv.reader(said.splitlines(), skipinitialspace=True)
-    # Other lines are warnings: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0".
-    gpus = [dict(zip(NAMES, row, strict=True)) for row in rows if len(row) == len(NAMES)]
-    # One that fell off the bus still has a line, with "[GPU is lost]" in place of its memory.
-    gpus = [gpu for gpu in gpus if not trouble_of(gpu["memory_mebibytes"])]
-    return gpus, "" if gpus or status == 0 else said
+def look_at_gpus() -> tuple[list[dict[str, str]], str]:
+    """GPUs as the driver has them, and why it could not be asked.
+
+    One that fell off the bus, or has no handle, is none of them.
+    """
+    gpus, trouble = read_gpus(PATIENCE)
+    return [
+        {
+            "index": str(gpu.index),
+            "name": gpu.model,
+            "uuid": gpu.uuid,
+            "slot": gpu.slot,
+            "memory_mebibytes": str(gpu.memory_bytes // 2**20),
+            "driver": gpu.driver,
+        }
+        for gpu in gpus
+        if not gpu.trouble
+    ], trouble
 
 
 def main() -> None:
@@ -176,7 +178,7 @@ def main() -> None:
         reboot.append("the kernel drives the GPUs with nouveau")
     if loaded and library and loaded != library:
         reboot.append(f"the kernel has {loaded} loaded, and the programs are of {library}")
-    gpus, trouble = ask_smi()
+    gpus, trouble = look_at_gpus()
     container, _ = ask("systemd-detect-virt", "--quiet", "--container", seconds=PATIENCE)
     module.exit_json(
         changed=False,
