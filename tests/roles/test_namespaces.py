@@ -155,7 +155,7 @@ def test_two_containers_have_each_their_own_gpu(
             for source, target in mounts.items()
         ],
     }
-    devices = {
+    devices: dict[str, list[dict[str, Any]]] = {
         name: [common, {"deviceNodes": [{"path": f"/dev/nvidia{name}", "hostPath": path}]}]
         for name, path in (("0", "/dev/null"), ("1", "/dev/zero"))
     }
