@@ -172,8 +172,8 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call arguments,ARGS)
 
-runs: $(READY) ## the table of runs, also as runs/index.html
-	@$(YARD) runs
+runs: $(READY) ## the table of runs, also as runs/index.html: JSON=1 CSV=1
+	@$(YARD) runs $(call switch,JSON,--json) $(call switch,CSV,--csv)
 
 status: $(READY) ## what runs on which node, how far it is, how busy the nodes are: JSON=1
 	@$(YARD) status $(call switch,JSON,--json)

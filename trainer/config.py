@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.data.augment import POLICIES
 from trainer.engines import BACKENDS, ENGINES
 from trainer.errors import ConfigError
 from trainer.schedule import SCHEDULES
 
+# Policies of torchvision that change training images, on top of cuts and flips.
+POLICIES = ("randaugment", "trivial")
 CHOICES = {
     "engine": ENGINES,
     "backend": tuple(BACKENDS),

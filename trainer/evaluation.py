@@ -1,9 +1,10 @@
 """Loss and accuracy over a whole split, spread over the ranks."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,11 @@ from trainer.step import autocast
 # Images, over all ranks, that batch normalisation is measured on before an evaluation: the mean and
 # variance of a channel are known well after one or two thousand.
 STATISTICS_IMAGES = 2048
+TOP = 5
+
+
+# More classes than these have no confusion matrix, of a million numbers for ImageNet.
+MOST_CONFUSED = 100
 
 
 @dataclass(frozen=True)
@@ -29,34 +35,67 @@ class Evaluation:
         loss: mean cross-entropy in nats.
         accuracy: fraction of images classified right, 0 to 1.
         images: how many were looked at, over all ranks.
+        top5: fraction of images whose class is among the five most likely; None of five classes or
+            fewer, where it says nothing.
+        confusion: how many images of each class (row) got which answer (column), int64, classes x
+            classes; None where it was not asked for.
     """
 
     loss: float
     accuracy: float
     images: int
+    top5: float | None = None
+    confusion: Tensor | None = None
 
 
 def evaluate(
-    model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], engine: Engine, precision: str
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    engine: Engine,
+    precision: str,
+    classes: int = 0,
 ) -> Evaluation:
     """Evaluate a model; every rank must call it, with its own shard of the images.
 
     Ranks exchange sums, not means: their shards may differ in size, and every image counts once.
+
+    Args:
+        model: it comes back in the mode in which it was.
+        batches: images and labels of this rank.
+        engine: adds the ranks up.
+        precision: as in training.
+        classes: their number, for a confusion matrix; 0 for none.
     """
-    sums = torch.zeros(3, dtype=torch.float64)
+    sums = torch.zeros(4 + classes * classes, dtype=torch.float64)
     device = next(model.parameters()).device.type
     was_training = model.training
     model.eval()
+    width = 0
     with torch.inference_mode(), autocast(precision, device):
         for images, labels in batches:
             logits = model(images).float()
+            width = logits.shape[1]
             loss = functional.cross_entropy(logits, labels, reduction="sum")
-            correct = (logits.argmax(dim=1) == labels).sum()
-            sums += torch.tensor([loss.item(), correct.item(), len(labels)], dtype=torch.float64)
+            answers = logits.argmax(dim=1)
+            best = logits.topk(min(TOP, width), dim=1).indices
+            near = (best == labels[:, None]).sum()
+            right = (answers == labels).sum()
+            some = [loss.item(), right.item(), near.item(), len(labels)]
+            sums[:4] += torch.tensor(some, dtype=torch.float64)
+            if classes:
+                pairs = torch.bincount(labels * classes + answers, minlength=classes * classes)
+                sums[4:] += pairs.cpu()
             beat()
     model.train(was_training)
-    loss_sum, right, count = engine.sum(sums).tolist()
-    return Evaluation(loss=loss_sum / count, accuracy=right / count, images=int(count))
+    total = engine.sum(sums)
+    loss_sum, right_sum, near_sum, count = total[:4].tolist()
+    return Evaluation(
+        loss=loss_sum / count,
+        accuracy=right_sum / count,
+        images=int(count),
+        top5=near_sum / count if width > TOP else None,
+        confusion=total[4:].long().view(classes, classes) if classes else None,
+    )
 
 
 def validate(learner: Learner, data: Data, engine: Engine, precision: str) -> Evaluation | None:
@@ -73,7 +112,16 @@ def test(learner: Learner, data: Data, engine: Engine, precision: str) -> Evalua
 
     Nothing may be chosen by the result.
     """
-    return _checked(learner, data.test, data.description.test_images, engine, precision)
+    images = data.description.test_images
+    classes = len(data.description.classes)
+    return _checked(
+        learner,
+        data.test,
+        images,
+        engine,
+        precision,
+        classes if classes <= MOST_CONFUSED else 0,
+    )
 
 
 def named(split: str, evaluation: Evaluation | None) -> dict[str, float | None]:
@@ -81,7 +129,15 @@ def named(split: str, evaluation: Evaluation | None) -> dict[str, float | None]:
     return {
         f"{split}_loss": evaluation.loss if evaluation else None,
         f"{split}_accuracy": evaluation.accuracy if evaluation else None,
+        f"{split}_top5": evaluation.top5 if evaluation else None,
     }
+
+
+def by_class(evaluation: Evaluation | None, names: Sequence[str]) -> dict[str, Any]:
+    """The confusion matrix of the test set with the names of its classes, for `metrics.jsonl`."""
+    if evaluation is None or evaluation.confusion is None:
+        return {}
+    return {"classes": list(names), "test_confusion": evaluation.confusion.tolist()}
 
 
 def told(split: str, evaluation: Evaluation | None) -> str:
@@ -97,10 +153,11 @@ def _checked(
     images: int,
     engine: Engine,
     precision: str,
+    classes: int = 0,
 ) -> Evaluation | None:
     if images == 0:
         return None
-    evaluation = evaluate(learner.evaluated, batches, engine, precision)
+    evaluation = evaluate(learner.evaluated, batches, engine, precision, classes)
     if evaluation.images != images:
         raise AssertionError(f"evaluated {evaluation.images} of {images} images")
     return evaluation

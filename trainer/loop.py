@@ -13,7 +13,7 @@ from trainer.data.loading import Data
 from trainer.divergence import divergence
 from trainer.engines import Engine
 from trainer.errors import DivergenceError, NonFiniteLossError
-from trainer.evaluation import Evaluation, named, settle_batch_norm, test, told, validate
+from trainer.evaluation import Evaluation, by_class, named, settle_batch_norm, test, told, validate
 from trainer.learner import Learner
 from trainer.meter import Meter, StepClock
 from trainer.metrics import MetricsWriter, Position
@@ -117,7 +117,8 @@ class TrainingLoop:
         """Evaluate the last parameters and the best on the test set: nothing is chosen any more."""
         config, engine = self._config, self._engine
         last = test(self._learner, self._data, engine, config.precision)
-        results: dict[str, Any] = {**named("test", last)}
+        classes = self._data.description.classes
+        results: dict[str, Any] = {**named("test", last), **by_class(last, classes)}
         print(f"the last, after epoch {config.epochs}{told('test', last)}", flush=True)
         epoch = self._checkpointer.load_best(config.epochs)
         if epoch is not None:

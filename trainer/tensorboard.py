@@ -24,8 +24,9 @@ TAGS = {
     "epoch": {
         "validation_loss": "validation/loss",
         "validation_accuracy": "validation/accuracy",
+        "validation_top5": "validation/top5",
     },
-    "end": {"test_loss": "test/loss", "test_accuracy": "test/accuracy"},
+    "end": {"test_loss": "test/loss", "test_accuracy": "test/accuracy", "test_top5": "test/top5"},
 }
 
 # CRC-32C (Castagnoli), reflected polynomial, as TFRecord wants it.

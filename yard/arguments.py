@@ -118,7 +118,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--transport", help="how the ranks talk to each other")
 
-    _add(commands, "runs", "the table of runs")
+    command = _add(commands, "runs", "the table of runs")
+    form = command.add_mutually_exclusive_group()
+    for name in ("json", "csv"):
+        text = f"print them as {name.upper()}, with all that a run was asked for"
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
     command = _add(commands, "status", "what runs on which node, and how busy it is", operates=True)
     command.add_argument("--json", action="store_true", help="print one JSON document")
     _add(commands, "top", "nodes and runs on the whole screen, again and again", operates=True)

@@ -271,7 +271,7 @@ def _rerun(context: Context, options: argparse.Namespace) -> Exit:
 def _runs(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.overviews import list_all_runs
 
-    return list_all_runs(context)
+    return list_all_runs(context, options.form)
 
 
 def _setup(context: Context, options: argparse.Namespace) -> Exit:

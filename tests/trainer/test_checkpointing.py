@@ -234,3 +234,43 @@ def test_error_of_the_run_wins_over_that_of_the_write(
     with pytest.raises(ZeroDivisionError):
         save_and_fail(checkpointer)
     assert "the last checkpoint was not written: [Errno 28]" in capsys.readouterr().err
+
+
+def test_the_best_is_put_into_the_learner_for_the_test(
+    checkpointer: Checkpointer, learner: Learner
+) -> None:
+    weights = {1: 1.0, 2: 2.0}
+    for epoch, accuracy in ((1, 0.5), (2, 0.4)):
+        set_weights(learner, weights[epoch])
+        checkpointer.save(Progress(epoch, epoch, 0, 0), accuracy, 1.5)
+    checkpointer.finish()
+    assert checkpointer.load_best(last_epoch=2) == 1
+    state = learner.network.state_dict()
+    assert [set(value.flatten().tolist()) for value in state.values()] == [{1.0}, {1.0}]
+
+
+def test_without_a_validation_split_the_last_is_the_best(
+    checkpointer: Checkpointer, learner: Learner
+) -> None:
+    for epoch in (1, 2):
+        set_weights(learner, float(epoch))
+        checkpointer.save(Progress(epoch, epoch, 0, 0), -1.0, 1.5)
+    checkpointer.finish()
+    assert checkpointer.load_best(last_epoch=2) == 2
+    assert set(learner.network.state_dict()["1.bias"].tolist()) == {2.0}
+
+
+def test_the_best_of_the_run_before_counts_where_none_is_better(
+    checkpointer: Checkpointer, learner: Learner, config: dict[str, Any], tmp_path: Path
+) -> None:
+    set_weights(learner, 1.0)
+    checkpointer.save(Progress(1, 1, 0, 0), 0.5, 1.5)
+    checkpointer.finish()
+    asked = {"run_dir": str(tmp_path / "next"), "resume_dir": str(tmp_path / "checkpoints")}
+    settings = TrainConfig.from_json({**config, **asked})
+    following = Checkpointer(settings, IndependentEngine(), learner, {}, 0.5)
+    set_weights(learner, 2.0)
+    following.save(Progress(2, 2, 0, 0), 0.4, 1.5)
+    following.finish()
+    assert following.load_best(last_epoch=2) == 1
+    assert set(learner.network.state_dict()["1.bias"].tolist()) == {1.0}

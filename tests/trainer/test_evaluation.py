@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainer.evaluation import STATISTICS_IMAGES, settle_batch_norm
+from trainer.evaluation import STATISTICS_IMAGES, evaluate, settle_batch_norm
 
 BATCH = 64
 
@@ -51,6 +51,19 @@ def test_batch_normalisation_knows_the_images_however_few_the_steps(images: Imag
     assert images.taken == STATISTICS_IMAGES
     # What is learned stays.
     assert all(map(torch.equal, parameters, network.parameters()))
+
+
+def test_top_five_and_the_matrix_of_answers() -> None:
+    """The answer of this network is its image: of ten classes, in the order of their likelihood."""
+    likely = torch.tensor([[9, 8, 7, 6, 5, 4, 3, 2, 1, 0], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]).float()
+    labels = torch.tensor([4, 4])
+    network = nn.Linear(10, 10, bias=False)
+    network.weight.data = torch.eye(10)
+    engine: Any = Fake(sum=lambda values: values)
+    result = evaluate(network, [(likely, labels)], engine, "fp32", classes=10)
+    assert (result.accuracy, result.top5, result.images) == (0.0, 0.5, 2)
+    assert result.confusion is not None
+    assert result.confusion.nonzero().tolist() == [[4, 0], [4, 9]]
 
 
 def test_without_batch_normalisation_no_image_is_looked_at(images: Images) -> None:

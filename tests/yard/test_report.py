@@ -26,6 +26,7 @@ from yard.pages.spark import spark, thin
 from yard.pages.timeline import timeline_of
 from yard.runs.folder import REPORT_ERROR, list_runs
 from yard.runs.metrics import read_every_line, read_metrics
+from yard.runs.overview import listed_run
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
 from yard.runs.utilisation import read_utilisation
@@ -344,3 +345,22 @@ def test_a_browser_shows_the_pages_on_desk_and_phone(pages: list[Path], dark: bo
         assert shown.contrast >= 4.5, f"{page.name}: {shown.faintest!r} is hard to read"
         assert (shown.paper < 0.1) == dark
     assert seen[0].values == [["step", "390"], ["training", "1.59"], ["test set", "1.645"]]
+
+
+def test_runs_that_were_asked_for_other_things_do_not_look_alike(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("succeeded")
+    write_summary(run, summarise(read_run(run)))
+    listed = listed_run(run)
+    assert (listed["run_id"], listed["status"]) == (run.name, "succeeded")
+    assert (listed["learning_rate"], listed["seed"], listed["train_images"]) == (0.001, 1, 10000)
+    assert (listed["engine"], listed["precision"]) == ("horovod", "fp32")
+    assert (listed["test_accuracy"], listed["best_epoch"]) == (0.407, None)
+    out = io.StringIO()
+    show_runs(Console(file=out, width=260), [run])
+    heading, line = out.getvalue().splitlines()
+    assert heading.split()[-5:] == ["rate", "seed", "images", "engine", "precision"]
+    assert line.split()[-5:] == ["0.001", "1", "10000", "horovod", "fp32"]
+    (run / "manifest.json").write_text("{")
+    assert listed_run(run)["status"] == "unreadable"

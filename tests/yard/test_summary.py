@@ -4,11 +4,14 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_schemas import errors
 
 from yard.core.errors import Exit
+from yard.pages.report import Curves, report_page
+from yard.runs.metrics import Metric
 from yard.runs.record import RunRecord, read_run
 from yard.runs.summary import (
     first_step_time,
@@ -80,6 +83,29 @@ def test_validation_and_test_are_told_apart(record: Record) -> None:
     assert summary.best_test_accuracy == 0.42
     unfinished = summarise(replace(done, metrics=tuple(unseen)))
     assert (unfinished.test_accuracy, unfinished.validation_accuracy) == (None, 0.39)
+
+
+def test_classes_have_their_part_of_the_matrix(record: Record) -> None:
+    done = record("succeeded")
+    *before, end = done.metrics
+    line = json.loads(replace(end, test_accuracy=0.5, test_loss=1.0, test_top5=0.9).to_line())
+    matrix = [[6, 4, 0], [1, 0, 9], [0, 0, 0]]
+    known = Metric.from_json({**line, "classes": ["cat", "dog", "<b>"], "test_confusion": matrix})
+    assert known is not None
+    summary = summarise(replace(done, metrics=(*before, known)))
+    assert summary.test_classes == {"cat": 0.6, "dog": 0.0, "<b>": None}
+    assert (list(summary.test_confusion), summary.test_top5) == (matrix, 0.9)
+    page = report_page(summary, done, Curves(None, {}), {})
+    assert "60.0 %, taken for dog 40.0 %" in page
+    assert page.index("taken for &lt;b&gt; 90.0 %") < page.index("60.0 %, taken for dog")
+
+
+@pytest.mark.parametrize("matrix", [[[1, 2]], [[1], [2]], [[1, -1], [0, 1]], 7, [[1, "2"], [3, 4]]])
+def test_a_matrix_that_is_none_is_left_out(record: Record, matrix: Any) -> None:
+    line = json.loads(record("succeeded").metrics[-1].to_line())
+    metric = Metric.from_json({**line, "classes": ["a", "b"], "test_confusion": matrix})
+    assert metric is not None
+    assert (metric.classes, metric.test_confusion) == (None, None)
 
 
 @pytest.mark.parametrize(("accuracy", "is_told"), [(0.1, True), (0.108, True), (0.112, False)])

@@ -6,9 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Those of torchvision, on top of cuts and flips.
-POLICIES = ("randaugment", "trivial")
-
 
 @dataclass(frozen=True)
 class Normalise:

@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainer.config import TrainConfig
+from trainer.config import POLICIES, TrainConfig
 from trainer.data import store
-from trainer.data.augment import POLICIES, Mixing, Normalise, Policy
+from trainer.data.augment import Mixing, Normalise, Policy
 from trainer.data.folder import FileSet, FolderEvaluationBatches, FolderTrainingBatches
 from trainer.data.memory import EvaluationBatches, ImageSet, TrainingBatches
 from trainer.data.sampler import ShardedSampler, training_and_validation

@@ -1,5 +1,8 @@
 """`make runs`, `make report` and `MODEL=list`: what there is, as tables and pages."""
 
+import csv
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from yard.core.errors import Exit
 from yard.plays.inventory import read_inventory
 from yard.runs.folder import list_runs
 from yard.runs.measurements import find_training
+from yard.runs.overview import listed_run
 from yard.screen.tables import show_models, show_runs
 
 # The pages take a while to import: each is imported where it is drawn.
@@ -21,11 +25,24 @@ def list_models(context: Context) -> Exit:
     return Exit.DONE
 
 
-def list_all_runs(context: Context) -> Exit:
-    """Print the table of runs, and draw the page of it."""
+def list_all_runs(context: Context, form: str | None = None) -> Exit:
+    """Print the table of runs, and draw the page of it; or print them for programs.
+
+    Args:
+        form: `json` or `csv`, the newest run first; None for the table.
+    """
+    runs = context.project.runs
+    if form is not None:
+        entries = [listed_run(run) for run in sorted(list_runs(runs), reverse=True)]
+        if form == "json":
+            print(json.dumps(entries, indent=2))
+        elif entries:
+            writer = csv.DictWriter(sys.stdout, fieldnames=list(entries[0]))
+            writer.writeheader()
+            writer.writerows(entries)
+        return Exit.DONE
     from yard.pages.index import write_index
 
-    runs = context.project.runs
     show_runs(context.console, list_runs(runs))
     if runs.is_dir():
         context.console.print(

@@ -169,6 +169,7 @@ def report_page(
         curves_note=curves.note,
         charts=curves.charts,
         tables={
+            "Test images by class": _by_class(summary),
             "Request": _rows(manifest.request),
             "Versions": _rows(_versions(manifest)),
             "Configuration": _rows(
@@ -184,6 +185,21 @@ def report_page(
         links=links,
         started=local_time(summary.started_at),
     )
+
+
+def _by_class(summary: Summary) -> list[tuple[str, str]]:
+    """How much of each class is classified right, the worst first, and what it is taken for."""
+    rows = []
+    known = zip(summary.test_classes.items(), summary.test_confusion, strict=True)
+    for (name, accuracy), row in sorted(known, key=lambda entry: entry[0][1] or 0):
+        if accuracy is None:
+            continue
+        others = {other: n for other, n in zip(summary.test_classes, row, strict=True) if n}
+        others.pop(name, None)
+        worst = max(others, key=lambda other: others[other], default=None)
+        taken = f", taken for {worst} {percent(others[worst] / sum(row))}" if worst else ""
+        rows.append((name, f"{percent(accuracy)}{taken}"))
+    return rows
 
 
 def _training_curves(run: Path, record: RunRecord) -> Curves:
@@ -267,6 +283,8 @@ def key_numbers(summary: Summary) -> list[Number]:
     if summary.test_accuracy is not None:
         images = f"on {summary.test_images:,} images" if summary.test_images else "on the test set"
         numbers.append(Number("Test accuracy", percent(summary.test_accuracy), images))
+    if summary.test_top5 is not None:
+        numbers.append(Number("Test accuracy, top 5", percent(summary.test_top5), images))
     if summary.best_test_accuracy is not None:
         best = percent(summary.best_test_accuracy)
         note = f"best.pt, epoch {summary.best_epoch}, chosen by validation"

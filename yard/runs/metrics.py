@@ -14,12 +14,15 @@ COUNTS = ("step", "steps", "epoch", "epochs")
 SECONDS = ("data_seconds", "compute_seconds", "communication_seconds")
 # JSON has integers of any size; up to this one a float has each of them, and can be reckoned with.
 LARGEST = 2**53
+# Of more classes the trainer writes no confusion matrix.
+MOST_CONFUSED = 100
 # Keys that older runs do not have, and of the seconds lines other than `step` and `epoch`.
 RESULTS = (
     *("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"),
     *("best_test_loss", "best_test_accuracy"),
+    *("validation_top5", "test_top5", "best_test_top5"),
 )
-OPTIONAL = (*SECONDS, "images", *RESULTS, "best_epoch")
+OPTIONAL = (*SECONDS, "images", *RESULTS, "best_epoch", "classes", "test_confusion")
 # Where a value may be missing, as of the loss before the first step.
 MEASURED = ("loss", "accuracy", "images_per_second", "lr", *SECONDS, *RESULTS)
 
@@ -45,6 +48,10 @@ class Metric:
             trainer looked at it after each epoch, and called it `loss` and `accuracy`.
         best_epoch, best_test_loss, best_test_accuracy: of `end`: after which epoch the best
             checkpoint was taken, and what it does on the test set.
+        validation_top5, test_top5, best_test_top5: likewise, how often the class was among the five
+            most likely; None of five classes or fewer.
+        classes, test_confusion: of `end`: the names of the classes, and how many test images of
+            each (row) got which answer (column); None of more than 100 classes.
     """
 
     event: str
@@ -68,6 +75,11 @@ class Metric:
     best_epoch: int | None = None
     best_test_loss: float | None = None
     best_test_accuracy: float | None = None
+    validation_top5: float | None = None
+    test_top5: float | None = None
+    best_test_top5: float | None = None
+    classes: list[str] | None = None
+    test_confusion: list[list[int]] | None = None
 
     @classmethod
     def from_json(cls, line: Any) -> "Metric | None":
@@ -87,6 +99,8 @@ class Metric:
             or not all(values[name] is None or _is_number(values[name]) for name in MEASURED)
         ):
             return None
+        if not _is_confusion(values["classes"], values["test_confusion"]):
+            values |= {"classes": None, "test_confusion": None}
         if values["event"] in ("epoch", "end") and line.keys().isdisjoint(RESULTS):
             # Of an older trainer; its `end` had the training loss.
             values |= {"test_accuracy": values["accuracy"], "accuracy": None}
@@ -193,6 +207,18 @@ def resumed_at(attempt: Sequence[Metric]) -> int:
     first = next((metric for metric in attempt if metric.event == "step"), None)
     began = attempt[0].step
     return began if began or first is None else first.step - 1
+
+
+def _is_confusion(classes: Any, matrix: Any) -> bool:
+    """Whether these are names, and a square of counts for them; a rank can write anything."""
+    return (
+        isinstance(classes, list)
+        and isinstance(matrix, list)
+        and 0 < len(classes) == len(matrix) <= MOST_CONFUSED
+        and all(isinstance(name, str) for name in classes)
+        and all(isinstance(row, list) and len(row) == len(classes) for row in matrix)
+        and all(_is_count(count) and count >= 0 for row in matrix for count in row)
+    )
 
 
 def _is_count(value: Any) -> bool:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import OtherVersionError
-from yard.runs.manifest import read_manifest
+from yard.core.files import read_object
+from yard.runs.manifest import iso, read_manifest
 from yard.runs.summary import Summary, read_summary
 
 UNFINISHED = "unfinished"
@@ -32,6 +33,38 @@ class Overview:
     configuration: Mapping[str, Any]
     started_at: float | None
     summary: Summary | None
+
+
+# What a list of runs for programs has of each, in this order.
+OF_CONFIGURATION = (
+    *("model", "dataset", "nodes", "procs_per_node", "world_size", "epochs", "batch_per_rank"),
+    *("learning_rate", "train_images", "seed", "optimizer", "engine", "precision"),
+)
+OF_SUMMARY = (
+    *("test_accuracy", "best_test_accuracy", "best_epoch", "validation_accuracy", "final_loss"),
+    *("images_per_second", "seconds_total"),
+)
+
+
+def listed_run(run: Path) -> dict[str, Any]:
+    """One run of a list, for programs; what is not known is None."""
+    overview = overview_of(run)
+    about = configuration_of(run, overview)
+    return {
+        "run_id": overview.run_id,
+        "name": overview.name,
+        "status": overview.status,
+        "started_at": None if overview.started_at is None else iso(overview.started_at),
+        **{name: about.get(name) for name in OF_CONFIGURATION},
+        **{name: getattr(overview.summary, name, None) for name in OF_SUMMARY},
+    }
+
+
+def configuration_of(run: Path, overview: Overview) -> dict[str, Any]:
+    """What was trained, with what the trainer was told where that has come home."""
+    asked = overview.configuration
+    told = read_object(run / "config.json")
+    return {**asked, **(asked.get("options") or {}), **told}
 
 
 def overview_of(run: Path) -> Overview:

@@ -1,6 +1,6 @@
 """`summary.json`: a run in one object."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,10 @@ class Summary:
         best_test_accuracy: what that checkpoint does on the test set.
         validation_accuracy, validation_loss: after the last finished epoch.
         validation_images: training images held out for validation.
+        test_top5: how often the class was among the five most likely; None of five or fewer.
+        test_classes: of each class by name, the fraction of its test images classified right by the
+            last parameters; empty of older runs and of more than 100 classes.
+        test_confusion: how many test images of each of these (row) got which answer (column).
         seconds_total: from the start of the command until everything was collected.
         seconds_to_first_step: from the start of the command to the end of the first step.
         started_at, finished_at: ISO 8601, UTC.
@@ -146,6 +150,9 @@ class Summary:
     validation_accuracy: float | None = None
     validation_loss: float | None = None
     validation_images: int | None = None
+    test_top5: float | None = None
+    test_classes: Mapping[str, float | None] = field(default_factory=dict)
+    test_confusion: Sequence[Sequence[int]] = ()
 
     @property
     def subject(self) -> str:
@@ -166,7 +173,8 @@ class Summary:
         reason = document["diagnosis"]
         diagnosis = None if reason is None else Diagnosis.from_json(reason)
         lists = {
-            name: tuple(document.get(name, ())) for name in ("hosts", "missing_hosts", "warnings")
+            name: tuple(document.get(name, ()))
+            for name in ("hosts", "missing_hosts", "warnings", "test_confusion")
         }
         left_behind = tuple(LeftBehind(**each) for each in document.get("left_behind", ()))
         resumed = document.get("resumed")
@@ -271,6 +279,9 @@ def _summary(
         validation_accuracy=validated[-1].validation_accuracy if validated else None,
         validation_loss=validated[-1].validation_loss if validated else None,
         validation_images=record.world.validation_images,
+        test_top5=ends[-1].test_top5 if ends else None,
+        test_classes=_by_class(ends[-1]) if ends else {},
+        test_confusion=tuple(ends[-1].test_confusion or ()) if ends else (),
         seconds_total=seconds_total,
         seconds_to_first_step=_since(record.manifest.started_at, first_step_time(record)),
         started_at=iso(record.manifest.started_at),
@@ -425,6 +436,15 @@ def _warnings(record: RunRecord) -> tuple[str, ...]:
         NEVER_CONNECTED: record.never_connected,
     }
     return tuple(warning for warning, is_so in found.items() if is_so)
+
+
+def _by_class(end: Metric) -> dict[str, float | None]:
+    """Of each class, the fraction of its test images that were classified right."""
+    names, matrix = end.classes or [], end.test_confusion or []
+    return {
+        name: row[number] / sum(row) if sum(row) else None
+        for number, (name, row) in enumerate(zip(names, matrix, strict=True))
+    }
 
 
 def _chance_warnings(record: RunRecord) -> tuple[str, ...]:

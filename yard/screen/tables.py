@@ -11,12 +11,14 @@ from rich.text import Text
 
 from yard.core.words import percent, short_number
 from yard.plays.inventory import Model
-from yard.runs.overview import overview_of
+from yard.runs.overview import configuration_of, overview_of
 from yard.runs.summary import Summary
 from yard.screen.result import COLOURS
 
 # From these widths on there is room for the four numbers, which the id has too, and for the rest.
-NUMBERS_FROM, ALL_FROM = 112, 150
+NUMBERS_FROM, ALL_FROM, ASKED_FROM = 112, 150, 190
+
+ASKED = ("learning_rate", "seed", "train_images", "engine", "precision")
 
 
 def show_runs(console: Console, runs: Sequence[Path]) -> None:
@@ -35,6 +37,9 @@ def show_runs(console: Console, runs: Sequence[Path]) -> None:
     if console.width >= ALL_FROM:
         table.add_column("started", no_wrap=True)
         table.add_column("name")
+    if console.width >= ASKED_FROM:
+        for name in ("rate", "seed", "images", "engine", "precision"):
+            table.add_column(name, justify="right", no_wrap=True)
     for run in sorted(runs, reverse=True):
         table.add_row(*_row(run)[: len(table.columns)])
     console.print(table)
@@ -59,6 +64,7 @@ def show_models(console: Console, models: Mapping[str, Model]) -> None:
 
 def _row(run: Path) -> list[Text]:
     overview = overview_of(run)
+    asked = configuration_of(run, overview)
     speed = overview.summary.images_per_second if overview.summary else None
     started = overview.started_at
     numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
@@ -70,6 +76,7 @@ def _row(run: Path) -> list[Text]:
         *(Text(_known(overview.configuration.get(name))) for name in numbers),
         Text(f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M}" if started else ""),
         Text(overview.name or ""),
+        *(Text(_known(asked.get(name))) for name in ASKED),
     ]
 
 
