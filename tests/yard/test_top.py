@@ -208,7 +208,7 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(tmp_path: Path) -> None:
     found = {"runs": [entry()], "load": LOAD, "time": NOW, "logs": {RUN_ID: names}}
     watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(found)))
     watcher.take(event("runner_retry", "ansible.builtin.raw", "node2", stdout="cat: no such file"))
-    watcher.take(event("runner_on_unreachable", "training_node_watch", "node3"))
+    watcher.take(event("runner_on_unreachable", "training_node", "node3"))
     # The next look has begun, and is not over.
     watcher.take(event("runner_on_start", "ansible.builtin.raw"))
     seen = watcher.seen
