@@ -25,11 +25,11 @@ class RefusedError(VerbError):
     """A run, or whatever else was to begin on this machine, cannot, for reasons that have codes.
 
     Args:
-        outcome: what that means, a sentence.
+        outcome: what that means, for people: what comes before the texts of the problems.
         host: name of this machine.
         problems: code, values and text of each.
     """
 
     def __init__(self, outcome: str, host: str, problems: Sequence[Mapping[str, Any]]) -> None:
         found = [{"host": host, **entry} for entry in problems]
-        super().__init__("refused", outcome=outcome, host=host, problems=found)
+        super().__init__("refused", outcome=outcome, problems=found)

@@ -41,7 +41,7 @@ def refusing(host: str) -> Iterator[None]:
     try:
         yield
     except NoRoomError as error:
-        outcome = "The run was not started."
+        outcome = f"The run was not started.\n{host}: "
         raise RefusedError(outcome, host, [error.problem.asdict()]) from error
 
 

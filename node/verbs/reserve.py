@@ -74,5 +74,6 @@ def reserve(
     except EngineError as error:
         raise VerbError("not_reserved", host=host, purpose=purpose, message=str(error)) from error
     if hindrance is not None:
-        raise RefusedError(f"There was no {purpose}.", host, [hindrance.asdict()])
+        outcome = f"{host}: no {purpose}, because "
+        raise RefusedError(outcome, host, [hindrance.asdict()])
     return {"reserved": True}

@@ -123,7 +123,7 @@ def test_the_code_has_no_room(
     with pytest.raises(CallError) as refused:
         answered("receive", archive.read_bytes(), **options)
     assert (refused.value.exit_status, refused.value.code) == (FAILED, "refused")
-    assert refused.value.values["outcome"] == "The run was not started."
+    assert refused.value.values["outcome"] == "The run was not started.\nnode2: "
     [problem] = refused.value.values["problems"]
     assert (problem["host"], problem["code"]) == ("node2", "no_room")
     values = problem["values"]

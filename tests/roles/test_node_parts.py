@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from role_files import action_plugin
 
+from node.calls import CallError, answered
 from node.check.gpu_fit import GpuFit
 from node.machine import gpus as training_node_gpus
 from node.runs import allocation as training_node_parts
@@ -268,6 +269,12 @@ def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     hindrance = reserve.put_lock(str(tmp_path), reboot)
     assert hindrance is not None
     assert hindrance.text.startswith("it is held by run run of ada")
+    asked = {"purpose": "reboot", "owner": "ada@control", "host": "node1", "root": str(tmp_path)}
+    with pytest.raises(CallError) as refusal:
+        answered("reserve", **asked)
+    said = action_plugin("training_node", "training_node").refusal(refusal.value.values)
+    assert said["msg"] == f"node1: no reboot, because {hindrance.text}"
+    assert said["problems"] == [{"host": "node1", **hindrance.asdict()}]
     training_node_lock.release(str(tmp_path), lock_of("run"))
     assert reserve.put_lock(str(tmp_path), reboot) is None
     assert reserve.put_lock(str(tmp_path), reboot) is None

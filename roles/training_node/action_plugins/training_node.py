@@ -110,11 +110,11 @@ def failure(code: str, **values: Any) -> Result:
 
 def refusal(values: Mapping[str, Any]) -> Result | None:
     """Return why a run cannot begin, as a task fails with it; None where that has no such form."""
-    outcome, host, problems = (values.get(name) for name in ("outcome", "host", "problems"))
+    outcome, problems = values.get("outcome"), values.get("problems")
     if not isinstance(problems, list) or not all(map(_is_problem, problems)):
         return None
     texts = "; ".join(entry["text"] for entry in problems)
-    return {"msg": f"{outcome}\n{host}: {texts}", "problems": problems}
+    return {"msg": f"{outcome}{texts}", "problems": problems}
 
 
 def _is_problem(entry: Any) -> bool:
