@@ -269,7 +269,12 @@ def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     hindrance = reserve.put_lock(str(tmp_path), reboot)
     assert hindrance is not None
     assert hindrance.text.startswith("it is held by run run of ada")
-    asked = {"purpose": "reboot", "owner": "ada@control", "host": "node1", "root": str(tmp_path)}
+    asked: dict[str, Any] = {
+        "purpose": "reboot",
+        "owner": "ada@control",
+        "host": "node1",
+        "root": str(tmp_path),
+    }
     with pytest.raises(CallError) as refusal:
         answered("reserve", **asked)
     said = action_plugin("training_node", "training_node").refusal(refusal.value.values)
