@@ -16,7 +16,6 @@ standard output, and nothing at all to standard error.
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -51,20 +50,16 @@ VERBS: Mapping[str, bool] = {
 }
 
 
-class CallError(Exception):
+class CallError(VerbError):
     """A call has no answer.
 
     Attributes:
         exit_status: FAILED or REFUSED.
-        code: why.
-        values: what belongs to it, by name.
     """
 
     def __init__(self, exit_status: int, code: str, **values: Any) -> None:
-        super().__init__(code)
+        super().__init__(code, **values)
         self.exit_status = exit_status
-        self.code = code
-        self.values = values
 
 
 def main() -> int:
@@ -119,16 +114,6 @@ def answer(stream: BinaryIO) -> str:
     if len(document) > MOST_ANSWERED:
         raise CallError(FAILED, "answer_too_large", bytes=len(document), most=MOST_ANSWERED)
     return document
-
-
-def answered(verb: str, /, attachment: bytes = b"", **arguments: Any) -> Any:
-    """Return what a verb answers, for a program that has the package beside it.
-
-    Raises:
-        CallError: there is no answer.
-    """
-    request = json.dumps({"verb": verb, "arguments": arguments}).encode()
-    return json.loads(answer(io.BytesIO(request + b"\n" + attachment)))["answer"]
 
 
 def parsed(request: bytes) -> tuple[str, dict[str, Any], bool]:

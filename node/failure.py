@@ -26,10 +26,8 @@ class RefusedError(VerbError):
 
     Args:
         outcome: what that means, for people: what comes before the texts of the problems.
-        host: name of this machine.
         problems: code, values and text of each.
     """
 
-    def __init__(self, outcome: str, host: str, problems: Sequence[Mapping[str, Any]]) -> None:
-        found = [{"host": host, **entry} for entry in problems]
-        super().__init__("refused", outcome=outcome, problems=found)
+    def __init__(self, outcome: str, problems: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__("refused", outcome=outcome, problems=list(problems))

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
+from .failure import VerbError
+
 # A place on this machine: absolute, or relative to the account's home.
 LocalPath = str
 # What follows the request in the same stream: bytes, as many as there are.
@@ -22,18 +24,8 @@ TRUTHS = {"yes": True, "true": True, "on": True, "1": True}
 TRUTHS.update({"no": False, "false": False, "off": False, "0": False})
 
 
-class FormError(Exception):
-    """Arguments do not fit.
-
-    Attributes:
-        code: `wrong_arguments` or `wrong_type`.
-        values: which, by name.
-    """
-
-    def __init__(self, code: str, **values: Any) -> None:
-        super().__init__(code)
-        self.code = code
-        self.values = values
+class FormError(VerbError):
+    """Arguments do not fit: `wrong_arguments` or `wrong_type`."""
 
 
 def parameters(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, Any], Any]:

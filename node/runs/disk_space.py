@@ -42,7 +42,7 @@ def refusing(host: str) -> Iterator[None]:
         yield
     except NoRoomError as error:
         outcome = f"The run was not started.\n{host}: "
-        raise RefusedError(outcome, host, [error.problem.asdict()]) from error
+        raise RefusedError(outcome, [error.problem.asdict()]) from error
 
 
 @contextmanager

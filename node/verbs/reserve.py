@@ -75,5 +75,5 @@ def reserve(
         raise VerbError("not_reserved", host=host, purpose=purpose, message=str(error)) from error
     if hindrance is not None:
         outcome = f"{host}: no {purpose}, because "
-        raise RefusedError(outcome, host, [hindrance.asdict()])
+        raise RefusedError(outcome, [hindrance.asdict()])
     return {"reserved": True}

@@ -444,5 +444,5 @@ def start(run: Start) -> dict[str, Any]:
         raise VerbError("failed", message=str(error)) from error
     except FolderError as error:  # it was there when the machine was looked at
         found = [error.problem.asdict()]
-        raise RefusedError(f"The run was not started.\n{host}: ", host, found) from error
+        raise RefusedError(f"The run was not started.\n{host}: ", found) from error
     return {"name": name}

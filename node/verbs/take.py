@@ -315,7 +315,7 @@ def take(run: Take) -> dict[str, Any]:
             hindrances = [no_engine(error)]
         if hindrances:
             found = [hindrance.asdict() for hindrance in hindrances]
-            raise RefusedError(f"Nothing was started.\n{run.host}: ", run.host, found)
+            raise RefusedError(f"Nothing was started.\n{run.host}: ", found)
         try:
             with room_for("the run's directory", run.root, lambda: RESERVE_BYTES, lambda: None):
                 set_aside(directory, run.host, Limits(int(run.gigabytes * 10**9), run.files))

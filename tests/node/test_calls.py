@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from node_program import answered
 
 from node import calls
 from node.calls import CallError
@@ -137,7 +138,7 @@ def test_nothing_that_a_rank_nests_reaches_whoever_asks(
 
 def test_a_verb_that_cannot_says_why(tmp_path: Path) -> None:
     with pytest.raises(CallError) as failed:
-        calls.answered("watch", root=str(tmp_path / "none"), host="node1")
+        answered("watch", root=str(tmp_path / "none"), host="node1")
     assert (failed.value.exit_status, failed.value.code) == (1, "no_directory")
     assert failed.value.values == {"path": str(tmp_path / "none")}
 
@@ -168,12 +169,12 @@ def test_what_is_sent_along_follows_the_line_of_the_request(
 
     size.__annotations__.update(name="str", attachment="Attachment")
     add_verb(monkeypatch, "size", size)
-    assert calls.answered("size", b"a\nb\n", name="bytes") == {"bytes": 4}
+    assert answered("size", b"a\nb\n", name="bytes") == {"bytes": 4}
 
 
 @pytest.mark.parametrize("verb", sorted(calls.VERBS))
 def test_every_verb_says_what_it_takes(verb: str) -> None:
     with pytest.raises(CallError) as refused:
-        calls.answered(verb, nonsense=1)
+        answered(verb, nonsense=1)
     assert (refused.value.code, refused.value.exit_status) == ("wrong_arguments", 2)
     assert {"root", "directory", "repositories"} & set(refused.value.values["arguments"])

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from node_program import answered
+from role_files import action_plugin
 
-from node.calls import FAILED, CallError, answered
+from node.calls import FAILED, CallError
 from node.runs import code as training_run_code
 from node.runs import code_listing as training_run_listing
 from node.runs import collect as training_run_collect
@@ -21,6 +23,8 @@ from node.runs import disk_space as training_run_room
 from node.verbs import start, take
 
 pytestmark = pytest.mark.process
+
+plugin = action_plugin("training_node", "training_node")
 
 RANK = 54321
 KIB = 1024
@@ -123,17 +127,18 @@ def test_the_code_has_no_room(
     with pytest.raises(CallError) as refused:
         answered("receive", archive.read_bytes(), **options)
     assert (refused.value.exit_status, refused.value.code) == (FAILED, "refused")
-    assert refused.value.values["outcome"] == "The run was not started.\nnode2: "
-    [problem] = refused.value.values["problems"]
+    failed = plugin.refusal("node2", refused.value.values)
+    [problem] = failed["problems"]
     assert (problem["host"], problem["code"]) == ("node2", "no_room")
     values = problem["values"]
     assert values["needed"] == 6 + 600 * KIB
     assert values["free"] < 300 * KIB
-    assert problem["text"] == (
-        f"no space is left in {root} for the code of the run: {values['needed']} bytes are "
+    assert failed["msg"].splitlines() == [
+        "The run was not started.",
+        f"node2: no space is left in {root} for the code of the run: {values['needed']} bytes are "
         f"needed, {values['free']} are free: make room on the disk of {root}: du -x tells what "
-        "takes it"
-    )
+        "takes it",
+    ]
     # What came whole is kept for the next launch, and nothing else.
     kept = contents(root / ".code")
     assert kept in ({}, {listing["a.py"]: b"a = 1\n"})

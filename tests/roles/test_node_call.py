@@ -117,6 +117,10 @@ LIES = {
     "no object": (says({"answer": [1]}), "no_answer"),
     "odd error": (says({"error": {"code": 7, "values": {}}}), "no_answer"),
     "huge error": (says({"error": {"code": "x", "values": {"a": "y" * 100_000}}}), "no_answer"),
+    # Only a dry run may do nothing.
+    "nothing done": (says({"answer": None, "changed": False}), "no_answer"),
+    # None may say that another host is at fault, or what is of no form.
+    "no problems": (says({"error": {"code": "refused", "values": {"problems": [5]}}}), "refused"),
     "odd values": (says({"error": {"code": "not_own", "values": {"path": {}}}}), "not_own"),
     "template": (says({"error": {"code": "{{ 7 * 7 }}", "values": {}}}), "{{ 7 * 7 }}"),
 }
@@ -173,3 +177,24 @@ def test_what_keeps_a_node_from_an_answer_is_said(machines: Machines) -> None:
     (open_one,) = machines.call(open={"place": str(machines.folder / "wide/node")}).values()
     assert open_one["code"] == "not_own"
     assert f"{machines.folder}/wide is drwxrwxrwx" in open_one["msg"]
+
+
+def test_a_node_speaks_for_itself_alone(machines: Machines) -> None:
+    found = {"code": "gpu_lost", "values": {}, "text": "it is lost"}
+    named = {"outcome": "No: ", "problems": [{**found, "host": "two"}]}
+    own = {"outcome": "No: ", "problems": [found]}
+    told = machines.call(
+        **{
+            name: {
+                "ansible_python_interpreter": machines.program(
+                    name, says({"error": {"code": "refused", "values": values}})
+                )
+            }
+            for name, values in (("one", own), ("three", named))
+        }
+    )
+    assert (told["one"]["msg"], told["one"]["problems"]) == (
+        "No: it is lost",
+        [{"host": "one", **found}],
+    )
+    assert (told["three"]["code"], "problems" in told["three"]) == ("refused", False)

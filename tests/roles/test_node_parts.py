@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from node_program import answered
 from role_files import action_plugin
 
-from node.calls import CallError, answered
+from node.calls import CallError
 from node.check.gpu_fit import GpuFit
 from node.machine import gpus as training_node_gpus
 from node.runs import allocation as training_node_parts
@@ -277,7 +278,7 @@ def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
     }
     with pytest.raises(CallError) as refusal:
         answered("reserve", **asked)
-    said = action_plugin("training_node", "training_node").refusal(refusal.value.values)
+    said = action_plugin("training_node", "training_node").refusal("node1", refusal.value.values)
     assert said["msg"] == f"node1: no reboot, because {hindrance.text}"
     assert said["problems"] == [{"host": "node1", **hindrance.asdict()}]
     training_node_lock.release(str(tmp_path), lock_of("run"))

@@ -401,23 +401,6 @@ def test_recipe_stands_between_request_and_model(lab: Inventory) -> None:
     assert (training.options["optimizer"], training.options["momentum"]) == ("sgd", 0.5)
 
 
-@pytest.mark.parametrize("path", sorted(REPOSITORY.root.glob("trainer/recipes/*.yml")))
-def test_every_recipe_asks_for_what_there_is(path: Path) -> None:
-    variables = {
-        name: value
-        for file in ("models", "training", "datasets")
-        for name, value in yaml.safe_load(
-            (REPOSITORY.root / f"group_vars/all/{file}.yml").read_text()
-        ).items()
-    }
-    hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
-    inventory = parse_inventory(hosts, Path("inventory/lab"))
-    recipe = read_recipe(REPOSITORY, path.stem)
-    # Its options as if they had been typed, so that each is looked up.
-    request = TrainRequest(recipe.model, recipe=recipe, options=recipe.options)
-    assert resolve(request, inventory).epochs == recipe.epochs
-
-
 @pytest.fixture(scope="module")
 def shipped() -> Inventory:
     """One machine with the lists of models, data sets and options of this checkout."""
@@ -430,6 +413,14 @@ def shipped() -> Inventory:
     }
     hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
     return parse_inventory(hosts, Path("inventory/lab"))
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.root.glob("trainer/recipes/*.yml")))
+def test_every_recipe_asks_for_what_there_is(path: Path, shipped: Inventory) -> None:
+    recipe = read_recipe(REPOSITORY, path.stem)
+    # Its options as if they had been typed, so that each is looked up.
+    request = TrainRequest(recipe.model, recipe=recipe, options=recipe.options)
+    assert resolve(request, shipped).epochs == recipe.epochs
 
 
 def test_all_that_is_wrong_with_a_request_is_told_at_once(shipped: Inventory) -> None:

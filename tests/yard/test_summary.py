@@ -100,6 +100,14 @@ def test_classes_have_their_part_of_the_matrix(record: Record) -> None:
     assert page.index("taken for &lt;b&gt; 90.0 %") < page.index("60.0 %, taken for dog")
 
 
+def test_classes_of_one_name_have_no_matrix(record: Record) -> None:
+    """They would be one line of the page, and the rows of the matrix two."""
+    line = json.loads(record("succeeded").metrics[-1].to_line())
+    metric = Metric.from_json({**line, "classes": ["a", "a"], "test_confusion": [[1, 2], [3, 4]]})
+    assert metric is not None
+    assert (metric.classes, metric.test_confusion) == (None, None)
+
+
 @pytest.mark.parametrize("matrix", [[[1, 2]], [[1], [2]], [[1, -1], [0, 1]], 7, [[1, "2"], [3, 4]]])
 def test_a_matrix_that_is_none_is_left_out(record: Record, matrix: Any) -> None:
     line = json.loads(record("succeeded").metrics[-1].to_line())

@@ -12,7 +12,6 @@ from yard.runs.measurements import find_training
 
 # What the name of the file says of its form; see trainer/export.py.
 SUFFIXES = (".pt", ".pth", ".safetensors")
-CHECKPOINTS = ("best", "last")
 
 
 def export(context: Context, name: str, to: Path, which: str) -> Exit:
@@ -21,7 +20,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     Args:
         name: of the run.
         to: the file to write.
-        which: one of `CHECKPOINTS`.
+        which: best or last.
 
     Raises:
         RequestError: with everything that is wrong; nothing has been written.
@@ -37,12 +36,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     checkpoint = run / "checkpoints" / f"{which}.pt"
     if not checkpoint.is_file():
         problems.append(f"{context.project.shown(checkpoint)}: the run left no such checkpoint")
-    if to.suffix not in SUFFIXES:
-        problems.append(f"TO={to.name}: is to end in one of {', '.join(SUFFIXES)}")
-    if to.is_dir() or not to.parent.is_dir():
-        problems.append(f"TO={to}: is to be a file in a folder that is there")
-    elif not os.access(to.parent, os.W_OK):
-        problems.append(f"TO={to}: its folder cannot be written to")
+    problems += file_problems(to)
     if problems or manifest is None:
         raise RequestError(problems)
     variables = {
@@ -59,3 +53,25 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
         markup=False,
     )
     return Exit.DONE
+
+
+def file_problems(to: Path) -> list[str]:
+    """What keeps weights, and what they are for, from being written to a file.
+
+    Args:
+        to: absolute.
+    """
+    problems = []
+    if to.suffix not in SUFFIXES:
+        problems.append(f"TO={to.name}: is to end in one of {', '.join(SUFFIXES)}")
+    if to.is_dir() or not to.parent.is_dir():
+        problems.append(f"TO={to}: is to be a file in a folder that is there")
+    elif not os.access(to.parent, os.W_OK):
+        problems.append(f"TO={to}: its folder cannot be written to")
+    about = to.with_suffix(".json")
+    if about.exists() and not to.exists():
+        problems.append(
+            f"TO={to.name}: {about.name} beside it is there, and would be written over: choose "
+            "another name, or move it away"
+        )
+    return problems

@@ -11,7 +11,6 @@ from yard.code.settings import NODE
 from yard.code.snapshot import FOLDER
 from yard.core.context import Context
 from yard.core.errors import Exit, Interrupted, RequestError
-from yard.core.files import read_object
 from yard.core.words import plural, size
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
@@ -35,6 +34,7 @@ from yard.runs.failure_rate import expected_failures
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
+from yard.runs.overview import configuration_of
 from yard.runs.retry import check_resumable, epochs_done, resume_variables
 from yard.runs.world import read_world
 
@@ -139,8 +139,7 @@ def check_same_training(job: Job, earlier: Path) -> None:
     if not isinstance(job, Training) or manifest is None:
         return
     asked = {**job.options, "model": job.model, "dataset": job.dataset}
-    config = read_object(earlier / "config.json")
-    before = {**manifest.configuration, **manifest.configuration.get("options", {}), **config}
+    before = configuration_of(earlier, manifest.configuration)
     problems = [
         f"{name} {asked[name]}: {earlier.name} was trained with {before[name]}, and its "
         "checkpoints serve nothing else"

@@ -216,6 +216,7 @@ def _is_confusion(classes: Any, matrix: Any) -> bool:
         and isinstance(matrix, list)
         and 0 < len(classes) == len(matrix) <= MOST_CONFUSED
         and all(isinstance(name, str) for name in classes)
+        and len(set(classes)) == len(classes)
         and all(isinstance(row, list) and len(row) == len(classes) for row in matrix)
         and all(_is_count(count) and count >= 0 for row in matrix for count in row)
     )

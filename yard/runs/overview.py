@@ -49,7 +49,7 @@ OF_SUMMARY = (
 def listed_run(run: Path) -> dict[str, Any]:
     """One run of a list, for programs; what is not known is None."""
     overview = overview_of(run)
-    about = configuration_of(run, overview)
+    about = configuration_of(run, overview.configuration)
     return {
         "run_id": overview.run_id,
         "name": overview.name,
@@ -60,11 +60,14 @@ def listed_run(run: Path) -> dict[str, Any]:
     }
 
 
-def configuration_of(run: Path, overview: Overview) -> dict[str, Any]:
-    """What was trained, with what the trainer was told where that has come home."""
-    asked = overview.configuration
-    told = read_object(run / "config.json")
-    return {**asked, **(asked.get("options") or {}), **told}
+def configuration_of(run: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was trained, with what the trainer was told where that has come home.
+
+    Args:
+        run: the run's directory.
+        asked: the configuration in its manifest.
+    """
+    return {**asked, **(asked.get("options") or {}), **read_object(run / "config.json")}
 
 
 def overview_of(run: Path) -> Overview:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from yard.core.words import percent, short_number
 from yard.plays.inventory import Model
-from yard.runs.overview import configuration_of, overview_of
+from yard.runs.overview import Overview, configuration_of, overview_of
 from yard.runs.summary import Summary
 from yard.screen.result import COLOURS
 
@@ -41,7 +41,12 @@ def show_runs(console: Console, runs: Sequence[Path]) -> None:
         for name in ("rate", "seed", "images", "engine", "precision"):
             table.add_column(name, justify="right", no_wrap=True)
     for run in sorted(runs, reverse=True):
-        table.add_row(*_row(run)[: len(table.columns)])
+        overview = overview_of(run)
+        cells = _row(run, overview)
+        if console.width >= ASKED_FROM:
+            asked = configuration_of(run, overview.configuration)
+            cells += [Text(_known(asked.get(name))) for name in ASKED]
+        table.add_row(*cells[: len(table.columns)])
     console.print(table)
 
 
@@ -62,9 +67,7 @@ def show_models(console: Console, models: Mapping[str, Model]) -> None:
     console.print(table)
 
 
-def _row(run: Path) -> list[Text]:
-    overview = overview_of(run)
-    asked = configuration_of(run, overview)
+def _row(run: Path, overview: Overview) -> list[Text]:
     speed = overview.summary.images_per_second if overview.summary else None
     started = overview.started_at
     numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
@@ -76,7 +79,6 @@ def _row(run: Path) -> list[Text]:
         *(Text(_known(overview.configuration.get(name))) for name in numbers),
         Text(f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M}" if started else ""),
         Text(overview.name or ""),
-        *(Text(_known(asked.get(name))) for name in ASKED),
     ]
 
 

@@ -22,8 +22,9 @@ import shlex
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ansible import constants
@@ -88,11 +89,8 @@ SENTENCES = {
 
 def _arrival() -> Any:
     """The module of the node program that both sides have."""
-    specification = spec_from_file_location("arrival", ARRIVAL)
-    assert specification is not None
-    assert specification.loader is not None
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
+    module = ModuleType("arrival")
+    SourceFileLoader("arrival", str(ARRIVAL)).exec_module(module)
     return module
 
 
@@ -108,20 +106,28 @@ def failure(code: str, **values: Any) -> Result:
     return {"error": {"code": code, "values": values}}
 
 
-def refusal(values: Mapping[str, Any]) -> Result | None:
-    """Return why a run cannot begin, as a task fails with it; None where that has no such form."""
+def refusal(host: str, values: Mapping[str, Any]) -> Result | None:
+    """Return why a run cannot begin, as a task fails with it; None where that has no such form.
+
+    Args:
+        host: that was asked: none can say that another one is at fault.
+        values: of the error.
+    """
     outcome, problems = values.get("outcome"), values.get("problems")
     if not isinstance(problems, list) or not all(map(_is_problem, problems)):
         return None
     texts = "; ".join(entry["text"] for entry in problems)
-    return {"msg": f"{outcome}{texts}", "problems": problems}
+    return {
+        "msg": f"{outcome}{texts}",
+        "problems": [{"host": host, **entry} for entry in problems],
+    }
 
 
 def _is_problem(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
-        and entry.keys() == {"host", "code", "values", "text"}
-        and all(isinstance(entry[name], str) for name in ("host", "code", "text"))
+        and entry.keys() == {"code", "values", "text"}
+        and all(isinstance(entry[name], str) for name in ("code", "text"))
         and isinstance(entry["values"], dict)
     )
 
@@ -176,12 +182,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         """Call it, and bring it first where the node lacks it."""
         result: Result = super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(ARGUMENTS)
-        told = self.call(options, task_vars or {})
+        variables = task_vars or {}
+        told = self.call(options, variables)
         result["verb"] = options["verb"]
-        if "answer" in told:
-            return {**result, "skipped": True} if told["answer"] is None else {**result, **told}
-        code, values = told["error"]["code"], told["error"]["values"]
-        refused = refusal(values) if code == "refused" else None
+        if "answer" in told and told["answer"] is not None:
+            return {**result, **told}
+        if "answer" in told and self._task.check_mode:
+            return {**result, "skipped": True}
+        # Of a verb that was to do something it is no answer that nothing was done.
+        error = told.get("error") or failure("no_answer", status=0, said="null")["error"]
+        code, values = error["code"], error["values"]
+        host = str(variables.get("inventory_hostname"))
+        refused = refusal(host, values) if code == "refused" else None
         said = refused or {"msg": sentence(code, values), "code": code, "values": values}
         return {**result, "failed": True, **said}
 

@@ -12,21 +12,17 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 # What node and control node both know of code: in a checkout a link leads there.
-_SPECIFICATION = spec_from_file_location(
-    "code_listing",
-    Path(__file__).parents[1] / "module_utils/training_node/runs/code_listing.py",
-)
-assert _SPECIFICATION is not None
-assert _SPECIFICATION.loader is not None
-CODE: Any = module_from_spec(_SPECIFICATION)
-_SPECIFICATION.loader.exec_module(CODE)
+LISTING = Path(__file__).parents[1] / "module_utils/training_node/runs/code_listing.py"
+CODE: Any = ModuleType("code_listing")
+SourceFileLoader("code_listing", str(LISTING)).exec_module(CODE)
 CodeError: type[Exception] = CODE.CodeError
 
 Result = dict[str, Any]
