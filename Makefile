@@ -280,6 +280,10 @@ gpu-day: ## show and write down what only a GPU can show, on this machine with o
 
 ##@ Upkeep
 
+.PHONY: install
+install: $(READY) ## the command yard on your PATH, with completion for bash and zsh: FOLDER=
+	@./install.sh $(VENV) $(call argument,FOLDER)
+
 .PHONY: clean-up
 clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it
 	@$(YARD) clean-up $(call option,DAYS,--days) $(call switch,YES,--yes)

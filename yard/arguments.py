@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from yard import __version__
+from yard import __version__, completion
 from yard.code.settings import PER
 from yard.plays.contract import CHECK_PARTS, RELEASES
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
@@ -50,7 +50,9 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--nodes", type=int, metavar="N", help="size of a local cluster")
 
     command = _add(commands, "data", "put a data set on the nodes", operates=True)
-    command.add_argument("dataset", nargs="?", metavar="DATASET", help="one of training_datasets")
+    text = "one of training_datasets"
+    dataset = command.add_argument("dataset", nargs="?", metavar="DATASET", help=text)
+    _completed(dataset, completion.datasets)
     command.add_argument(
         "--source",
         metavar="PATH|URL",
@@ -92,7 +94,8 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(
         commands, "doctor", "look at this machine and every host before set-up", operates=True
     )
-    command.add_argument("--on", default="", metavar="HOST,...", help="only these hosts")
+    on = command.add_argument("--on", default="", metavar="HOST,...", help="only these hosts")
+    _completed(on, completion.hosts)
     command.add_argument("--json", action="store_true", help="print one JSON document")
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
@@ -100,7 +103,8 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--yes", action="store_true", help="the answer to the question")
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
-    command.add_argument("--on", default="", metavar="HOST,...", help="only there")
+    on = command.add_argument("--on", default="", metavar="HOST,...", help="only there")
+    _completed(on, completion.hosts)
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
     command.epilog = (
         "exit status: the largest of all nodes; 124 for a node where the time was up, "
@@ -206,14 +210,22 @@ def _add(
     return parser
 
 
+def _completed(action: argparse.Action, names: Callable[..., list[str]]) -> None:
+    """Let a shell offer these names after TAB."""
+    action.completer = names  # type: ignore[attr-defined]
+
+
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="its id, the beginning of it, or `latest`")
+    text = "its id, the beginning of it, or `latest` (default)"
+    run = parser.add_argument("run", metavar="RUN", nargs="?", default="latest", help=text)
+    _completed(run, completion.runs)
 
 
 def _add_train(commands: Any) -> None:
     parser = _add(commands, "train", "train a model on several nodes", operates=True)
     _add_request(parser)
-    parser.add_argument("--resume", metavar="RUN", help="go on from the checkpoints of this run")
+    text = "go on from the checkpoints of this run"
+    _completed(parser.add_argument("--resume", metavar="RUN", help=text), completion.runs)
     parser.add_argument(
         "--retries",
         type=int,
@@ -250,7 +262,8 @@ def _add_train(commands: Any) -> None:
 
 def _add_notebook(commands: Any) -> None:
     parser = _add(commands, "notebook", "Jupyter Lab on a node, and the way to it", operates=True)
-    parser.add_argument("node", metavar="NODE", help="the machine, by its name in the inventory")
+    text = "the machine, by its name in the inventory"
+    _completed(parser.add_argument("node", metavar="NODE", help=text), completion.hosts)
     parser.add_argument(
         "--code",
         default="",
@@ -299,10 +312,16 @@ def _add_scaling(commands: Any) -> None:
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", help="one of training_models, or `list` to see them")
-    what.add_argument("--recipe", metavar="NAME", help="a whole training, from trainer/recipes")
-    what.add_argument("--code", metavar="FOLDER", help="a project of your own, with a program")
+    what = parser.add_mutually_exclusive_group()
+    text = "one of training_models, or `list` to see them"
+    _completed(what.add_argument("--model", help=text), completion.models)
+    text = "a whole training, from trainer/recipes"
+    _completed(what.add_argument("--recipe", metavar="NAME", help=text), completion.recipes)
+    what.add_argument(
+        "--code",
+        metavar="FOLDER",
+        help="a project of your own, with a program (default: this folder, if it has one)",
+    )
     parser.add_argument(
         "--nodes",
         type=_argument(parse_nodes, "a number, or the least and the most like 2..4"),
@@ -330,10 +349,11 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, metavar="N")
     parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
     parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
-    parser.add_argument(
+    dataset = parser.add_argument(
         "--dataset",
         help="one of training_datasets; with --code also of `yard data`, or a folder of the nodes",
     )
+    _completed(dataset, completion.datasets)
     parser.add_argument("--precision", help="number format of the forward and backward pass")
     parser.add_argument("--engine", help="what exchanges the gradients")
     parser.add_argument("--transport", help="how the ranks talk to each other")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from yard import STARTED_AT
 from yard.arguments import build_parser
+from yard.completion import is_asked
 from yard.core.console import ForeignTextConsole, without_control
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
 from yard.core.room import full_disk_told
+from yard.core.typed import as_typed
 
 if TYPE_CHECKING:
     from yard.request.own_code import ProjectRequest
@@ -33,14 +35,19 @@ Command = Callable[[Context, argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status, see `Exit`."""
-    parsed = build_parser().parse_args(arguments)
+    parser = build_parser()
+    if is_asked():
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    parsed = parser.parse_args(arguments)
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200
     console = ForeignTextConsole(highlight=False, width=width, soft_wrap=width is not None)
     command = COMMANDS[parsed.command]
     try:
         project = Project.find(Path.cwd())
-        inventory = parsed.inventory or project.own_inventory
+        inventory = project.inventory(parsed.inventory)
         context = Context(project, inventory, console, Interrupts())
         places = [project.root, project.runs, project.logs(inventory)]
         with full_disk_told(places, lambda: AGAIN):
@@ -51,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except YardError as error:
         for line in str(error).splitlines():
             # To stderr, and whole: scripts read it.
-            text = without_control(line)
+            text = without_control(as_typed(line))
             print(f"yard: {text}" if not text.startswith(" ") else text, file=sys.stderr)
         return error.status
 
@@ -64,6 +71,8 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.train import train
     from yard.request.own_code import misplaced
 
+    if (options.model, options.recipe, options.code) == (None, None, None):
+        options.code = _program_here(context.project)
     problems = misplaced(vars(options), options.code is not None)
     if problems:
         raise RequestError(problems)
@@ -75,6 +84,28 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         retries=options.retries,
     )
     return train(context, request, STARTED_AT)
+
+
+def _program_here(project: Project) -> str:
+    """The folder that the command is given in, where that is a program of the user's own.
+
+    Raises:
+        RequestError: it is not, so that nothing says what to train.
+    """
+    from yard.code.program import ENTRIES
+    from yard.code.settings import NAME
+
+    here = Path.cwd()
+    if here.is_relative_to(project.root) or not any(
+        (here / name).exists() for name in (NAME, *ENTRIES)
+    ):
+        raise RequestError(
+            [
+                "name what to train: MODEL=vit, RECIPE=cnn_b_cifar10 or CODE=folder; MODEL=list "
+                "has all models"
+            ]
+        )
+    return str(here)
 
 
 def _project_request(options: argparse.Namespace) -> "ProjectRequest":
@@ -101,7 +132,7 @@ def _project_request(options: argparse.Namespace) -> "ProjectRequest":
 def _scaling(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.scaling import scaling
 
-    if options.code is not None:
+    if options.model is None and options.recipe is None:
         raise RequestError(
             [
                 "scaling: compares what the trainer measures; of a project of your own, start a "

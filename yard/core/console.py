@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
+
+from yard.core.typed import as_typed
 
 # All that steers a terminal, or turns the direction of text, but for the end of a line and the tab.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -22,7 +26,14 @@ def without_control(text: str) -> str:
 
 
 class ForeignTextConsole(Console):
-    """A console on which no printed text steers the terminal; its own colours stay."""
+    """A console on which no printed text steers the terminal; its own colours stay.
+
+    Commands in what it prints have the form that the user types.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Turn a string into text, as rich does."""
+        return super().render_str(as_typed(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -1,10 +1,13 @@
 """Where things are in a checkout."""
 
-import os.path
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from yard.core.errors import RequestError
+
+# The checkout that this code lies in, for a command that is given somewhere else.
+OWN = Path(__file__).parents[2]
 
 # What commands, roles and tests keep in .trainyard/ beside the folders of inventories: one of such
 # a name would share it, and what is remembered of an inventory is removed with it.
@@ -27,12 +30,12 @@ class Project:
 
     @classmethod
     def find(cls, start: Path) -> "Project":
-        """Return the checkout that holds `start`.
+        """Return the checkout that holds `start`, or else the one that this code lies in.
 
         Raises:
-            RequestError: neither `start` nor a folder above it is a checkout.
+            RequestError: neither is one.
         """
-        for folder in (start, *start.parents):
+        for folder in (start, *start.parents, OWN):
             if (folder / "site.yml").is_file() and (folder / "ansible.cfg").is_file():
                 return cls(folder)
         raise RequestError([f"{start} is not inside a Trainyard checkout (no site.yml)"])
@@ -46,6 +49,14 @@ class Project:
     def own_inventory(self) -> Path:
         """The inventory of a command that names none: the local cluster."""
         return self.root / "inventory" / "local"
+
+    def inventory(self, named: Path | None) -> Path:
+        """The inventory that a command or INVENTORY in the environment names, else the local one.
+
+        A path that is not there is one of the checkout: `inventory/mysite` is so from everywhere.
+        """
+        path = named or Path(os.environ.get("INVENTORY") or "inventory/local")
+        return path if path.exists() or path.is_absolute() else self.root / path
 
     def playbook(self, name: str) -> Path:
         """The file of an operation's playbook; that of set-up is site.yml."""

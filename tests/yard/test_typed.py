@@ -1,0 +1,141 @@
+"""The command `yard` in a user's shell: where it is, what it completes, whose words it speaks."""
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from yard_command import REPOSITORY
+
+from yard import cli
+from yard.core.console import ForeignTextConsole
+from yard.core.project import Project
+from yard.core.typed import COMMANDS, TYPES_YARD, to_yard
+
+
+@pytest.mark.parametrize(
+    ("make", "yard"),
+    [
+        ("make stop RUN=vit ends it.", "yard stop vit ends it."),
+        ("make logs RUN=20261128T1_x RANK=1 FOLLOW=1", "yard logs 20261128T1_x --rank 1 --follow"),
+        ("make train CODE='a b' NODES=2", "yard train --code 'a b' --nodes 2"),
+        (
+            "make train INVENTORY=inventory/lab NODES=2..4",
+            "yard --inventory inventory/lab train --nodes 2..4",
+        ),
+        ("make exec CMD='free -g' ON=node1,node2", "yard exec --on node1,node2 -- 'free -g'"),
+        ("make data DATASET=cifar10", "yard data cifar10"),
+        ("make data SOURCE=folder NAME=faces", "yard data --source folder --name faces"),
+        ("(make setup)", "(yard setup)"),
+        ("make clean-up YES=1, then again", "yard clean-up --yes, then again"),
+        ("RETRIES=2 starts it again; NODES= more", "--retries 2 starts it again; --nodes more"),
+        ("make bootstrap makes the account", "make bootstrap makes the account"),
+        ("these make no sense: A", "these make no sense: A"),
+    ],
+)
+def test_commands_in_messages_are_those_that_the_user_types(make: str, yard: str) -> None:
+    assert to_yard(make) == yard
+    assert sorted(COMMANDS) == sorted(cli.COMMANDS)
+
+
+def test_the_screen_speaks_make_unless_the_user_types_yard(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = StringIO()
+    console = ForeignTextConsole(file=screen, width=80)
+    console.print("[bold]make stop RUN=vit[/]")
+    monkeypatch.setenv(TYPES_YARD, "1")
+    console.print("[bold]make stop RUN=vit[/]")
+    assert screen.getvalue() == "make stop RUN=vit\nyard stop vit\n"
+
+
+def offered(line: str, home: Path) -> list[str]:
+    """What a shell is offered for the last word of a line."""
+    answer = home / "answer"
+    asked = {
+        **{
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        },
+        **{"COMP_LINE": line, "COMP_POINT": str(len(line)), "PYTHONPATH": str(REPOSITORY)},
+    }
+    command = [sys.executable, "-P", "-m", "yard"]
+    subprocess.run(command, cwd=home, env={**os.environ, **asked}, check=True, timeout=60)
+    return answer.read_text().split("\n")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("yard sto", ["stop "]),
+        ("yard train --model mobilenet_v3_s", ["mobilenet_v3_small "]),
+        ("yard train --nod", ["--nodes "]),
+        ("yard logs 20261128T12", ["20261128T120000Z_vit_cifar10_b32_e1_n2_p1 "]),
+        ("yard --inventory inventory/lab notebook node", ["node7 "]),
+    ],
+)
+def test_a_shell_is_offered_the_names_of_the_checkout(
+    line: str, words: list[str], tmp_path: Path
+) -> None:
+    for name in ("site.yml", "ansible.cfg", "group_vars", "trainer"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    run = tmp_path / "runs/20261128T120000Z_vit_cifar10_b32_e1_n2_p1"
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text("{}")
+    (tmp_path / "inventory/lab").mkdir(parents=True)
+    (tmp_path / "inventory/lab/hosts.yml").write_text("trainers: {hosts: {node7: {}}}")
+    assert offered(line, tmp_path) == words
+
+
+def test_elsewhere_it_is_the_command_of_its_own_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INVENTORY", raising=False)
+    project = Project.find(tmp_path)
+    assert project.root == REPOSITORY
+    assert project.inventory(None) == REPOSITORY / "inventory/local"
+    monkeypatch.setenv("INVENTORY", "inventory/example")
+    assert project.inventory(None) == REPOSITORY / "inventory/example"
+    (tmp_path / "mine").mkdir()
+    assert project.inventory(Path("mine")) == Path("mine")
+
+
+@pytest.mark.process
+def test_in_a_folder_with_a_program_it_trains_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "--nodes", "2"]) == 2
+    assert "name what to train" in capsys.readouterr().err
+    (tmp_path / "train.py").write_text("print(\n")
+    assert cli.main(["train", "--nodes", "2"]) == 2
+    assert "train.py" in capsys.readouterr().err
+
+
+@pytest.mark.process
+@pytest.mark.promise("make install")
+def test_it_is_installed_and_works_from_a_folder_of_its_own(tmp_path: Path) -> None:
+    home, project = tmp_path / "ho'me", tmp_path / "project"
+    project.mkdir()
+    # Were this folder on Python's path, it would stand in for a module of the command.
+    (project / "argparse.py").write_text("raise SystemExit(99)")
+    install = ["make", "install", f"FOLDER={home}/bin"]
+    done = subprocess.run(install, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{home}/bin is not on PATH yet" in done.stdout
+    environment = {**os.environ, "PATH": f"{home}/bin:{os.environ['PATH']}"}
+    shown = subprocess.run(
+        ["yard", "train"], cwd=project, env=environment, capture_output=True, text=True
+    )
+    assert shown.returncode == 2
+    assert "yard: name what to train: --model vit" in shown.stderr
+
+    (home / "bin/yard").write_text("of somebody else")
+    refused = subprocess.run(install, cwd=REPOSITORY, capture_output=True, text=True)
+    assert (home / "share/zsh/site-functions/_yard").is_file()
+    assert refused.returncode != 0
+    assert "is another program" in refused.stderr
+    assert (home / "bin/yard").read_text() == "of somebody else"

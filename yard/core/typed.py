@@ -1,0 +1,64 @@
+"""Commands in messages, in the form in which the user types them: with make, or with yard.
+
+All texts have make's form. Who types `yard`, which `make install` has put there with TYPES_YARD in
+its environment, reads the other one.
+"""
+
+import os
+import re
+
+TYPES_YARD = "TRAINYARD_TYPES_YARD"
+
+# Words behind `make` that are commands of yard too; others are make's alone, or English.
+COMMANDS = frozenset(
+    {
+        *("attach", "bench", "bundle", "clean-up", "data", "destroy", "doctor", "exec", "export"),
+        *("local-down", "local-up", "logs", "notebook", "provision", "provision-check", "remove"),
+        *("report", "rerun", "runs", "scaling", "setup", "status", "stop", "tensorboard", "top"),
+        *("train", "verify"),
+    }
+)
+VALUE = r"""=(?:'[^']*'|"[^"]*"|[^\s,;:.'")`]*(?:[,:.][^\s,;:.'")`]+)*)"""
+VARIABLE = rf"\b[A-Z][A-Z0-9_]+{VALUE}"
+COMMAND = re.compile(rf"\bmake ([a-z]+(?:-[a-z]+)*)\b((?: {VARIABLE})*)")
+POSITIONAL = ("RUN", "NODE", "SITE")
+SWITCHES = ("YES", "FOLLOW", "JSON", "CSV")
+OTHERWISE = {"LIMIT": "--seconds"}
+
+
+def as_typed(text: str) -> str:
+    """Return a text whose commands have the form that the user types."""
+    return to_yard(text) if os.environ.get(TYPES_YARD) else text
+
+
+def to_yard(text: str) -> str:
+    """Turn `make logs RUN=vit` into `yard logs vit`, and `RETRIES=2` alone into `--retries 2`."""
+    kept: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        # What is translated already, or is make's, is not looked at again.
+        kept.append(_command(found[1], found[2]) if found[1] in COMMANDS else found[0])
+        return f"\0{len(kept) - 1}\0"
+
+    text = re.sub(VARIABLE, lambda found: _option(found[0], ""), COMMAND.sub(keep, text))
+    return re.sub("\0(\\d+)\0", lambda found: kept[int(found[1])], text)
+
+
+def _command(target: str, variables: str) -> str:
+    options = [_option(found, target) for found in re.findall(VARIABLE, variables)]
+    before = [option for option in options if option.startswith("--inventory")]
+    # What exec runs comes last, for it may begin with a dash.
+    options.sort(key=lambda option: option.startswith("-- "))
+    return " ".join(
+        ["yard", *before, target, *(option for option in options if option not in before)]
+    )
+
+
+def _option(typed: str, target: str) -> str:
+    name, _, value = typed.partition("=")
+    if target and (name in POSITIONAL or (name, target) == ("DATASET", "data")):
+        return value or f"<{name.lower()}>"
+    if name == "CMD":
+        return f"-- {value}"
+    flag = OTHERWISE.get(name, f"--{name.lower().replace('_', '-')}")
+    return flag if name in SWITCHES or not value else f"{flag} {value}"
