@@ -3,7 +3,7 @@
 
 One scenario alone prints as it goes. Several print a line each, with the seconds each took; the log
 of one that fails follows its line, and what its machines had, their journals and the files of runs,
-is kept in .trainyard/molecule/<scenario>/failed. A run of all writes the table of docs/roles.md.
+is kept in .trainyard/molecule/<scenario>/failed.
 
 For work on a scenario, --steps runs some of molecule's steps and leaves the machines there:
 
@@ -35,7 +35,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests/circles"))
 
-from results import FAILED, PASSED, Case, write_cases  # noqa: E402  # found through the line above
+# Found through the line above
+from results import FAILED, PASSED, Case, write_cases  # noqa: E402
+from units import SCENARIO, find_units  # noqa: E402
 
 BASE = ROOT / "molecule/shared/base.yml"
 # Makes what all scenarios start from
@@ -44,8 +46,6 @@ LOGS = ROOT / ".trainyard/molecule"
 # The commands of molecule that are the test of a scenario, and those of the short one
 WHOLE = ("test",)
 SHORT = ("converge", "verify")
-# Seconds that each scenario took when it last passed here
-TIMES = LOGS / "seconds.json"
 # Scenarios have their networks in here; local clusters have theirs in 10.117.0.0/16.
 NETWORKS = tuple(ipaddress.IPv4Network("10.118.0.0/16").subnets(new_prefix=24))
 
@@ -56,16 +56,12 @@ class Scenario:
 
     Attributes:
         strategy: of Ansible, in which it is verified and broken, see shared/strategy.
-        mutations: number of ways in which it breaks a machine.
+        seconds: how long it takes, by tests/seconds.yml.
     """
 
     name: str
     strategy: str
-    mutations: int
-
-    def seconds(self, measured: Mapping[str, float]) -> float:
-        """How long it will take: as long as last time, else a guess that orders scenarios well."""
-        return measured.get(self.name, 200 + 30 * self.mutations)
+    seconds: float
 
 
 def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
@@ -79,15 +75,12 @@ def load_scenarios(root: Path = ROOT) -> dict[str, Scenario]:
 
     common = variables(root / "molecule/shared/base.yml")
     scenarios = {}
-    for file in sorted(root.glob("molecule/*/molecule.yml")):
-        mutations = file.with_name("mutations.yml")
-        scenarios[file.parent.name] = Scenario(
-            name=file.parent.name,
-            strategy={**common, **variables(file)}["scenario_strategy"],
-            mutations=len(yaml.safe_load(mutations.read_text())["mutations"])
-            if mutations.is_file()
-            else 0,
-        )
+    for unit in find_units(root):
+        if unit.kind == SCENARIO:
+            name = Path(unit.name).name
+            own = variables(root / unit.name / "molecule.yml")
+            strategy = {**common, **own}["scenario_strategy"]
+            scenarios[name] = Scenario(name, strategy, unit.seconds)
     return scenarios
 
 
@@ -269,18 +262,6 @@ def line(scenario: str, result: str, seconds: float) -> str:
     return f"{scenario:<24} {result:<7} {seconds:4.0f} s"
 
 
-def read_times() -> dict[str, float]:
-    """Seconds that each scenario took when it last passed here; empty before the first time."""
-    return json.loads(TIMES.read_text()) if TIMES.is_file() else {}
-
-
-def note_time(scenario: str, seconds: float) -> None:
-    """Keep how long a scenario took that passed."""
-    partial = TIMES.with_suffix(".new")
-    partial.write_text(json.dumps({**read_times(), scenario: round(seconds)}, indent=1))
-    partial.replace(TIMES)
-
-
 def run_steps(scenario: str, steps: Sequence[str]) -> int:
     """Run steps of a scenario in the foreground; returns the exit status of the last one."""
     env = environment(scenario, Networks().take(cluster_name(scenario)))
@@ -374,22 +355,10 @@ def run_side_by_side(scenarios: Sequence[str], steps: Sequence[str], jobs: int) 
             result = PASSED if succeeded else FAILED
             why = "" if succeeded else str(LOGS / f"{name}.log")
             cases.append(Case(f"molecule/{name}", name, result, seconds, why))
-            if succeeded and steps == WHOLE:
-                note_time(name, seconds)
             if not succeeded and not loud:
                 print((LOGS / f"{name}.log").read_text(errors="replace"))
             print(line(name, result if succeeded else result.upper(), seconds), flush=True)
     return cases
-
-
-def write_table() -> int:
-    """Write the table of docs/roles.md from the logs; returns the exit status."""
-    document = ROOT / "docs/roles.md"
-    before = document.read_text()
-    status = subprocess.run([ROOT / "molecule/table.py", LOGS]).returncode
-    if status == 0 and document.read_text() != before:
-        print("The table of docs/roles.md is written anew: commit it.")
-    return status
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -427,17 +396,14 @@ def main(arguments: Sequence[str]) -> int:
         return status
     if options.steps:
         return run_steps(options.scenarios[0], options.steps.split(","))
-    measured = read_times()
     # The longest first, so that the last one does not run alone.
     names = list(options.scenarios or scenarios)
-    names.sort(key=lambda name: -scenarios[name].seconds(measured))
+    names.sort(key=lambda name: -scenarios[name].seconds)
     jobs = int(os.environ.get("MOLECULE_JOBS", "2"))
     cases = run_side_by_side(names, SHORT if options.short else WHOLE, jobs)
     if options.junit_xml:
         write_cases(options.junit_xml, "scenario", cases)
-    if any(case.result == FAILED for case in cases):
-        return 1
-    return 0 if options.short or options.scenarios else write_table()
+    return 1 if any(case.result == FAILED for case in cases) else 0
 
 
 if __name__ == "__main__":

@@ -6,23 +6,30 @@ is time, the nearest first, and is listed otherwise. `make test-all` runs all.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from choose import SCENARIO, TRAINER, UNIT, WHOLE, Choice, Item, build_graph, choose
+sys.path.append(str(Path(__file__).resolve().parents[1] / "circles"))
+
+from choose import (
+    SCENARIO,
+    TRAINER,
+    UNIT,
+    WHOLE,
+    Choice,
+    Item,
+    build_graph,
+    choose,
+)
 from differences import DifferenceError, base_commit, changed_files
 from linters import commands
+from units import read_seconds  # of tests/circles, found through the line above
 
 ROOT = Path(__file__).resolve().parents[2]
-STATE = ROOT / ".trainyard/changed"
-SECONDS = STATE / "seconds.json"
-SECONDS_OF_SCENARIOS = ROOT / ".trainyard/molecule/seconds.json"
 BUDGET = 300
 # Tests that need what playbooks/test_tools.yml brings.
 TOOLED = (
@@ -31,25 +38,6 @@ TOOLED = (
     "tests/yard/test_doctor",
     "tests/yard/test_vault",
 )
-
-
-def read_seconds() -> dict[str, float]:
-    """What scenarios and files of tests took here, by name."""
-    found: dict[str, float] = {}
-    for file in (SECONDS_OF_SCENARIOS, SECONDS):
-        if file.is_file():
-            found |= json.loads(file.read_text())
-    return found
-
-
-def note_seconds(report: Path) -> None:
-    """Keep how long each file of tests took, from pytest's report."""
-    took: dict[str, float] = defaultdict(float)
-    for case in ET.parse(report).iter("testcase"):
-        took[case.get("classname", "").replace(".", "/") + ".py"] += float(case.get("time", 0))
-    known = json.loads(SECONDS.read_text()) if SECONDS.is_file() else {}
-    seconds = {name: round(value, 1) for name, value in took.items() if (ROOT / name).is_file()}
-    SECONDS.write_text(json.dumps({**known, **seconds}, indent=1, sort_keys=True))
 
 
 def show(choice: Choice, linters: Sequence[Sequence[str]]) -> None:
@@ -91,14 +79,14 @@ def test_commands(items: Sequence[Item]) -> list[list[str]]:
             found.append(
                 ["ansible-playbook", "--inventory", "inventory/local", "playbooks/test_tools.yml"]
             )
-        found.append(["pytest", "--numprocesses=logical", f"--junitxml={STATE}/unit.xml", *files])
+        found.append(["pytest", "--numprocesses=logical", *files])
     if files := by_kind[TRAINER]:
         inside = " ".join(name.replace("tests/trainer", "/tests", 1) for name in files)
         found.append(["make", "unit-trainer", f"TESTS={inside}"])
     if names := by_kind[SCENARIO]:
         found.append(["molecule/run", *names])
     if files := by_kind[WHOLE]:
-        found.append(["pytest", f"--junitxml={STATE}/whole.xml", *files])
+        found.append(["pytest", *files])
     return found
 
 
@@ -110,17 +98,13 @@ def run(commands_in_turn: Sequence[Sequence[str]]) -> bool:
         began = time.monotonic()
         status = subprocess.run(command, cwd=ROOT).returncode
         results[" ".join(command[:4])] = (status, time.monotonic() - began)
-        for option in command:
-            report = Path(option.removeprefix("--junitxml="))
-            if option.startswith("--junitxml=") and report.is_file():
-                note_seconds(report)
     print()
     for command_line, (status, seconds) in results.items():
         print(f"{'FAILED' if status else 'passed'}  {seconds:4.0f} s  {command_line}")
     return all(status == 0 for status, _ in results.values())
 
 
-def main(arguments: Sequence[str], measured: Mapping[str, float] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Do what the command line says; returns the exit status."""
     parser = argparse.ArgumentParser(prog="make test-changed", description=__doc__)
     parser.add_argument(
@@ -141,12 +125,11 @@ def main(arguments: Sequence[str], measured: Mapping[str, float] | None = None) 
     if not files:
         return 0
     linters = commands(ROOT, files)
-    seconds = read_seconds() if measured is None else measured
+    seconds = {name.removeprefix("molecule/"): took for name, took in read_seconds(ROOT).items()}
     choice = choose(ROOT, build_graph(ROOT), files, options.budget, seconds)
     show(choice, linters)
     if options.list:
         return 0
-    STATE.mkdir(parents=True, exist_ok=True)
     return 0 if run([*linters, *test_commands(choice.chosen)]) else 1
 
 
