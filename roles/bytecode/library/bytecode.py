@@ -1,37 +1,14 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: makes the folder in which a machine keeps the byte code of Ansible's modules."""
+"""Ansible module: makes the folder in which a machine keeps the byte code of Ansible's modules.
+
+Puts the file sitecustomize.py there, which Python imports by itself where the folder is in
+PYTHONPATH, and which keeps byte code beside itself. A folder that belongs to another account, or
+in which others may write, is made anew, for what is in it is executed. `absent` also removes the
+folder above if it is empty.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: bytecode
-short_description: Makes the folder in which a machine keeps the byte code of Ansible's modules
-description:
-  - Puts the file C(sitecustomize.py) there, which Python imports by itself where the folder is in
-    C(PYTHONPATH), and which keeps byte code beside itself.
-  - A folder that belongs to another account, or in which others may write, is made anew, for what
-    is in it is executed.
-author: Trainyard
-options:
-  directory:
-    description: The folder. What is above it is made as well.
-    type: path
-    required: true
-  state:
-    description: >-
-      V(absent) removes the folder, and the one above it if nothing else is in that.
-    type: str
-    choices: [present, absent]
-    default: present
-"""
-
-EXAMPLES = r"""
-- name: Keep the byte code of modules
-  bytecode:
-    directory: /var/lib/trainyard/bytecode
-"""
 
 import inspect
 import os

@@ -1,5 +1,9 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: lay out a local cluster. What it takes and returns stands in library/."""
+"""Action: lays out a local cluster: names, addresses, images and processor cores of its `nodes`.
+
+Those that are `containers` and those that are `virtual` machines, with disk and tap, are returned
+by themselves as well. Looks at nothing and changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,41 +1,12 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: the files of machines with a stand-in for NVIDIA's driver."""
+"""Ansible module: writes a folder of files for each machine with a stand-in for NVIDIA's driver.
+
+The folders are copied to the machines' roots. `machines` has `profile`, `count`, `driver` and
+`toolkit` of each, `files` what all of them have besides, nvidia-smi among it.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: local_cluster_gpus
-short_description: Writes the files of machines with a stand-in for NVIDIA's driver
-description:
-  - Writes a folder for each machine, which is copied to its root.
-author: Trainyard
-options:
-  machines:
-    description: GPUs by machine, each with C(profile), C(count), C(driver) and C(toolkit).
-    type: dict
-    required: true
-  files:
-    description: What each of them has besides, C(nvidia-smi) among it.
-    type: path
-    required: true
-  directory:
-    description: Where the folders are made.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Make the files of the drivers
-  local_cluster_gpus:
-    machines: {node1: {profile: t4, count: 2, driver: 550.163.01, toolkit: true}}
-    files: roles/local_cluster/files/stand_in_driver
-    directory: /srv/cluster/gpus
-"""
-
-RETURN = r"""
-"""
 
 from pathlib import Path
 

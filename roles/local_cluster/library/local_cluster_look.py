@@ -1,86 +1,15 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: what there is of a local cluster."""
+"""Ansible module: what there is of a local cluster. Changes nothing.
+
+Asks the Docker engine for images, network and containers, the containers for their state and keys,
+and reads the files of the control node, all in one go. Of each container it returns `name`,
+`fingerprint`, `running`, the `state` of systemd inside, `authorized_keys`, `host_key`, the
+`directory` of the checkout that made it, and its `owner`: `this` checkout, `another` one, or one
+that is `gone`.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: local_cluster_look
-short_description: Tells what there is of a local cluster
-description:
-  - Asks the Docker engine for images, network and containers, the containers for their state and
-    keys, and reads the files of the control node, all in one go. Changes nothing.
-author: Trainyard
-options:
-  name:
-    description: Name of the cluster and of its network.
-    type: str
-    required: true
-  images:
-    description: Images that are looked for.
-    type: list
-    elements: str
-    required: true
-  directory:
-    description: Where the key that reaches the nodes and their pinned host keys are kept.
-    type: path
-    required: true
-  inventory:
-    description: The inventory file.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Look at the cluster
-  local_cluster_look:
-    name: trainyard
-    images: ["trainyard/node:trixie-0123456789ab"]
-    directory: /srv/cluster
-    inventory: /srv/inventory/nodes.yml
-"""
-
-RETURN = r"""
-images:
-  description: Those of the images that are there.
-  returned: always
-  type: list
-  elements: str
-networks:
-  description: The cluster's network, with C(subnets), C(labels) and C(bridge), where it is there.
-  returned: always
-  type: list
-  elements: dict
-containers:
-  description: >-
-    The cluster's containers, each with C(name), C(fingerprint), C(running), the C(state) of systemd
-    inside, C(authorized_keys), C(host_key), the C(directory) of the checkout that made it, and
-    whose it is now, the C(owner): C(this) checkout, C(another) one, or one that is C(gone).
-  returned: always
-  type: list
-  elements: dict
-capabilities:
-  description: Capabilities that this machine can give away, as a hexadecimal number.
-  returned: always
-  type: str
-cores:
-  description: How many processor cores this machine lets a process use.
-  returned: always
-  type: int
-public_key:
-  description: The public key that belongs to the private one; empty where there is no such pair.
-  returned: always
-  type: str
-texts:
-  description: What C(known_hosts) and C(inventory) say, where they are there.
-  returned: always
-  type: dict
-modes:
-  description: Modes of C(directory), C(known_hosts) and C(inventory), such as C(0700).
-  returned: always
-  type: dict
-"""
 
 import os
 import re

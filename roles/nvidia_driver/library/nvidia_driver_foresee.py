@@ -1,40 +1,12 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: the driver that is loaded, and the compute capabilities of a machine's GPUs."""
+"""Ansible module: the driver that is loaded, and the compute capabilities of a machine's GPUs.
+
+What the driver tells counts. Of GPUs that it does not tell about, or where none is loaded, the
+capability is that of their device id on the PCI bus, and empty where that is not known.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: nvidia_driver_foresee
-short_description: Tells which driver is loaded, and which compute capabilities the GPUs have
-description:
-  - What the driver tells counts. Of GPUs that it does not tell about, or where none is loaded, the
-    compute capability is that of their device id on the PCI bus. Changes nothing.
-author: Trainyard
-options:
-  sys:
-    description: Where the kernel tells about devices and modules.
-    type: path
-    default: /sys
-"""
-
-EXAMPLES = r"""
-- name: Look for GPUs
-  nvidia_driver_foresee:
-"""
-
-RETURN = r"""
-loaded:
-  description: Version of the driver that is loaded; empty where none is.
-  returned: always
-  type: str
-gpus:
-  description: GPUs, each with C(label), and C(capability), which is empty where it is not known.
-  returned: always
-  type: list
-  elements: dict
-"""
 
 import os
 

@@ -1,42 +1,12 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: refuses a key file that holds another key than the expected one."""
+"""Ansible module: refuses a file in ASCII armour that holds another key than the expected one.
+
+Compares the fingerprints of all keys of the file. A file that is refused is removed, so that
+nothing can come to trust it.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: nvidia_driver_key
-short_description: Refuses a key file that holds another key than the expected one
-description:
-  - Compares the fingerprints of all keys of the file. A file that is refused is removed, so that
-    nothing can come to trust it.
-author: Trainyard
-options:
-  path:
-    description: The file, in ASCII armour.
-    type: path
-    required: true
-  fingerprint:
-    description: Fingerprint of the only key that may be in it, in hexadecimal.
-    type: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Check the key
-  nvidia_driver_key:
-    path: /etc/apt/keyrings/trainyard-nvidia_driver.asc
-    fingerprint: EB693B3035CD5710E231E123A4B469963BF863CC
-"""
-
-RETURN = r"""
-fingerprints:
-  description: What is in the file.
-  returned: success
-  type: list
-  elements: str
-"""
 
 import os
 

@@ -1,92 +1,15 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: the NVIDIA GPUs of a machine, and what drives them."""
+"""Ansible module: the NVIDIA GPUs of a machine, and what drives them. Changes nothing.
+
+Lists the GPUs on the PCI bus (`cards`), chooses the kind of kernel modules that fits them, and
+compares the module that is `loaded`, the one `built` for the running kernel and the installed
+`library`. `misfit` says why no driver of this branch and kind fits, `reboot` why the machine must
+be rebooted before the driver works, `trouble` why nvidia-smi could not tell; each is empty where
+all is well.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: nvidia_driver_look
-short_description: Tells which NVIDIA GPUs a machine has, and what drives them
-description:
-  - Lists the GPUs on the PCI bus, chooses the kernel modules that fit them, and compares the
-    module that is loaded with the programs that are installed. Changes nothing.
-author: Trainyard
-options:
-  sys:
-    description: Where the kernel tells about devices and modules.
-    type: path
-    default: /sys
-  branch:
-    description: Branch of the driver that is wanted.
-    type: int
-    required: true
-  modules:
-    description: Kind of kernel modules that is wanted.
-    type: str
-    choices: [auto, open, proprietary, site]
-    default: auto
-"""
-
-EXAMPLES = r"""
-- name: Look for GPUs
-  nvidia_driver_look:
-    branch: 550
-"""
-
-RETURN = r"""
-cards:
-  description: GPUs on the PCI bus, each with slot, device and generation.
-  returned: always
-  type: list
-  elements: dict
-switches:
-  description: Number of NVSwitches on the PCI bus.
-  returned: always
-  type: int
-modules:
-  description: The kind of kernel modules that fits.
-  returned: always
-  type: str
-misfit:
-  description: Why no driver of this branch and kind fits the GPUs; empty where one does.
-  returned: always
-  type: str
-loaded:
-  description: Version of the kernel module that is loaded; empty where none is.
-  returned: always
-  type: str
-built:
-  description: Version of the module that the running kernel would load; empty where it has none.
-  returned: always
-  type: str
-library:
-  description: Version of the installed library that programs reach the module with.
-  returned: always
-  type: str
-reboot:
-  description: Why the machine must be rebooted before the driver works; empty where it need not.
-  returned: always
-  type: list
-  elements: str
-gpus:
-  description: GPUs as nvidia-smi has them, each with index, name, uuid, slot, memory and driver.
-  returned: always
-  type: list
-  elements: dict
-trouble:
-  description: Why nvidia-smi could not tell; empty where it could.
-  returned: always
-  type: str
-headers:
-  description: Whether modules can be built for the running kernel as the machine is.
-  returned: always
-  type: bool
-machine:
-  description: What tells this machine from others, with C(boot), C(processes) and C(container).
-  returned: always
-  type: dict
-"""
 
 import os
 import re

@@ -1,10 +1,21 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: a registry for the time of one push or pull.
+"""Action: a registry (`docker-registry` of CNCF Distribution 2.8) for the time of one push or pull.
 
-What it takes and returns stands in library/trainer_image_registry.py.
+A push has a registry on a port of the control node's loopback take the image from the engine
+there. Its data stay, so that the next push sends what is new; what no image uses any more goes. It
+returns the `digest` of the manifest, and a `meeting`: a directory beside the data for the pulls of
+it.
 
-Nothing that it starts outlives the task: the registry and the SSH connection end with this process,
-even where it is killed.
+A pull has a registry that takes nothing, on a socket of the control node that its owner alone
+reaches. An SSH connection of the task's own leads to it from a port of the node's loopback. The
+node fetches by digest, so that nobody on its way can put another image in its place. A node that
+forwards no port is left as it is, with the `reason`. With `peers`, the first nodes get the image
+from the control node, each through a cache (trainer_image_cache); the others fetch from these over
+SSH, and from the control node where that fails (`peer_reason`). `sent_bytes` is what the control
+node sent to this node.
+
+Pushes wait for each other and for pulls of the same directory. Nothing that it starts outlives the
+task: the registry and the SSH connection end with this process, even where it is killed.
 """
 
 from __future__ import annotations
@@ -357,7 +368,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                 "directory": {"type": "path", "required": True},
                 "reference": {"type": "str", "required": True},
                 "digest": {"type": "str"},
+                # All that fetch the image at the same time, this one among them
                 "nodes": {"type": "list", "elements": "str", "default": []},
+                # How many of them get it from the control node and pass it on; who logs in there
                 "peers": {"type": "int", "default": 0},
                 "peer_user": {"type": "str", "default": ""},
                 "meeting": {"type": "str"},

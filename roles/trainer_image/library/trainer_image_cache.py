@@ -1,42 +1,13 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: a cache on a node from which others fetch an image."""
+"""Ansible module: runs a pull-through cache on a node's loopback, from which others fetch an image.
+
+It keeps what is fetched through it in files that have no name, and gives it to all that ask. When
+the registry on port `upstream` is gone it ends, and what it kept is gone. systemd runs it as a
+user who owns nothing. The action trainer_image_registry starts it.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: trainer_image_cache
-short_description: Runs a pull-through cache of a registry on the loopback of a node
-description:
-  - It keeps what is fetched through it in files that have no name, and gives it to all that ask.
-    When the registry is gone it ends, and what it kept is gone. systemd runs it as a user who owns
-    nothing, on a port of the loopback. The action C(trainer_image_registry) starts it.
-author: Trainyard
-options:
-  state:
-    description: Whether it runs.
-    type: str
-    choices: [present, absent]
-    default: present
-  upstream:
-    description: Port of the registry on 127.0.0.1. It stands for the cache, too.
-    type: int
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Start a cache of the registry
-  trainer_image_cache:
-    upstream: 40123
-"""
-
-RETURN = r"""
-port:
-  description: Port of the cache on 127.0.0.1.
-  returned: when it runs
-  type: int
-"""
 
 import base64
 import time

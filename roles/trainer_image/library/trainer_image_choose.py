@@ -1,65 +1,15 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: chooses the image that fits the GPUs and the drivers of all nodes."""
+"""Ansible module: chooses the image that fits the GPUs and the drivers of all nodes.
+
+It is the newest of `images` (docker/trainer/cuda.yml) that all nodes with NVIDIA GPUs can run. The
+choice is kept in `record` with what the nodes told (`loaded`, `installs` and `gpus` of
+nvidia_driver_foresee). A node that told nothing this time counts with what it told last time.
+While one has never told anything, nothing is chosen. Returns `target` and the one `before`, either
+may be empty, and a `message` for people.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: trainer_image_choose
-short_description: Chooses the image that fits the GPUs and the drivers of all nodes
-description:
-  - Takes the newest image that all nodes with NVIDIA GPUs can run, and records the choice with what
-    the nodes told. A node that told nothing this time counts with what it told last time. While one
-    has never told anything, nothing is chosen.
-author: Trainyard
-options:
-  images:
-    description: The images, newest first, as in C(docker/trainer/cuda.yml).
-    type: dict
-    required: true
-  hosts:
-    description: All nodes with GPUs.
-    type: list
-    elements: str
-    required: true
-  answers:
-    description: For each node that was asked, C(loaded), C(installs) and C(gpus).
-    type: dict
-    required: true
-  record:
-    description: File that the choice is kept in, in a directory that may have to be made.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Choose
-  trainer_image_choose:
-    images: {cuda12: {torch: 2.10.0+cu128, cuda: "12.8", driver: 525, capabilities: ["8.0"]}}
-    hosts: [gpu01]
-    answers:
-      gpu01:
-        loaded: 550.163.01
-        installs: 550
-        gpus: [{label: "NVIDIA A100 in slot 0000:3b:00.0", capability: "8.0"}]
-    record: /srv/checkout/.trainyard/image/fit.json
-"""
-
-RETURN = r"""
-target:
-  description: What was chosen; empty where nothing could be.
-  returned: always
-  type: str
-before:
-  description: What the record had before; empty where there was none.
-  returned: always
-  type: str
-message:
-  description: The choice and why, for people; empty where it is what it was.
-  returned: always
-  type: str
-"""
 
 import json
 import os

@@ -1,54 +1,15 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: takes out of an image archive the layers that every receiver holds."""
+"""Ansible module: takes out of an image archive the layers that every receiver holds.
+
+An archive that `docker save` writes carries every layer, and `docker load` opens those alone that
+the engine lacks. Without them a change of the trainer's code is some kilobytes instead of
+gigabytes. Engines that keep images in containerd want every layer: a load that fails has to be
+repeated with all. `held` has for each receiver the layers (diff ids, lowest first) of each of its
+images. With `left_out` 0 nothing was written.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: trainer_image_layers
-short_description: Leaves out of an image archive what every receiver holds
-description:
-  - An archive written by C(docker save) carries every layer. C(docker load) opens those alone that
-    the engine does not hold, so the ones that all receivers have in the same chain need not travel.
-    A change of the trainer's code is then some kilobytes instead of gigabytes.
-  - Engines that keep images in containerd want every layer; a load that fails has to be repeated
-    with the whole archive.
-author: Trainyard
-options:
-  archive:
-    description: The archive, as C(docker save) writes it with one image.
-    type: path
-    required: true
-  dest:
-    description: Where the smaller archive goes.
-    type: path
-    required: true
-  held:
-    description: For each receiver, the layers (diff ids, lowest first) of each image it holds.
-    type: list
-    elements: list
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Leave out what the nodes hold
-  trainer_image_layers:
-    archive: /tmp/trainer.tar
-    dest: /tmp/trainer.thin.tar
-    held: [[["sha256:0001", "sha256:0002"]], [["sha256:0001"]]]
-"""
-
-RETURN = r"""
-left_out:
-  description: How many layers need not travel. With none, nothing was written.
-  returned: always
-  type: int
-layers:
-  description: How many layers the image has.
-  returned: always
-  type: int
-"""
 
 import json
 import tarfile

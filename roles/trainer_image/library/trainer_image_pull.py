@@ -1,56 +1,13 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: fetches an image by its digest from a registry on the node's loopback."""
+"""Ansible module: fetches an image by its digest from a registry on the node's loopback.
+
+The engine fetches the layers that it lacks, checks all against the digest, and knows the image by
+`reference` afterwards. With `peer`, the loopback is that of another node, on which `user` logs in.
+The action trainer_image_registry runs it, and hands on `delivered`, or the `reason` why it is not.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: trainer_image_pull
-short_description: Fetches an image by its digest from a registry on the loopback
-description:
-  - The engine fetches the layers that it lacks, checks all against the digest, and knows the image
-    by O(reference) afterwards. The action C(trainer_image_registry) runs it.
-author: Trainyard
-options:
-  reference:
-    description: Name of the image on the node, with its tag.
-    type: str
-    required: true
-  digest:
-    description: SHA-256 of the image's manifest.
-    type: str
-    required: true
-  port:
-    description: Port of the registry on 127.0.0.1, of this node or of O(peer).
-    type: int
-    required: true
-  peer:
-    description: Another node, as ssh knows it, whose loopback has the registry.
-    type: str
-  user:
-    description: Who logs in on the other node.
-    type: str
-"""
-
-EXAMPLES = r"""
-- name: Fetch the image
-  trainer_image_pull:
-    reference: trainyard/trainer:1f2e3d4c5b6a
-    digest: sha256:0b649402b7b093f37890227be4b628f5d2c3bbc57856cbdf45428c7597020861
-    port: 40123
-"""
-
-RETURN = r"""
-delivered:
-  description: Whether the node holds the image now.
-  returned: always
-  type: bool
-reason:
-  description: Why nothing was fetched, where the image has to come in another way.
-  returned: when nothing was fetched
-  type: str
-"""
 
 import http.client
 import os

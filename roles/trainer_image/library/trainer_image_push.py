@@ -1,41 +1,13 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: hands an image of the local engine to a registry."""
+"""Ansible module: hands an image of the local engine to a registry on the loopback.
+
+The registry keeps it under the image's repository with the tag `current`, so that an older one
+loses its name. The engine keeps no name for it. Returns the `digest` of the manifest as the engine
+made it. The action trainer_image_registry runs it.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: trainer_image_push
-short_description: Hands an image of the local engine to a registry on the loopback
-description:
-  - The registry keeps it under the image's repository with the tag C(current), so that an older one
-    loses its name. The engine keeps no name for it. The action C(trainer_image_registry) runs it.
-author: Trainyard
-options:
-  reference:
-    description: The image, with its tag.
-    type: str
-    required: true
-  registry:
-    description: The registry, as address and port.
-    type: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Hand the image over
-  trainer_image_push:
-    reference: trainyard/trainer:1f2e3d4c5b6a
-    registry: 127.0.0.1:40123
-"""
-
-RETURN = r"""
-digest:
-  description: SHA-256 of the image's manifest, as the engine made it.
-  returned: success
-  type: str
-"""
 
 import json
 

@@ -1,48 +1,13 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: unpacks an image of this machine's engine into a folder."""
+"""Ansible module: unpacks an image of this machine's engine into a folder.
+
+Writes the files to `rootfs` in a folder of the image's own below `directory`, and what the engine
+says of it to `image.json` beside it. What is there of this image stays; folders of other images
+are removed. Devices are left out, and all files belong to the one user `uid`, who can read them.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: trainer_image_unpack
-short_description: Unpacks an image into a folder
-description:
-  - Writes the files of an image to C(rootfs) in a folder of the image's own, and what the engine
-    says of it to C(image.json) beside it. What is there of this image is left as it is. Folders of
-    other images are removed.
-  - Devices are left out, and all files belong to one user who can read them.
-author: Trainyard
-options:
-  reference:
-    description: The image, with its tag.
-    type: str
-    required: true
-  directory:
-    description: The folder of such folders.
-    type: path
-    required: true
-  uid:
-    description: Id of the user who gets the files.
-    type: int
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Unpack the image
-  trainer_image_unpack:
-    reference: trainyard/trainer:1f2e3d4c5b6a
-    directory: .trainyard/image/unpacked
-    uid: 1000
-"""
-
-RETURN = r"""
-folder:
-  description: The folder with C(rootfs) and C(image.json).
-  returned: always
-  type: str
-"""
 
 import fcntl
 import importlib
