@@ -2,15 +2,17 @@
 
 import json
 import os
+import runpy
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import hosts_file_names
-from role_files import ROLES
+from role_files import ROLES, action_plugin
 
-Entry = hosts_file_names.Entry
+action = action_plugin("hosts_file", "hosts_file_entries")
+Entry = action.Entry
+other_lines = runpy.run_path(str(ROLES / "hosts_file/library/hosts_file_write.py"))["other_lines"]
 
 BEGIN, END = "# BEGIN hosts", "# END hosts"
 TYPED = """\
@@ -33,74 +35,59 @@ CHANGED = """\
 """
 
 
-def problems(*entries: Any) -> list[tuple[str, dict[str, str]]]:
-    """Return codes and values of what contradicts itself."""
-    named = list(hosts_file_names.entry_problems(list(entries)))
-    # Each code has a text, and the values fill it.
-    assert all(problem.text.endswith(".") for problem in named)
-    return [tuple(problem) for problem in named]
+def problems(*entries: Any) -> list[str]:
+    """Return what contradicts itself."""
+    return list(action.contradictions(entries))
 
 
 def others(text: str, *names: str) -> str:
     """Return the lines of others as the file would have them."""
-    return "".join(f"{line}\n" for line in hosts_file_names.other_lines(text, BEGIN, END, names))
+    return "".join(f"{line}\n" for line in other_lines(text, BEGIN, END, names))
 
 
 def test_a_host_has_a_line_for_each_address() -> None:
-    entries = list(
-        hosts_file_names.host_entries(
-            "node1", ["10.0.0.11", "fd00:0:0::11"], ["storage", "node1", "storage"]
-        )
-    )
-    assert [entry.line for entry in entries] == [
-        "10.0.0.11 node1 storage",
-        "fd00::11 node1 storage",
+    variables = {
+        "cluster_address": "10.0.0.11",
+        "cluster_address_v6": "fd00:0:0::11",
+        "hosts_file_aliases": ["storage", "node1", "storage"],
+    }
+    entries = list(action.entries_of("node1", variables))
+    assert entries == [
+        Entry("node1", "10.0.0.11", ("node1", "storage")),
+        Entry("node1", "fd00::11", ("node1", "storage")),
     ]
-    assert len(list(hosts_file_names.host_entries("node1", ["10.0.0.11", ""], []))) == 1
     assert problems(*entries) == []
 
 
 @pytest.mark.parametrize(
-    ("entries", "code", "values"),
+    ("entries", "said"),
     [
         (
             [Entry("a", "a.example.org", ("a",))],
-            "address_invalid",
-            {"host": "a", "address": "a.example.org"},
+            'a: "a.example.org" is not an IP address; set cluster_address of this host.',
         ),
         (
             [Entry("a", "10.0.0.1", ("a",)), Entry("b", "10.0.0.1", ("b",))],
-            "address_shared",
-            {"address": "10.0.0.1", "hosts": "a and b"},
+            "address 10.0.0.1 belongs to a and b.",
         ),
         # Names have no upper and lower case.
         (
             [Entry("a", "10.0.0.1", ("a", "storage")), Entry("b", "10.0.0.2", ("b", "Storage"))],
-            "name_shared",
-            {"name": "storage", "hosts": "a and b"},
+            "name storage belongs to a and b.",
         ),
         *(
-            (
-                [Entry("a", "10.0.0.1", ("a", name))],
-                "name_invalid",
-                {"host": "a", "name": name},
-            )
+            ([Entry("a", "10.0.0.1", ("a", name))], f'a: "{name}" cannot be the name of a host.')
             for name in ("two words", "a\n127.0.0.1 b", "a;b", "-a", "a.", "", "localhost", "ä")
         ),
     ],
 )
-def test_refuses(entries: list[Any], code: str, values: dict[str, str]) -> None:
-    assert problems(*entries) == [(code, values)]
+def test_refuses(entries: list[Any], said: str) -> None:
+    assert problems(*entries) == [said]
 
 
 def test_names_all_problems_at_once() -> None:
     entries = [Entry("a", "nowhere", ("a", "x y")), Entry("b", "nowhere", ("b",))]
-    assert [code for code, _ in problems(*entries)] == [
-        "address_invalid",
-        "address_invalid",
-        "address_shared",
-        "name_invalid",
-    ]
+    assert [sentence.split()[0] for sentence in problems(*entries)] == ["a", "address", "a:"]
 
 
 def test_takes_names_out_of_other_lines_and_gives_them_back() -> None:
@@ -163,13 +150,12 @@ def test_reads_the_variables_of_an_inventory(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_the_action_fails_with_problems_as_data(tmp_path: Path) -> None:
+def test_the_action_names_every_contradiction(tmp_path: Path) -> None:
     hosts = {"node1": {"ansible_host": "10.0.0.11"}, "node2": {"ansible_host": "10.0.0.11"}}
     status, output = run_role(tmp_path, hosts, ["trainers", "trainer"])
     assert status == 2
-    result = json.loads(output.split("FAILED! => ")[1].split("\n")[0])
-    assert [(problem["code"], problem["values"]) for problem in result["problems"]] == [
-        ("group_missing", {"group": "trainer"}),
-        ("address_shared", {"address": "10.0.0.11", "hosts": "node1 and node2"}),
+    assert json.loads(output.split("FAILED! => ")[1].split("\n")[0])["msg"].splitlines() == [
+        "hosts_file: the inventory contradicts itself, nothing was changed.",
+        "there is no group trainer, which hosts_file_groups names.",
+        "address 10.0.0.11 belongs to node1 and node2.",
     ]
-    assert "nothing was changed" in result["msg"]

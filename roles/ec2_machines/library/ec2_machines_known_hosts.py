@@ -1,54 +1,14 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: the SSH host keys of EC2 machines, from their consoles, as a file for ssh."""
+"""Ansible module: the SSH host keys of EC2 machines, from their consoles, as a file for ssh.
+
+At the first start cloud-init prints the host keys on the console, which EC2 hands out to who may
+manage the machine. No key is learnt over the network that it is to protect. Machines whose keys
+stand in the file already, by their ids, are not asked; the addresses are written anew. Others than
+`instances`, as amazon.aws.ec2_instance_info gives them, lose theirs.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: ec2_machines_known_hosts
-short_description: Pins the host keys that machines show on their consoles
-description:
-  - At the first start cloud-init prints the host keys on the console, which EC2 hands out to who
-    may manage the machine. No key is learnt over the network that it is to protect.
-  - Machines whose keys stand in the file already, by their ids, are not asked; the addresses are
-    written anew. Others than O(instances) lose theirs.
-author: Trainyard
-options:
-  region:
-    description: Region of AWS.
-    type: str
-    required: true
-  path:
-    description: The file.
-    type: path
-    required: true
-  instances:
-    description: Machines, as amazon.aws.ec2_instance_info gives them.
-    type: list
-    elements: dict
-    required: true
-  patience:
-    description: How long is waited for a console, seconds.
-    type: int
-    default: 600
-"""
-
-EXAMPLES = r"""
-- name: Pin host keys
-  ec2_machines_known_hosts:
-    region: eu-central-1
-    path: inventory/lab/known_hosts.txt
-    instances: "{{ found.instances }}"
-"""
-
-RETURN = r"""
-pinned:
-  description: Ids of the machines whose keys stand in the file now.
-  returned: success
-  type: list
-  elements: str
-"""
 
 import os
 import re
@@ -119,7 +79,7 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "required": True},
             "instances": {"type": "list", "elements": "dict", "required": True},
-            "patience": {"type": "int", "default": 600},
+            "patience": {"type": "int", "default": 600},  # seconds
         },
         supports_check_mode=True,
     )

@@ -1,67 +1,11 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: what a type of EC2 machine is, where there are some, and what one costs."""
+"""Ansible module: what a type of EC2 machine is, where there are some, and what one costs.
+
+A price that cannot be had is no failure: null stands for it, with the reason as its source.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: ec2_machines_offer
-short_description: Asks EC2 what a type of machine is and costs
-description:
-  - A price that cannot be had is no failure; O(price_per_hour) gives one.
-author: Trainyard
-options:
-  region:
-    description: Region of AWS.
-    type: str
-    required: true
-  instance_type:
-    description: The type.
-    type: str
-    required: true
-  market:
-    description: Whether the list price is asked for, or that of spot machines now.
-    type: str
-    choices: [on-demand, spot]
-    required: true
-  zones:
-    description: Zones that come into question.
-    type: list
-    elements: str
-    required: true
-  price_per_hour:
-    description: The price, US dollars; 0 asks AWS.
-    type: float
-    default: 0
-"""
-
-EXAMPLES = r"""
-- name: Ask
-  ec2_machines_offer:
-    region: eu-central-1
-    instance_type: g5.2xlarge
-    market: spot
-    zones: [eu-central-1a, eu-central-1b]
-"""
-
-RETURN = r"""
-offer:
-  description: >-
-    C(vcpus), C(memory_mib), C(gpus) (number of NVIDIA GPUs), C(price) (US dollars an hour, null
-    where it is unknown) and C(source) of the price, or why there is none.
-  returned: success
-  type: dict
-architecture:
-  description: For images, such as x86_64.
-  returned: success
-  type: str
-zones:
-  description: Those of O(zones) that have such machines.
-  returned: success
-  type: list
-  elements: str
-"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -158,7 +102,7 @@ def main() -> None:
             "instance_type": {"type": "str", "required": True},
             "market": {"type": "str", "choices": ["on-demand", "spot"], "required": True},
             "zones": {"type": "list", "elements": "str", "required": True},
-            "price_per_hour": {"type": "float", "default": 0},
+            "price_per_hour": {"type": "float", "default": 0},  # US dollars; 0 asks AWS
         },
         supports_check_mode=True,
     )

@@ -1,46 +1,13 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: what carries the tag of a site, or the machines of all sites."""
+"""Ansible module: what carries the tag of a site, or the machines of all sites.
+
+Of a site, everything of EC2 that carries its tag, of whatever kind. Without a site, machines and
+disks without a machine of all sites. Machines that have ended are left out; EC2 names them for
+an hour.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: ec2_machines_tagged
-short_description: Asks EC2 what carries the tag trainyard:site
-description:
-  - Of a site, everything of EC2 that carries its tag, of whatever kind. Without a site, the
-    machines and the disks without a machine of all sites.
-  - Machines that have ended are left out; EC2 names them for an hour.
-author: Trainyard
-options:
-  region:
-    description: Region of AWS.
-    type: str
-    required: true
-  site:
-    description: Name of a site; empty for all.
-    type: str
-    default: ""
-"""
-
-EXAMPLES = r"""
-- name: What belongs to site lab?
-  ec2_machines_tagged:
-    region: eu-central-1
-    site: lab
-"""
-
-RETURN = r"""
-things:
-  description: >-
-    C(type) as EC2 names it (instance, volume, security-group, key-pair), C(id), C(name), C(site),
-    C(region); of machines also C(instance_type), C(market), C(state), C(address), C(since),
-    C(deadline) and C(overdue), which is true too where there is no deadline.
-  returned: always
-  type: list
-  elements: dict
-"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -8,34 +8,65 @@
       register: hosts_file_entries
 
 Returns `lines`, one of hosts(5) for each address, and `names`, all names in them. Works on the
-control node, without a connection. Fails with `problems`, each with code, values and text.
+control node, without a connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-import ansible.module_utils
 from ansible.plugins.action import ActionBase
 
-# Ansible looks in a role's module_utils for what modules import, and not for an action.
-ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-
-from ansible.module_utils.hosts_file_names import (  # noqa: E402  # found through the line above
-    Entry,
-    entry_problems,
-    host_entries,
-    problem,
-)
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
-def entries_of(host: str, variables: Mapping[str, Any]) -> list[Entry]:
-    """Return the entries of a host of the inventory with its variables."""
+class Entry(NamedTuple):
+    """A line of hosts(5) for a host of the inventory; the first name is the inventory's."""
+
+    host: str
+    address: str
+    names: tuple[str, ...]
+
+
+def entries_of(host: str, variables: Mapping[str, Any]) -> Iterator[Entry]:
+    """Yield an entry for each address of a host of the inventory with its variables."""
+    names = tuple(dict.fromkeys((host, *map(str, variables.get("hosts_file_aliases", [])))))
     address = variables.get("cluster_address", variables.get("ansible_host", host))
-    addresses = (str(address), str(variables.get("cluster_address_v6", "")))
-    return list(host_entries(host, addresses, map(str, variables.get("hosts_file_aliases", []))))
+    for text in (str(address), str(variables.get("cluster_address_v6", ""))):
+        if text:
+            with suppress(ValueError):  # contradictions() names it
+                text = str(ipaddress.ip_address(text))  # of several forms of version 6 one
+            yield Entry(host, text, names)
+
+
+def contradictions(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield what cannot be, a sentence each; upper and lower case are the same in names."""
+    hosts_of_address: dict[str, list[str]] = {}
+    hosts_of_name: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        hosts_of_address.setdefault(entry.address, []).append(entry.host)
+        for name in entry.names:
+            hosts_of_name.setdefault(name.lower(), {}).setdefault(entry.host, name)
+    for address, hosts in hosts_of_address.items():
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            yield (
+                f'{" and ".join(hosts)}: "{address}" is not an IP address; set cluster_address of '
+                "this host."
+            )
+        if len(hosts) > 1:
+            yield f"address {address} belongs to {' and '.join(hosts)}."
+    for key, owners in hosts_of_name.items():
+        host, name = next(iter(owners.items()))
+        if len(owners) > 1:
+            yield f"name {name} belongs to {' and '.join(owners)}."
+        if not HOST_NAME.fullmatch(name) or key == "localhost":
+            yield f'{host}: "{name}" cannot be the name of a host.'
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
@@ -52,30 +83,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         )
         assert task_vars is not None  # optional in the signature alone
         groups, hostvars = task_vars["groups"], task_vars["hostvars"]
-        hosts = dict.fromkeys(
-            host for group in arguments["groups"] for host in groups.get(group, [])
-        )
+        named = dict.fromkeys(arguments["groups"])
+        hosts = dict.fromkeys(host for group in named for host in groups.get(group, []))
         entries = [entry for host in hosts for entry in entries_of(str(host), hostvars[host])]
-        problems = [
+        refused = [
             *(
-                problem("group_missing", group=group)
-                for group in arguments["groups"]
+                f"there is no group {group}, which hosts_file_groups names."
+                for group in named
                 if group not in groups
             ),
-            *entry_problems(entries),
+            *contradictions(entries),
         ]
-        if problems:
-            lines = [
-                "hosts_file: the inventory contradicts itself, nothing was changed.",
-                *(entry.text for entry in problems),
-            ]
-            return {
-                "failed": True,
-                "msg": "\n".join(lines),
-                "problems": [entry.as_result() for entry in problems],
-            }
+        if refused:
+            opening = "hosts_file: the inventory contradicts itself, nothing was changed."
+            return {"failed": True, "msg": "\n".join([opening, *refused])}
         return {
             "changed": False,
-            "lines": [entry.line for entry in entries],
+            "lines": [" ".join((entry.address, *entry.names)) for entry in entries],
             "names": sorted({name for entry in entries for name in entry.names}),
         }

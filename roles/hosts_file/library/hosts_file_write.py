@@ -1,63 +1,51 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: write the role's block into /etc/hosts."""
+"""Ansible module: write the role's block into /etc/hosts, its names nowhere else in the file.
+
+Of two lines for one name the upper one counts: ansible.builtin.blockinfile would leave it.
+"""
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: hosts_file_write
-short_description: Writes the role's block of hosts(5), and keeps the lines of others
-description:
-  - Takes the block's names out of all other lines. A line that has one stays as a comment, so that
-    it comes back when the name leaves the block.
-  - Replaces the file at once. In a container, where it is a mount that cannot be replaced, it is
-    written in place.
-author: Trainyard
-extends_documentation_fragment: [files]
-options:
-  path:
-    description: The file.
-    type: path
-    default: /etc/hosts
-  begin:
-    description: First line of the block.
-    type: str
-    required: true
-  end:
-    description: Last line of the block.
-    type: str
-    required: true
-  lines:
-    description: Lines of the block, without which there is none.
-    type: list
-    elements: str
-    default: []
-  names:
-    description: Names that the block has.
-    type: list
-    elements: str
-    default: []
-"""
-
-EXAMPLES = r"""
-- name: Write the file
-  hosts_file_write:
-    begin: "# BEGIN hosts"
-    end: "# END hosts"
-    lines: [192.0.2.1 node1]
-    names: [node1]
-    owner: root
-    group: root
-    mode: "0644"
-"""
-
 import os
+import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.hosts_file_names import other_lines
+
+# A line that the block contradicts stays as a comment, followed by what is left of it: so it can
+# come back.
+FORMER = "#hosts_file was: "
+LEFT = " #hosts_file left this"
+
+
+def other_lines(text: str, begin: str, end: str, names: Iterable[str]) -> list[str]:
+    """Return the lines outside the block, with the names of the block taken out of them.
+
+    Args:
+        text: of the whole file.
+        begin: first line of the block.
+        end: last line of the block.
+        names: of the block that is to be written; all lines come back where there are none.
+    """
+    block = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}\n?", re.DOTALL)
+    ours = {name.lower() for name in names}
+    lines: list[str] = []
+    for present in block.sub("", text).rstrip().splitlines():
+        if present.endswith(LEFT):
+            continue
+        line = present.removeprefix(FORMER)
+        address, *line_names = line.split("#")[0].split() or [""]
+        others = [name for name in line_names if name.lower() not in ours]
+        if others == line_names:
+            lines.append(line)
+            continue
+        lines.append(FORMER + line)
+        if others:
+            lines.append(" ".join((address, *others)) + LEFT)
+    return lines
 
 
 def main() -> None:
@@ -87,6 +75,7 @@ def main() -> None:
         handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
         with os.fdopen(handle, "wb") as file:
             file.write(after)
+        # Unsafe: in a container the file is a mount, which cannot be replaced.
         module.atomic_move(temporary, path, unsafe_writes=True)
     changed = module.set_fs_attributes_if_different(
         module.load_file_common_arguments(parameters), changed

@@ -1,5 +1,10 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: the lines that all nodes get. What it takes and returns stands in library/."""
+"""Action: put public keys together as sshd and ssh read them, for all nodes at once.
+
+Returns the lines of `known_hosts` and `authorized_keys` that all nodes have in common, with the
+node's name as the last word; `rotation`, whether any node has the second key of one; and `silent`,
+members whose keys could not be read. Its work grows linearly with the number of nodes.
+"""
 
 from __future__ import annotations
 
@@ -169,15 +174,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             {
                 "members": {"type": "list", "elements": "str", "required": True},
                 "user": {"type": "str", "required": True},
+                # The nodes of this run, for each the result of ssh_trust_keys, and the results of a
+                # loop of it over members outside this run
                 "nodes": {"type": "list", "elements": "str", "required": True},
                 "readings": {"type": "list", "elements": "dict", "required": True},
                 "others": {"type": "list", "elements": "dict", "default": []},
+                # What stands for the control node in the list of keys, and the result there
                 "control_name": {"type": "str", "default": ""},
                 "control": {"type": "dict", "default": {}},
+                # As ssh_trust_members returns them
                 "hosts": {"type": "list", "elements": "dict", "default": []},
                 "restrict": {"type": "bool", "default": True},
                 "to_loopback": {"type": "bool", "default": False},
                 "from_own_addresses": {"type": "bool", "default": True},
+                # From where all nodes, and the control node, may come beside
                 "sources": {"type": "list", "elements": "str", "default": []},
                 "control_sources": {"type": "list", "elements": "str", "default": []},
             }

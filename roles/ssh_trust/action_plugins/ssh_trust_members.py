@@ -1,5 +1,14 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: the nodes that trust each other. What it takes and returns stands in library/."""
+"""Action: list the nodes that trust each other, and how ssh reaches them.
+
+    - name: List the nodes that trust each other
+      ssh_trust_members:
+        hosts: "{{ groups['trainers'] }}"   # that may be members
+      register: ssh_trust_inventory         # members: their names, hosts: a Member each
+      run_once: true
+
+A host whose ssh_trust_state is absent is none of them. Nothing is contacted.
+"""
 
 from __future__ import annotations
 
