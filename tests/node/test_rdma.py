@@ -131,7 +131,7 @@ def test_what_a_node_says_in_another_form_is_nothing(told: Any) -> None:
 
 
 def test_nodes_must_be_alike() -> None:
-    def found(cluster: Cluster) -> list[tuple[str, str]]:
+    def found(cluster: Cluster) -> list[tuple[str | None, str]]:
         findings = [finding for finding in judge(cluster) if finding.name == "RDMA"]
         return [(finding.host, finding.code) for finding in findings if not finding.ok]
 

@@ -83,11 +83,13 @@ def judge(
     hostnames = {
         str(answer.get("node", {}).get("nodename")): host for host, answer in measured.items()
     }
-    program = job and programs.Program(name="MPI", hostnames=hostnames, not_started={}, **job)
+    program = (
+        programs.Program(name="MPI", hostnames=hostnames, not_started={}, **job) if job else None
+    )
     findings: list[Any] = judgement.judge(
         Cluster(measured, THRESHOLDS),
         program,
-        containers and in_containers.Containers(**containers),
+        in_containers.Containers(**containers) if containers else None,
     )
     return findings
 
@@ -496,7 +498,7 @@ def test_a_node_may_say_any_code_and_leave_out_its_values(good: Measured, code: 
 
 
 def test_the_first_step_that_failed_on_a_host_is_what_counts() -> None:
-    steps = [
+    steps: list[Measured] = [
         {"node1": {}, "node2": {"failed": True, "msg": "first"}, "node3": {"failed": False}},
         {
             "node1": {"unreachable": True},
