@@ -39,7 +39,7 @@ DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
 # Codes of an engine that gives no GPUs to containers, and of one that does (test_gpu_fit.py).
 BEFORE, AFTER = ["gpu_runtime_missing"], list[str]()
 THRESHOLDS = Thresholds(
-    same_releases=("openmpi", "docker"),
+    same_releases=["openmpi", "docker"],
     clock_seconds=1.0,
     bandwidth_gigabits=1.0,
     latency_milliseconds=10.0,
