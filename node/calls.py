@@ -31,21 +31,30 @@ MOST_ASKED = 32 << 20
 MOST_ANSWERED = 8 << 20
 ANSWERED, FAILED, REFUSED = 0, 1, 2
 
-# Whether each changes nothing.
+# Whether each has its part in a dry run: it changes nothing, or is told that it is to do so.
 VERBS: Mapping[str, bool] = {
     "checkpoints": False,
     "clean_up": False,
+    "describe": True,
     "end": False,
+    "have_data": False,
+    "list_data": False,
+    "log_in": True,
     "logs": True,
+    "measure": True,
     "notebook": False,
     "poll": True,
     "probe": True,
     "receive": False,
     "record": True,
     "reserve": False,
+    "settle_data": False,
+    "site": True,
+    "stage_data": True,
     "start": False,
     "status": True,
     "take": False,
+    "verdict": False,
     "watch": False,
 }
 

@@ -1,0 +1,258 @@
+# Copyright Trainyard. Apache-2.0
+"""Unpacks an archive of data on the control node, whoever made it.
+
+An archive is read twice: the first time all of it is checked and measured, so that nothing is
+written of one that is broken, leads out of its folder or has no room. Files are written into a new
+folder. Links are made last, when nothing is written through them any more; whether they lead out
+is seen by who lists the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, NamedTuple
+
+from .files import CHUNK, DataError, leads_down, shown, size_shown
+
+TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+ZSTD = (".tar.zst", ".tzst")
+ZIP = (".zip",)
+
+# What an archive that is cut short or damaged brings about in the modules that read it.
+BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,  # a way of packing that zipfile does not know
+    ValueError,
+    OSError,
+)
+# The file system's words for names that stand in each other's way.
+ODD = (errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+# Of a zip: bit of a member's flags.
+ENCRYPTED = 0x1
+
+FILE, FOLDER, LINK, COPY = "file", "folder", "link", "copy"
+
+
+class Member(NamedTuple):
+    """A member of an archive.
+
+    Attributes:
+        name: as the archive has it, without "./" in front and "/" behind.
+        kind: FILE, FOLDER, LINK, or COPY of an earlier one.
+        size: bytes, unpacked.
+        target: of a link or copy.
+        content: opens a file.
+    """
+
+    name: str
+    kind: str
+    size: int
+    target: str
+    content: Callable[[], IO[bytes]]
+
+
+def is_archive(name: str) -> bool:
+    """Tell by its name whether a file is an archive; many formats of data are zip files inside."""
+    return name.lower().endswith(TAR + ZSTD + ZIP)
+
+
+def unpack(archive: str, folder: str) -> None:
+    """Unpack an archive into a new folder.
+
+    Raises:
+        DataError: it is broken or encrypted, a member leads out of it, or there is no room.
+    """
+    with _told(archive):
+        total = files = 0
+        for member in _members(archive):
+            total += member.size
+            files += member.kind == FILE
+        if not files:
+            raise DataError(f"{archive}: there is no file in it")
+        check_room(os.path.dirname(folder), total, f"to unpack {os.path.basename(archive)}")
+        os.mkdir(folder)
+        links = []
+        for member in _members(archive):
+            path = os.path.join(folder, member.name)
+            os.makedirs(path if member.kind == FOLDER else os.path.dirname(path), exist_ok=True)
+            if member.kind == FILE:
+                _write(member, path)
+            elif member.kind == COPY:
+                os.link(os.path.join(folder, member.target), path)
+            elif member.kind == LINK:
+                links.append((member.target, path))
+        for target, path in links:
+            os.symlink(target, path)
+
+
+def check_room(folder: str, size: int, purpose: str) -> None:
+    """See that a folder of this machine has room.
+
+    Raises:
+        DataError: it has not; the message has the figures.
+    """
+    about = os.statvfs(folder)
+    free = about.f_bavail * about.f_frsize
+    if size > free:
+        raise DataError(
+            f"{folder} on the control node has {size_shown(free)} free, and {purpose} takes "
+            f"{size_shown(size)}: make room there, or use another dataset_cache"
+        )
+
+
+def _write(member: Member, path: str) -> None:
+    """Write a file that may have been there already: of a name that comes twice the last counts."""
+    if os.path.lexists(path):
+        os.unlink(path)
+    with member.content() as content, open(path, "xb") as file:
+        shutil.copyfileobj(content, file, CHUNK)
+        if file.tell() != member.size:
+            raise EOFError(f"{member.name} is cut short")
+
+
+@contextmanager
+def _told(archive: str) -> Iterator[None]:
+    """Say it of an archive that is broken.
+
+    Raises:
+        DataError: it is.
+        OSError: something is wrong with this machine instead.
+    """
+    try:
+        yield
+    except BROKEN as error:
+        if isinstance(error, OSError) and error.errno not in (None, *ODD):
+            raise
+        raise DataError(
+            f"{archive} is broken, or no archive of its name: {error}; fetch it again"
+        ) from error
+
+
+def _members(archive: str) -> Iterator[Member]:
+    """Yield the members of an archive, each checked.
+
+    Raises:
+        DataError: one leads out of it, or is none that can be unpacked.
+    """
+    name = archive.lower()
+    reader = _of_zip if name.endswith(ZIP) else _of_zstd if name.endswith(ZSTD) else _of_tar
+    for member in reader(archive):
+        if member.name in ("", "."):
+            continue
+        for path in (member.name, *([member.target] if member.kind == COPY else [])):
+            if not leads_down(path):
+                raise DataError(
+                    f"{archive}: {shown(path)} leads out of the folder that it is unpacked in; "
+                    "do not trust who made it, or pack it again with plain names"
+                )
+        yield member
+
+
+def _of_tar(archive: str) -> Iterator[Member]:
+    with tarfile.open(archive, "r:*") as packed:
+        yield from _of_open_tar(archive, packed)
+        # To tarfile an archive that is cut between two members is whole; a block of zeros ends it.
+        stream = packed.fileobj
+        assert stream is not None
+        stream.seek(packed.offset)
+        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise EOFError("it is cut short")
+        while stream.read(CHUNK):
+            pass  # to the end, where a compressed file has its checksum
+
+
+def _of_zstd(archive: str) -> Iterator[Member]:
+    with _decompressed(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as packed:
+        yield from _of_open_tar(archive, packed)
+        while stream.read(CHUNK):
+            pass  # to the end, or zstd is stopped before it has checked all
+
+
+@contextmanager
+def _decompressed(archive: str) -> Iterator[IO[bytes]]:
+    """The content of a file of zstd, by its program: Python has no module of it before 3.14."""
+    try:
+        process = subprocess.Popen(
+            ["zstd", "--decompress", "--stdout", "--quiet", archive],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except FileNotFoundError:
+        raise DataError(
+            f"{archive}: the control node has no program zstd: install its package, or pack it "
+            "with gzip"
+        ) from None
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            yield process.stdout
+        finally:
+            process.stdout.close()
+            said = process.stderr.read().decode(errors="replace").strip()
+        if process.wait() != 0:
+            raise EOFError(said)
+
+
+def _of_open_tar(archive: str, packed: tarfile.TarFile) -> Iterator[Member]:
+    for info in packed:
+        if info.isfile():
+            kind = FILE
+        elif info.isdir():
+            kind = FOLDER
+        elif info.issym():
+            kind = LINK
+        elif info.islnk():
+            kind = COPY
+        else:
+            raise DataError(
+                f"{archive}: {shown(info.name)} is a device or a pipe; pack it again without"
+            )
+        target = _plain(info.linkname) if kind == COPY else info.linkname
+
+        def content(info: tarfile.TarInfo = info) -> IO[bytes]:
+            opened = packed.extractfile(info)
+            if opened is None:
+                raise tarfile.ReadError(f"{info.name} has no content")
+            return opened
+
+        yield Member(_plain(info.name), kind, info.size if kind == FILE else 0, target, content)
+
+
+def _of_zip(archive: str) -> Iterator[Member]:
+    with zipfile.ZipFile(archive) as packed:
+        for info in packed.infolist():
+            if info.flag_bits & ENCRYPTED:
+                raise DataError(f"{archive} is encrypted: unpack it, and give SOURCE= the folder")
+            kind, target = FILE, ""
+            if info.is_dir():
+                kind = FOLDER
+            elif stat.S_ISLNK(info.external_attr >> 16):
+                kind, target = LINK, os.fsdecode(packed.read(info))
+
+            def content(info: zipfile.ZipInfo = info) -> IO[bytes]:
+                return packed.open(info)
+
+            size = info.file_size if kind == FILE else 0
+            yield Member(_plain(info.filename), kind, size, target, content)
+
+
+def _plain(name: str) -> str:
+    """A name without what stands for the archive's own folder, and without a folder's last "/"."""
+    while name.startswith("./"):
+        name = name[2:].lstrip("/")
+    return name[:-1] if name.endswith("/") and name != "/" else name

@@ -1,0 +1,94 @@
+"""The tournament of the pairs: who meets whom, and how long it takes."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from node.check import tournament
+
+MATCH_SECONDS = 0.25
+# Begin and end of each measurement, in seconds.
+MEASURED: list[tuple[float, float]] = []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 8, 9, 16])
+def test_every_pair_meets_once_and_nobody_is_at_two_places(number: int) -> None:
+    nodes = [f"node{i}" for i in range(number)]
+    played = tournament.rounds(nodes)
+    met = [frozenset(match) for matches in played for match in matches]
+    assert len(met) == len(set(met))
+    assert set(met) == set(map(frozenset, combinations(nodes, 2)))
+    for matches in played:
+        busy = [node for match in matches for node in match]
+        assert len(busy) == len(set(busy))
+
+
+@pytest.mark.parametrize(("number", "wanted"), [(2, 1), (4, 3), (8, 7), (7, 7), (64, 63)])
+def test_rounds_grow_with_the_nodes_not_with_the_pairs(number: int, wanted: int) -> None:
+    assert len(tournament.rounds([str(i) for i in range(number)])) == wanted
+
+
+def test_a_node_plays_in_order() -> None:
+    played = tournament.matches_of("c", list("abcd"))
+    assert [number for number, _ in played] == [0, 1, 2]
+    assert {next(iter({*match} - {"c"})) for _, match in played} == set("abd")
+
+
+def measure(line: Any, me: Any, peer: Any, at_home: bool) -> dict[str, Any]:
+    begin = time.monotonic()
+    seconds = tournament.round_trip(line, at_home)
+    time.sleep(MATCH_SECONDS)
+    if not at_home:
+        MEASURED.append((begin, time.monotonic()))
+    return {} if at_home else {"latency_seconds": seconds}
+
+
+def play(nodes: list[Any], absent: int = 0) -> dict[str, dict[str, Any]]:
+    """Run the tournament of all nodes on loopback addresses, but for the last `absent`."""
+    # Only an absent node is waited for as long as that.
+    limits = tournament.Limits(connect=10, start=1.5 if absent else 15, match=30)
+    present = nodes[: len(nodes) - absent]
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        running = {
+            node.name: pool.submit(tournament.Tournament(node, nodes, limits, measure).run)
+            for node in present
+        }
+        return {name: future.result() for name, future in running.items()}
+
+
+def on_loopback(number: int) -> list[Any]:
+    addresses = [f"127.0.0.{i + 1}" for i in range(number)]
+    return [
+        tournament.Node(f"node{i + 1}", a, tournament.any_port(a)) for i, a in enumerate(addresses)
+    ]
+
+
+@pytest.mark.parametrize(("number", "expected_rounds"), [(2, 1), (4, 3), (8, 7)])
+def test_pairs_measure_side_by_side_in_rounds(number: int, expected_rounds: int) -> None:
+    """Real sockets: the 28 pairs of 8 nodes are measured in 7 rounds, four at the same time."""
+    MEASURED.clear()
+    results = play(on_loopback(number))
+    matches = [m for result in results.values() for m in result["matches"].values()]
+    assert all(not match["trouble"] for match in matches)
+    measured = [match for match in matches if "latency_seconds" in match]
+    assert len(measured) == number * (number - 1) // 2
+    assert {match["round"] for match in measured} == set(range(expected_rounds))
+    together = [sum(begin <= other < end for other, _ in MEASURED) for begin, end in MEASURED]
+    assert (max(together) > 1) == (number > 2)
+    for name, result in results.items():
+        for peer, greeting in result["greetings"].items():
+            assert greeting["trouble"] == ""
+            assert greeting["source"] == f"127.0.0.{name.removeprefix('node')}", peer
+            assert abs(greeting["clock_seconds"]) < 5
+
+
+def test_an_absent_node_costs_a_time_limit_and_the_others_are_measured() -> None:
+    results = play(on_loopback(4), absent=1)
+    for name, result in results.items():
+        assert result["greetings"]["node4"]["trouble"] == "Connection refused"
+        assert result["matches"]["node4"]["trouble"]
+        others = {"node1", "node2", "node3"} - {name}
+        assert all(result["matches"][peer]["trouble"] == "" for peer in others)
