@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
 LOG_TAIL_BYTES = 256 * 1024
+# Within which all ranks begin, on a busy machine too
+START_SECONDS = 5.0
 RANK_LOG = re.compile(r"rank-(?P<rank>[0-9]{1,6})\.log")
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
 
@@ -267,7 +269,22 @@ def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
                     exception={True: True, False: False}.get(document.get("exception")),
                 )
             )
-    return tuple(sorted(ends, key=lambda end: end.ended_at))
+    return _in_order(ends)
+
+
+def _in_order(ends: Sequence[RankEnd]) -> tuple[RankEnd, ...]:
+    """The ends in order of time, where the clocks of nodes may differ by minutes.
+
+    mpirun starts all ranks within seconds: a node on which they began much later, or earlier, by
+    its clock has another time.
+    """
+    starts: dict[str, float] = {}
+    for end in ends:
+        if end.started_at is not None:
+            starts[end.host] = min(end.started_at, starts.get(end.host, end.started_at))
+    first = min(starts.values(), default=0.0)
+    ahead = {host: start - first for host, start in starts.items() if start - first > START_SECONDS}
+    return tuple(sorted(ends, key=lambda end: end.ended_at - ahead.get(end.host, 0.0)))
 
 
 def _read_findings(run: Path) -> tuple[Finding, ...]:
