@@ -11,6 +11,7 @@ from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_object
+from yard.runs.container_files import ContainerFiles, read_container_files
 from yard.runs.crashes import Crash, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
@@ -92,6 +93,7 @@ class RunRecord:
         silences: when no rank of it gave a sign of life for long.
         never_connected: whether no rank of it held a connection to another node.
         heat: its GPUs that were too hot.
+        container_files: what it wrote to places that end with the container.
     """
 
     run_id: str
@@ -114,6 +116,7 @@ class RunRecord:
     never_connected: bool = False
     heat: tuple[Heat, ...] = ()
     silences: tuple[Silence, ...] = ()
+    container_files: tuple[ContainerFiles, ...] = ()
 
     @property
     def is_project(self) -> bool:
@@ -179,6 +182,7 @@ def read_run(run: Path) -> RunRecord:
         crashes=read_crashes(run, crashed, said) if is_project else (),
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
+        container_files=read_container_files(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         heat=slowed_by_heat(run, manifest.hosts),
     )
