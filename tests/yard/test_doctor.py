@@ -29,7 +29,7 @@ from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard
 
 from yard.contact.causes import Trouble, code_of, load_causes
-from yard.contact.here import check_here
+from yard.contact.here import check_here, check_inventory
 from yard.contact.host_keys import HostKey
 from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings, settings_of
 from yard.contact.way import trouble_at
@@ -867,6 +867,19 @@ def test_a_disk_here_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [trouble.code for trouble in troubles] == ["here_disk_full"] * len(troubles)
     assert troubles[0].proof == ("1.0 GB free",)
     assert troubles[0].remedy == "make clean-up"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("hosts.ini", '"[trainers:children]" and'), ("hosts.yml", '"trainers: {children:')],
+)
+def test_an_inventory_without_machines_to_train_on(name: str, lines: str, tmp_path: Path) -> None:
+    """Those of a group of another name, say; in the file's own syntax."""
+    assert check_inventory(tmp_path / name, ("gpu01",), "vi").trouble is None
+    trouble = check_inventory(tmp_path / name, (), "vi hosts").trouble
+    assert trouble is not None
+    assert (trouble.code, trouble.remedy) == ("here_no_trainers", "vi hosts")
+    assert lines in trouble.advice
 
 
 def test_every_cause_can_be_said() -> None:
