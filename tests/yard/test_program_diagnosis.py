@@ -189,6 +189,19 @@ def test_of_several_processes_in_one_log_the_first_to_fall_counts() -> None:
 
 
 EXCEPTIONS = [
+    (
+        "program_shm_full",
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible "
+        "that dataloader's workers are out of shared memory.",
+        "/dev/shm on node2",
+    ),
+    (
+        "program_shm_full",
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_7_0>: No space left "
+        "on device (28)",
+        "/dev/shm",
+    ),
+    ("program_shm_full", "OSError: [Errno 28] No space left on device: '/dev/shm/a'", "/dev/shm"),
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
     (
         "no_gpu_for_program",
