@@ -48,6 +48,14 @@ WITHOUT_PRIVILEGES = (
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 NOT_FOUND = 127
 
+# Where a control group counts the processes that were killed for want of memory, in versions 2
+# and 1, by what stands before its path in /proc/self/cgroup.
+OOM_COUNTERS = {
+    "0::": "/sys/fs/cgroup{}/memory.events",
+    ":memory:": "/sys/fs/cgroup/memory{}/memory.oom_control",
+}
+OOM_KILL = re.compile(r"^oom_kill (\d+)", re.MULTILINE)
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -187,6 +195,34 @@ class Log:
                     self.line(text if text.endswith(b"\n") else text + b"\n")
 
 
+class OomKills:
+    """Tells whether the kernel has killed a process of this control group for want of memory.
+
+    An account has no group of its own for each container: it is that of the login. The file stays
+    open, because the container's root does not have it.
+    """
+
+    def __init__(self, groups: str = "/proc/self/cgroup") -> None:
+        self._files: list[int] = []
+        with open(groups, encoding="utf-8") as lines:
+            for line in lines:
+                for mark, place in OOM_COUNTERS.items():
+                    path = line.rstrip("\n").partition(mark)[2]
+                    with suppress(OSError):  # another version's, or the topmost, which counts none
+                        if path:
+                            flags = os.O_RDONLY | os.O_CLOEXEC
+                            self._files.append(os.open(place.format(path), flags))
+        self._before = self._count()
+
+    def _count(self) -> int:
+        texts = [os.pread(file, 4096, 0).decode() for file in self._files]
+        return sum(int(found) for text in texts for found in OOM_KILL.findall(text))
+
+    def happened(self) -> bool:
+        """Tell whether there was one since this was made."""
+        return self._count() > self._before
+
+
 class State:
     """Writes the state of the container, as the Docker Engine API has it."""
 
@@ -195,6 +231,7 @@ class State:
         # From the node's own /proc, which is still there: its number on the node.
         pid = int(os.readlink("/proc/self"))
         self._state: dict[str, Any] = {"Pid": pid, "Began": began(pid), "OOMKilled": False}
+        self._kills = OomKills()
         self._file = -1
 
     def open(self) -> None:
@@ -206,7 +243,10 @@ class State:
 
     def end(self, status: int) -> None:
         """Note how the container ended."""
-        self._write(Status="exited", Running=False, ExitCode=status, FinishedAt=_now())
+        killed = self._kills.happened()
+        self._write(
+            Status="exited", Running=False, ExitCode=status, FinishedAt=_now(), OOMKilled=killed
+        )
 
     def _write(self, **values: Any) -> None:
         self._state.update(values)

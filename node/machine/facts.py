@@ -10,15 +10,6 @@ import os
 FULL_BYTES = 1_000_000
 
 
-def oom_kills() -> int:
-    """Return how many processes the kernel has killed for want of memory since it started.
-
-    proc(5), /proc/vmstat: counts kills of the machine and of any control group (Linux 4.13).
-    """
-    with open("/proc/vmstat", encoding="ascii") as file:
-        return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
-
-
 def free_bytes(directory: str) -> int:
     """Return what an ordinary user can still write below a directory."""
     disk = os.statvfs(directory)

@@ -7,6 +7,8 @@ moved by its name into a directory of root's, and stays there if it proves to be
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import json
 import os
 import stat
@@ -44,6 +46,8 @@ ALLOWED = tuple(
         "copies/workdir/**",
     )
 )
+# The folders of programs, which may hold any number of files; the others have logs and records.
+_ANY_DEPTH = frozenset(path[0] for path in ALLOWED if path[-1] == "**")
 # Where the first node copies its checkpoints to (trainer/launch/copies.py). They are kept apart
 # from what this node's own ranks left: they go home only where the first node does not answer.
 COPIES = "copies"
@@ -60,12 +64,15 @@ EVENTS_BELOW = ("tensorboard", *PROJECTS)
 LIVE_EVENTS_BYTES = 64 << 20
 # A folder that Python makes beside what it imports.
 BYTE_CODE = "__pycache__"
-DEPTH = 16
+DEPTH = 250
+# Longer paths, in bytes, are too long with the folders above them (PATH_MAX is 4096).
+PATH_BYTES = 3000
 # What the ranks keep for themselves: signs of life, files that are still being written, and a link
 # of W&B's to a log in its cache.
 OWN = (".*", "*.beat", "debug-core.log")
-# So many names are told of what stays behind.
+# So many names are told of what stays behind, and so many characters of each.
 EXAMPLES = 5
+PATH_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,40 @@ class _Entry:
         return "/".join(self.parts)
 
 
+class _Kept:
+    """Those of many files that go home, in order; the others are named and counted.
+
+    A rank can leave more files than fit into memory, so no more are held than may go home.
+
+    Args:
+        files: how many may.
+        beyond: takes those that may not.
+    """
+
+    def __init__(self, files: int, beyond: Names) -> None:
+        self._files = files
+        self._beyond = beyond
+        # The last in order is in front: heapq has the smallest there.
+        self._heap: list[tuple[int, int, _Entry]] = []
+        self._count = itertools.count()
+
+    def add(self, key: int, entry: _Entry) -> None:
+        """Take in a file; those with small keys go home first."""
+        item = (-key, -next(self._count), entry)
+        if len(self._heap) < self._files:
+            heapq.heappush(self._heap, item)
+        else:
+            self._beyond.add(_with_size(heapq.heappushpop(self._heap, item)[2]))
+
+    def in_order(self) -> list[_Entry]:
+        """Return them, the first to go home in front."""
+        return [entry for _, _, entry in sorted(self._heap, reverse=True)]
+
+
+def _with_size(entry: _Entry) -> str:
+    return f"{entry.path[:PATH_SHOWN]}: {entry.size:,} bytes"
+
+
 def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     """Move what the ranks left, and what may go home, into `collect`, and copies into `copies`.
 
@@ -142,28 +183,43 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
         host: name of this node.
 
     A rank that still runs, because no engine is there to end it, changes nothing of that.
-    The small files come first, so that a huge one keeps no log or record from going home.
+    Logs and records come first, then checkpoints, the newest in front, then all else, the small
+    files in front. So nothing that a program writes keeps its log from going home. The number of
+    files is limited for each of the three by itself, the size for all together.
     """
     collected = Collected()
     # A run that was refused a node, or whose files are home, has none.
     if not os.path.isdir(directory.work):
         return collected
-    entries = []
+    pattern = checkpoint_pattern(directory)
+    records, checkpoints, others = (_Kept(limits.files, collected.beyond) for _ in range(3))
     for entry in _entries(directory.work, (), collected):
         if _is_of_snapshot(directory, entry) or _was_given(directory, entry):
             continue
-        entries.append(entry)
-        # One more than may be, so that it shows.
-        if len(entries) > limits.files:
-            break
-    for number, entry in enumerate(sorted(entries, key=lambda each: each.size)):
-        if number >= limits.files or collected.size + entry.size > limits.size:
-            collected.beyond.add(f"{entry.path}: {entry.size:,} bytes")
+        if _is_checkpoint(entry.parts, pattern):
+            checkpoints.add(-entry.changed, entry)
+        else:
+            kind = others if entry.parts[0] in _ANY_DEPTH else records
+            kind.add(entry.size, entry)
+    for entry in (*records.in_order(), *checkpoints.in_order(), *others.in_order()):
+        if collected.size + entry.size > limits.size:
+            collected.beyond.add(_with_size(entry))
         elif _move(directory, entry, os.path.join(*_place(directory, host, entry.parts))):
             collected.size += entry.size
         else:
             collected.refused.add(f"{entry.path}: it changed while it was collected")
     return collected
+
+
+def _is_checkpoint(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Tell whether a path below the ranks' directory is one of a checkpoint.
+
+    Args:
+        pattern: see `checkpoint_pattern`.
+    """
+    if parts[0] == WORKDIR:
+        return bool(pattern) and len(parts) > len(pattern) and leads_to_match(parts[1:], pattern)
+    return parts[0] in (CHECKPOINTS, COPIES)
 
 
 def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
@@ -326,63 +382,71 @@ def _entries(
     Args:
         wanted: tells of a path whether it is looked at; of a directory, whether anything in it is.
     """
-    try:
-        descriptor = open_directory(work, *parts)
-    except FileNotFoundError:
-        return  # make stop has brought it home meanwhile
-    try:
-        with os.scandir(descriptor) as listing:
-            for found in listing:
-                if wanted((*parts, found.name)):
-                    yield from _entry(
-                        work, (*parts, found.name), found, descriptor, collected, wanted
-                    )
-    finally:
-        os.close(descriptor)
+    # Not by recursion: ranks may have left directories in directories without end.
+    directories = [parts]
+    while directories:
+        above = directories.pop()
+        try:
+            descriptor = open_directory(work, *above)
+        except FileNotFoundError:
+            continue  # make stop has brought it home meanwhile
+        try:
+            with os.scandir(descriptor) as listing:
+                for found in listing:
+                    inner = (*above, found.name)
+                    if not wanted(inner):
+                        continue
+                    entry = _entry(inner, found, descriptor, collected)
+                    if entry is _DIRECTORY:
+                        directories.append(inner)
+                    elif entry is not None:
+                        yield entry
+        finally:
+            os.close(descriptor)
+
+
+# What `_entry` returns of a directory that may have files to go home.
+_DIRECTORY = _Entry((), 0)
 
 
 def _entry(
-    work: str,
-    parts: tuple[str, ...],
-    found: os.DirEntry[str],
-    above: int,
-    collected: Collected,
-    wanted: Callable[[tuple[str, ...]], bool],
-) -> Iterator[_Entry]:
+    parts: tuple[str, ...], found: os.DirEntry[str], above: int, collected: Collected
+) -> _Entry | None:
+    """Return what may go home of one name in a directory; None for nothing, which is noted."""
     try:
         status = found.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return
+        return None
     if found.name == BYTE_CODE:
-        return
+        return None
     if parts[0] not in PROJECTS and any(fnmatchcase(found.name, pattern) for pattern in OWN):
-        return
-    reason = None
+        return None
+    path = "/".join(parts)
     if not found.name.isprintable():
         reason = "its name has characters that cannot be printed"
+    elif len(parts) > DEPTH:
+        reason = f"more than {DEPTH} directories deep"
+    elif len(path.encode()) > PATH_BYTES:
+        reason = f"a path of more than {PATH_BYTES:,} bytes"
     elif stat.S_ISDIR(status.st_mode):
-        if len(parts) > DEPTH:
-            reason = f"more than {DEPTH} directories deep"
-        elif not _leads(parts):
-            reason = "no directory of a run"
-        else:
-            yield from _entries(work, parts, collected, wanted)
+        if _leads(parts):
+            return _DIRECTORY
+        reason = "no directory of a run"
     elif not _allowed(parts):
         reason = "no file of a run"
     elif stat.S_ISREG(status.st_mode):
-        yield _Entry(parts, status.st_size, status.st_mtime_ns)
+        return _Entry(parts, status.st_size, status.st_mtime_ns)
     elif stat.S_ISLNK(status.st_mode):
         target = os.readlink(found.name, dir_fd=above)
         # The trainer's own links are of this kind, last.pt and best.pt, and those of W&B. Where
         # every link leads downwards, none leads out.
         if _leads_down(target):
-            yield _Entry(parts, 0, target=target)
-        else:
-            reason = "a link that leads out of its directory"
+            return _Entry(parts, 0, status.st_mtime_ns, target)
+        reason = "a link that leads out of its directory"
     else:
         reason = "no plain file"
-    if reason is not None:
-        collected.refused.add(f"{ascii('/'.join(parts))[1:-1]}: {reason}")
+    collected.refused.add(f"{ascii(path)[1:-1][:PATH_SHOWN]}: {reason}")
+    return None
 
 
 def _leads_down(target: str) -> bool:

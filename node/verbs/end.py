@@ -20,7 +20,7 @@ from ..engine.containers import (
 )
 from ..forms import LocalPath
 from ..machine.account import ranks_account
-from ..machine.facts import FULL_BYTES, free_bytes, oom_kills
+from ..machine.facts import FULL_BYTES, free_bytes
 from ..machine.gpu_faults import gpu_faults, seconds_since_start
 from ..runs.collect import (
     Collected,
@@ -33,7 +33,6 @@ from ..runs.container import GRACE
 from ..runs.directory import RunDirectory
 from ..runs.lock import (
     guarded,
-    is_part,
     own,
     put,
     read,
@@ -84,19 +83,14 @@ def finding(code: str, **values: Any) -> dict[str, Any]:
     return {"code": code, "values": values}
 
 
-def machine_findings(root: str, lock: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return what the machine knows of a failure."""
-    findings = []
+def machine_findings(root: str) -> list[dict[str, Any]]:
+    """Return what the machine knows of a failure.
+
+    Its count of processes that were killed for want of memory is of everybody's: a run's own
+    container tells of its own.
+    """
     free = free_bytes(root)
-    if free < FULL_BYTES:
-        findings.append(finding("node_disk_full", path=root, bytes=free))
-    # Of a node that runs share, it may have been another one's process that was killed. A run's own
-    # container tells of its own.
-    alone = lock is not None and not is_part(lock)
-    killed = oom_kills() - int(lock["oom_kills"]) if lock and alone else 0
-    if killed > 0:
-        findings.append(finding("node_out_of_memory", processes=killed))
-    return findings
+    return [finding("node_disk_full", path=root, bytes=free)] if free < FULL_BYTES else []
 
 
 def faults_of_gpus(directory: RunDirectory, host: str) -> list[dict[str, Any]]:
@@ -124,10 +118,16 @@ def was_killed(container: str, run: str) -> bool:
     return not noted and details["State"]["ExitCode"] == 128 + signal.SIGKILL
 
 
-def ran_out_of_memory(container: str) -> bool:
-    """Tell whether the kernel killed a process of a container at its own limit of memory."""
+def memory_findings(container: str) -> list[dict[str, Any]]:
+    """Return whether the kernel killed a process of a container for want of memory.
+
+    Where the container has no limit, it was the machine that had no more.
+    """
     details = inspect(container)
-    return details is not None and bool(details["State"]["OOMKilled"])
+    if details is None or not details["State"]["OOMKilled"]:
+        return []
+    limited = details["HostConfig"]["Memory"]
+    return [finding("container_out_of_memory" if limited else "node_out_of_memory")]
 
 
 def left_behind(collected: Collected) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ def end(
         if any(lock["run"] == run_id and not same(lock, mine) for lock in read(root)):
             return dict(NOTHING)
         lock = own(root, mine)
-        findings = machine_findings(root, lock)
+        findings = machine_findings(root)
         # A full disk: this is the room for what is written now.
         with suppress(FileNotFoundError):
             os.remove(directory.reserve)
@@ -220,8 +220,7 @@ def end(
             if was_killed(container, directory.path):
                 findings.append(finding("container_killed"))
             end_container(container, patience)
-            if ran_out_of_memory(container):
-                findings.append(finding("container_out_of_memory"))
+            findings += memory_findings(container)
             keep_records(container, directory, host)
             remove(container)
             removed.append(name)

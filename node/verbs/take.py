@@ -21,7 +21,6 @@ from ..engine.containers import (
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
 from ..machine.account import KEEPER, ranks_account
-from ..machine.facts import oom_kills
 from ..runs.allocation import (
     free_gpus,
     free_port,
@@ -304,7 +303,6 @@ def take(run: Take) -> dict[str, Any]:
         "run": run.run_id,
         "since": time.time(),
         "begun": since_boot(),
-        "oom_kills": oom_kills(),
     }
     wanted = Wanted(run.gpus_wanted, run.gpus_idle, run.gpus, run.address, run.port, run.ports)
     with refusing(run.host):

@@ -234,7 +234,7 @@ def test_what_a_run_has_goes_home(run: Any) -> None:
         "ssh/id_ed25519",
         "logs/a/rank-0.log",
         "logs/rank-0.log.sh",
-        "checkpoints/" + "a/" * 20 + "deep.pt",
+        "checkpoints/" + "a/" * 260 + "deep.pt",
         "logs/rank\n0.log",
         "logs/\x1b]0;x\x07.log",
         "checkpoints/caf\udce9.pt",
@@ -290,12 +290,47 @@ def test_a_huge_file_keeps_no_log_from_going_home(run: Any) -> None:
     assert Path(run.work, "checkpoints/a").exists()
 
 
-def test_countless_files_end_at_the_limit(run: Any) -> None:
+def test_countless_files_keep_no_record_from_going_home_and_are_counted(run: Any) -> None:
+    write(run, "logs/rank-0.log", "a long log\n" * 100)
+    write(run, "ranks/0.json", "{}" * 100)
     for number in range(300):
-        write(run, f"checkpoints/{number}")
+        write(run, f"outputs/samples/{number}")
+    for number in range(150):
+        path = write(run, f"checkpoints/{number:03}/weights")
+        os.utime(path, (1000 + number,) * 2)
     collected = training_run_collect.collect(run, "node1", LIMITS)
-    assert len(home(run)) == LIMITS.files
-    assert collected.beyond.count
+    kept = home(run)
+    assert {"logs/rank-0.log", "ranks/0.json"} <= kept.keys()
+    # Of the checkpoints those that were written last.
+    assert sorted(name for name in kept if name.startswith("checkpoints/")) == [
+        f"checkpoints/{number:03}/weights" for number in range(50, 150)
+    ]
+    assert len([name for name in kept if "/samples/" in name]) == LIMITS.files
+    assert collected.beyond.count == 200 + 50
+    assert str(collected.beyond).endswith("; and 245 more")
+
+
+def test_records_and_the_newest_checkpoint_come_before_all_else_of_the_size(run: Any) -> None:
+    Path(run.config, "program.json").write_text('{"checkpoints": "step-*"}')
+    for number, name in enumerate(("step-1/a.pt", "step-2/b.pt", "notes.txt")):
+        path = write(run, f"project/{name}", "x" * 400_000 if name != "notes.txt" else "x")
+        os.utime(path, (1000 + number,) * 2)
+    write(run, "outputs/large", "x" * 300_000)
+    write(run, "logs/rank-1.log", "x" * 350_000)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
+    kept = home(run)
+    assert {name.rpartition("/")[2] for name in kept} == {"rank-1.log", "b.pt", "notes.txt"}
+    assert collected.beyond.count == 2
+
+
+def test_a_tree_two_hundred_directories_deep_goes_home(run: Any) -> None:
+    deep = "outputs/" + "d/" * 200 + "result.txt"
+    write(run, deep)
+    write(run, "outputs/" + "a name of many characters/" * 130 + "result.txt")
+    collected = training_run_collect.collect(run, "node1", LIMITS)
+    (name,) = home(run)
+    assert name.endswith(deep)
+    assert str(collected.refused).endswith(": a path of more than 3,000 bytes")
 
 
 def test_countless_files_of_other_names_are_counted(run: Any) -> None:
@@ -677,7 +712,7 @@ def test_directories_as_deep_as_a_rank_likes_do_not_end_who_follows(run: Any) ->
     names = ("events.out.tfevents.1.node1.9.0", "epoch-1.pt")
     for folder, name in zip(folders, names, strict=True):
         deepen(folder)
-        for file, age in ((folder / name, 100), (folder / ("d/" * 40 + name), 50)):
+        for file, age in ((folder / name, 100), (folder / ("d/" * 260 + name), 50)):
             file.write_bytes(b"")
             os.utime(file, (time.time() - age,) * 2)
     # What a login has on a node, and far fewer than there are directories

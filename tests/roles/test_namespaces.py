@@ -238,6 +238,22 @@ def test_a_program_finds_signals_and_limits_as_a_login_has_them() -> None:
     assert int(lines[2]) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
+def test_memory_that_its_own_control_group_ran_out_of_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(init, "OOM_COUNTERS", {"0::": f"{tmp_path}{{}}/memory.events"})
+    groups = tmp_path / "cgroup"
+    groups.write_text("12:pids:/x\n0::/session-3.scope\n")
+    assert not init.OomKills(str(groups)).happened()  # of another version
+    counter = tmp_path / "session-3.scope" / "memory.events"
+    counter.parent.mkdir()
+    counter.write_text("oom 3\noom_kill 2\noom_group_kill 0\n")
+    kills = init.OomKills(str(groups))
+    assert not kills.happened()
+    counter.write_text("oom 4\noom_kill 3\noom_group_kill 0\n")
+    assert kills.happened()
+
+
 @pytest.mark.usefixtures("place")
 def test_all_of_it_ends_with_the_first_process_and_counts_as_killed() -> None:
     engine.run(NAME, specification("sleep 1000 & echo $$; sleep 1000"))

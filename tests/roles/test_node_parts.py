@@ -19,7 +19,7 @@ from node.machine import gpus as training_node_gpus
 from node.runs import allocation as training_node_parts
 from node.runs import listing as training_node_runs
 from node.runs import lock as training_node_lock
-from node.verbs import end, logs, probe, reserve, start, take
+from node.verbs import logs, probe, reserve, start, take
 
 plugin = action_plugin("training_node", "training_node_take")
 
@@ -63,7 +63,6 @@ def lock_of(run: str, **changes: Any) -> dict[str, Any]:
     return {
         **{"run": run, "owner": "ada@control", "home": f"/home/ada/runs/{run}", "nodes": ["node1"]},
         **{"host": "node1", "since": 0.0, "begun": training_node_lock.since_boot()},
-        **{"oom_kills": 0},
         **changes,
     }
 
@@ -297,14 +296,6 @@ def test_the_status_tells_which_gpus_a_run_holds(
         taken(tmp_path, run, wanted)
     told = training_node_runs.runs_of(str(tmp_path), "node1")
     assert [(entry["run"], entry["gpus"]) for entry in told] == [("a", [0, 1]), ("b", [2, 3])]
-
-
-def test_memory_that_another_run_ran_out_of_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(end, "free_bytes", lambda root: 10**12)
-    monkeypatch.setattr(end, "oom_kills", lambda: 3)
-    (finding,) = end.machine_findings("/", lock_of("whole"))
-    assert finding["code"] == "node_out_of_memory"
-    assert end.machine_findings("/", lock_of("part", gpus=GPUS[:1])) == []
 
 
 def test_cores_are_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:

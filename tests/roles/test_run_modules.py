@@ -154,35 +154,14 @@ def test_secrets_have_a_file_of_their_own_without_what_is_empty(options: dict[st
     assert (raised.value.code, raised.value.values) == ("secret_of_lines", {"name": "KEY"})
 
 
-@pytest.mark.parametrize(
-    ("free", "kills", "lock", "findings"),
-    [
-        (GIGABYTE, 7, {"oom_kills": 7}, []),
-        (GIGABYTE, 9, None, []),
-        (
-            999_999,
-            7,
-            {"oom_kills": 7},
-            [{"code": "node_disk_full", "values": {"path": "/srv/runs", "bytes": 999_999}}],
-        ),
-        (
-            GIGABYTE,
-            9,
-            {"oom_kills": 7},
-            [{"code": "node_out_of_memory", "values": {"processes": 2}}],
-        ),
-    ],
-)
-def test_what_a_node_knows_of_a_failure(
+def test_a_full_disk_is_told_and_no_memory_that_others_ran_out_of(
     monkeypatch: pytest.MonkeyPatch,
-    free: int,
-    kills: int,
-    lock: dict[str, Any] | None,
-    findings: list[dict[str, Any]],
 ) -> None:
-    monkeypatch.setattr(end, "free_bytes", lambda directory: free)
-    monkeypatch.setattr(end, "oom_kills", lambda: kills)
-    assert end.machine_findings("/srv/runs", lock) == findings
+    monkeypatch.setattr(end, "free_bytes", lambda directory: GIGABYTE)
+    assert end.machine_findings("/srv/runs") == []
+    monkeypatch.setattr(end, "free_bytes", lambda directory: 999_999)
+    values = {"path": "/srv/runs", "bytes": 999_999}
+    assert end.machine_findings("/srv/runs") == [{"code": "node_disk_full", "values": values}]
 
 
 @pytest.mark.parametrize(
@@ -202,17 +181,22 @@ def test_what_the_state_of_a_container_tells(
     noted: bool,
     killed: bool,
 ) -> None:
-    monkeypatch.setattr(end, "inspect", lambda container: {"State": state})
+    details = {"State": state, "HostConfig": {"Memory": 1}}
+    monkeypatch.setattr(end, "inspect", lambda container: details)
     if noted:
         metrics_of(tmp_path).with_name("exit_status").write_text("0\n")
     assert end.was_killed("c", str(tmp_path)) is killed
-    assert end.ran_out_of_memory("c") is state["OOMKilled"]
+    found = [entry["code"] for entry in end.memory_findings("c")]
+    assert found == (["container_out_of_memory"] if state["OOMKilled"] else [])
+    details["HostConfig"]["Memory"] = 0
+    found = [entry["code"] for entry in end.memory_findings("c")]
+    assert found == (["node_out_of_memory"] if state["OOMKilled"] else [])
 
 
 def test_a_container_that_is_gone_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "inspect", lambda container: None)
     assert not end.was_killed("c", "/nowhere")
-    assert not end.ran_out_of_memory("c")
+    assert not end.memory_findings("c")
 
 
 def metrics_of(directory: Path) -> Path:

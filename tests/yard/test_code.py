@@ -18,6 +18,7 @@ from yard.code import files as travelling
 from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
 from yard.code.own import project_name, read_code
+from yard.code.program import lfs_pointers
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
 from yard.code.syntax import syntax_errors
@@ -148,6 +149,13 @@ def test_what_looks_like_a_secret_is_named(make: Make) -> None:
     [warning] = looks_secret(find_files(folder))
     assert warning.startswith(f"{', '.join(sorted(secrets))}: travels with the run")
     assert warning in read_code(Project(Path("/nowhere")), str(folder)).warnings
+
+
+def test_pointers_of_git_lfs_are_named_before_they_travel(make: Make) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
+    folder = make(**{"weights/base.pt": pointer, "train.py": "", "notes.txt": "x" * 130})
+    [warning] = lfs_pointers(find_files(folder))
+    assert warning.startswith("weights/base.pt: only a pointer of git-lfs travels")
 
 
 @pytest.mark.process

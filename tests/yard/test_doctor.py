@@ -4,8 +4,10 @@ All of them are made in one inventory, whose hosts are machines with a real sshd
 (`ssh_machines`), and asked about once. What is a stand-in is said where it stands.
 """
 
+import configparser
 import json
 import os
+import shlex
 import shutil
 import socket
 import string
@@ -27,9 +29,9 @@ from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard
 
 from yard.contact.causes import Trouble, code_of, load_causes
-from yard.contact.here import check_here
+from yard.contact.here import check_here, check_inventory
 from yard.contact.host_keys import HostKey
-from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings
+from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings, settings_of
 from yard.contact.way import trouble_at
 from yard.core.project import Project
 from yard.operations.first_contact import InventoryFiles
@@ -287,6 +289,7 @@ def write_inventory(site: Site, stack: ExitStack) -> None:
         ),
         "proxy_command": reached(port, config, "-o ProxyCommand=false"),
         "mute": plain(ansible_user="mute"),
+        "tmux": plain(ansible_ssh_args='-o "RemoteCommand=tmux new"'),
         "loud": plain(ansible_user="loud"),
         "bullseye": reached(machine("bullseye", release=BULLSEYE), config),
         "no_python": reached(machine("no_python", without=["bin/python3"]), config),
@@ -428,7 +431,8 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "behind_bastion": ("refused", "open failed", "${EDITOR:-vi} {site}/hosts.yml"),
     # Whether ssh reads or writes first decides if it says "closed" or "Broken pipe".
     "proxy_command": ("proxy_failed", "UNKNOWN port 65535", "false"),
-    "mute": ("shell_silent", "not available", "usermod --shell /bin/bash mute"),
+    "mute": ("shell_silent", "not available", "${EDITOR:-vi} {site}/hosts.yml"),
+    "tmux": ("ssh_option", "RemoteCommand tmux new", "${EDITOR:-vi} {site}/hosts.yml"),
     "loud": ("shell_prints", "Welcome to the cluster", "{loud} 'sed -i {sed} ~/.bashrc'"),
     "bullseye": ("release_unsupported", "Debian GNU/Linux 11", "${EDITOR:-vi} {site}/hosts.yml"),
     "no_interpreter": ("interpreter_missing", "/opt/python", "${EDITOR:-vi} {site}/hosts.yml"),
@@ -718,6 +722,12 @@ def test_an_inventory_with_a_mistake_is_named(fresh: Yard) -> None:
             "too_many_keys",
         ),
         ("Bad owner or permissions on /home/ada/.ssh/config", "ssh_unusable"),
+        (
+            "bind [127.0.0.1]:8471: Address already in use\n"
+            "channel_setup_fwd_listener_tcpip: cannot listen to port: 8471\n"
+            "Could not request local forwarding.",
+            "forward_failed",
+        ),
         ("kex_exchange_identification: something of a later release", "ssh_failed"),
     ],
 )
@@ -727,7 +737,46 @@ def test_words_of_ssh(words: str, code: str) -> None:
     answer = Answer(255, "", f"debug1: Connection refused\n{words}\n")
     trouble = trouble_at(Target("10.0.0.9"), settings, answer, None)
     assert trouble.code == code
-    assert trouble.proof == (words,)
+    assert trouble.proof == tuple(words.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("requesttty force", "RequestTTY force"),
+        ("requesttty true", ""),
+        ("remotecommand tmux new", "RemoteCommand tmux new"),
+        ("sessiontype none", "SessionType none"),
+        ("stdinnull yes", "StdinNull yes"),
+        ("forkafterauthentication yes", "ForkAfterAuthentication yes"),
+    ],
+)
+def test_options_for_terminals_are_in_the_way(line: str, option: str) -> None:
+    text = f"user ops\nhostname 10.0.0.9\nport 22\n{line}\n"
+    assert parse_settings(text).in_the_way == option
+
+
+@pytest.mark.process
+def test_options_for_terminals_keep_no_command_of_ansible_from_a_node(tmp_path: Path) -> None:
+    """As ssh makes it of ansible.cfg, in front of what people have in their own configuration."""
+    config = tmp_path / "config"
+    config.write_text("Host *\nRequestTTY force\nRemoteCommand tmux new\n")
+    parser = configparser.ConfigParser()
+    parser.read(REPOSITORY / "ansible.cfg")
+    arguments = shlex.split(parser["ssh_connection"]["ssh_args"])
+    settings = settings_of(Target("10.0.0.9", arguments=(*arguments, "-F", str(config))))
+    assert not isinstance(settings, str)
+    assert settings.in_the_way == ""
+    theirs = settings_of(Target("10.0.0.9", arguments=("-F", str(config))))
+    assert not isinstance(theirs, str)
+    assert theirs.in_the_way == "RequestTTY force"
+
+
+def test_a_login_after_which_ssh_fails_is_no_fault_of_the_shell() -> None:
+    said = "debug1: Authentication succeeded (publickey).\nCould not request local forwarding.\n"
+    settings = Settings("10.0.0.9", 22, "ops", proxy_command="nc")
+    trouble = trouble_at(Target("10.0.0.9"), settings, Answer(255, "", said), None)
+    assert trouble.code == "forward_failed"
 
 
 def test_sudo_that_wants_a_terminal() -> None:
@@ -818,6 +867,19 @@ def test_a_disk_here_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [trouble.code for trouble in troubles] == ["here_disk_full"] * len(troubles)
     assert troubles[0].proof == ("1.0 GB free",)
     assert troubles[0].remedy == "make clean-up"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("hosts.ini", '"[trainers:children]" and'), ("hosts.yml", '"trainers: {children:')],
+)
+def test_an_inventory_without_machines_to_train_on(name: str, lines: str, tmp_path: Path) -> None:
+    """Those of a group of another name, say; in the file's own syntax."""
+    assert check_inventory(tmp_path / name, ("gpu01",), "vi").trouble is None
+    trouble = check_inventory(tmp_path / name, (), "vi hosts").trouble
+    assert trouble is not None
+    assert (trouble.code, trouble.remedy) == ("here_no_trainers", "vi hosts")
+    assert lines in trouble.advice
 
 
 def test_every_cause_can_be_said() -> None:

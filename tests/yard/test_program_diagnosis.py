@@ -76,6 +76,45 @@ def test_who_fell_because_of_another_is_not_the_cause(run: Path) -> None:
     assert diagnosed(failed(run, gone, gone)).rank == 1
 
 
+def test_clocks_of_nodes_may_differ(run: Path) -> None:
+    """Rank 0 fell first; the clock of its node is ten minutes ahead."""
+    own = TRACEBACK.format(exception="KeyError: 'fc'")
+    failed(run, own, own.replace("fc", "bn"))
+    for rank, ahead, after in ((0, 600, 30), (1, 0, 33)):
+        path = run / f"ranks/{rank}.json"
+        times = {"started_at": 1000.0 + ahead + rank, "ended_at": 1000.0 + ahead + after}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **times}))
+    assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
+
+
+def test_a_rank_that_ended_well_while_others_waited_is_named(run: Path) -> None:
+    gone = TRACEBACK.format(exception="RuntimeError: [gloo/pair.cc:534] Connection closed by peer")
+    failed(run, gone, "done early\n", statuses=(1, 0))
+    found = diagnosed(run)
+    assert (found.signature, found.rank, found.host) == ("rank_ended_early", 1, "node2")
+    assert found.proof == ("RuntimeError: [gloo/pair.cc:534] Connection closed by peer",)
+    # One that fell by an exception of its own needed no other.
+    own = TRACEBACK.format(exception="KeyError: 'fc'")
+    (run / "logs/rank-0.log").write_text(own)
+    assert diagnosed(run).signature == "program_error"
+
+
+def test_memory_that_the_program_got_over_is_not_the_cause(run: Path) -> None:
+    own = TRACEBACK.format(exception="KeyError: 'fc'")
+    failed(run, "", own)
+    finding = {"code": "container_out_of_memory", "values": {}}
+    path = run / "nodes/node2/findings.json"
+    path.write_text(json.dumps([finding]))
+    assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
+    worker = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed."
+    (run / "logs/rank-1.log").write_text(TRACEBACK.format(exception=worker))
+    assert diagnosed(run).signature == "container_out_of_memory"
+    # The others fell because of a rank that was killed.
+    (run / "logs/rank-1.log").write_text(own)
+    end_ranks(run, 1, 128 + 9)
+    assert diagnosed(run).signature == "container_out_of_memory"
+
+
 HANDLED = """ERROR:root:no curves
 Traceback (most recent call last):
   File "/run/trainyard/project/train.py", line 3, in <module>
@@ -150,6 +189,19 @@ def test_of_several_processes_in_one_log_the_first_to_fall_counts() -> None:
 
 
 EXCEPTIONS = [
+    (
+        "program_shm_full",
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible "
+        "that dataloader's workers are out of shared memory.",
+        "/dev/shm on node2",
+    ),
+    (
+        "program_shm_full",
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_7_0>: No space left "
+        "on device (28)",
+        "/dev/shm",
+    ),
+    ("program_shm_full", "OSError: [Errno 28] No space left on device: '/dev/shm/a'", "/dev/shm"),
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
     (
         "no_gpu_for_program",

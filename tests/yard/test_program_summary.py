@@ -378,3 +378,22 @@ def test_a_pattern_of_the_project_is_applied_when_the_run_is_over(run: Path) -> 
     summary = conclude(run)
     assert summary.readings == {"speed": 14.5}
     assert "<h3>speed</h3>" in (run / "report.html").read_text()
+
+
+def test_what_ended_with_the_container_is_told_with_the_place_to_write_to(run: Path) -> None:
+    noted = [
+        {"path": "/tmp/test-clm", "files": 1, "bytes": 5_242_880, "kept": True},
+        {"path": "/tmp/words", "files": 4000, "bytes": 8000, "kept": False},
+        {"path": "/tmp/\x1b[2J", "files": 1, "bytes": 1, "kept": True},
+        {"path": 3},
+    ]
+    (run / "failures").mkdir(exist_ok=True)
+    (run / "failures/container-node1.json").write_text(json.dumps(noted))
+    (run / "failures/container-elsewhere.json").write_text(json.dumps(noted))
+    (run / "outputs/left-in-container/tmp/test-clm").mkdir(parents=True)
+    first, second = (
+        warning for warning in summarise(read_run(run)).warnings if "container" in warning
+    )
+    assert first.startswith("the program wrote 1 file of 5.2 MB to /tmp/test-clm on node1, which")
+    assert "the copy is outputs/left-in-container/tmp/test-clm. Have it write to" in first
+    assert "nothing of it came home" in second

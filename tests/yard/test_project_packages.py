@@ -17,7 +17,7 @@ from yard_command import REPOSITORY, Yard
 from yard.code.fetch import fetch_wheels
 from yard.code.files import find_files
 from yard.code.lock import lock, pip_settings, read_held, request_key
-from yard.code.requirements import NONE, Requirements, find_requirements
+from yard.code.requirements import NONE, Requirements, find_requirements, not_read
 from yard.code.settings import read_settings
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.plays.inventory import Inventory, parse_inventory
@@ -192,6 +192,49 @@ def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
     empty = {"pyproject.toml": '[project]\nname = "x"\n'}
     assert required(tmp_path, **empty) is None
     assert "no project.dependencies" in refused(lambda: required(tmp_path, "pyproject.toml"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -> None:
+    folder = project(tmp_path, **{"requirements.txt": ""})
+    (folder / "requirements.txt").write_text("-e .\n", encoding=encoding)
+    assert "requirements.txt:1: -e .:" in refused(lambda: required(tmp_path))
+    (folder / "requirements.txt").unlink()
+    (folder / "pyproject.toml").write_text('[project]\ndependencies = ["x"]\n', encoding=encoding)
+    found = required(tmp_path)
+    assert found is not None
+    assert found.packages == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        ({"environment.yml": "dependencies: [numpy]\n"}, "environment.yml"),
+        ({"setup.py": "setup(install_requires=['x'])\n"}, "setup.py"),
+        ({"setup.py": "setup(name='x')\n"}, None),
+        ({"requirements-gpu.txt": "x\n"}, "requirements-gpu.txt"),
+        ({"requirements-gpu.txt": "x\n", "requirements.txt": "y\n"}, None),
+        (
+            {"pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.11'\nx = '^1'\n"},
+            "pyproject.toml [tool.poetry.dependencies]",
+        ),
+        ({"pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.11'\n"}, None),
+        (
+            {
+                "pyproject.toml": "[project]\ndependencies = ['y']\n"
+                "[project.optional-dependencies]\ntrain = ['x']\n"
+            },
+            "pyproject.toml [project.optional-dependencies]",
+        ),
+    ],
+)
+def test_what_is_not_read_is_named(
+    texts: dict[str, str], named: str | None, tmp_path: Path
+) -> None:
+    files = find_files(project(tmp_path, **texts))
+    warnings = not_read(files, None, find_requirements(files, None))
+    assert [warning.partition(": not read;")[0] for warning in warnings] == [named] * bool(named)
+    assert not_read(files, NONE, None) == []
 
 
 def test_settings_name_the_file(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """Samples what a project takes of this node: `python3 -P -m trainer.launch.sampler`.
 
 The trainer does so itself, from a thread of its first rank on a node; of a project's program
-docker/trainer/bin/rank starts this beside its first rank, and ends it.
+docker/trainer/bin/rank starts this beside its first rank, and ends it. Then it keeps what the ranks
+left in places that end with the container; on the first node the launcher does that.
 """
 
 import os
 import signal
 
 from trainer.launch.connections import NodeLook
+from trainer.launch.container_files import container_places, keep_container_files
 from trainer.launch.processes import rank_processes
 from trainer.launch.program import Project
 from trainer.launch.settings import program_file, run_dir
@@ -24,9 +26,15 @@ def first_processes() -> dict[int, int]:
 
 def main() -> None:
     """Sample until a signal comes."""
-    look = NodeLook(Project.read(program_file(os.environ)).hosts, os.environ)
+    hosts = Project.read(program_file(os.environ)).hosts
+    look = NodeLook(hosts, os.environ)
+    # The default would end this process at once.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     with UtilisationSampler(utilisation_file(run_dir(os.environ)), first_processes, look):
         signal.pause()
+    host = os.uname().nodename
+    if host != hosts[0]:
+        keep_container_files(run_dir(os.environ), host, container_places(), 0)
 
 
 if __name__ == "__main__":

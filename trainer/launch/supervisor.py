@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import BinaryIO
 
+from trainer.launch.container_files import container_places, keep_container_files
 from trainer.launch.copies import WORKDIR, WORKDIR_COPIES, CheckpointCopies
 from trainer.launch.failures import LaunchFailures
 from trainer.launch.mpirun import Mpirun
@@ -96,6 +97,10 @@ class Supervisor:
                 self._mpirun.end()
         for copy in copies:
             copy.close()
+        if self._settings.is_project:
+            room = self._settings.limits.full_bytes
+            host = socket.gethostname()
+            keep_container_files(self._settings.run_dir, host, container_places(), room)
         if self._settings.is_project and self._signal is not None:
             # The program may have ended well when it was asked to; the run has not.
             return 128 + self._signal

@@ -349,7 +349,7 @@ def _pattern(rules: GitIgnoreSpec, path: str) -> str | None:
 
 def _read_rules(path: Path) -> GitIgnoreSpec:
     try:
-        return GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8").splitlines())
+        return GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8-sig").splitlines())
     except ValueError as error:  # also of what is no UTF-8
         raise RequestError([f"{path}: {error}"]) from error
 

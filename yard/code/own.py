@@ -7,8 +7,8 @@ from typing import Any
 
 from yard.code.files import Files, find_files, looks_secret
 from yard.code.git import git_revision
-from yard.code.program import check_start, find_program, source_of
-from yard.code.requirements import Requirements, find_requirements
+from yard.code.program import check_start, find_program, lfs_pointers, source_of
+from yard.code.requirements import Requirements, find_requirements, not_read
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.syntax import syntax_errors
 from yard.core.errors import RequestError
@@ -82,11 +82,13 @@ def read_code(
             problems.append(f"argument {argument!a}: must be text in UTF-8 without a byte 0")
     try:
         files = find_files(folder, ruled=snapshot_of is None)
-        required = find_requirements(files, requirements or settings.requirements)
+        asked = requirements or settings.requirements
+        required = find_requirements(files, asked)
+        warnings += not_read(files, asked, required)
         program = find_program(files, entry or settings.entry)
         per_rank = (launch or settings.launch or RANK) == RANK
         problems += check_start(files, program, per_rank)
-        warnings += looks_secret(files)
+        warnings += [*looks_secret(files), *lfs_pointers(files)]
         source = source_of(files, program)
         if source is not None:
             wrong, doubtful = syntax_errors(files, source)

@@ -22,6 +22,8 @@ LAUNCHER = re.compile(
 )
 # How git-lfs begins what stands in the place of a file that was not fetched
 LFS_POINTER = b"version https://git-lfs.github.com/spec"
+# How long that is: two lines more, of a hash and a size
+LFS_BYTES = range(100, 200)
 
 
 def find_program(files: Files, entry: str | None) -> tuple[str, ...]:
@@ -43,6 +45,19 @@ def find_program(files: Files, entry: str | None) -> tuple[str, ...]:
         raise RequestError([f"entry {entry!r}: must be {FORMS}; arguments go into SCRIPT_ARGS="])
     path = _script(files, entry)
     return ("bash" if path.endswith(".sh") else "python3", path)
+
+
+def lfs_pointers(files: Files) -> list[str]:
+    """A warning for the files that travel of which only git-lfs has the content."""
+    named = [
+        path
+        for path, file in files.travelling.items()
+        if file.size in LFS_BYTES and file.source.read_bytes().startswith(LFS_POINTER)
+    ]
+    if not named:
+        return []
+    shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+    return [f"{shown}: only a pointer of git-lfs travels, not the file; fetch it: git lfs pull"]
 
 
 def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[str]:

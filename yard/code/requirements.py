@@ -1,5 +1,6 @@
 """What a project requires beside the image: the file that says so, and what stands in it."""
 
+import codecs
 import os
 import posixpath
 import re
@@ -18,6 +19,18 @@ FROM_REPOSITORY = (
     "pip's setting find-links names, and ask for its version"
 )
 REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
+
+# Where other tools have what a project requires: files, and tables of a pyproject.toml
+_SETUP = ("setup.py", "setup.cfg")
+_OTHER_FILES = re.compile(
+    r"(?:environment|conda)[\w.-]*\.ya?ml|Pipfile|setup\.(?:py|cfg)"
+    r"|requirements?[_/.-][\w.-]+\.(?:txt|in)|requirements\.in"
+)
+_TABLES = (
+    *("tool.poetry.dependencies", "tool.poetry.group", "tool.uv.sources", "tool.pdm.source"),
+    *("project.optional-dependencies", "dependency-groups"),
+)
+_MOST_NAMED = 6
 
 # A line that brings in another file, one that names a repository, and one that names a folder or
 # the project itself.
@@ -89,6 +102,59 @@ def find_requirements(files: Files, asked: str | None) -> Requirements | None:
     return Requirements(path, files.folder, (), texts)
 
 
+def not_read(files: Files, asked: str | None, found: Requirements | None) -> list[str]:
+    """What of a project says what it requires, and counts for nothing: a sentence each.
+
+    Whoever names a file, or `none`, knows.
+
+    Args:
+        found: what counts.
+    """
+    if asked is not None:
+        return []
+    named = [] if found and found.path == REQUIREMENTS else _tables_of_tools(files)
+    if found is None:
+        named += [
+            path
+            for path in files.travelling
+            if _OTHER_FILES.fullmatch(path)
+            and (path not in _SETUP or "install_requires" in _text(files.folder / path))
+        ]
+    if not named:
+        return []
+    shown = ", ".join(sorted(named)[:_MOST_NAMED])
+    return [
+        f"{shown}: not read; what the program requires beside the image is to stand in "
+        f"{REQUIREMENTS}, or REQUIREMENTS= names the file"
+    ]
+
+
+def _tables_of_tools(files: Files) -> list[str]:
+    """The tables of a `pyproject.toml` with packages that are not among its dependencies."""
+    if PYPROJECT not in files.travelling:
+        return []
+    try:
+        document = tomllib.loads(_text(files.folder / PYPROJECT))
+    except ValueError:
+        return []  # another one counts
+    tables = []
+    for name in _TABLES:
+        table: object = document
+        for key in name.split("."):
+            table = table.get(key) if isinstance(table, dict) else None
+        # Poetry's has the Python itself.
+        if isinstance(table, dict | list) and [each for each in table if each != "python"]:
+            tables.append(f"{PYPROJECT} [{name}]")
+    return tables
+
+
+def _text(path: Path) -> str:
+    """The text of a file, also where it begins with the mark of an editor on Windows."""
+    content = path.read_bytes()
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_wide else "utf-8-sig")
+
+
 def _settle(files: Files, asked: str | None) -> str | None:
     if asked is None:
         return next((name for name in NAMES if name in files.travelling), None)
@@ -102,7 +168,7 @@ def _settle(files: Files, asked: str | None) -> str | None:
 
 def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
     try:
-        text = (files.folder / path).read_text(encoding="utf-8")
+        text = _text(files.folder / path)
         project = tomllib.loads(text).get("project", {})
     except ValueError as error:
         raise RequestError([f"{path}: {error}"]) from error
@@ -131,7 +197,7 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
 def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -> None:
     """Read a file and those it names."""
     try:
-        text = (files.folder / path).read_text(encoding="utf-8")
+        text = _text(files.folder / path)
     except ValueError as error:
         problems.append(f"{path}: {error}")
         return

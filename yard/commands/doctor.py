@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 
-from yard.contact.here import check_here
+from yard.contact.here import check_here, check_inventory
 from yard.contact.report import Contact
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
-from yard.operations.first_contact import ask_hosts
+from yard.operations.first_contact import InventoryFiles, ask_hosts
 from yard.plays.connections import Connections, read_connections
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.screen.contact_view import show_contact
@@ -31,7 +31,14 @@ def doctor(context: Context, on: Sequence[str], as_json: bool) -> Exit:
     hosts = [host for host in connections.hosts if not on or host.host in on]
     _check_names(connections, on)
     contact = Contact(
-        here=check_here(project, context.inventory),
+        here=(
+            *check_here(project, context.inventory),
+            check_inventory(
+                context.inventory,
+                there.nodes,
+                InventoryFiles(project, context.inventory).commands("")["edit"],
+            ),
+        ),
         hosts=ask_hosts(
             project,
             context.inventory,

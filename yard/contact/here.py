@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from yard.contact.causes import Trouble
 from yard.core.project import Project
-from yard.core.words import size
+from yard.core.words import plural, size
 
 # Programs that yard and Ansible call, with Debian's package of each.
 PROGRAMS = {
@@ -43,6 +43,25 @@ def check_here(project: Project, inventory: Path) -> tuple[Check, ...]:
         _programs(),
         *_disk([project.root, project.runs, project.state(inventory), Path(tempfile.gettempdir())]),
     )
+
+
+def check_inventory(inventory: Path, nodes: Sequence[str], edit: str) -> Check:
+    """Look whether an inventory has machines to train on, in the words of its own syntax.
+
+    Args:
+        nodes: the machines of group `trainers`, or those that set-up can make.
+        edit: the command that opens it.
+    """
+    found = f"{plural(len(nodes), 'machine')} to train on"
+    if nodes:
+        return Check("inventory", found)
+    is_yaml = inventory.is_dir() or inventory.suffix in (".yml", ".yaml")
+    lines = (
+        '"trainers: {children: {name-of-your-group: {}}}"'
+        if is_yaml
+        else '"[trainers:children]" and the name of your group in the next line'
+    )
+    return Check("inventory", found, Trouble("here_no_trainers", {"lines": lines, "edit": edit}))
 
 
 def _python(project: Mapping[str, Any]) -> Check:

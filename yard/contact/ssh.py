@@ -30,6 +30,14 @@ DEBUG = re.compile(
     r"debug\d: |OpenSSH_\d|Authenticated to |Transferred: |Bytes per second: |Authenticating to "
 )
 AUTHENTICATED = re.compile(r"^(?:debug1: )?Authenticat(?:ed to|ion succeeded)", re.MULTILINE)
+# Options of ssh that are for a person at a terminal, and the values with which commands work.
+HARMLESS = {
+    "RequestTTY": ("auto", "false", "true", "no", "yes"),
+    "RemoteCommand": ("none",),
+    "SessionType": ("default",),
+    "StdinNull": ("no",),
+    "ForkAfterAuthentication": ("no",),
+}
 ASKPASS = Path(__file__).with_name("askpass.sh")
 NO_FILE = ("none", "/dev/null")
 
@@ -76,6 +84,7 @@ class Settings:
         proxy_command: the program that makes the connection; None where ssh does.
         known_hosts: the file in which people's ssh keeps host keys; None where it keeps none.
         known_name: the host's name in it.
+        in_the_way: an option with which no command can be given to the target; "" for none.
     """
 
     address: str
@@ -85,6 +94,7 @@ class Settings:
     proxy_command: str | None = None
     known_hosts: str | None = None
     known_name: str = ""
+    in_the_way: str = ""
 
     @property
     def is_direct(self) -> bool:
@@ -174,7 +184,17 @@ def parse_settings(text: str) -> Settings:
         else re.sub("%[hpr%]", lambda found: expanded[found[0]], command),
         known_hosts=os.path.expanduser(files[0]) if files else None,
         known_name=name,
+        in_the_way=_in_the_way(said),
     )
+
+
+def _in_the_way(said: Mapping[str, str]) -> str:
+    """The option, as people write it, that keeps a command or its input from a target."""
+    for name, harmless in HARMLESS.items():
+        value = said.get(name.lower(), harmless[0])
+        if value not in harmless:
+            return f"{name} {value}"
+    return ""
 
 
 def run_ssh(
@@ -196,7 +216,7 @@ def run_ssh(
     ours = [part for option in OURS for part in ("-o", option)]
     ours += ["-o", f"BatchMode={'yes' if target.password is None else 'no'}"]
     ours += ["-o", "NumberOfPasswordPrompts=1"]
-    line = [target.executable, "-T", *options, *ours, *target.arguments, target.address, *command]
+    line = [target.executable, *options, *ours, *target.arguments, target.address, *command]
     process = subprocess.Popen(
         line,
         stdin=subprocess.PIPE,

@@ -79,8 +79,11 @@ def trouble_at(target: Target, settings: Settings, answer: Answer, key_file: str
         methods = tuple(denied["methods"].split(","))
         return refusal.explain(target, settings, answer, methods, key_file).with_values(values)
     code = code_of(words) or "ssh_failed"
-    if settings.proxy_command is not None and code in (*ON_THE_WAY, "ssh_failed"):
-        return Trouble("proxy_failed", {**values, "proxy_command": settings.proxy_command}, proof)
+    by_proxy = settings.proxy_command is not None and not answer.authenticated
+    if by_proxy and code in (*ON_THE_WAY, "ssh_failed"):
+        return Trouble(
+            "proxy_failed", {**values, "proxy_command": settings.proxy_command or ""}, proof
+        )
     if code == "silent" and settings.jumps:
         code = "timed_out"  # the bastion took the connection, not the host
     if code == "host_key_unknown":

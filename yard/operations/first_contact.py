@@ -45,6 +45,8 @@ TICK = 0.2
 VAULT = "$ANSIBLE_VAULT"
 # The names of the variables of passwords.
 PASSWORD = re.compile(r"ansible_(?:\w+_)?pass(?:word)?\b")
+# The status of ssh itself, which may fail after the login too, at an option of its configuration.
+SSH_FAILED = 255
 HERE = "this machine"
 ANSIBLE_VAULT = ".venv/bin/ansible-vault"
 SUFFIXES = ("", ".yml", ".yaml", ".json", ".ini", ".toml")
@@ -178,6 +180,9 @@ def _ask_over_ssh(
         trouble = Trouble("ssh_unusable", commands, last_lines(settings))
         return HostReport(connection.host, trouble=trouble)
     values = {**values_of(target, settings), **commands}
+    if settings.in_the_way:
+        trouble = Trouble("ssh_option", {**values, "option": settings.in_the_way})
+        return HostReport(connection.host, _place(settings), trouble)
     place = _place(settings)
 
     def run(command: str, text: str) -> Answer:
@@ -188,7 +193,7 @@ def _ask_over_ssh(
         found = trouble_at_bastions(target, settings)
         if found is None:
             answer, asked_at = ask(run, connection.python)
-            if BEGIN in answer.output or answer.authenticated:
+            if BEGIN in answer.output or (answer.authenticated and answer.status != SSH_FAILED):
                 return _look(connection, place, run, values, expectation, answer, asked_at)
             found = trouble_at(target, settings, answer, connection.key_file)
     return HostReport(connection.host, place, found.with_values(values))

@@ -25,6 +25,12 @@ PEER_GONE = re.compile(
     r"Connection (?:closed|reset) by peer|remote process exited|HorovodInternalError"
     r"|Broken pipe|Socket closed|connection was terminated by the remote"
 )
+# What a program says whose process the kernel killed, for want of memory perhaps
+PROCESS_KILLED = re.compile(
+    r"MemoryError|[Cc]annot allocate memory|killed by signal|SIGKILL|[Ss]ignal:? (?:9|Killed)"
+    r"|died with <Signals|exit(?:code|ed)?[: ]*-9|terminated abruptly|exited unexpectedly"
+    r"|BrokenProcessPool|process pool is not usable|[Tt]imed out|[Tt]imeout"
+)
 # What stands before a traceback that ended no program
 ENDS_NOTHING = ("Exception ignored in", "Exception in thread")
 # How torchrun and accelerate fall when a process of theirs has failed.
@@ -57,6 +63,12 @@ class Crash:
     def of_peer(self) -> bool:
         """Whether the rank fell because another one had gone."""
         return bool(PEER_GONE.search(f"{self.error}: {self.message}"))
+
+    @property
+    def of_killed(self) -> bool:
+        """Whether the rank may have fallen because a process was killed, or got no memory."""
+        said = f"{self.error}: {self.message}"
+        return self.error in LAUNCHERS or bool(PROCESS_KILLED.search(said))
 
     @property
     def sentence(self) -> str:

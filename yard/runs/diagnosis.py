@@ -23,6 +23,8 @@ FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\
 FAULT = "Fatal Python error: "
 # What Python says where a program that it is to start is not there
 NO_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] .*: '(?P<program>[^'/\n]+)'")
+# What the kernel does where memory ran out
+OUT_OF_MEMORY = ("container_out_of_memory", "node_out_of_memory")
 ANSIBLE_LOG = "ansible.log"
 
 
@@ -132,10 +134,35 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         if problem.host is not None
     ]
     crashed = [_of_crash(record, crash) for crash in record.crashes if crash.rank == first_failed]
+    passed_over = OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ()
     collected = sorted(
-        record.findings, key=lambda each: (each.rank != first_failed, each.host != first_host)
+        (each for each in record.findings if each.code not in passed_over),
+        key=lambda each: (each.rank != first_failed, each.host != first_host),
     )
-    return [*collected, *crashed, *killed, *unfit]
+    return [*collected, *crashed, *killed, *_ended_early(record, first_failed), *unfit]
+
+
+def _ended_early(record: RunRecord, first_failed: int | None) -> list[Finding]:
+    """A rank of the user's own program that had ended well when the others fell for want of it."""
+    if not record.is_project or not record.rank_ends or record.rank_ends[0].exit_status != 0:
+        return []
+    early = record.rank_ends[0]
+    told = [crash for crash in record.crashes if crash.rank == first_failed]
+    waited = any(finding.code == "stalled" for finding in record.findings)
+    if not waited and not any(crash.of_peer for crash in told):
+        return []
+    proof = tuple(crash.sentence for crash in told)
+    return [Finding("rank_ended_early", {}, early.path, early.host, early.rank, proof)]
+
+
+def _fell_by_itself(record: RunRecord, first_failed: int | None) -> bool:
+    """Whether the first failed rank had an exception that no killed process explains.
+
+    Then the program had got over it that the kernel killed a process of its.
+    """
+    crash = next((crash for crash in record.crashes if crash.rank == first_failed), None)
+    killed = any(end.was_killed for end in record.rank_ends)
+    return crash is not None and not killed and not (crash.of_killed or crash.of_peer)
 
 
 def _of_crash(record: RunRecord, crash: Crash) -> Finding:

@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_object
+from yard.runs.container_files import ContainerFiles, read_container_files
 from yard.runs.crashes import Crash, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
@@ -24,6 +25,8 @@ from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
 LOG_TAIL_BYTES = 256 * 1024
+# Within which all ranks begin, on a busy machine too
+START_SECONDS = 5.0
 RANK_LOG = re.compile(r"rank-(?P<rank>[0-9]{1,6})\.log")
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
 
@@ -90,6 +93,7 @@ class RunRecord:
         silences: when no rank of it gave a sign of life for long.
         never_connected: whether no rank of it held a connection to another node.
         heat: its GPUs that were too hot.
+        container_files: what it wrote to places that end with the container.
     """
 
     run_id: str
@@ -112,6 +116,7 @@ class RunRecord:
     never_connected: bool = False
     heat: tuple[Heat, ...] = ()
     silences: tuple[Silence, ...] = ()
+    container_files: tuple[ContainerFiles, ...] = ()
 
     @property
     def is_project(self) -> bool:
@@ -177,6 +182,7 @@ def read_run(run: Path) -> RunRecord:
         crashes=read_crashes(run, crashed, said) if is_project else (),
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
+        container_files=read_container_files(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         heat=slowed_by_heat(run, manifest.hosts),
     )
@@ -267,7 +273,22 @@ def _read_rank_ends(run: Path) -> tuple[RankEnd, ...]:
                     exception={True: True, False: False}.get(document.get("exception")),
                 )
             )
-    return tuple(sorted(ends, key=lambda end: end.ended_at))
+    return _in_order(ends)
+
+
+def _in_order(ends: Sequence[RankEnd]) -> tuple[RankEnd, ...]:
+    """The ends in order of time, where the clocks of nodes may differ by minutes.
+
+    mpirun starts all ranks within seconds: a node on which they began much later, or earlier, by
+    its clock has another time.
+    """
+    starts: dict[str, float] = {}
+    for end in ends:
+        if end.started_at is not None:
+            starts[end.host] = min(end.started_at, starts.get(end.host, end.started_at))
+    first = min(starts.values(), default=0.0)
+    ahead = {host: start - first for host, start in starts.items() if start - first > START_SECONDS}
+    return tuple(sorted(ends, key=lambda end: end.ended_at - ahead.get(end.host, 0.0)))
 
 
 def _read_findings(run: Path) -> tuple[Finding, ...]:

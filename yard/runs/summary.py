@@ -291,6 +291,7 @@ def _summary(
         readings=last_values(record.readings),
         warnings=(
             *(silence.text for silence in record.silences),
+            *(files.text for files in record.container_files),
             *_share_warnings(record),
             *_gpu_warnings(record),
             *_heat_warnings(record),

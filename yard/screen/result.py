@@ -41,7 +41,8 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
     for left in summary.left_behind:
         _row(console, "not home", _left_behind(run, left))
     folder = project.shown(run)
-    _row(console, "logs", f"{folder}/logs/")
+    if (run / "logs").is_dir():
+        _row(console, "logs", f"{folder}/logs/")
     if (run / REPORT_ERROR).is_file():
         again = f"make report RUN={run.name}"
         text = f"could not be drawn, see {folder}/{REPORT_ERROR}; `{again}` tries again"
@@ -54,7 +55,7 @@ def _left_behind(run: Path, left: LeftBehind) -> str:
     files = f"{left.files:,} file{'s' if left.files != 1 else ''} of ranks on {left.host}"
     if left.code == FILES_BEYOND_LIMITS:
         return (
-            f"{files} or more, beyond the limits ({left.names}): they are still there. Raise "
+            f"{files}, beyond the limits ({left.names}): they are still there. Raise "
             "training_run_collect_gigabytes or training_run_collect_files, and "
             f"make attach RUN={run.name} brings them"
         )

@@ -259,10 +259,11 @@ def forwarding(connection: Any, directory: Path, name: str) -> Iterator[tuple[in
     ssh = connection._build_command(
         connection.get_option("ssh_executable"),
         "ssh",
-        *("-N", "-S", "none", *(part for option in options for part in ("-o", option))),
-        *("-R", f"127.0.0.1:0:/proc/self/cwd/{name}", connection.host),
+        *("-N", "-S", "none", "-R", f"127.0.0.1:0:/proc/self/cwd/{name}", connection.host),
     )
-    process = Process(ssh, directory)
+    # In front of Ansible's own: of two that contradict each other the first holds.
+    first = [part for option in options for part in ("-o", option)]
+    process = Process([ssh[0], *first, *ssh[1:]], directory)
     try:
         if not process.wait_until(lambda: ALLOCATED.search(process.said()) is not None):
             lines = process.said().strip().splitlines() or ["ssh does not say why"]

@@ -1,0 +1,45 @@
+"""What a project wrote to places that end with the container."""
+
+import json
+import os
+from pathlib import Path
+
+from trainer.launch.container_files import keep_container_files
+
+
+def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
+    run, place = tmp_path / "run", tmp_path / "tmp"
+    for folder in (run / "outputs", run / "failures", place / "test-clm/a", place / ".cache"):
+        folder.mkdir(parents=True)
+    weights = b"w" * 5000
+    (place / "test-clm/a/model.safetensors").write_bytes(weights)
+    (place / "test-clm/link").symlink_to("/etc/passwd")
+    os.mkfifo(place / "test-clm/pipe")
+    for name in (".cache/hub", "tmpab12", "torchinductor_me", "lock"):
+        (place / name).write_bytes(weights if name != "lock" else b"1")
+    (place / "words").mkdir()
+    for number in range(1001):
+        (place / f"words/{number}").write_bytes(b"text")
+    keep_container_files(run, "node1", [str(place), str(tmp_path / "nowhere")], 0)
+    noted = json.loads((run / "failures/container-node1.json").read_text())
+    assert sorted(noted, key=lambda entry: str(entry["path"])) == [
+        {"path": f"{place}/test-clm", "files": 1, "bytes": 5000, "kept": True},
+        {"path": f"{place}/words", "files": 1001, "bytes": 4004, "kept": False},
+    ]
+    kept = Path(f"{run}/outputs/left-in-container{place}")
+    assert (kept / "test-clm/a/model.safetensors").read_bytes() == weights
+    assert sorted(path.name for path in kept.iterdir()) == ["test-clm"]
+    assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
+
+
+def test_nothing_is_copied_by_half_or_onto_a_full_disk(tmp_path: Path) -> None:
+    run, place = tmp_path / "run", tmp_path / "home"
+    for folder in (run / "failures", place):
+        folder.mkdir(parents=True)
+    keep_container_files(run, "node1", [str(place)], 0)
+    assert not list((run / "failures").iterdir())
+    (place / "model.pt").write_bytes(b"w" * 5000)
+    keep_container_files(run, "node1", [str(place)], 1 << 60)
+    (entry,) = json.loads((run / "failures/container-node1.json").read_text())
+    assert entry["kept"] is False
+    assert sorted(path.name for path in run.iterdir()) == ["failures"]

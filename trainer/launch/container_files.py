@@ -1,0 +1,116 @@
+"""Keeps what a project wrote to /tmp and its home, which end with the container.
+
+Many programs write their results to such a folder, because another machine keeps it. They are
+copied to `outputs/left-in-container` of the run directory, and noted in
+`failures/container-<host>.json`:
+
+    [{"path": "/tmp/test-clm", "files": 3, "bytes": 5243100, "kept": true}]
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from trainer.atomic import write_json
+from trainer.failure import FOLDER
+
+KEPT = "outputs/left-in-container"
+# What libraries and programs of the image put there for a while.
+PASSING = (
+    *(".*", "tmp*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
+    *(
+        "ompi.*",
+        "prte.*",
+        "prterun*",
+        "pmix*",
+        "ssh-*",
+        "hsperfdata_*",
+        "ray",
+        "wandb*",
+        "__pycache__",
+    ),
+)
+# Less is a lock or a mark; more files are a data set.
+LEAST_BYTES, MOST_FILES = 1024, 1000
+
+
+def container_places() -> tuple[str, str]:
+    """Where a program may write that ends with the container."""
+    return "/tmp", os.path.expanduser("~")
+
+
+def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: int) -> None:
+    """Copy what a program left in some places to the run directory, and note it.
+
+    Nothing is copied by half: a folder gets its name when all of it is there.
+
+    Args:
+        room: bytes that are to stay free on the disk of the run directory.
+    """
+    noted = []
+    for path, files, size in _left(places):
+        disk = os.statvfs(run_dir)
+        fits = files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize
+        kept = fits and _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
+        noted.append({"path": path, "files": files, "bytes": size, "kept": kept})
+    if noted:
+        with contextlib.suppress(OSError):
+            write_json(run_dir / FOLDER / f"container-{host}.json", noted)
+
+
+def _left(places: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield what lies in some places and is no passing thing: path, number of files and bytes."""
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place) as listing:
+            for entry in listing:
+                if any(fnmatchcase(entry.name, pattern) for pattern in PASSING):
+                    continue
+                sizes = list(_sizes(entry.path))
+                if sum(sizes) >= LEAST_BYTES:
+                    yield entry.path, len(sizes), sum(sizes)
+
+
+def _sizes(path: str) -> Iterator[int]:
+    """Yield the size of each plain file below a path, or of the path itself."""
+    files = [path] if not os.path.isdir(path) else []
+    folders = (path,) if not files and not os.path.islink(path) else ()
+    for folder in folders:
+        for above, _, names in os.walk(folder):
+            files += [os.path.join(above, name) for name in names]
+    for file in files:
+        with contextlib.suppress(OSError):
+            about = os.lstat(file)
+            if stat.S_ISREG(about.st_mode):
+                yield about.st_size
+
+
+def _copy(path: str, target: Path, run_dir: Path) -> bool:
+    """Copy a file or a folder; return whether all of it is there."""
+    passing = run_dir / f".left-{os.getpid()}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.isdir(path):
+            shutil.copytree(path, passing, symlinks=True, ignore=_no_files)
+            shutil.rmtree(target, ignore_errors=True)  # of an attempt before
+        else:
+            shutil.copy2(path, passing, follow_symlinks=False)
+        passing.rename(target)
+    except (OSError, shutil.Error):
+        shutil.rmtree(passing, ignore_errors=True)
+        return False
+    return True
+
+
+def _no_files(folder: str, names: list[str]) -> list[str]:
+    """Return what is neither a file nor a folder nor a link, which copying would wait for."""
+    found: list[str] = []
+    for name in names:
+        mode: Any = os.lstat(os.path.join(folder, name)).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            found.append(name)
+    return found

@@ -1,0 +1,68 @@
+"""`failures/container-<host>.json`: what a program wrote to places that end with its container."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.core.files import read_json
+from yard.core.words import plural, size
+
+# Of one node; a rank can write anything there.
+MOST = 8
+PATH_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class ContainerFiles:
+    """A file or folder of a container.
+
+    Attributes:
+        path: where the program wrote it.
+        size: bytes of its files.
+        home: where it came home, relative to the run directory; "" where it did not.
+    """
+
+    host: str
+    path: str
+    files: int
+    size: int
+    home: str
+
+    @property
+    def text(self) -> str:
+        """What people read of it."""
+        here = f"the copy is {self.home}" if self.home else "nothing of it came home"
+        return (
+            f"the program wrote {plural(self.files, 'file')} of {size(self.size)} to {self.path} "
+            f"on {self.host}, which ends with the container; {here}. Have it write to "
+            "$TRAINYARD_OUTPUT_DIR, which comes home"
+        )
+
+
+def read_container_files(run: Path, hosts: Collection[str]) -> tuple[ContainerFiles, ...]:
+    """What the nodes of a run noted; nothing of other hosts, or of another form."""
+    found: list[ContainerFiles] = []
+    for host in hosts:
+        noted = read_json(run / "failures" / f"container-{host}.json")
+        entries = noted if isinstance(noted, list) else []
+        found += [_parse(run, host, entry) for entry in entries[:MOST] if _is_whole(entry)]
+    return tuple(found)
+
+
+def _is_whole(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("path"), str)
+        and entry["path"].startswith("/")
+        and entry["path"].isprintable()
+        and len(entry["path"]) <= PATH_CHARACTERS
+        and all(type(entry.get(name)) is int for name in ("files", "bytes"))
+    )
+
+
+def _parse(run: Path, host: str, entry: dict[str, Any]) -> ContainerFiles:
+    path = entry["path"]
+    places = [f"{above}outputs/left-in-container{path}" for above in ("", f"nodes/{host}/")]
+    home = next((place for place in places if (run / place).exists()), "")
+    return ContainerFiles(host, path, entry["files"], entry["bytes"], home)
