@@ -489,6 +489,13 @@ def files_problems(inventory: Path) -> list[str]:
         ("group_vars/all.yml", b"trainyard_uid: many\n", "1: trainyard_uid is a text (many), and"),
         (
             "group_vars/all.yml",
+            b"training_node_uid: 2500\n",
+            "1: training_node_uid has the value of trainyard_uid, as other parts have, and another "
+            "one would keep runs off. Set trainyard_uid, in group_vars/all/site.yml",
+        ),
+        ("group_vars/trainers.yml", b"trainyard_uid: 2500\n", "1: trainyard_uid is set for group"),
+        (
+            "group_vars/all.yml",
             b"docker_engine_users: ada\n",
             "1: docker_engine_users is a text (ada), and must be a list. "
             "roles/docker_engine/README.md says what it holds.",

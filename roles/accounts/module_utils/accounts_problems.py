@@ -31,12 +31,18 @@ TEXTS = {
         "group {group} has the number {gid} already, not {listed_gid}: leave gid out to use it "
         "as it is, or choose another name"
     ),
-    "gid_taken": "gid {gid} of group {group} belongs to group {owner}: choose another number",
+    "gid_taken": (
+        "gid {gid} of group {group} belongs to group {owner}: choose another number "
+        "(trainyard_uid is that of the account that trains)"
+    ),
     "user_has_number": (
         "user {user} has the number {uid} already, not {listed_uid}: leave uid out to use it as "
         "it is, or choose another name"
     ),
-    "uid_taken": "uid {uid} of user {user} belongs to user {owner}: choose another number",
+    "uid_taken": (
+        "uid {uid} of user {user} belongs to user {owner}: choose another number (trainyard_uid "
+        "is that of the account that trains)"
+    ),
     "own_group_exists": (
         "user {user} would get a group of the same name, and there is one with the number {gid} "
         "already: say `group: {user}` to use it as it is, or choose another name"

@@ -120,6 +120,10 @@ TEXTS = {
         "{variable} is set for {whom} alone, and this machine, which builds the image, does not "
         "see it. Set it in group_vars/all/site.yml of the inventory."
     ),
+    "variable_follows": (
+        "{variable} has the value of {setting}, as other parts have, and another one would keep "
+        "runs off. Set {setting}, in group_vars/all/site.yml of the inventory."
+    ),
     "address_invalid": (
         '{variable} of {host}: "{address}" is not an IP address. '
         "Set {variable} to one in {network}."

@@ -16,7 +16,13 @@ from ansible.module_utils.inventory_check_roles import Declared, role_of
 # How alike two names must be for one to be taken for a slip of the other (difflib's ratio).
 ALIKE = 0.85
 # What the machine that builds the image reads, and the nodes as well.
-FOR_ALL = ("trainer_image_target",)
+FOR_ALL = ("trainer_image_target", "trainyard_uid")
+# Variables of roles, with the site-wide setting that gives several of them the same value.
+ALIKE_EVERYWHERE = {
+    "training_node_uid": "trainyard_uid",
+    "training_node_gid": "trainyard_uid",
+    "trainer_image_uid": "trainyard_uid",
+}
 KINDS = {list: "a list", dict: "a mapping", bool: "true or false", int: "a number", str: "a text"}
 Finding = tuple[str, dict[str, Any]]
 
@@ -95,9 +101,13 @@ def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem
 
 
 def scope_problems(files: InventoryFiles) -> Iterator[Problem]:
-    """Find variables that this machine reads too, and that are set for other hosts alone."""
+    """Find variables that other parts read too, and that are set for some alone."""
+    site = {definition.name for definition in files.site}
 
     def find(definition: Definition) -> Finding | None:
+        setting = ALIKE_EVERYWHERE.get(definition.name)
+        if setting in site and definition not in files.site:
+            return "variable_follows", {"variable": definition.name, "setting": setting}
         if definition.name not in FOR_ALL or definition.group == "all":
             return None
         whom = definition.owner or f"group {definition.group}"
