@@ -8,7 +8,13 @@ from typing import Any
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
+from yard.core.errors import (
+    ClusterError,
+    Interrupted,
+    RequestError,
+    SomeNodesError,
+    UnreachableError,
+)
 from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
 from yard.plays.events import Event, Outcome
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
@@ -75,7 +81,7 @@ def deliver_image(context: Context, inventory: Inventory) -> None:
     """Build the trainer image and bring it to the nodes, which set-up has made, and record it.
 
     Raises:
-        UnreachableError: a node does not answer.
+        SomeNodesError: a task failed on some nodes alone, or one does not answer.
         ClusterError: a task failed; it has been shown.
         Interrupted: the user stopped it.
     """
@@ -137,6 +143,7 @@ def run_operation(
     Raises:
         RequestError: the inventory has mistakes, or data cannot be had; no machine was contacted.
         UnreachableError: a node does not answer; it has been shown.
+        SomeNodesError: a task failed on some nodes and not on the others; as below.
         ClusterError: a task failed; host, task and message have been shown.
         Interrupted: the user stopped it.
     """
@@ -164,11 +171,20 @@ def run_operation(
     raise_refusal(outcome)
     if not outcome.ok:
         show_failures(context.console, outcome)
-        unreachable = any(failure.unreachable for failure in outcome.failures)
-        raise (UnreachableError if unreachable else ClusterError)(
+        raise _kind(outcome)(
             f"{project.playbook(playbook).name} failed; the whole output is in {project.shown(log)}"
         )
     return outcome
+
+
+def _kind(outcome: Outcome) -> type[ClusterError]:
+    """What a failure is: of some nodes, which the rest can do without, or of all."""
+    if any(failure.unreachable for failure in outcome.failures):
+        return UnreachableError
+    failed = {failure.host for failure in outcome.failures}
+    nodes = outcome.stats.keys() - {"localhost"}
+    whole = {host for host in nodes - failed if not outcome.stats[host].failed}
+    return SomeNodesError if whole and failed <= nodes else ClusterError
 
 
 def raise_refusal(outcome: Outcome) -> None:
