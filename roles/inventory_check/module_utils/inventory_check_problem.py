@@ -96,6 +96,7 @@ TEXTS = {
         "{variable} is {kind}, and must be {declared}. roles/{role}/README.md says what it holds."
     ),
     "role_variable_type": "{variable}: {reason}. roles/{role}/README.md says what it holds.",
+    "account_invalid": "{variable}: {reason}",
     "site_variable_kind": (
         "{variable} is {kind}, and must be {declared}. {site_file}:{site_line} has an example."
     ),
