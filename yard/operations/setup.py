@@ -33,6 +33,9 @@ from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
 from yard.screen.progress import Progress
 
+# This machine, as plays name it.
+HERE = "localhost"
+
 
 def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
     """Run site.yml with a display and record its success.
@@ -150,9 +153,11 @@ def run_operation(
     project, interrupts = context.project, context.interrupts
     log = dated_log(context, playbook, inventory)
     messages: list[str] = []
+    jobs: set[str] = set()
 
     def follow(event: Event) -> None:
         _show(progress, event)
+        _note_job(jobs, event)
         take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
             messages.append(str(event.result.get("msg", "")))
@@ -164,6 +169,11 @@ def run_operation(
         )
         if not outcome.ok:
             progress.fail()
+            for job in jobs:
+                progress.phase("Ending the build of the image")
+                variables = {"trainer_image_job": job}
+                play(context, "trainer_image_end", variables, take, log=log, to_its_end=True)
+                messages.append("The build of the image was ended; the next one goes on from there")
     for message in messages:
         context.console.print(escape(message), soft_wrap=True)
     if outcome.cancelled:
@@ -182,7 +192,7 @@ def _kind(outcome: Outcome) -> type[ClusterError]:
     if any(failure.unreachable for failure in outcome.failures):
         return UnreachableError
     failed = {failure.host for failure in outcome.failures}
-    nodes = outcome.stats.keys() - {"localhost"}
+    nodes = outcome.stats.keys() - {HERE}
     whole = {host for host in nodes - failed if not outcome.stats[host].failed}
     return SomeNodesError if whole and failed <= nodes else ClusterError
 
@@ -197,6 +207,13 @@ def raise_refusal(outcome: Outcome) -> None:
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
             raise RequestError(failure.message.splitlines())
+
+
+def _note_job(jobs: set[str], event: Event) -> None:
+    """Note what Ansible began here and does not end with its playbook, until it has ended."""
+    job = event.result.get("ansible_job_id")
+    if isinstance(job, str) and event.host == HERE and event.kind == "runner_on_ok":
+        (jobs.discard if event.result.get("finished") else jobs.add)(job)
 
 
 def _show(progress: Progress, event: Event) -> None:
