@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 
 from node.engine import docker
+from node.verbs import clean_up
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -76,3 +77,11 @@ def test_an_error_of_the_engine_is_none_of_the_container(monkeypatch: pytest.Mon
     answers(monkeypatch, 500, b'{"message":"input/output error"}')
     with pytest.raises(docker.EngineError, match=r"/containers/run/logs: .*input/output error"):
         docker.logs("run")
+
+
+def test_what_an_interrupted_build_left_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, 200, b'[{"Size": 4, "RepoTags": null}, {"Size": 5, "RepoTags": null}]')
+    (left,) = clean_up.unnamed()
+    assert (left["name"], left["bytes"], left["kept"]) == ("2 without a name", 9, "unnamed")
+    answers(monkeypatch, 200, b"[]")
+    assert clean_up.unnamed() == []

@@ -21,7 +21,7 @@ Account, Machine = accounts_machine.Account, accounts_machine.Machine
 Rule, Run, UnixGroup = accounts_machine.Rule, accounts_machine.Run, accounts_machine.UnixGroup
 Group, Lists, User = accounts_lists.Group, accounts_lists.Lists, accounts_lists.User
 
-HASH = "$6$salt$hash"
+HASH = "$6$salt$" + 86 * "x"
 KEY = "ssh-ed25519 AAAA ada@example.org"
 RULE = Rule("ada ALL=(ALL:ALL) NOPASSWD: ALL\n", (0, 0, 0o440))
 RULE_PATH = "/etc/sudoers.d/accounts-ada"
@@ -51,6 +51,7 @@ MACHINE = Machine(
         "docker": UnixGroup(999, frozenset({"ada"})),
     },
     homes=frozenset({"/home/ada"}),
+    missing_shells=frozenset({"/bin/nosuch"}),
     rules={RULE_PATH: RULE},
     made_users=frozenset({"ada"}),
     made_groups=frozenset({"ada", "research"}),
@@ -93,6 +94,17 @@ def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
         ([User("bob\n")], "login_name_invalid", {"user": "bob\n"}),
         ([User("b" * 33)], "login_name_invalid", {"user": "b" * 33}),
         ([User("bob", password_hash="secret")], "password_not_hashed", {"user": "bob"}),
+        ([User("bob", password_hash="$6$salt$cut")], "password_not_hashed", {"user": "bob"}),
+        (
+            [User("bob", authorized_keys=(KEY, "not a key"))],
+            "key_invalid",
+            {"user": "bob", "line": "not a key"},
+        ),
+        (
+            [User("bob", shell="/bin/nosuch")],
+            "shell_missing",
+            {"user": "bob", "shell": "/bin/nosuch"},
+        ),
         ([User("root", state="absent")], "user_needed", {"user": "root"}),
         ([User("ops", state="absent")], "user_needed", {"user": "ops"}),
         (
@@ -154,7 +166,7 @@ def test_names_all_problems_at_once() -> None:
         Group("research", 2101),
         # Names and groups that come with the list.
         User("bob", uid=2002),
-        User("bob", password_hash="$y$j9T$salt$hash"),
+        User("bob", password_hash="$y$j9T$salt$" + 43 * "x"),
         User("a.b_c-d"),
     ],
 )
@@ -391,11 +403,14 @@ def test_reads_a_machine(tmp_path: Path) -> None:
     (tmp_path / "runs/vit").mkdir(parents=True)
     (tmp_path / "runs/file").touch()
     machine = accounts_machine.read_machine(
-        Lists([], [User("root", home="/")]), record, str(tmp_path / "runs")
+        Lists([], [User("root", home="/", shell="/bin/nosuch"), User("b", shell="/bin/sh")]),
+        record,
+        str(tmp_path / "runs"),
     )
     assert machine.record
     assert machine.users["root"].uid == 0
     assert machine.homes == {"/"}
+    assert machine.missing_shells == {"/bin/nosuch"}
     # The record has another number for daemon: somebody else made the one that is there.
     assert machine.made_users == {"root"}
     assert machine.made_groups == {"root"}

@@ -40,17 +40,28 @@ def test_the_first_fit_nodes_are_chosen_in_the_order_of_the_inventory() -> None:
 
 def test_a_node_that_failed_gives_its_place_to_another_one() -> None:
     choice = choose(2, 2, {"a": 1}, a=FIT, b=FIT, c=FIT)
-    assert (choice.nodes, choice.left_out) == (("b", "c"), ("a",))
+    assert choice.nodes == ("b", "c")
+    assert choice.left_out == ("a: it was at fault in an attempt before",)
+
+
+def test_it_is_said_why_others_are_left_out_where_enough_are_fit() -> None:
+    choice = choose(1, 1, a=DOWN, b=FIT, c=UNFIT, d=FIT)
+    assert choice.nodes == ("b",)
+    assert choice.left_out == (
+        "a: unreachable: Connection timed out",
+        f"c: {HELD['text']}; {MISSING['text']}",
+    )
 
 
 def test_a_node_that_failed_is_taken_where_no_other_one_is_fit() -> None:
     choice = choose(3, 1, {"a": 1}, a=FIT, b=FIT, c=UNFIT)
-    assert (choice.nodes, choice.left_out) == (("a", "b"), ())
+    assert choice.nodes == ("a", "b")
 
 
 def test_a_node_that_failed_twice_is_out() -> None:
     choice = choose(2, 1, {"a": 2, "gone": 2}, a=FIT, b=FIT)
-    assert (choice.nodes, choice.left_out) == (("b",), ())
+    assert choice.nodes == ("b",)
+    assert choice.left_out == ("a: it was at fault in 2 attempts of this run",)
     choice = choose(2, 2, {"a": 2}, a=FIT, b=FIT)
     assert choice.message.splitlines() == [
         "2 nodes are wanted and 1 are fit. Nothing was started.",

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 CHECKOUT = Path(__file__).parents[2]
-ansible.module_utils.__path__.append(str(CHECKOUT / "roles/inventory_check/module_utils"))
+for role in ("inventory_check", "accounts"):
+    ansible.module_utils.__path__.append(str(CHECKOUT / f"roles/{role}/module_utils"))
 
 from ansible.module_utils.inventory_check_hosts import name_trouble  # noqa: E402  # found through the line above
 
@@ -489,6 +490,13 @@ def files_problems(inventory: Path) -> list[str]:
         ("group_vars/all.yml", b"trainyard_uid: many\n", "1: trainyard_uid is a text (many), and"),
         (
             "group_vars/all.yml",
+            b"training_node_uid: 2500\n",
+            "1: training_node_uid has the value of trainyard_uid, as other parts have, and another "
+            "one would keep runs off. Set trainyard_uid, in group_vars/all/site.yml",
+        ),
+        ("group_vars/trainers.yml", b"trainyard_uid: 2500\n", "1: trainyard_uid is set for group"),
+        (
+            "group_vars/all.yml",
             b"docker_engine_users: ada\n",
             "1: docker_engine_users is a text (ada), and must be a list. "
             "roles/docker_engine/README.md says what it holds.",
@@ -497,7 +505,27 @@ def files_problems(inventory: Path) -> list[str]:
         (
             "group_vars/all.yml",
             b"cifs_mount_shares:\n  - {src: //nas/x, path: /x, unknown: 1}\n",
-            "1: cifs_mount_shares: ",
+            "2: cifs_mount_shares.unknown is not a variable of role cifs_mount. roles/",
+        ),
+        (
+            "group_vars/all.yml",
+            b"site_accounts:\n  - {name: bob}\n  - {name: ada, shel: '{{ x }}'}\n",
+            "3: site_accounts.shel is not a variable of role accounts. Is shell meant?",
+        ),
+        (
+            "group_vars/all.yml",
+            b"site_accounts:\n  - {name: ada, sudo: yes}\n",
+            "2: site_accounts: ",
+        ),
+        (
+            "group_vars/all.yml",
+            b"site_accounts:\n  - {name: ada, uid: '{{ x }}', authorized_keys: [not a key]}\n",
+            "2: site_accounts: user ada: 'not a key' of authorized_keys is not a public key",
+        ),
+        (
+            "group_vars/all.yml",
+            b"site_accounts: [{name: ada, password_hash: $6$abc$def}]\n",
+            "1: site_accounts: user ada: password_hash is not a whole hash.",
         ),
     ],
 )
@@ -540,6 +568,8 @@ def test_names_files_that_cannot_be_read(inventory: Path) -> None:
         ("group_vars/all.yml", "$ANSIBLE_VAULT;1.1;AES256\n3331\n"),
         ("group_vars/all.yml", "a: &x {b: 1}\nc: {<<: *x, <<: *x}\nd: *x\ne: *x\n"),
         ("group_vars/all.yml", "docker_engine_users: '{{ people }}'\ntrainyard_uid: '2001'\n"),
+        ("group_vars/all.yml", "site_accounts: [{name: ada, password_hash: '{{ vault_ada }}'}]\n"),
+        ("group_vars/all.yml", "site_accounts: ['{{ ada }}', {<<: {name: bob}, uid: 3001}]\n"),
         ("group_vars/all.yml", "login_shell_users: [{name: '{{ me }}', shell: zsh}]\n"),
         ("group_vars/all.yml", "ansible_become_password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n"),
         ("group_vars/all.yml", ""),

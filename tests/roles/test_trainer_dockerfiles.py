@@ -1,8 +1,11 @@
 """Every image in which runs start has the programs that launches name."""
 
 import re
+from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from role_files import ROLES
 
 from node.runs import mpirun
@@ -33,3 +36,35 @@ def test_programs_of_launches_are_in_every_image(name: str) -> None:
 
 def test_every_trainer_image_is_looked_at() -> None:
     assert {"Dockerfile", "Dockerfile.cuda", "Dockerfile.rocm"} <= set(DOCKERFILES)
+
+
+def of_the_site(role: str, **further: Any) -> Templar:
+    """Ansible's templates with what the site-wide files and a role set."""
+    loader, variables = DataLoader(), {}
+    site = sorted((ROLES.parent / "group_vars/all").glob("*.yml"))
+    for file in (ROLES / role / "defaults/main.yml", ROLES / role / "vars/main.yml", *site):
+        variables |= loader.load_from_file(str(file), trusted_as_template=True)
+    return Templar(loader=loader, variables=variables | further)
+
+
+def test_another_number_of_the_account_reaches_nodes_and_image() -> None:
+    site = of_the_site("trainer_image", trainyard_uid=2500, trainer_image_sources="of docker/")
+    followers = ("training_node_uid", "training_node_gid", "cifs_mount_uid", "cifs_mount_gid")
+    for name in followers:
+        assert site.template(site.available_variables[name]) == 2500, name
+    account = site.template(site.available_variables["trainyard_account"])
+    assert account["uid"] == 2500
+    arguments = site.template(site.available_variables["trainer_image_uid_arguments"])
+    assert arguments == {"TRAINER_UID": "2500", "TRAINER_GID": "2500"}
+    for dockerfile in DOCKERFILES:
+        assert arguments.keys() <= set(
+            re.findall(r"^ARG (\w+)", (DOCKER / dockerfile).read_text(), re.M)
+        )
+
+
+def test_an_image_for_another_number_has_a_name_of_its_own() -> None:
+    names = set()
+    for uid in (2000, "2000", 2500):
+        site = of_the_site("trainer_image", trainyard_uid=uid, trainer_image_sources="of docker/")
+        names.add(site.template(site.available_variables["trainer_image_sources_hash"]))
+    assert len(names) == 2

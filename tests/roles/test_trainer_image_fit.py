@@ -20,6 +20,7 @@ from ansible.module_utils.trainer_image_fit import (
     has_code_for,
     read_images,
     read_node,
+    without_gpu,
 )
 from gpu_machines import FakeDriver
 from role_files import ROLES
@@ -114,6 +115,13 @@ def test_gpus_that_no_image_serves_together_are_two_groups() -> None:
     assert "old has GPU card 0, compute capability 7.0" in said
     assert "new has GPU card 0, compute capability 10.0" in said
     assert "  cuda13, driver 580 or newer: new, also\n  cuda12, driver 525 or newer: old" in said
+
+
+def test_hosts_without_gpus_are_told_before_an_image_is_built() -> None:
+    said = refused(node("a", 580), node("b", 0))
+    assert said.startswith("a, b are in gpu_nodes, and no NVIDIA GPU is on the PCI bus there: see")
+    assert without_gpu([node("a", 580, H100), node("b", 0)]).startswith("b is in gpu_nodes, and")
+    assert without_gpu([node("a", 580, H100)]) == ""
 
 
 def test_a_driver_that_is_too_old_for_all_is_refused() -> None:

@@ -1,6 +1,8 @@
 """Playbooks through the real ansible-runner: events, failures, cancellation."""
 
+import io
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -10,9 +12,14 @@ from pathlib import Path
 
 import kept_bytecode
 import pytest
-from yard_command import processes_below, wait_for
+from rich.console import Console
+from yard_command import REPOSITORY, processes_below, wait_for
 
+from yard.core.context import Context
+from yard.core.errors import Interrupted
+from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations.setup import run_operation
 from yard.plays.events import Event, Outcome, failure_message
 from yard.plays.playbook import run_playbook
 
@@ -281,3 +288,35 @@ def test_a_message_comes_from_whatever_a_module_says() -> None:
 
 def test_all_that_tests_start_keeps_it() -> None:
     assert kept_bytecode.FOLDER in os.environ["PYTHONPATH"].split(os.pathsep)
+
+
+def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Project) -> None:
+    playbooks = project.root / "playbooks"
+    playbooks.mkdir()
+    shutil.copy(REPOSITORY / "playbooks/trainer_image_end.yml", playbooks)
+    (playbooks / "trainer_image.yml").write_text(
+        "- name: Build\n  hosts: localhost\n  gather_facts: false\n  tasks:\n"
+        + SLEEP.replace("sleep 600", "tail --follow {{ playbook_dir }}/trainer_image.yml")
+        + "      async: 700\n      poll: 0\n"
+        + "- name: Meanwhile\n  hosts: alpha\n  gather_facts: false\n  tasks:\n"
+        + SLEEP
+    )
+    inventory = project.root / "hosts.yml"
+    inventory.write_text(
+        inventory.read_text().replace("{ansible_conn", "{ansible_become: false, ansible_conn")
+    )
+    screen, interrupts = io.StringIO(), Interrupts()
+    context = Context(project, inventory, Console(file=screen), interrupts)
+
+    def building() -> bool:
+        return any("tail --follow" in line for line in processes_below(playbooks))
+
+    def take(event: Event) -> None:
+        if event.play == "Meanwhile":
+            wait_for(building, "the build")
+            interrupts.request()
+
+    with pytest.raises(Interrupted):
+        run_operation(context, "trainer_image", {}, take=take)
+    wait_for(lambda: not building(), "the end of the build", 5)
+    assert "The build of the image was ended" in screen.getvalue()

@@ -561,6 +561,15 @@ def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
 
 
 @pytest.mark.process
+def test_a_node_that_cannot_take_them_keeps_no_run_from_the_others(offline: Yard) -> None:
+    (offline.root / "nodes/node2/packages").mkdir()
+    said = trained(offline, "train", "--code", "mine", "--nodes", "1")
+    assert "node2" in said
+    assert "Going on with the nodes that have it" in said
+    assert deliveries(offline) == 1
+
+
+@pytest.mark.process
 def test_a_conflict_is_told_before_anything_is_touched(offline: Yard) -> None:
     (offline.root / "mine/requirements.txt").write_text("torch>=2.7\n")
     done = offline("train", "--code", "mine")

@@ -33,6 +33,7 @@ REASONS = {
     "current": "what is trained with now",
     "in_use": "a container has it",
     "not_home": "files of a run that are not home: make attach RUN={name}",
+    "unnamed": "left by builds, which go on from there; docker image prune removes them",
     "young": "younger than the limit",
     "required": "a run that stays was launched with them",
     "no_limit": "runs stay unless DAYS= gives a limit",

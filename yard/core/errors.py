@@ -40,7 +40,11 @@ class ClusterError(YardError):
     status = Exit.UNFIT
 
 
-class UnreachableError(ClusterError):
+class SomeNodesError(ClusterError):
+    """Something could not be done on some of the nodes; on the others it was."""
+
+
+class UnreachableError(SomeNodesError):
     """A node does not answer."""
 
 

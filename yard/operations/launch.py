@@ -22,7 +22,7 @@ from yard.plays.contract import (
     launch_variables,
     phase_of,
 )
-from yard.plays.events import Event, Outcome
+from yard.plays.events import Event, Outcome, shortened
 from yard.plays.play import play
 from yard.runs.gathering import METRICS
 from yard.runs.manifest import Manifest, write_manifest
@@ -33,6 +33,8 @@ from yard.screen.training_view import View
 
 # The playbook that goes on with a run which has been launched already.
 ATTACH = "attach"
+# Of so many nodes that have no part in a run it is said why.
+MOST_LEFT_OUT = 8
 
 
 @dataclass
@@ -158,9 +160,11 @@ class RunFollower:
                 progress.fail()
 
     def _note_nodes(self, event: Event, progress: Progress) -> None:
-        left_out = event.result.get("left_out", [])
-        if left_out:
-            progress.note(f"left out, at fault in an attempt before: {', '.join(left_out)}")
+        left_out = [shortened(str(entry)) for entry in event.result.get("left_out", [])]
+        for sentence in left_out[:MOST_LEFT_OUT]:
+            progress.note(f"left out, {sentence}")
+        if len(left_out) > MOST_LEFT_OUT:
+            progress.note(f"left out, and {len(left_out) - MOST_LEFT_OUT} more nodes")
         nodes = event.result.get("nodes", [])
         # Those of an attempt before.
         self.manifest = replace(self.manifest, gpus={})

@@ -16,7 +16,7 @@ from yard.code.fetch import SOURCES, fetch_wheels
 from yard.code.lock import lock, read_held, request_key
 from yard.code.requirements import Requirements
 from yard.core.context import Context
-from yard.core.errors import Interrupted, UnreachableError, YardError
+from yard.core.errors import Interrupted, SomeNodesError, YardError
 from yard.core.files import write_text
 from yard.core.words import plural, size
 from yard.operations.setup import run_operation
@@ -115,7 +115,8 @@ def have_packages(
 def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:
     """Add the packages to the image and bring it to the nodes, unless that has been done.
 
-    A node that does not answer is left to the look at the nodes, which may do without it.
+    A node that does not answer, or cannot take it, is left to the look at the nodes, which may do
+    without it.
 
     Raises:
         ClusterError: a task failed; it has been shown.
@@ -127,8 +128,9 @@ def deliver_packages(context: Context, inventory: Inventory, packages: Packages)
     context.console.print(f"Adding {_shown(packages)} to the image")
     try:
         run_operation(context, "packages_image", packages_variables(packages))
-    except UnreachableError as error:
-        context.console.print(escape(str(error)), soft_wrap=True)
+    except SomeNodesError as error:
+        message = f"{error}\nGoing on with the nodes that have it"
+        context.console.print(escape(message), soft_wrap=True)
     else:
         note_packages(context.project, inventory, packages.folder.name)
 

@@ -3,7 +3,7 @@
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
+from yard.core.errors import ClusterError, Interrupted, RequestError, SomeNodesError
 from yard.operations.packages import Packages, deliver_packages
 from yard.operations.setup import deliver_image, put_dataset, put_own_data, run_setup
 from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
@@ -37,7 +37,7 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
         console.print(f"Making the trainer image anew: {escape('; '.join(reasons))}")
         try:
             deliver_image(context, inventory)
-        except UnreachableError as error:
+        except SomeNodesError as error:
             console.print(escape(str(error)), soft_wrap=True)
             force = True
         else:

@@ -8,7 +8,13 @@ from typing import Any
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
+from yard.core.errors import (
+    ClusterError,
+    Interrupted,
+    RequestError,
+    SomeNodesError,
+    UnreachableError,
+)
 from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
 from yard.plays.events import Event, Outcome
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
@@ -26,6 +32,9 @@ from yard.runs.setup_record import (
 from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
 from yard.screen.progress import Progress
+
+# This machine, as plays name it.
+HERE = "localhost"
 
 
 def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
@@ -75,7 +84,7 @@ def deliver_image(context: Context, inventory: Inventory) -> None:
     """Build the trainer image and bring it to the nodes, which set-up has made, and record it.
 
     Raises:
-        UnreachableError: a node does not answer.
+        SomeNodesError: a task failed on some nodes alone, or one does not answer.
         ClusterError: a task failed; it has been shown.
         Interrupted: the user stopped it.
     """
@@ -137,15 +146,18 @@ def run_operation(
     Raises:
         RequestError: the inventory has mistakes, or data cannot be had; no machine was contacted.
         UnreachableError: a node does not answer; it has been shown.
+        SomeNodesError: a task failed on some nodes and not on the others; as below.
         ClusterError: a task failed; host, task and message have been shown.
         Interrupted: the user stopped it.
     """
     project, interrupts = context.project, context.interrupts
     log = dated_log(context, playbook, inventory)
     messages: list[str] = []
+    jobs: set[str] = set()
 
     def follow(event: Event) -> None:
         _show(progress, event)
+        _note_job(jobs, event)
         take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
             messages.append(str(event.result.get("msg", "")))
@@ -157,6 +169,11 @@ def run_operation(
         )
         if not outcome.ok:
             progress.fail()
+            for job in jobs:
+                progress.phase("Ending the build of the image")
+                variables = {"trainer_image_job": job}
+                play(context, "trainer_image_end", variables, take, log=log, to_its_end=True)
+                messages.append("The build of the image was ended; the next one goes on from there")
     for message in messages:
         context.console.print(escape(message), soft_wrap=True)
     if outcome.cancelled:
@@ -164,11 +181,20 @@ def run_operation(
     raise_refusal(outcome)
     if not outcome.ok:
         show_failures(context.console, outcome)
-        unreachable = any(failure.unreachable for failure in outcome.failures)
-        raise (UnreachableError if unreachable else ClusterError)(
+        raise _kind(outcome)(
             f"{project.playbook(playbook).name} failed; the whole output is in {project.shown(log)}"
         )
     return outcome
+
+
+def _kind(outcome: Outcome) -> type[ClusterError]:
+    """What a failure is: of some nodes, which the rest can do without, or of all."""
+    if any(failure.unreachable for failure in outcome.failures):
+        return UnreachableError
+    failed = {failure.host for failure in outcome.failures}
+    nodes = outcome.stats.keys() - {HERE}
+    whole = {host for host in nodes - failed if not outcome.stats[host].failed}
+    return SomeNodesError if whole and failed <= nodes else ClusterError
 
 
 def raise_refusal(outcome: Outcome) -> None:
@@ -181,6 +207,13 @@ def raise_refusal(outcome: Outcome) -> None:
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
             raise RequestError(failure.message.splitlines())
+
+
+def _note_job(jobs: set[str], event: Event) -> None:
+    """Note what Ansible began here and does not end with its playbook, until it has ended."""
+    job = event.result.get("ansible_job_id")
+    if isinstance(job, str) and event.host == HERE and event.kind == "runner_on_ok":
+        (jobs.discard if event.result.get("finished") else jobs.add)(job)
 
 
 def _show(progress: Progress, event: Event) -> None:

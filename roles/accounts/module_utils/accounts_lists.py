@@ -66,8 +66,10 @@ class Lists:
     @classmethod
     def of_parameters(cls, groups: list[dict[str, Any]], users: list[dict[str, Any]]) -> Lists:
         """Make the lists of a module's parameters, whose types Ansible has checked."""
-        sequences = ("groups", "authorized_keys")
-        return cls(
-            [Group(**group) for group in groups],
-            [User(**{**user, **{name: tuple(user[name]) for name in sequences}}) for user in users],
-        )
+        return cls([Group(**group) for group in groups], [user_of(user) for user in users])
+
+
+def user_of(entry: dict[str, Any]) -> User:
+    """Make a user of an entry of accounts_users, whose types Ansible has checked."""
+    sequences = {name: tuple(entry.get(name) or ()) for name in ("groups", "authorized_keys")}
+    return User(**{**entry, **sequences})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import shutil
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class Machine:
 
     Attributes:
         homes: those of the listed users that exist.
+        missing_shells: those of the listed users that cannot be executed.
         rules: by path.
         sudo: whether sudo is installed.
         record: whether there is a record of what the role made.
@@ -79,6 +81,7 @@ class Machine:
     users: dict[str, Account] = field(default_factory=dict)
     groups: dict[str, UnixGroup] = field(default_factory=dict)
     homes: frozenset[str] = frozenset()
+    missing_shells: frozenset[str] = frozenset()
     rules: dict[str, Rule] = field(default_factory=dict)
     sudo: bool = True
     record: bool = False
@@ -129,6 +132,11 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
         users=users,
         groups=groups,
         homes=frozenset(homes),
+        missing_shells=frozenset(
+            user.shell
+            for user in lists.present_users
+            if user.shell and not os.access(user.shell, os.X_OK)
+        ),
         rules=read_rules(PREFIX),
         sudo=shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin:/bin") is not None,
         record=record.exists(),

@@ -8,14 +8,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ansible.module_utils.accounts_keys import without_key
 from ansible.module_utils.accounts_lists import Lists, User
 from ansible.module_utils.accounts_machine import Machine
 from ansible.module_utils.accounts_sudoers import rule_path, rule_user
 
 LOGIN_NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
-# The forms of crypt(5) that Debian and Ubuntu accept: yescrypt, gost-yescrypt, SHA-512, SHA-256,
-# bcrypt.
-PASSWORD_HASH = re.compile(r"[$](y|gy|6|5|2[aby])[$]")
+# The forms of crypt(5) that Debian and Ubuntu accept, whole: yescrypt and gost-yescrypt, SHA-512,
+# SHA-256, bcrypt. "!" in front of one locks it.
+PASSWORD_HASH = re.compile(
+    r"!?([$]g?y[$][./0-9A-Za-z]+[$][./0-9A-Za-z]{0,86}[$][./0-9A-Za-z]{43}"
+    r"|[$]6[$](rounds=\d+[$])?[^$:\s]{0,16}[$][./0-9A-Za-z]{86}"
+    r"|[$]5[$](rounds=\d+[$])?[^$:\s]{0,16}[$][./0-9A-Za-z]{43}"
+    r"|[$]2[aby][$]\d\d[$][./0-9A-Za-z]{53})"
+)
 
 TEXTS = {
     "listed_twice": "{entry} is listed more than once",
@@ -24,19 +30,33 @@ TEXTS = {
         'most 32, beginning with a letter or "_"'
     ),
     "password_not_hashed": (
-        "user {user}: password_hash is not a hash. `mkpasswd` of the package whois makes one"
+        "user {user}: password_hash is not a whole hash. `mkpasswd` of the package whois makes one"
+    ),
+    "key_invalid": (
+        "user {user}: {line!r} of authorized_keys is not a public key. The file id_ed25519.pub of "
+        "~/.ssh holds one"
+    ),
+    "shell_missing": (
+        "user {user}: the machine has no {shell}. Leave shell out and name the user in "
+        "login_shell_users, which installs it, or name one of /etc/shells"
     ),
     "user_needed": "user {user} cannot be removed: Ansible works as this user, or becomes it",
     "group_has_number": (
         "group {group} has the number {gid} already, not {listed_gid}: leave gid out to use it "
         "as it is, or choose another name"
     ),
-    "gid_taken": "gid {gid} of group {group} belongs to group {owner}: choose another number",
+    "gid_taken": (
+        "gid {gid} of group {group} belongs to group {owner}: choose another number "
+        "(trainyard_uid is that of the account that trains)"
+    ),
     "user_has_number": (
         "user {user} has the number {uid} already, not {listed_uid}: leave uid out to use it as "
         "it is, or choose another name"
     ),
-    "uid_taken": "uid {uid} of user {user} belongs to user {owner}: choose another number",
+    "uid_taken": (
+        "uid {uid} of user {user} belongs to user {owner}: choose another number (trainyard_uid "
+        "is that of the account that trains)"
+    ),
     "own_group_exists": (
         "user {user} would get a group of the same name, and there is one with the number {gid} "
         "already: say `group: {user}` to use it as it is, or choose another name"
@@ -89,12 +109,22 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
     leavers = [user.name for user in lists.absent_users]
     return [
         *_listed_twice(lists),
-        *_invalid(lists.users),
+        *(entry for user in lists.users for entry in problems_of_entry(user)),
         *(problem("user_needed", user=name) for name in leavers if name in ("root", login_user)),
         *_group_conflicts(lists, machine),
         *_user_conflicts(lists, machine),
         *_held_runs(leavers, machine),
     ]
+
+
+def problems_of_entry(user: User) -> Iterator[Problem]:
+    """Yield what is wrong with an entry on any machine."""
+    if not LOGIN_NAME.fullmatch(user.name):
+        yield problem("login_name_invalid", user=user.name)
+    if user.password_hash is not None and not PASSWORD_HASH.fullmatch(user.password_hash):
+        yield problem("password_not_hashed", user=user.name)
+    for line in without_key(user.authorized_keys):
+        yield problem("key_invalid", user=user.name, line=line)
 
 
 def problems_of_absence(machine: Machine, login_user: str) -> list[Problem]:
@@ -119,14 +149,6 @@ def _listed_twice(lists: Lists) -> Iterator[Problem]:
     for entry, count in Counter(entries).items():
         if count > 1:
             yield problem("listed_twice", entry=entry)
-
-
-def _invalid(users: list[User]) -> Iterator[Problem]:
-    for user in users:
-        if not LOGIN_NAME.fullmatch(user.name):
-            yield problem("login_name_invalid", user=user.name)
-        if user.password_hash is not None and not PASSWORD_HASH.match(user.password_hash):
-            yield problem("password_not_hashed", user=user.name)
 
 
 def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
@@ -154,6 +176,8 @@ def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
     }
     own_groups = {group.name for group in lists.own_groups}
     for user in lists.present_users:
+        if user.shell in machine.missing_shells:
+            yield problem("shell_missing", user=user.name, shell=str(user.shell))
         account = machine.users.get(user.name)
         if user.uid is not None:
             if account and account.uid != user.uid and user.name not in machine.made_users:

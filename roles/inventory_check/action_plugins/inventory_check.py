@@ -16,7 +16,8 @@ from ansible.plugins.inventory import detect_range, expand_hostname_range
 from ansible.vars.hostvars import HostVars, HostVarsVars
 
 # Ansible packs a role's module_utils into what it sends to a node; an action runs here.
-ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+for role in ("inventory_check", "accounts"):
+    ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / role / "module_utils"))
 
 from ansible.module_utils.inventory_check_checks import (  # noqa: E402  # found through the line above
     Expectation,

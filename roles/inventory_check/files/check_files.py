@@ -15,7 +15,8 @@ import ansible.module_utils
 import yaml
 
 ROLE = Path(__file__).resolve().parents[1]
-ansible.module_utils.__path__.append(str(ROLE / "module_utils"))
+for role in ("inventory_check", "accounts"):
+    ansible.module_utils.__path__.append(str(ROLE.parent / role / "module_utils"))
 
 from ansible.module_utils.inventory_check_checks import (  # noqa: E402  # found through the line above
     Expectation,

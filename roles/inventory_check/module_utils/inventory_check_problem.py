@@ -96,6 +96,7 @@ TEXTS = {
         "{variable} is {kind}, and must be {declared}. roles/{role}/README.md says what it holds."
     ),
     "role_variable_type": "{variable}: {reason}. roles/{role}/README.md says what it holds.",
+    "account_invalid": "{variable}: {reason}",
     "site_variable_kind": (
         "{variable} is {kind}, and must be {declared}. {site_file}:{site_line} has an example."
     ),
@@ -119,6 +120,10 @@ TEXTS = {
     "variable_not_for_all": (
         "{variable} is set for {whom} alone, and this machine, which builds the image, does not "
         "see it. Set it in group_vars/all/site.yml of the inventory."
+    ),
+    "variable_follows": (
+        "{variable} has the value of {setting}, as other parts have, and another one would keep "
+        "runs off. Set {setting}, in group_vars/all/site.yml of the inventory."
     ),
     "address_invalid": (
         '{variable} of {host}: "{address}" is not an IP address. '

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import yaml
+from ansible.module_utils.accounts_lists import user_of
+from ansible.module_utils.accounts_problems import problems_of_entry
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.inventory_check_files import Definition, InventoryFiles, literal
 from ansible.module_utils.inventory_check_problem import Problem, shown
@@ -16,7 +19,15 @@ from ansible.module_utils.inventory_check_roles import Declared, role_of
 # How alike two names must be for one to be taken for a slip of the other (difflib's ratio).
 ALIKE = 0.85
 # What the machine that builds the image reads, and the nodes as well.
-FOR_ALL = ("trainer_image_target",)
+FOR_ALL = ("trainer_image_target", "trainyard_uid")
+# Variables of roles, with the site-wide setting that gives several of them the same value.
+ALIKE_EVERYWHERE = {
+    "training_node_uid": "trainyard_uid",
+    "training_node_gid": "trainyard_uid",
+    "trainer_image_uid": "trainyard_uid",
+}
+# Site-wide variables that are an option of a role, or a part of it.
+AS_OPTION = {"site_accounts": "accounts_users"}
 KINDS = {list: "a list", dict: "a mapping", bool: "true or false", int: "a number", str: "a text"}
 Finding = tuple[str, dict[str, Any]]
 
@@ -48,12 +59,9 @@ def name_problems(
         if name in names:
             return None
         role = role_of(name, declared)
-        near = get_close_matches(name, names, n=1, cutoff=ALIKE)
-        if role and near:
-            return "role_variable_misspelt", {"variable": name, "role": role, "near": near[0]}
         if role:
-            return "role_variable_unknown", {"variable": name, "role": role}
-        if near:
+            return _unknown(name, name, names, role)
+        if near := get_close_matches(name, names, n=1, cutoff=ALIKE):
             return "site_variable_misspelt", {"variable": name, "near": near[0]}
         return None
 
@@ -76,8 +84,6 @@ def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem
     options = {name: option for names in declared.values() for name, option in names.items()}
 
     def find(definition: Definition) -> Finding | None:
-        if option := options.get(definition.name):
-            return _role_type(definition, option, role_of(definition.name, declared))
         example = examples.get(definition.name)
         if example is None or example is definition:
             return None
@@ -91,13 +97,24 @@ def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem
         place = {"site_file": shown(example.file, files.checkout), "site_line": example.line}
         return "site_variable_kind", values | place
 
-    return _of_definitions(files.definitions, files, find)
+    for definition in files.definitions:
+        name = AS_OPTION.get(definition.name, definition.name)
+        if name in options:
+            role = role_of(name, declared)
+            for part, option in _parts(definition, options[name]):
+                yield from _of_definitions([part], files, partial(_role_type, option, role))
+        else:
+            yield from _of_definitions([definition], files, find)
 
 
 def scope_problems(files: InventoryFiles) -> Iterator[Problem]:
-    """Find variables that this machine reads too, and that are set for other hosts alone."""
+    """Find variables that other parts read too, and that are set for some alone."""
+    site = {definition.name for definition in files.site}
 
     def find(definition: Definition) -> Finding | None:
+        setting = ALIKE_EVERYWHERE.get(definition.name)
+        if setting in site and definition not in files.site:
+            return "variable_follows", {"variable": definition.name, "setting": setting}
         if definition.name not in FOR_ALL or definition.group == "all":
             return None
         whom = definition.owner or f"group {definition.group}"
@@ -117,7 +134,46 @@ def _of_definitions(
             yield Problem(finding[0], place | finding[1])
 
 
-def _role_type(definition: Definition, option: Mapping[str, Any], role: str) -> Finding | None:
+def _unknown(variable: str, name: str, names: Iterable[str], role: str) -> Finding:
+    """Say that a role has no such variable, or an entry of a variable no such key."""
+    values = {"variable": variable, "role": role}
+    if near := get_close_matches(str(name), list(names), n=1, cutoff=ALIKE):
+        return "role_variable_misspelt", values | {"near": near[0]}
+    return "role_variable_unknown", values
+
+
+def _parts(
+    definition: Definition, option: Mapping[str, Any]
+) -> Iterator[tuple[Definition, Mapping[str, Any]]]:
+    """Yield what is held against the specification: each entry of a list of mappings by itself.
+
+    So a mistake has the line of its entry, and what is a template hides its key alone.
+    """
+    node = definition.node
+    if not (isinstance(node, yaml.SequenceNode) and option.get("options")):
+        yield definition, option
+        return
+    for entry in node.value:
+        known = dict(option["options"])
+        if isinstance(entry, yaml.MappingNode):
+            entry = yaml.MappingNode(entry.tag, [*_readable(entry, known)], entry.start_mark)
+        part = definition._replace(node=entry, line=entry.start_mark.line + 1)
+        yield part, {"type": "dict", "options": known}
+
+
+def _readable(entry: yaml.MappingNode, known: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield keys and values without those that only Ansible knows, which leave `known` too."""
+    for key, value in entry.value:
+        try:
+            literal(value)
+        except ValueError:
+            if known.pop(key.value, None) is not None:
+                continue
+            value = yaml.ScalarNode("tag:yaml.org,2002:null", "")  # its key is none, all the same
+        yield key, value
+
+
+def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> Finding | None:
     declared = option.get("type", "str")
     kind = {yaml.SequenceNode: list, yaml.MappingNode: dict}.get(type(definition.node))
     values = {"variable": definition.name, "role": role}
@@ -134,12 +190,19 @@ def _role_type(definition: Definition, option: Mapping[str, Any], role: str) -> 
     if isinstance(value, list | dict) != (declared in ("list", "dict")) and declared != "raw":
         wanted = {"list": "a list", "dict": "a mapping", "str": "a text"}.get(declared, declared)
         return "role_variable_kind", values | {"kind": _kind(value), "declared": wanted}
+    keys = option.get("options", {}) if isinstance(value, dict) else {}
+    for key in value if keys else ():
+        if key not in keys:
+            return _unknown(f"{definition.name}.{key}", key, keys, role)
     spec = {key: entry for key, entry in option.items() if key not in ("default", "required")}
     validator = ArgumentSpecValidator({definition.name: spec})
     result = validator.validate({definition.name: value})
     if result.error_messages:
         reason = "; ".join(result.error_messages).rstrip(".")
         return "role_variable_type", values | {"reason": reason}
+    if role == "accounts" and isinstance(value, dict) and "name" in value:
+        for problem in problems_of_entry(user_of(result.validated_parameters[definition.name])):
+            return "account_invalid", values | {"reason": problem.text}
     return None
 
 

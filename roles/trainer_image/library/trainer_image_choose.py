@@ -24,6 +24,7 @@ from ansible.module_utils.trainer_image_fit import (
     choose_image,
     read_images,
     read_node,
+    without_gpu,
 )
 
 
@@ -84,7 +85,8 @@ def main() -> None:
             json.dump(chosen, file, indent=2)
         os.chmod(file.name, 0o644)
         os.replace(file.name, options["record"])
-    message = describe(image, nodes, before) if image.name != before else ""
+    said = [describe(image, nodes, before) if image.name != before else "", without_gpu(nodes)]
+    message = "\n".join(filter(None, said))
     module.exit_json(changed=changed, target=image.name, before=before, message=message)
 
 

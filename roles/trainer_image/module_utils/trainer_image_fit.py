@@ -109,12 +109,26 @@ def choose_image(images: Sequence[Image], nodes: Sequence[Node]) -> Image:
         nodes: those without a GPU are served by all.
 
     Raises:
-        MisfitError: there is none.
+        MisfitError: there is none, or no node has a GPU.
     """
+    if not any(node.gpus for node in nodes):
+        raise MisfitError(without_gpu(nodes))
     for image in images:
         if not any(_obstacles(image, node) for node in nodes):
             return image
     raise MisfitError(_refusal(images, nodes))
+
+
+def without_gpu(nodes: Sequence[Node]) -> str:
+    """Say which nodes have no GPU, and what to do; nothing where all have one."""
+    names = [node.name for node in nodes if not node.gpus]
+    if not names:
+        return ""
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"{', '.join(names)} {verb} in gpu_nodes, and no NVIDIA GPU is on the PCI bus there: see "
+        "`lspci -d 10de:` on the machine, or take it out of the group."
+    )
 
 
 def _obstacles(image: Image, node: Node) -> list[str]:

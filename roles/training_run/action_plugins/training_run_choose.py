@@ -2,9 +2,9 @@
 """Ansible action: chooses the nodes of a run, from what the look at each node came to.
 
 Runs on the control node and connects to none. Returns C(nodes), the first fit ones in the order of
-the play; C(left_out), fit ones that others were taken before because they failed before; and
-C(name). Fails where a run cannot start, with a C(msg) for people and C(problems) for programs: a
-list of host (null where it is the whole gang's), code, values and text.
+the play; C(left_out), why others had no part, a sentence each; and C(name). Fails where a run
+cannot start, with a C(msg) for people and C(problems) for programs: a list of host
+(null where it is the whole gang's), code, values and text.
 
 Arguments:
     probes: by host in the order of the play, what the verb C(probe) of the node program came to.
@@ -82,7 +82,7 @@ class Choice:
         nodes: in the order of the play.
         problems: empty where it can start.
         message: the same for people.
-        left_out: fit nodes that others were taken before, because they failed before.
+        left_out: why others are not among them, a sentence for each node.
     """
 
     nodes: tuple[str, ...]
@@ -170,14 +170,20 @@ def choose(
     elif len({probes[host]["image_id"] for host in nodes}) > 1:
         gang = problem(None, "images_differ", image=image)
     else:
-        left_out = tuple(host for host in fit if host not in chosen and failed.get(host, 0))
-        return Choice(nodes, (), "", left_out)
+        behind = [host for host in fit if host not in chosen and failed.get(host, 0)]
+        reasons = {host: _texts(problems) for host, problems in unfit.items() if problems}
+        reasons |= dict.fromkeys(behind, "it was at fault in an attempt before")
+        return Choice(nodes, (), "", tuple(f"{host}: {text}" for host, text in reasons.items()))
     lines = [gang.text]
     for host, problems in unfit.items():
-        texts = "; ".join(entry.text for entry in problems)
-        lines.append(f"{host}: {texts or 'fit, image ' + str(probes[host]['image_id'])}")
-    reasons = [entry for problems in unfit.values() for entry in problems]
-    return Choice(nodes, (gang, *reasons), "\n".join(lines))
+        told = _texts(problems) or f"fit, image {probes[host]['image_id']}"
+        lines.append(f"{host}: {told}")
+    entries = [entry for problems in unfit.values() for entry in problems]
+    return Choice(nodes, (gang, *entries), "\n".join(lines))
+
+
+def _texts(problems: Sequence[Problem]) -> str:
+    return "; ".join(entry.text for entry in problems)
 
 
 def check_transport(transport: str, transports: Sequence[str]) -> Problem | None:
