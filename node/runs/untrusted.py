@@ -7,9 +7,11 @@ none of them through a link: what a rank changes meanwhile leads nowhere else.
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from contextlib import suppress
+from typing import Any
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe waits for whoever writes into it.
@@ -47,8 +49,11 @@ def open_file(directory: int, name: str) -> int:
     return descriptor
 
 
-def read_end(root: str, *parts: str, size: int) -> tuple[int, bytes]:
+def read_end(root: str, *parts: str, size: int, since: int = 0) -> tuple[int, bytes]:
     """Return the last `size` bytes of a plain file below `root`, and where in it they begin.
+
+    Args:
+        since: nothing in front of this offset is wanted, unless the file has become shorter.
 
     Raises:
         OSError: see `open_directory` and `open_file`.
@@ -59,12 +64,13 @@ def read_end(root: str, *parts: str, size: int) -> tuple[int, bytes]:
     finally:
         os.close(directory)
     with os.fdopen(descriptor, "rb") as file:
-        offset = max(0, os.fstat(descriptor).st_size - size)
+        end = os.fstat(descriptor).st_size
+        offset = max(0, end - size, since if since <= end else 0)
         file.seek(offset)
         return offset, file.read(size)
 
 
-def read_rank_file(run: str, *parts: str, size: int) -> tuple[int, bytes]:
+def read_rank_file(run: str, *parts: str, size: int, since: int = 0) -> tuple[int, bytes]:
     """Return the end of a file that ranks wrote, as `read_end` does.
 
     When a run is over its files are moved to where they are brought home from: whoever still
@@ -77,9 +83,33 @@ def read_rank_file(run: str, *parts: str, size: int) -> tuple[int, bytes]:
         OSError: it is in neither place, or no plain file.
     """
     try:
-        return read_end(run, "work", *parts, size=size)
+        return read_end(run, "work", *parts, size=size, since=since)
     except OSError:
-        return read_end(run, "collect", *parts, size=size)
+        return read_end(run, "collect", *parts, size=size, since=since)
+
+
+def read_log(run: str, name: str, size: int, since: int) -> dict[str, Any]:
+    """Return what is new in a rank's log, as a document of an answer.
+
+    Args:
+        size: at most so many bytes, the newest.
+        since: where the answer before has ended, in bytes.
+
+    Returns:
+        `offset` and `end` in bytes, and `text`, which leaves a character that is not whole yet for
+        the next time.
+
+    Raises:
+        OSError: see `read_rank_file`.
+    """
+    offset, content = read_rank_file(run, "logs", name, size=size, since=since)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(content)
+    return {
+        "offset": offset,
+        "end": offset + len(content) - len(decoder.getstate()[0]),
+        "text": text,
+    }
 
 
 def read_lines(run: str, *parts: str, size: int) -> list[str]:

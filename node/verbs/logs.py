@@ -11,11 +11,10 @@ from typing import Any
 from ..engine.containers import EngineError
 from ..forms import LocalPath
 from ..runs.lock import is_live, read
-from ..runs.untrusted import logs_of, read_rank_file
+from ..runs.untrusted import logs_of, read_log
 
-# What a call returns at least of the end of a log: more than is written between two calls.
-OVERLAP_BYTES = 16 * 1024
-WHOLE_BYTES = 1024 * 1024
+# Of what is new in a log, at most: the newest.
+MOST_BYTES = 1024 * 1024
 # A log written to this shortly before a call may have grown between two calls; in seconds.
 RECENT = 3.0
 LOOK, ASK = 0.3, 2.0
@@ -41,21 +40,20 @@ class Logs:
             if fnmatchcase(name, self._pattern)
         }
 
-    def read(self, size: int) -> dict[str, dict[str, Any]]:
-        """Return the last `size` bytes of each up to the last whole line, and where they begin.
+    def read(self, size: int, ends: dict[str, int] | None = None) -> dict[str, dict[str, Any]]:
+        """Return what is new in each, see `read_log`, of at most `size` bytes.
+
+        Args:
+            ends: up to where each has been read before, in bytes.
 
         Raises:
             OSError: one is gone.
         """
-        return {name: self._read_end(name, size) for name in sorted(self.sizes())}
-
-    def _read_end(self, name: str, size: int) -> dict[str, Any]:
-        offset, content = read_rank_file(self._directory, "logs", name, size=size)
-        content = content[: content.rfind(b"\n") + 1]
-        if offset:  # begin with a whole line
-            begin = content.find(b"\n") + 1
-            offset, content = offset + begin, content[begin:]
-        return {"offset": offset, "text": content.decode(errors="replace")}
+        known = ends or {}
+        return {
+            name: read_log(self._directory, name, size, max(0, int(known.get(name, 0))))
+            for name in sorted(self.sizes())
+        }
 
 
 def is_over(directory: str) -> bool:
@@ -85,26 +83,32 @@ def wait_for_more(logs: Logs, directory: str, seconds: float) -> bool:
 
 
 def logs(
-    directory: LocalPath, rank: int | None = None, whole: bool = False, wait: float = 10.0
+    directory: LocalPath,
+    rank: int | None = None,
+    whole: bool = False,
+    wait: float = 10.0,
+    ends: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Read the end of the ranks' logs, as soon as one grows.
+    """Read what is new in the ranks' logs, as soon as one grows.
 
     Args:
         directory: of the run.
         rank: whose log; None for all.
-        whole: whether as much as possible of each is read, at once.
+        whole: whether they are read at once.
         wait: seconds to wait at the most.
+        ends: of the answer before, so that everything comes once.
 
     Returns:
-        `logs`: by file name, `offset` in bytes and `text`; and `over`: whether the run no longer
-        holds the machine.
+        `logs`: by file name, `offset` and `end` in bytes and `text`; `ends` once more by file name;
+        and `over`: whether the run no longer holds the machine.
     """
     found = Logs(directory, rank)
     recent = any(time.time() - changed < RECENT for _, changed in found.sizes().values())
     longest = 0.0 if whole else RECENT / 3 if recent else wait
     over = wait_for_more(found, directory, longest) or is_over(directory)
     try:
-        said = found.read(WHOLE_BYTES if whole else OVERLAP_BYTES)
+        said = found.read(MOST_BYTES, ends)
     except OSError:
         said, over = {}, True  # collected meanwhile
-    return {"logs": said, "over": over}
+    read = {name: piece["end"] for name, piece in said.items()}
+    return {"logs": said, "ends": {**(ends or {}), **read}, "over": over}

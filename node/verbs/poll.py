@@ -29,6 +29,7 @@ from ..runs.untrusted import (
     is_there,
     open_directory,
     read_lines,
+    read_log,
     read_rank_file,
 )
 
@@ -39,6 +40,9 @@ STATUS_BYTES = 16
 SILENCES_BYTES = 16 << 10
 MOST_SILENCES = 16
 SILENCE = {"time", "seconds"}
+# Of what is new in the log of rank 0: far more than people read.
+OUTPUT_BYTES = 256 << 10
+LOG = "rank-0.log"
 # The status a shell gives to a command it could not run to its end.
 CONTAINER_GONE = 128
 # What a line of the trainer has, by its event; another program may call its events the same.
@@ -215,8 +219,14 @@ def is_gone(container: str) -> bool:
 
 
 def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
-    """Return the run's status as soon as it has one, None after `seconds` or at its first step."""
-    started = is_there(directory, "metrics.jsonl")
+    """Return the run's status as soon as it has one.
+
+    Returns:
+        None after `seconds`, and when rank 0 begins or reports its first step.
+    """
+    awaited = [
+        parts for parts in (("metrics.jsonl",), ("logs", LOG)) if not is_there(directory, *parts)
+    ]
     deadline = time.monotonic() + seconds
     asked_at = float("-inf")
     while True:
@@ -227,8 +237,8 @@ def wait_for_end(directory: str, container: str, seconds: float) -> int | None:
                 # It may have noted its end after we looked and before it was gone.
                 noted = noted_status(directory)
                 status = CONTAINER_GONE if noted is None else noted
-        first_step = not started and is_there(directory, "metrics.jsonl")
-        if status is not None or first_step or time.monotonic() >= deadline:
+        has_begun = any(is_there(directory, *parts) for parts in awaited)
+        if status is not None or has_begun or time.monotonic() >= deadline:
             return status
         time.sleep(LOOK)
 
@@ -241,7 +251,15 @@ def age(directory: str) -> float:
         return 0.0
 
 
-def poll(directory: LocalPath, wait: float = 10.0) -> dict[str, Any]:
+def new_output(directory: str, since: int) -> dict[str, Any]:
+    """Return what is new in the log of rank 0, see `read_log`; nothing where there is none."""
+    try:
+        return read_log(directory, LOG, OUTPUT_BYTES, since)
+    except OSError:
+        return {"offset": since, "end": since, "text": ""}
+
+
+def poll(directory: LocalPath, wait: float = 10.0, log_offset: int = 0) -> dict[str, Any]:
     """Tell where a run stands; on its launcher.
 
     Waits, so that a follower need not come back more often than it shows something, and answers at
@@ -250,6 +268,7 @@ def poll(directory: LocalPath, wait: float = 10.0) -> dict[str, Any]:
     Args:
         directory: of the run.
         wait: the longest wait in seconds; a fifth of it when the run is young.
+        log_offset: of the answer before, so that output comes once.
 
     Returns:
         `state`: starting until the first step, running, or finished.
@@ -263,17 +282,22 @@ def poll(directory: LocalPath, wait: float = 10.0) -> dict[str, Any]:
         `events`: when the newest of TensorBoard's files was, however young it is.
         `silences`: of a project's ranks, `time` at which each was noticed and `seconds` it had
         lasted.
+        `output`: what is new in the log of rank 0, `offset` in bytes and `text`; and `log_offset`,
+        where it ends.
     """
     container = container_of(os.path.basename(directory))
     seconds = min(wait, max(wait / 5, age(directory) * PACE))
     status = wait_for_end(directory, container, seconds)
     metrics = read_metrics(directory)
+    output = new_output(directory, max(0, log_offset))
     return {
         "state": "finished" if status is not None else "running" if metrics else "starting",
         "exit_status": status,
         "metrics": metrics,
-        "began": is_there(directory, "logs", "rank-0.log"),
+        "began": is_there(directory, "logs", LOG),
         "checkpoints": newest_checkpoint(directory),
         "events": newest_events(directory),
         "silences": read_silences(directory),
+        "log_offset": output.pop("end"),
+        "output": output,
     }

@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,6 +110,17 @@ def receive(run: Any, project: Path, tmp_path: Path) -> None:
     root = os.path.dirname(run.path)
     with archive.open("rb") as file:
         training_run_code.receive_run(file, root, run, {"project": listing}, RANK)
+
+
+def test_a_repeated_call_is_asked_with_what_the_one_before_answered() -> None:
+    """Ansible fills in the arguments of a task with `until` once, whatever has come meanwhile."""
+    task = SimpleNamespace(register="told")
+    action = plugin.ActionModule(task, None, None, None, None, None)
+    assert action._carried(["offset"], {}) == {}
+    assert action._carried(["offset"], {"told": {"msg": "no answer"}}) == {}
+    assert action._carried(["offset"], {"told": {"answer": {"offset": 7, "more": 1}}}) == {
+        "offset": 7
+    }
 
 
 def test_the_code_has_no_room(

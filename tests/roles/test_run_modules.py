@@ -305,3 +305,30 @@ def test_a_follower_gets_the_silences(tmp_path: Path) -> None:
 def test_a_status_is_a_number(tmp_path: Path, text: str, noted: int | None) -> None:
     metrics_of(tmp_path).with_name("exit_status").write_text(text)
     assert poll.noted_status(str(tmp_path)) is noted
+
+
+def test_a_follower_gets_what_is_new_in_the_log_of_rank_0(tmp_path: Path) -> None:
+    run = str(tmp_path)
+    assert poll.new_output(run, 0) == {"offset": 0, "end": 0, "text": ""}
+    log = tmp_path / "work" / "logs" / "rank-0.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes("caf\u00e9".encode()[:-1])
+    # Half a character is left for the next time.
+    assert poll.new_output(run, 0) == {"offset": 0, "end": 3, "text": "caf"}
+    log.write_bytes("caf\u00e9 \x1b[1m".encode() + b"\xff\n")
+    assert poll.new_output(run, 3) == {"offset": 3, "end": 12, "text": "\u00e9 \x1b[1m\ufffd\n"}
+    assert poll.new_output(run, 12)["text"] == ""
+    # Another file in its place.
+    assert poll.new_output(run, 13)["offset"] == 0
+    with log.open("ab") as file:
+        file.write(b"x" * 2 * poll.OUTPUT_BYTES)
+    found = poll.new_output(run, 12)
+    assert (found["offset"], len(found["text"])) == (12 + poll.OUTPUT_BYTES, poll.OUTPUT_BYTES)
+
+
+def test_a_look_ends_when_rank_0_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poll, "is_gone", lambda container: False)
+    log = tmp_path / "work" / "logs" / "rank-0.log"
+    log.parent.mkdir(parents=True)
+    monkeypatch.setattr(poll.time, "sleep", lambda seconds: log.write_bytes(b""))
+    assert poll.wait_for_end(str(tmp_path), "c", 3600) is None

@@ -1,10 +1,12 @@
 """Prints the logs of ranks, every line tagged with its rank and host."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.text import Text
 
 from yard.core.context import Context
@@ -13,6 +15,7 @@ from yard.operations.runtime import as_it_ran
 from yard.plays.contract import READ_LOGS
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
+from yard.runs.output import Output, pieces_of
 from yard.runs.record import FIRST_LINE, RANK_LOG, rank_log_files, read_run
 from yard.runs.summary import is_over
 from yard.screen.failures import show_failures
@@ -21,40 +24,79 @@ from yard.screen.failures import show_failures
 RANK_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
+# Of the ranks that draw a bar, those that are shown.
+MOST_BARS = 8
+
+
 class LogView:
-    """Prints what is new of each rank's log; pieces of a log may come again or overlap."""
+    """Prints what is new of each rank's log, one line after the other.
+
+    Use as a context manager. On a terminal the lines that ranks still draw, as their bars, stand
+    below, and before anything has come a sign of life.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._shown: dict[int, int] = {}
+        self._outputs: dict[int, Output] = {}
         self._hosts: dict[int, str] = {}
+        self._waits = Spinner("dots", Text("Asking the nodes ..."), style="cyan")
+        self._live = Live(console=console, get_renderable=self._below, transient=True)
+
+    def __enter__(self) -> "LogView":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Print what is left of lines that were not ended."""
+        self._live.stop()
+        for rank, output in sorted(self._outputs.items()):
+            self._print(rank, output.finish())
 
     @property
     def ranks(self) -> list[int]:
         """Ranks of which something has come."""
-        return sorted(self._shown)
+        return sorted(self._outputs)
 
-    def show(self, rank: int, offset: int, content: bytes) -> None:
-        """Print the lines of a piece that have not been shown.
+    def show(self, rank: int, offset: int, end: int, text: str) -> None:
+        """Print what of a piece has not been shown.
 
         Args:
-            offset: where the piece begins in the file, in bytes, at the beginning of a line.
+            offset: where the piece begins in the file, in bytes.
+            end: where it ends.
         """
-        shown = self._shown.setdefault(rank, 0)
-        if offset > shown:
-            self._print(rank, f"({offset - shown:,} bytes of this log are not shown)")
-        new = content[max(0, shown - offset) :]
-        self._shown[rank] = max(shown, offset + len(content))
-        for line in new.decode("utf-8", errors="replace").splitlines():
+        output = self._outputs.setdefault(rank, Output())
+        if offset < output.end:
+            text = text.encode()[output.end - offset :].decode(errors="replace")
+        for piece in pieces_of(text):
+            lines, _ = output.take(max(offset, output.end), piece)
+            self._print(rank, lines)
+            output.end = max(output.end, end)
+
+    def _print(self, rank: int, lines: Iterable[str]) -> None:
+        for line in lines:
             first = FIRST_LINE.search(line) if rank not in self._hosts else None
             if first:
                 self._hosts[rank] = first["host"]
-            self._print(rank, line)
+            self._console.print(self._tagged(rank, line), soft_wrap=True)
 
-    def _print(self, rank: int, line: str) -> None:
+    def _tagged(self, rank: int, line: str) -> Text:
         tag = Text(f"[{rank} {self._hosts.get(rank, '?')}] ")
         tag.stylize(RANK_COLOURS[rank % len(RANK_COLOURS)])
-        self._console.print(tag + Text(line), soft_wrap=True)
+        return tag + Text(line)
+
+    def _below(self) -> RenderableType:
+        if not self._outputs:
+            return self._waits
+        drawn = [
+            self._tagged(rank, row)
+            for rank, output in sorted(self._outputs.items())
+            for row in output.rows
+            if row
+        ]
+        for line in drawn:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        return Group(*drawn[:MOST_BARS])
 
 
 def show_logs(context: Context, run: Path, rank: int | None, follow: bool = False) -> Exit:
@@ -67,14 +109,15 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
         RequestError: there are no logs, or none of this rank.
         ClusterError: the nodes could not be asked.
     """
-    view = LogView(context.console)
-    if not is_over(run):
-        _show_live(context, run, rank, follow, view)
-    # What the last look at the nodes missed has been collected meanwhile.
-    files = rank_log_files(run)
-    for number in files:
-        if rank in (None, number):
-            view.show(number, 0, files[number].read_bytes())
+    with LogView(context.console) as view:
+        if not is_over(run):
+            _show_live(context, run, rank, follow, view)
+        # What the last look at the nodes missed has been collected meanwhile.
+        files = rank_log_files(run)
+        for number in files:
+            if rank in (None, number):
+                content = files[number].read_bytes()
+                view.show(number, 0, len(content), content.decode(errors="replace"))
     there = sorted({*files, *view.ranks})
     if not there:
         raise RequestError([f"{run.name}: no rank has written a log"])
@@ -96,7 +139,7 @@ def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view
             named = [(RANK_LOG.fullmatch(name), piece) for name, piece in logs.items()]
             by_rank = {int(name["rank"]): piece for name, piece in named if name}
             for number, piece in sorted(by_rank.items()):
-                view.show(number, piece["offset"], piece["text"].encode())
+                view.show(number, piece["offset"], piece["end"], piece["text"])
 
     variables = {"training_run_id": run.name, "training_run_logs_follow": follow}
     if rank is not None:

@@ -24,7 +24,7 @@ from yard.plays.contract import (
 )
 from yard.plays.events import Event, Outcome, shortened
 from yard.plays.play import play
-from yard.runs.gathering import METRICS
+from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest, write_manifest
 from yard.runs.silences import MOST, Silence, known_silences
 from yard.screen.display import make_progress
@@ -70,6 +70,9 @@ class RunFollower:
         inventory = Path(self.manifest.inventory_path)
         self._carrier = CheckpointCarrier(self.context, self.directory, inventory)
         self._report = LiveReport(self.directory)
+        if self.manifest.project is not None:
+            # The log is read again from its beginning, and another attempt has another one.
+            (self.directory / GATHERED).unlink(missing_ok=True)
 
     @property
     def view(self) -> View[Any]:
@@ -200,7 +203,14 @@ class RunFollower:
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)
-        if self._lines.has_step(new) and self.manifest.launch.first_step_before is None:
+        printed = self._lines.listen(event.result)
+        if printed.readings:
+            with (self.directory / GATHERED).open("a", encoding="utf-8") as file:
+                file.writelines(line.to_line() for line in printed.readings)
+        if (
+            self._lines.has_step([*new, *printed.readings])
+            and self.manifest.launch.first_step_before is None
+        ):
             previous = self._polled_at if self._polled_at is not None else began_at
             self.manifest = self.manifest.with_launch(
                 first_step_after=previous, first_step_before=received_at
@@ -208,16 +218,19 @@ class RunFollower:
             write_manifest(self.directory, self.manifest)
         if new or progress.view.has_begun:
             progress.phase(progress.view.phase)
-        for line in new:
+        progress.output(printed.lines, printed.rows)
+        for line in (*new, *printed.readings):
             progress.training(line, received_at)
-        if not new:
+        if not new and not printed.readings:
             progress.goes_on()
+        if printed.trouble:
+            progress.note(f"warning: {printed.trouble}")
         for silence in known_silences(event.result.get("silences", [])):
             # A rank could make up ever new ones.
             if silence not in self._silences and len(self._silences) < MOST:
                 self._silences.add(silence)
                 progress.note(f"warning: {silence.text}")
         self._polled_at = received_at
-        report = self._report.draw_if_due()
+        report = self._report.draw_if_due(self._lines.tail)
         if report is not None:
             progress.note(f"Report: {self.context.project.shown(report)}")

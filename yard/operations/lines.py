@@ -1,17 +1,37 @@
-"""The lines of metrics that polls bring: which are new, and how they are shown."""
+"""What polls bring of a run: which lines of metrics are new, what it prints, how that is shown."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from yard.runs.gathering import METRICS
+from yard.runs.gathering import LIVE_SECONDS, METRICS, LineReader
 from yard.runs.manifest import Manifest
 from yard.runs.metrics import Metric, known_metrics, read_every_line
+from yard.runs.output import Output
 from yard.runs.readings import Reading, known_readings, read_readings
+from yard.runs.record import FIRST_LINE
 from yard.screen.training_view import ProgramView, TrainingView, View
 
 Line = TypeVar("Line", Metric, Reading)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a program has printed since the poll before.
+
+    Attributes:
+        lines: that are done.
+        rows: that may still be drawn again.
+        readings: numbers in its lines.
+        trouble: what is to be said of the search for numbers, once.
+    """
+
+    lines: Sequence[str] = ()
+    rows: Sequence[str] = ()
+    readings: Sequence[Reading] = ()
+    trouble: str = ""
 
 
 class Lines(ABC, Generic[Line]):
@@ -26,6 +46,15 @@ class Lines(ABC, Generic[Line]):
     @abstractmethod
     def has_step(self, lines: Iterable[Line]) -> bool:
         """Whether one of the lines says that a step is done."""
+
+    def listen(self, answer: Mapping[str, Any]) -> Printed:
+        """What a poll brings of the program's output; of the trainer the screen shows none."""
+        return Printed()
+
+    @property
+    def tail(self) -> Sequence[str]:
+        """The last lines of the output."""
+        return ()
 
 
 class TrainerLines(Lines[Metric]):
@@ -51,8 +80,18 @@ class ProgramLines(Lines[Reading]):
 
     view: ProgramView
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pattern: str | None = None) -> None:
+        """Begin with what there is already.
+
+        Args:
+            path: of the metrics.
+            pattern: for numbers in what the program prints, see `yard.code.settings`.
+        """
         self.view = ProgramView()
+        self._output = Output()
+        self._reader = LineReader(pattern, LIVE_SECONDS)
+        self._reads_bars = pattern is None
+        self._bars: set[str] = set()
         self._seen = {entry for reading in read_readings(path) for entry in reading.entries}
 
     def take(self, answer: Mapping[str, Any], received_at: float) -> list[Reading]:
@@ -71,8 +110,40 @@ class ProgramLines(Lines[Reading]):
         """See `Lines`."""
         return any(line.step is not None for line in lines)
 
+    def listen(self, answer: Mapping[str, Any]) -> Printed:
+        """See `Lines`. Bars are read where the program reports no numbers itself."""
+        output = answer.get("output") or {"offset": self._output.end, "text": ""}
+        is_first = self._output.end == 0 and output["offset"] == 0
+        lines, said = self._output.take(output["offset"], output["text"])
+        self._output.end = int(answer.get("log_offset", self._output.end))
+        if is_first and lines and FIRST_LINE.match(lines[0]):
+            # It is the launcher's, and of the program the screen shows what it prints itself.
+            lines, said = lines[1:], said[1:]
+        rows: Sequence[str] = [row for row in self._output.rows if row]
+        if answer.get("exit_status") is not None:
+            lines, rows = [*lines, *self._output.finish()], ()
+        readings: list[Reading] = []
+        if not self._reads_bars or not self._seen:
+            gave_up = self._reader.gave_up
+            if self._reads_bars:
+                # A bar is read while it stands there, and not again when it is drawn anew.
+                said = [line for line in (*said, *rows) if line not in self._bars]
+                self._bars = set(rows)
+            readings = self._reader.read(said)
+            if self._reader.gave_up and not gave_up:
+                trouble = f"the pattern `metrics:` searches longer than {LIVE_SECONDS:g} s"
+                return Printed(lines, rows, readings, f"{trouble}; it is not applied any more")
+        return Printed(lines, rows, readings)
+
+    @property
+    def tail(self) -> Sequence[str]:
+        """See `Lines`."""
+        return [*self._output.tail, *(row for row in self._output.rows if row)]
+
 
 def lines_of(run: Path, manifest: Manifest) -> Lines[Any]:
     """What there is of a run's lines when its following begins."""
     path = run / METRICS
-    return TrainerLines(path) if manifest.project is None else ProgramLines(path)
+    if manifest.project is None:
+        return TrainerLines(path)
+    return ProgramLines(path, manifest.project.get("metrics_pattern"))

@@ -1,6 +1,7 @@
 """Keeps the report of a run current while it is followed."""
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,9 +25,10 @@ class LiveReport:
         self._due_at = 0.0
         self._cost = 0.0
 
-    def draw_if_due(self) -> Path | None:
+    def draw_if_due(self, output: Sequence[str] = ()) -> Path | None:
         """Draw it, unless it is too early; returns the path of the first drawing of the run.
 
+        `output` is the end of what the program has printed.
         A failure is kept beside the report, and the next drawing tries again.
         """
         began = time.monotonic()
@@ -41,7 +43,7 @@ class LiveReport:
         # On a full disk the reason cannot be kept either; whatever the run itself writes says so.
         with suppress(OSError), errors_kept(self._run):
             imported = time.monotonic()
-            write_live_report(self._run, time.time(), self._seconds)
+            write_live_report(self._run, time.time(), self._seconds, output)
             self._cost = time.monotonic() - imported
             if is_first:
                 # From now on the page of all runs leads to it.

@@ -4,7 +4,7 @@ import shlex
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from yard.runs.folder import REPORT_ERROR
 from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest
 from yard.runs.metrics import Metric, attempts_of, read_every_line
+from yard.runs.output import take_log
 from yard.runs.pace import seconds_left_by
 from yard.runs.readings import Reading
-from yard.runs.record import RunRecord, read_run, read_spells, result_folders
+from yard.runs.record import LOG_TAIL_BYTES, RunRecord, read_run, read_spells, result_folders
 from yard.runs.summary import (
     FILES_BEYOND_LIMITS,
     RUNNING,
@@ -49,6 +50,8 @@ FILES = {
 FOLDERS = {"code": "code, as it ran"}
 # More of the last values than this would push everything else off the screen.
 MOST_VALUES = 8
+# Of the log where the curves would be.
+MOST_OUTPUT = 60
 
 
 def write_report(run: Path) -> Path:
@@ -65,12 +68,13 @@ def write_report(run: Path) -> Path:
     return _write(run, read_run(run), summary)
 
 
-def write_live_report(run: Path, now: float, seconds: float) -> Path:
+def write_live_report(run: Path, now: float, seconds: float, output: Sequence[str] = ()) -> Path:
     """Draw the report of a run that goes on, from what has come home; returns the path written.
 
     Args:
         now: Unix seconds.
-        seconds: after which the page shows itself anew.
+        seconds: after which the page refreshes.
+        output: the last lines that the program printed.
 
     Raises:
         RequestError: it is no run.
@@ -79,7 +83,7 @@ def write_live_report(run: Path, now: float, seconds: float) -> Path:
     attempts: Sequence[Sequence[Metric | Reading]] = attempts_of(read_every_line(run / METRICS))
     lines = record.readings if record.is_project else attempts[-1] if attempts else ()
     live = Live(now, seconds, seconds_left_by(lines, now))
-    return _write(run, record, summarise_so_far(record, now), live)
+    return _write(run, record, summarise_so_far(record, now), live, output)
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,19 @@ class Live:
         return f"{datetime.fromtimestamp(self.drawn_at, UTC):%H:%M:%S} UTC"
 
 
-def _write(run: Path, record: RunRecord, summary: Summary, live: Live | None = None) -> Path:
+def _write(
+    run: Path,
+    record: RunRecord,
+    summary: Summary,
+    live: Live | None = None,
+    output: Sequence[str] = (),
+) -> Path:
     path = run / "report.html"
-    curves = _program_curves if record.is_project else _training_curves
-    page = report_page(summary, record, curves(run, record), file_links(run, record), live)
+    curves = _program_curves(run, record) if record.is_project else _training_curves(run, record)
+    if curves.absence and record.is_project:
+        said = output or take_log(run / "logs/rank-0.log", LOG_TAIL_BYTES)[0].tail
+        curves = replace(curves, output=tuple(said)[-MOST_OUTPUT:])
+    page = report_page(summary, record, curves, file_links(run, record), live)
     write_text(path, page)
     return path
 
@@ -140,12 +153,14 @@ class Curves:
         charts: by the title of their section.
         absence: why there are no curves; "" where there are.
         note: what is to be said of them.
+        output: in their place the last lines of rank 0.
     """
 
     timeline: Timeline | None
     charts: Mapping[str, Sequence[Chart]]
     absence: str = ""
     note: str = ""
+    output: Sequence[str] = ()
 
 
 def report_page(
@@ -167,6 +182,7 @@ def report_page(
         timeline=curves.timeline,
         absence=curves.absence if live is None else "",
         curves_note=curves.note,
+        output="\n".join(curves.output),
         charts=curves.charts,
         tables={
             "Test images by class": _by_class(summary),
@@ -222,8 +238,9 @@ def _program_curves(run: Path, record: RunRecord) -> Curves:
     timeline = program_timeline(record.manifest, read_spells(run))
     reported = reading_charts(record.readings, retried=record.attempts > 1)
     absence = (
-        "The program wrote no number to $TRAINYARD_METRICS, so there are no curves: "
-        'a JSON object a line, like {"step": 3, "loss": 0.2}.'
+        "There are no curves, because the program reported no numbers. It can write them to "
+        '$TRAINYARD_METRICS, a JSON object a line, like {"step": 3, "loss": 0.2}; print the bars '
+        "of tqdm; or have a pattern for its lines, metrics: in trainyard.yml."
     )
     left_out = names_left_out(record.readings)
     note = (

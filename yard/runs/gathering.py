@@ -1,30 +1,37 @@
 """Numbers of a program that writes none to `$TRAINYARD_METRICS`: from its log, from TensorBoard.
 
-They are gathered once, when the run is over, into a file with lines like those of the metrics.
+They are gathered into a file with lines like those of the metrics: while the run goes on from what
+it prints, and once more from all that there is when it is over.
 """
 
 import math
 import re
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from yard.core.files import write_text
+from yard.runs.bars import reading_of_bar
 from yard.runs.folder import OUTPUTS
+from yard.runs.output import take_log
 from yard.runs.readings import (
+    FILE_BYTES,
     Reading,
     known_readings,
     read_readings,
-    tail_lines,
     within_limits,
 )
 
 # In the run directory, beside what the program wrote itself.
 METRICS, GATHERED = "metrics.jsonl", "readings.jsonl"
-# More of a log's line than this is no line of numbers.
-LOG_LINE_CHARACTERS = 2000
+# How long a pattern may search what a poll brings, and a whole log, in seconds: some patterns take
+# longer than the run for a line that they nearly fit.
+LIVE_SECONDS, WHOLE_SECONDS = 1.0, 20.0
 # TensorBoard's files within a run, and how much of them is read.
 EVENTS = "*tfevents*"
 MOST_EVENT_FILES = 32
@@ -35,12 +42,16 @@ MOST_EVENTS = 100_000
 def gather_readings(run: Path, pattern: str | None) -> None:
     """Write down what a run's log and, without other numbers, its TensorBoard events say.
 
+    Where there are none of these either, its progress bars are read.
+
     Args:
         pattern: regular expression; the names of its groups are those of the numbers.
     """
-    gathered = readings_of_log(run / "logs/rank-0.log", pattern) if pattern else []
+    log = run / "logs/rank-0.log"
+    gathered = readings_of_log(log, pattern) if pattern else []
     if not gathered and not read_readings(run / METRICS):
         gathered = [reading for name in OUTPUTS for reading in readings_of_events(run / name)]
+        gathered = gathered or readings_of_log(log, None)
     path = run / GATHERED
     if gathered:
         write_text(path, "".join(reading.to_line() for reading in gathered))
@@ -53,19 +64,78 @@ def all_readings(run: Path) -> tuple[Reading, ...]:
     return within_limits((*read_readings(run / METRICS), *read_readings(run / GATHERED)))
 
 
-def readings_of_log(path: Path, pattern: str) -> list[Reading]:
-    """The numbers that a pattern finds in a log, a reading for each line with any."""
+def readings_of_log(path: Path, pattern: str | None) -> list[Reading]:
+    """The numbers in what a log says, see `LineReader`."""
+    return LineReader(pattern, WHOLE_SECONDS).read(take_log(path, FILE_BYTES)[1])
+
+
+class LineReader:
+    """Finds numbers in lines that a program prints: by a pattern, or those of progress bars.
+
+    Args:
+        pattern: regular expression; None reads bars.
+        seconds: how long one search may take.
+
+    Attributes:
+        gave_up: whether the pattern took longer: it is not searched for any more.
+    """
+
+    def __init__(self, pattern: str | None, seconds: float) -> None:
+        self.gave_up = False
+        self._seconds = seconds
+        self._outer: Reading | None = None
+        self._pattern = None
+        self._reads_bars = pattern is None
+        with suppress(re.error):  # an older yard took it; the request checks it
+            self._pattern = None if pattern is None else re.compile(pattern)
+
+    def read(self, lines: Iterable[str]) -> list[Reading]:
+        """The numbers of lines, a reading for each that has any."""
+        if self._reads_bars:
+            bars = [bar for line in lines if (bar := reading_of_bar(line)) is not None]
+            return list(map(self._placed, bars))
+        found: list[dict[str, Any]] = []
+        if self._pattern is not None and not self.gave_up:
+            try:
+                with time_limit(self._seconds):
+                    for line in lines:
+                        groups = [match.groupdict() for match in self._pattern.finditer(line)]
+                        found.append({k: v for each in groups for k, v in _numbers(each).items()})
+            except TimeoutError:
+                self.gave_up = True
+        return known_readings(found)
+
+    def _placed(self, bar: Reading) -> Reading:
+        """A bar of steps that stands below one of epochs is of the epoch that is not done."""
+        if bar.step is None:
+            self._outer = bar
+        elif bar.epoch is None and self._outer is not None and self._outer.epoch is not None:
+            epochs = self._outer.epochs
+            epoch = min(self._outer.epoch + 1, epochs or math.inf)
+            return replace(bar, epoch=epoch, epochs=epochs)
+        return bar
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Have what takes longer end with TimeoutError; only the main thread can be interrupted so.
+
+    Python's `re` looks for signals while it searches.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        searched = re.compile(pattern)
-    except re.error:
-        return []  # an older yard took it; the request checks it
-    lines = []
-    for text in tail_lines(path):
-        found: dict[str, Any] = {}
-        for match in searched.finditer(text[:LOG_LINE_CHARACTERS]):
-            found |= _numbers(match.groupdict())
-        lines.append(found)
-    return known_readings(lines)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def readings_of_events(folder: Path) -> list[Reading]:

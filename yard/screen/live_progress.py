@@ -1,6 +1,7 @@
 """Progress on a terminal: a display that moves."""
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,9 @@ from rich.text import Text
 from yard.core.words import duration
 from yard.screen.progress import Progress
 
+# Of the lines that a program draws again and again, as bars: those that are shown.
+MOST_ROWS = 6
+
 
 class LiveProgress(Progress):
     """For a terminal: finished phases stay as lines, the current one moves below them."""
@@ -22,6 +26,7 @@ class LiveProgress(Progress):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._task = ""
+        self._rows: Sequence[str] = ()
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(
             console=console, get_renderable=self._render, refresh_per_second=8, transient=True
@@ -48,6 +53,10 @@ class LiveProgress(Progress):
         if lasting is not None:
             self.console.print(f"  [green]✓[/] {escape(lasting)}")
 
+    def output(self, lines: Sequence[str], rows: Sequence[str]) -> None:
+        super().output(lines, rows)
+        self._rows = rows[:MOST_ROWS]
+
     def _show_begin(self, text: str) -> None:
         self._task = ""
 
@@ -70,7 +79,10 @@ class LiveProgress(Progress):
         return line
 
     def _training_lines(self) -> RenderableType:
-        """Two lines, so that nothing wraps at 80 columns: the bar, and the numbers below it."""
+        """Two lines, so that nothing wraps at 80 columns: the bar, and the numbers below it.
+
+        What the program itself is drawing stands above them.
+        """
         bar = Table.grid(padding=(0, 1), expand=True)
         bar.add_column(no_wrap=True)
         bar.add_column(ratio=1)
@@ -82,5 +94,8 @@ class LiveProgress(Progress):
             middle = ProgressBar(total=whole, completed=done, complete_style="cyan")
         bar.add_row(Text(self.view.phase), middle, Text(self.view.position(time.time())))
         indent = " " * (len(self.view.phase) + 1)
-        numbers = Text(f"{indent}{self.view.numbers()}", no_wrap=True, overflow="ellipsis")
-        return Group(bar, numbers)
+        numbers = self.view.numbers()
+        below = [numbers] if numbers else []
+        lines = [*self._rows, *(f"{indent}{text}" for text in below)]
+        shown = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
+        return Group(*shown[: len(self._rows)], bar, *shown[len(self._rows) :])

@@ -1,11 +1,13 @@
 """What every display of a command's progress has; see `yard.screen.display` for the two kinds."""
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from yard.plays.contract import CHECK, FOLLOW, START, STOP, TAKE
 from yard.screen.training_view import TrainingView, View
@@ -18,6 +20,8 @@ PHASE_TEXTS = {
     FOLLOW: "Starting ranks",
     STOP: "Collecting logs",
 }
+# Of the lines that a program prints between two polls.
+MOST_AT_ONCE = 200
 STOPPING = "Stopping and collecting logs"
 
 
@@ -67,6 +71,22 @@ class Progress:
     def training(self, line: Any, received_at: float) -> None:
         """Show a new line of the metrics, of the kind that the view takes."""
         raise NotImplementedError
+
+    def output(self, lines: Sequence[str], rows: Sequence[str]) -> None:
+        """Show what the program has printed, which has no control characters any more.
+
+        Args:
+            lines: that are done.
+            rows: the last ones, which it may draw again.
+        """
+        more = len(lines) - MOST_AT_ONCE
+        if more > 0:
+            self._print_line(f"({more:,} lines are not shown here; the log has them)")
+        for line in lines[-MOST_AT_ONCE:]:
+            self._print_line(line)
+
+    def _print_line(self, line: str) -> None:
+        self.console.print(Text(line), soft_wrap=True)
 
     def goes_on(self) -> None:
         """Show that the run goes on, though there is no new line."""

@@ -18,7 +18,6 @@ TRAINING = "Training"
 RUNNING = "Running"
 # More numbers than this do not fit into a line.
 MOST_NUMBERS = 6
-NO_METRICS = "no metrics so far, in $TRAINYARD_METRICS"
 
 
 class View(ABC, Generic[Line]):
@@ -153,9 +152,10 @@ class ProgramView(View[Reading]):
         self.newest |= _place(line)
         self.values = last_values([Reading(values=self.values), line])
         if line.step is not None and (self._last is None or line.step != self._last[0]):
+            before = self._last
             self._last = (line.step, received_at if line.time is None else line.time)
-            if self._first is None or line.step < self._first[0]:
-                self._first = self._last
+            if before is None or line.step < before[0]:
+                self._first = self._last  # of this epoch: a bar has the steps of one
             self._received_at = received_at
         return None
 
@@ -190,7 +190,7 @@ class ProgramView(View[Reading]):
 
     def numbers(self) -> str:
         """See `View`."""
-        return _numbers(self.newest, self.values) or ("" if self.newest else NO_METRICS)
+        return _numbers(self.newest, self.values)
 
 
 def epoch_line(metric: Metric) -> str:

@@ -12,6 +12,7 @@ Arguments:
     arguments: of the verb, by name.
     place: folder of the node's with the program, absolute or relative to the account's home.
     attachment: a file of the control node that the verb takes along.
+    carried: arguments that a task with C(until) takes from the answer that it had before, by name.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ ARGUMENTS = {
     # Not of the kind `path`, which would take a ~ for this account's home.
     "place": {"type": "str", "required": True},
     "attachment": {"type": "path"},
+    "carried": {"type": "list", "elements": "str", "default": []},
 }
 SENTENCES = {
     "no_python": "there is no {python}: python3 is wanted, which `make bootstrap` installs",
@@ -183,6 +185,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         result: Result = super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
+        options["arguments"] |= self._carried(options["carried"], variables)
         told = self.call(options, variables)
         result["verb"] = options["verb"]
         if "answer" in told and told["answer"] is not None:
@@ -196,6 +199,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         refused = refusal(host, values) if code == "refused" else None
         said = refused or {"msg": sentence(code, values), "code": code, "values": values}
         return {**result, "failed": True, **said}
+
+    def _carried(self, names: list[str], variables: Result) -> Result:
+        """Return arguments from the answer before: Ansible fills a task's in once, not again."""
+        before = variables.get(self._task.register) if self._task.register else None
+        answer = before.get("answer") if isinstance(before, Mapping) else None
+        known: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+        return {name: known[name] for name in names if name in known}
 
     def call(self, options: Result, task_vars: Result) -> Result:
         """Return the document with which the node answers.

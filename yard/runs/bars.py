@@ -1,0 +1,67 @@
+"""Numbers in the progress bars of tqdm and rich, as they stand in a log."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from yard.runs.readings import Reading
+
+# ` 40%|████      | 40/100 [00:05<00:07,  8.0it/s, loss=0.5]`, see tqdm's `bar_format`.
+_TQDM = re.compile(
+    r"\d{1,3}%\|[^|]{0,400}\|\s*(?P<step>[\d.]+)(?P<unit>[kMGT]?)i?[A-Za-z]{0,2}/"
+    r"(?P<steps>[\d.]+)(?P<units>[kMGT]?)i?[A-Za-z]{0,2}\s\[[\d:]{1,12}<[\d:?]{1,12},(?P<rest>[^\]]{0,600})\]"
+)
+# `123it [00:05, 24.1it/s, loss=0.5]`: of how many nobody knows.
+_TQDM_COUNT = re.compile(r"(?:^|\s)(?P<step>\d{1,15})it\s\[[\d:]{1,12},(?P<rest>[^\]]{0,600})\]")
+# `Training ━━━━━━━━╸━━━━━━━  45/100 0:00:12 train_loss: 0.5`, or the percentage alone.
+_RICH = re.compile(
+    r"[━╸╺]{4,400}\s{1,8}(?:(?P<step>[\d.]{1,15})/(?P<steps>[\d.]{1,15})|(?P<percent>\d{1,3})%)"
+    r"(?P<rest>.{0,600})"
+)
+_NAMED = re.compile(
+    r"(?<![\w./-])(?P<name>[A-Za-z_][\w./-]{0,63})(?:=|:\s)\s?"
+    r"(?P<value>[-+]?\d{1,20}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?)(?![\w:/])"
+)
+_EPOCH = re.compile(r"\bepoch\W{0,3}(?P<epoch>\d{1,9})(?:\s?/\s?(?P<epochs>\d{1,9}))?", re.I)
+# A bar of epochs, with one of steps inside.
+_EPOCHS = re.compile(r"\bepochs?\W*$", re.I)
+_UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def reading_of_bar(line: str) -> Reading | None:
+    """What a progress bar says: where the program is, and the numbers beside the bar.
+
+    Returns:
+        None where the line has no bar.
+    """
+    found = _TQDM.search(line) or _TQDM_COUNT.search(line) or _RICH.search(line)
+    if found is None:
+        return None
+    groups = found.groupdict()
+    if groups.get("percent"):
+        groups |= {"step": groups["percent"], "steps": "100"}
+    place: dict[str, Any] = {
+        "step": _number(groups["step"], groups.get("unit")),
+        "steps": _number(groups.get("steps"), groups.get("units")),
+    }
+    before = line[: found.start()].rstrip()
+    if _EPOCHS.search(before):
+        place = {"epoch": place["step"], "epochs": place["steps"]}
+    elif epoch := _EPOCH.search(before):
+        place |= {name: _number(text, "") for name, text in epoch.groupdict().items()}
+    values = {each["name"]: float(each["value"]) for each in _NAMED.finditer(groups["rest"] or "")}
+    return Reading.from_json(_known({**values, **place}))
+
+
+def _known(numbers: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
+def _number(text: str | None, unit: str | None) -> float | None:
+    """A count as tqdm writes it, like `1.5k`."""
+    try:
+        number = float(text or "") * _UNITS[unit or ""]
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
