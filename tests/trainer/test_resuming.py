@@ -12,7 +12,7 @@ from trainer.checkpoint import Checkpoint
 from trainer.config import TrainConfig
 from trainer.data.sampler import ShardedSampler
 from trainer.engines import IndependentEngine
-from trainer.errors import ConfigError
+from trainer.errors import CheckpointError, ConfigError
 from trainer.progress import Progress
 from trainer.resuming import StartingPoint, load_resumed
 
@@ -73,7 +73,7 @@ def test_says_where_it_goes_on(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "cnn_a"}, "model 'cnn_a': the checkpoint was trained with 'vit'"),
+        ({"model": "vit"}, "model 'vit': the checkpoint was trained with 'cnn_a'"),
         ({"seed": 2}, "seed 2: the checkpoint was trained with 1"),
         (
             {"dimensions": {"train_images": 1000}},
@@ -95,6 +95,13 @@ def test_contradiction_is_refused(
     save()
     with pytest.raises(ConfigError, match=message):
         loaded(config, tmp_path, **changes)
+
+
+def test_where_there_is_nothing_to_go_on_from_that_is_said(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint to go on from in"):
+        loaded(config, tmp_path)
 
 
 def test_a_run_that_was_cut_off_after_its_last_epoch_ends(
