@@ -51,13 +51,15 @@ class Checkpoint:
         config: the run's configuration as plain values.
         images: training images seen by all ranks of the whole run; None in older ones.
         epoch_images: those of the epoch under way; 0 between two epochs.
-        ranks: what each rank alone knows of the epoch under way, by rank: `loss` and
-            `loss_images`, the sum of its losses and the number of images it is of; `model` and
-            `ema`, the buffers of the two by name. Empty between two epochs.
+        ranks: what each rank alone knows of the epoch under way, by rank: `loss`, `right` and
+            `loss_images`, the sum of its losses, how many images were classified right, and the
+            number of images they are of; `model` and `ema`, the buffers of the two by name. Empty
+            between two epochs.
         data: what the parameters were made for: `train_images`, `validation_images`, `classes`
             and `image_size`, the edge in pixels. Empty in older ones.
         loss: mean over the training images of the epoch that it ends; None in older ones, and
             within an epoch.
+        validations: loss and accuracy of each validation so far, in their order.
     """
 
     model: dict[str, Any]
@@ -76,6 +78,7 @@ class Checkpoint:
     ranks: list[dict[str, Any]] = field(default_factory=list)
     data: dict[str, int] = field(default_factory=dict)
     loss: float | None = None
+    validations: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def name(self) -> str:

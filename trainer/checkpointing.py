@@ -181,14 +181,14 @@ class Checkpointer:
 
         Args:
             progress: what was done.
-            accuracy: on the validation split, 0 to 1; -1 where there is none, and each checkpoint
-                counts as the best.
+            accuracy: on the validation split, 0 to 1; -1 where it was not evaluated. Until it is,
+                each checkpoint counts as the best.
             loss: mean over the training images of the epoch.
 
         Raises:
             OSError: the one before could not be written.
         """
-        is_best = accuracy > self._best_accuracy or accuracy < 0
+        is_best = accuracy > self._best_accuracy or self._best_accuracy < 0
         self._best_accuracy = max(accuracy, self._best_accuracy)
         self._take(progress, {}, accuracy, is_best, loss)
 
@@ -202,8 +202,7 @@ class Checkpointer:
         Raises:
             OSError: the one before could not be written.
         """
-        losses = {"loss": epoch.loss.item(), "loss_images": epoch.loss_images}
-        local = {**losses, **local_buffers(self._learner)}
+        local = {**epoch.sums(), **local_buffers(self._learner)}
         self._take(progress, local, accuracy=-1.0, is_best=False)
 
     def _take(
@@ -240,6 +239,7 @@ class Checkpointer:
             ranks=ranks if local else [],
             data=self._data,
             loss=loss,
+            validations=list(progress.validations),
         )
         self._taken_at = monotonic()
         self._waited = self._taken_at - began

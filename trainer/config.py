@@ -26,6 +26,7 @@ CHOICES = {
 AT_LEAST_ONE = (
     *("epochs", "batch_per_rank", "accumulate", "reference_batch", "train_images", "image_size"),
     *("workers", "log_every_steps", "keep_checkpoints", "world_size", "buckets"),
+    *("evaluate_every", "early_stop"),
 )
 
 FRACTIONS = ("warmup_fraction", "label_smoothing", "momentum", "ema", "validation_fraction")
@@ -52,6 +53,9 @@ class TrainConfig:
             out for validation.
         validation_fraction: of each class's training images that are held out, to choose `best.pt`
             by; 0 holds none out, and the last checkpoint is the best.
+        evaluate_every: epochs from one validation to the next; there is one after the last epoch.
+        early_stop: after so many validations in a row without a higher accuracy training ends;
+            None for never.
         schedule: of the learning rate after the warm-up, see `trainer.schedule`.
         augment: what training images go through: "none"; "basic", cuts and flips; "randaugment" and
             "trivial", torchvision's policies on top of them.
@@ -76,7 +80,7 @@ class TrainConfig:
             takes the number with which the first steps are fastest.
         timeline: write Horovod's timeline.
         image_size: edge in pixels that image files are scaled to; None for the usual 224.
-        workers: threads of a rank that read image files.
+        workers: threads of a rank that read image files; None for as many as it computes with.
         resume_dir: folder of checkpoints to go on from; None starts anew.
         keep_checkpoints: how many of the newest checkpoints of ends of epochs stay, beside the
             best.
@@ -120,11 +124,13 @@ class TrainConfig:
     buckets: int | None = None
     timeline: bool = False
     image_size: int | None = None
-    workers: int = 4
+    workers: int | None = None
     resume_dir: str | None = None
     keep_checkpoints: int = 3
     checkpoint_seconds: float | None = None
     validation_fraction: float = 0.05
+    evaluate_every: int = 1
+    early_stop: int | None = None
     schedule: str = "cosine"
     augment: str = "basic"
     seconds_between_failures: float = 30 * 24 * 3600
@@ -149,6 +155,11 @@ class TrainConfig:
         _require(
             self.batch_per_rank % self.accumulate == 0,
             f"accumulate {self.accumulate} does not divide batch_per_rank {self.batch_per_rank}",
+        )
+        _require(
+            self.validation_fraction > 0
+            or (self.early_stop is None and self.schedule != "plateau"),
+            "early_stop and schedule plateau need a validation split: validation_fraction is 0",
         )
         _require(self.engine == "horovod" or not self.timeline, "timeline needs engine 'horovod'")
         _require(self.engine == "horovod" or self.buckets is None, "buckets needs engine 'horovod'")

@@ -19,7 +19,7 @@ from trainer.meter import Meter, StepClock
 from trainer.metrics import MetricsWriter, Position
 from trainer.progress import Progress
 from trainer.resuming import StartingPoint
-from trainer.schedule import Schedule
+from trainer.schedule import Schedule, plateau_factor
 
 
 def _loss(evaluation: Evaluation | None) -> float:
@@ -55,6 +55,8 @@ class TrainingLoop:
         self._images_per_step = sampler.batch_per_rank * sampler.world_size
         warmup_steps = round(self._steps * config.warmup_fraction)
         self._rate = Schedule(config.peak_learning_rate, self._steps, warmup_steps, config.schedule)
+        # What schedule `plateau` makes of the rate
+        self._factor = 1.0
         self._progress = Progress()
         self._first_step = 1
         # All steps but the first, which pays for allocation and connections.
@@ -70,15 +72,20 @@ class TrainingLoop:
         self._progress, self._first_step = start.progress, start.progress.step + 1
         metrics.write("start", self._position(min(start.progress.epoch + 1, config.epochs)))
         meter = start.meter
-        train_loss, accuracy = start.loss, start.accuracy
-        if start.progress.epoch == config.epochs:
+        train_loss, train_accuracy, accuracy = start.loss, None, start.accuracy
+        if self._is_over():
             # Cut off after its last epoch: what it left is all there is to save.
             self._checkpointer.save(self._progress, accuracy, train_loss)
-        for epoch in range(start.progress.epoch + 1, config.epochs + 1):
+        while not self._is_over():
+            epoch = self._progress.epoch + 1
+            if config.schedule == "plateau":
+                self._factor = plateau_factor(loss for loss, _ in self._progress.validations)
             self._train_epoch(epoch, meter)
-            train_loss = meter.mean_loss(engine)
+            train_loss, train_accuracy, _ = meter.means(engine)
             settle_batch_norm(self._learner, self._data, engine, config.precision, epoch)
-            validation = validate(self._learner, self._data, engine, config.precision)
+            validation = None
+            if epoch % config.evaluate_every == 0 or epoch == config.epochs:
+                validation = validate(self._learner, self._data, engine, config.precision)
             # Before a checkpoint is taken: the steps since the last line have not been looked at.
             # Both are the same on every rank, so all of them end.
             for name, mean in (("training", train_loss), ("validation", _loss(validation))):
@@ -88,8 +95,9 @@ class TrainingLoop:
                 "epoch",
                 self._position(epoch),
                 loss=train_loss,
+                accuracy=train_accuracy,
                 images_per_second=meter.images_per_second(engine.world_size),
-                learning_rate=self._rate(self._progress.step),
+                learning_rate=self._learning_rate(),
                 seconds_per_step=meter.seconds_per_step(),
                 results=named("validation", validation),
             )
@@ -99,19 +107,38 @@ class TrainingLoop:
                 flush=True,
             )
             self._progress = replace(self._progress, epoch=epoch, epoch_images=0)
-            accuracy = -1.0 if validation is None else validation.accuracy
+            accuracy = -1.0
+            if validation is not None:
+                accuracy = validation.accuracy
+                validations = (*self._progress.validations, (validation.loss, accuracy))
+                self._progress = replace(self._progress, validations=validations)
             self._checkpointer.save(self._progress, accuracy, train_loss)
             meter = Meter()
+        if self._progress.epoch < config.epochs:
+            since = self._progress.validations_since_best
+            print(f"ends early: no better in {since} validations in a row", flush=True)
         # A run whose last checkpoint is not on the disk has not ended well.
         self._checkpointer.finish()
         metrics.write(
             "end",
-            self._position(config.epochs),
+            self._position(self._progress.epoch),
             loss=train_loss,
+            accuracy=train_accuracy,
             images_per_second=self._steady.images_per_second(engine.world_size),
-            learning_rate=self._rate(self._progress.step),
+            learning_rate=self._learning_rate(),
             results=self._look_at_the_test_set(),
         )
+
+    def _is_over(self) -> bool:
+        """Whether all epochs are done, or the validations have got no better for too long."""
+        done, patience = self._progress, self._config.early_stop
+        return done.epoch == self._config.epochs or (
+            patience is not None and done.validations_since_best >= patience
+        )
+
+    def _learning_rate(self) -> float:
+        """That of the newest step."""
+        return self._rate(self._progress.step) * self._factor
 
     def _look_at_the_test_set(self) -> Mapping[str, Any]:
         """Evaluate the last parameters and the best on the test set: nothing is chosen any more."""
@@ -119,10 +146,11 @@ class TrainingLoop:
         last = test(self._learner, self._data, engine, config.precision)
         classes = self._data.description.classes
         results: dict[str, Any] = {**named("test", last), **by_class(last, classes)}
-        print(f"the last, after epoch {config.epochs}{told('test', last)}", flush=True)
-        epoch = self._checkpointer.load_best(config.epochs)
+        last_epoch = self._progress.epoch
+        print(f"the last, after epoch {last_epoch}{told('test', last)}", flush=True)
+        epoch = self._checkpointer.load_best(last_epoch)
         if epoch is not None:
-            is_last = epoch == config.epochs
+            is_last = epoch == last_epoch
             best = last if is_last else test(self._learner, self._data, engine, config.precision)
             results |= {"best_epoch": epoch, **named("best_test", best)}
             print(f"the best, after epoch {epoch}{told('test', best)}", flush=True)
@@ -141,7 +169,7 @@ class TrainingLoop:
             step = self._progress.step
             is_first = step == self._first_step
             for meter in (window, whole_epoch, *([] if is_first else [self._steady])):
-                meter.add(loss, len(labels), time)
+                meter.add(loss, self._learner.train_step.right, len(labels), time)
             # The steps at which an undisturbed run writes a line. The one after a resumption
             # comes on top of them, and must not change what the next one says of the loss.
             if step == 1 or step % self._config.log_every_steps == 0:
@@ -155,14 +183,17 @@ class TrainingLoop:
 
     def _count_step(self) -> None:
         done, images = self._progress, self._images_per_step
-        self._progress = Progress(
-            done.step + 1, done.epoch, done.images + images, done.epoch_images + images
+        self._progress = replace(
+            done,
+            step=done.step + 1,
+            images=done.images + images,
+            epoch_images=done.epoch_images + images,
         )
 
     def _take_step(self, images: Tensor, labels: Tensor) -> Tensor:
         """Take a step and return this rank's mean loss before it, a scalar."""
         try:
-            return self._learner.step(images, labels, self._rate(self._progress.step))
+            return self._learner.step(images, labels, self._learning_rate())
         except NonFiniteLossError as error:
             raise self._divergence(error.loss, error.images) from error
 
@@ -174,15 +205,16 @@ class TrainingLoop:
         Returns:
             Whether any rank wants a checkpoint. All learn it from the exchange that the loss needs.
         """
-        loss, wishes = window.mean_loss_and_sum(self._engine, is_wanted)
+        loss, accuracy, wishes = window.means(self._engine, is_wanted)
         if not math.isfinite(loss):
             raise self._divergence(loss, images)
         self._metrics.write(
             "step",
             self._position(epoch),
             loss=loss,
+            accuracy=accuracy,
             images_per_second=window.images_per_second(self._engine.world_size),
-            learning_rate=self._rate(self._progress.step),
+            learning_rate=self._learning_rate(),
             seconds_per_step=window.seconds_per_step(),
         )
         return wishes > 0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -56,6 +56,7 @@ class Meter:
         loss: sum of the images' losses in nats, a scalar tensor: reading it as a number would
             make every step wait for its end, which costs an accelerator its head start.
         loss_images: number of images that it is of.
+        right: how many of these were classified right, likewise a tensor.
         images: number of images whose time counts.
         steps: number of steps that they were in.
         seconds: time spent on them, evaluation excluded.
@@ -64,10 +65,12 @@ class Meter:
     Args:
         loss: sum of the losses to begin with, of images whose time does not count.
         loss_images: number of these images.
+        right: how many of them were classified right.
     """
 
-    def __init__(self, loss: float = 0.0, loss_images: int = 0) -> None:
+    def __init__(self, loss: float = 0.0, loss_images: int = 0, right: float = 0.0) -> None:
         self.loss = torch.tensor(loss, dtype=torch.float64)
+        self.right = torch.tensor(right, dtype=torch.float64)
         self.loss_images = loss_images
         self.images = 0
         self.steps = 0
@@ -75,9 +78,10 @@ class Meter:
         self.data_seconds = 0.0
         self.communication_seconds = 0.0
 
-    def add(self, mean_loss: Tensor, images: int, time: StepTime) -> None:
+    def add(self, mean_loss: Tensor, right: Tensor, images: int, time: StepTime) -> None:
         """Count a step."""
         self.loss = self.loss.to(mean_loss.device) + mean_loss * images
+        self.right = self.right.to(right.device) + right
         self.loss_images += images
         self.images += images
         self.steps += 1
@@ -87,18 +91,21 @@ class Meter:
 
     def without_times(self) -> Self:
         """The losses alone."""
-        return type(self)(self.loss.item(), self.loss_images)
+        return type(self)(**self.sums())
 
-    def mean_loss(self, engine: Engine) -> float:
-        """Mean loss over the images of all ranks; every rank must call it."""
-        return self.mean_loss_and_sum(engine, 0)[0]
+    def sums(self) -> dict[str, Any]:
+        """The losses alone, as plain numbers that make another meter."""
+        sums = {"loss": self.loss.item(), "right": self.right.item()}
+        return {**sums, "loss_images": self.loss_images}
 
-    def mean_loss_and_sum(self, engine: Engine, number: float) -> tuple[float, float]:
-        """Mean loss, and the sum of a number of every rank, for which nothing more is exchanged."""
-        others = torch.tensor([self.loss_images, number], dtype=torch.float64)
-        sums = engine.sum(torch.cat([self.loss.cpu().view(1), others]))
-        loss, count, total = sums.tolist()
-        return loss / count, total
+    def means(self, engine: Engine, number: float = 0.0) -> tuple[float, float, float]:
+        """Mean loss and accuracy over the images of all ranks; every rank must call it.
+
+        Beside them the sum of a number of every rank, for which nothing more is exchanged.
+        """
+        sums = torch.tensor([*self.sums().values(), number], dtype=torch.float64)
+        loss, right, count, total = engine.sum(sums).tolist()
+        return loss / count, right / count, total
 
     def images_per_second(self, world_size: int) -> float | None:
         """Speed of the whole world; None when nothing was counted.

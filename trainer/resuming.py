@@ -53,6 +53,7 @@ class StartingPoint:
             checkpoint.epoch,
             images_of(checkpoint),
             checkpoint.epoch_images,
+            tuple(checkpoint.validations),
         )
         before = checkpoint.config
         resumed = {
@@ -155,9 +156,9 @@ def _described(checkpoint: Checkpoint, config: TrainConfig, sampler: ShardedSamp
 def _losses(ranks: list[dict[str, Any]], rank: int, world_size: int) -> Meter:
     """What this rank had measured of an epoch; in another world rank 0 has the sums of all."""
     if len(ranks) == world_size:
-        return Meter(ranks[rank]["loss"], ranks[rank]["loss_images"])
-    if rank > 0:
+        ranks = [ranks[rank]]
+    elif rank > 0:
         return Meter()
-    return Meter(
-        sum(entry["loss"] for entry in ranks), sum(entry["loss_images"] for entry in ranks)
-    )
+    # Those of older checkpoints do not say how many images were right.
+    names = ("loss", "loss_images", "right")
+    return Meter(*(sum(entry.get(name, 0) for entry in ranks) for name in names))

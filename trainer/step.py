@@ -45,6 +45,7 @@ class TrainStep:
         clip_norm: the largest norm that the gradients of all parameters together may have.
         scaler: of the loss, see `loss_scaler`; the default scales nothing.
         communication_seconds: how long the last step waited for the other ranks.
+        right: how many images of the last step were classified right before it, a scalar.
     """
 
     model: nn.Module
@@ -56,6 +57,7 @@ class TrainStep:
     clip_norm: float | None = None
     scaler: torch.amp.GradScaler = field(default_factory=lambda: loss_scaler("fp32"))
     communication_seconds: float = field(default=0.0, init=False)
+    right: Tensor = field(default_factory=lambda: torch.zeros(()), init=False)
 
     def __call__(self, images: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
         """Take a step and return this rank's mean loss before it, a scalar without gradient.
@@ -74,6 +76,7 @@ class TrainStep:
         self.optimizer.zero_grad()
         parts = zip(images.chunk(self.accumulate), labels.chunk(self.accumulate), strict=True)
         total = torch.zeros((), device=images.device)
+        self.right = torch.zeros((), device=images.device)
         for number, (part, targets) in enumerate(parts, start=1):
             is_last = number == self.accumulate
             with nullcontext() if is_last else self.exchange.accumulating(self.model):
@@ -87,6 +90,9 @@ class TrainStep:
                 # Parts are of one size, so that the mean of their means is that of the batch.
                 self.scaler.scale(loss / self.accumulate).backward()
             total += loss.detach() / self.accumulate
+            # Of a mixture that is the class with the largest part.
+            truth = targets if targets.ndim == 1 else targets.argmax(dim=1)
+            self.right += (logits.argmax(dim=1) == truth).sum()
         self._update()
         beat()
         return total

@@ -15,6 +15,7 @@ from trainer.metrics import MetricsLine
 TAGS = {
     "step": {
         "loss": "train/loss",
+        "accuracy": "train/accuracy",
         "lr": "train/learning_rate",
         "images_per_second": "speed/images_per_second",
         "data_seconds": "speed/data_seconds",

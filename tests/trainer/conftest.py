@@ -74,7 +74,7 @@ def validate() -> Callable[[Any, str], None]:
 def config() -> dict[str, Any]:
     """A valid configuration document for two ranks on this host."""
     return {
-        "model": "vit",
+        "model": "cnn_a",
         "dataset": "cifar10",
         "data_dir": "/data",
         "run_dir": "/run/trainyard",

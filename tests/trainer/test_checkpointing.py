@@ -150,7 +150,7 @@ def test_training_goes_on_while_the_state_as_it_was_is_written(
     tmp_path: Path,
 ) -> None:
     set_weights(learner, 1.0)
-    checkpointer.save_within(SECOND, Meter(2.5, 320))
+    checkpointer.save_within(SECOND, Meter(2.5, 320, 40))
     set_weights(learner, 2.0)
     clock.now = 1000
     # One at a time: the next one waits for its turn.
@@ -161,7 +161,7 @@ def test_training_goes_on_while_the_state_as_it_was_is_written(
     assert checkpointer.is_due()
     saved = Checkpoint.load(tmp_path / "checkpoints" / "epoch-1-step-15.pt")
     assert [set(saved.model[name].flatten().tolist()) for name in saved.model] == [{1.0}, {1.0}]
-    assert saved.ranks == [{"loss": 2.5, "loss_images": 320, "model": {}}]
+    assert saved.ranks == [{"loss": 2.5, "loss_images": 320, "right": 40, "model": {}}]
     assert (saved.images, saved.epoch_images, saved.data) == (960, 320, {"classes": 2})
 
 

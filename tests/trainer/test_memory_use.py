@@ -32,7 +32,7 @@ def test_memory_does_not_grow() -> None:
     while taken < STEPS:
         epoch += 1
         for batch in batches.epoch(epoch):
-            meter.add(step(*batch, 0.001), 8, StepTime(0.0, 0.0, 0.0))
+            meter.add(step(*batch, 0.001), step.right, 8, StepTime(0.0, 0.0, 0.0))
             taken += 1
             if taken == STEPS // 10:
                 early = process.memory_info().rss

@@ -12,11 +12,13 @@ from trainer.checkpoint import Checkpoint
 from trainer.config import TrainConfig
 from trainer.data.sampler import ShardedSampler
 from trainer.engines import IndependentEngine
-from trainer.errors import ConfigError
+from trainer.errors import CheckpointError, ConfigError
 from trainer.progress import Progress
 from trainer.resuming import StartingPoint, load_resumed
 
 DIMENSIONS = {"train_images": 480, "classes": 10, "image_size": 32}
+
+SUMS = ("loss", "loss_images", "right")
 
 Save = Callable[..., Checkpoint]
 
@@ -33,7 +35,8 @@ def save(config: dict[str, Any], tmp_path: Path) -> Save:
             **{"step": 20, "epoch": 1, "accuracy": 0.5, "best_accuracy": 0.5},
             "config": TrainConfig.from_json({**config, "epochs": 3}).to_json(),
             **{"images": 640, "epoch_images": 160, "data": DIMENSIONS},
-            "ranks": [{"loss": 8.0, "loss_images": 80}] * 2,
+            "ranks": [{"loss": 8.0, "loss_images": 80, "right": 20}] * 2,
+            "validations": [(2.0, 0.5)],
             **changes,
         }
         checkpoint = Checkpoint(**fields)
@@ -73,7 +76,7 @@ def test_says_where_it_goes_on(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "cnn_a"}, "model 'cnn_a': the checkpoint was trained with 'vit'"),
+        ({"model": "vit"}, "model 'vit': the checkpoint was trained with 'cnn_a'"),
         ({"seed": 2}, "seed 2: the checkpoint was trained with 1"),
         (
             {"dimensions": {"train_images": 1000}},
@@ -97,6 +100,13 @@ def test_contradiction_is_refused(
         loaded(config, tmp_path, **changes)
 
 
+def test_where_there_is_nothing_to_go_on_from_that_is_said(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint to go on from in"):
+        loaded(config, tmp_path)
+
+
 def test_a_run_that_was_cut_off_after_its_last_epoch_ends(
     save: Save, config: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -117,7 +127,7 @@ def test_checkpoint_of_an_older_trainer_counts_steps_of_its_own_world(
     older = save(images=None, epoch_images=0, ranks=[], data={}, step=15)
     assert older.name == "epoch-1.pt"
     content = torch.load(tmp_path / older.name, weights_only=True)
-    for name in ("images", "epoch_images", "ranks", "data"):
+    for name in ("images", "epoch_images", "ranks", "data", "validations"):
         del content[name]
     resumed = Checkpoint(**content)
     # It does not say what data it was trained with.
@@ -132,16 +142,20 @@ def test_checkpoint_of_an_older_trainer_counts_steps_of_its_own_world(
 
 @pytest.mark.parametrize(
     ("world_size", "step", "losses"),
-    [(2, 20, [(8.0, 80)] * 2), (1, 40, [(16.0, 160)]), (3, 14, [(16.0, 160), (0, 0), (0, 0)])],
+    [
+        (2, 20, [(8.0, 80, 20)] * 2),
+        (1, 40, [(16.0, 160, 40)]),
+        (3, 14, [(16.0, 160, 40), (0, 0, 0), (0, 0, 0)]),
+    ],
 )
 def test_starting_point(
-    world_size: int, step: int, losses: list[tuple[float, int]], save: Save
+    world_size: int, step: int, losses: list[tuple[float, int, int]], save: Save
 ) -> None:
     """Three ranks do 10 steps an epoch; 320 images are left of this one, that is 6 steps."""
     starts = [
         StartingPoint.of(save(), ShardedSampler(480, 16, rank, world_size, 1))
         for rank in range(world_size)
     ]
-    expected = Progress(step, 1, 640, 160)
+    expected = Progress(step, 1, 640, 160, ((2.0, 0.5),))
     assert [start.progress for start in starts] == [expected] * world_size
-    assert [(start.meter.loss.item(), start.meter.loss_images) for start in starts] == losses
+    assert [tuple(start.meter.sums()[name] for name in SUMS) for start in starts] == losses

@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.schedule import Schedule
+from trainer.schedule import PATIENCE, Schedule, plateau_factor
 
 
 def test_rises_in_a_line_then_falls_as_a_cosine() -> None:
@@ -32,6 +32,17 @@ def test_a_tenth_after_each_third() -> None:
     )
 
 
-def test_a_constant_rate_stays_after_the_warm_up() -> None:
-    rate = Schedule(peak=0.5, steps=9, warmup_steps=2, name="constant")
+@pytest.mark.parametrize("name", ["constant", "plateau"])
+def test_a_constant_rate_stays_after_the_warm_up(name: str) -> None:
+    rate = Schedule(peak=0.5, steps=9, warmup_steps=2, name=name)
     assert [rate(step) for step in range(1, 10)] == [0.25] + [0.5] * 8
+
+
+def test_a_tenth_where_the_validation_loss_stays() -> None:
+    falling = [2.0, 1.5, 1.0]
+    assert plateau_factor([]) == plateau_factor(falling) == 1
+    staying = [1.0] * PATIENCE
+    assert plateau_factor(falling + staying[1:]) == 1
+    assert plateau_factor(falling + staying) == pytest.approx(0.1)
+    assert plateau_factor([*falling, *staying, 0.5]) == pytest.approx(0.1)
+    assert plateau_factor(falling + 2 * staying) == pytest.approx(0.01)

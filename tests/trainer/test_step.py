@@ -49,6 +49,18 @@ def test_fp16_scales_the_loss_and_skips_a_step_that_overflows() -> None:
     assert scaler.get_scale() == 2.0**126
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_says_how_many_images_were_right(accumulate: int) -> None:
+    model = network()
+    images, labels = batch()
+    right = (model(images).argmax(dim=1) == labels).sum()
+    mixed = 0.6 * nn.functional.one_hot(labels, 3) + 0.4 / 3
+    for targets in labels, mixed:
+        step = TrainStep(model, torch.optim.SGD(model.parameters()), "fp32", accumulate=accumulate)
+        step(images, targets, 0.0)
+        assert step.right == right
+
+
 def test_sgd_has_nesterov_momentum_and_spares_biases() -> None:
     optimizer = sgd(network(), 0.1, 0.05, 0.9)
     decayed, kept = optimizer.param_groups

@@ -440,6 +440,10 @@ def test_all_that_is_wrong_with_a_request_is_told_at_once(shipped: Inventory) ->
         "optimizer 'lamb': choose from adamw, sgd",
         "seed True: must be a whole number",
     ]
+    blind = {"validation_fraction": 0, "early_stop": 3}
+    assert problems_of(TrainRequest("vit", options=blind), shipped) == (
+        "early_stop and schedule plateau go by the validation split: leave VALIDATION=0 out"
+    )
     none_held_out = replace(asked, options={"validation_fraction": 0})
     assert resolve(none_held_out, shipped).train_images == 48_000
 

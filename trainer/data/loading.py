@@ -98,7 +98,9 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
 
     shard = engine.rank, engine.world_size
     if description.layout == "folder":
-        size, workers = config.image_size or FILE_IMAGE_SIZE, config.workers
+        size = config.image_size or FILE_IMAGE_SIZE
+        # The launch gives a rank its part of the cores to compute with.
+        workers = config.workers or torch.get_num_threads()
         classes = description.classes
         all_files = FileSet.load(directory, "train", classes)
         train, held_out = training_and_validation(

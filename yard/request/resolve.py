@@ -190,6 +190,11 @@ class _Resolver(Values):
             elif options:
                 abouts = {known: option.about for known, option in options.items()}
                 self.problems.append(listed(f"--set {name}", abouts, name))
+        early_stop, schedule = self.options.get("early_stop"), self.options.get("schedule")
+        if self.options.get(VALIDATION) == 0 and (early_stop or schedule == "plateau"):
+            self.problems.append(
+                "early_stop and schedule plateau go by the validation split: leave VALIDATION=0 out"
+            )
 
     def held_out(self, available: int | None) -> int:
         """How many of so many training images are held out for validation, about."""

@@ -20,6 +20,8 @@ OPTIONS = {
     "--weight-decay": "weight_decay",
     "--schedule": "schedule",
     "--augment": "augment",
+    "--evaluate-every": "evaluate_every",
+    "--early-stop": "early_stop",
     "--validation": "validation_fraction",
 }
 
