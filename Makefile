@@ -1,15 +1,15 @@
 # Trainyard. `make` alone prints what there is; every target takes INVENTORY=, RUNTIME= and BUNDLE=,
-# and VENV= for another place to install.
+# VENV= for another place to install, and HELP=1.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-.DEFAULT_GOAL := help
+.DEFAULT_GOAL := targets
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 # Options are what was typed behind make, and nothing else: an environment that happens to have YES, NAME or MODEL
 # answers no question and changes no run. Of the environment are INVENTORY, VENV and NOTIFY.
 TYPED := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 # What every target takes; the others stand in the target's line of help.
-EVERYWHERE := INVENTORY RUNTIME BUNDLE VENV PYTHON
+EVERYWHERE := INVENTORY RUNTIME BUNDLE VENV PYTHON HELP
 # They reach commands as arguments. Make would expand them once more for the environment, $(shell ...) included.
 unexport $(filter-out INVENTORY PYTHON,$(TYPED))
 override INVENTORY := $(or $(value INVENTORY),inventory/local)
@@ -44,6 +44,18 @@ $(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST),; did you mean 
 endif
 endif
 
+ifneq ($(call typed,HELP),)
+.PHONY: $(or $(MAKECMDGOALS),targets)
+$(or $(MAKECMDGOALS),targets):
+	@VENV_BIN=$(VENV)/bin python3 yard/make_help.py Makefile $@
+else
+
+.PHONY: targets help
+targets:
+	@python3 yard/make_help.py Makefile
+help: ## print a line for each target
+	@python3 yard/make_help.py Makefile all
+
 # What keeps ranks apart from the rest of a node, for one command: container or native (docs/native.md).
 ifneq ($(call typed,RUNTIME),)
 export TRAINYARD_RUNTIME := $(call typed,RUNTIME)
@@ -65,12 +77,6 @@ TESTABLE := $(VENV)/.testable
 RENTING := $(VENV)/.renting
 YARD := $(VENV)/bin/python -m yard --inventory $(call quoted,$(INVENTORY))
 PLAY := $(VENV)/bin/ansible-playbook --inventory $(call quoted,$(INVENTORY))
-
-.PHONY: help
-help: ## print this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  \033[36m%-15s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo
 
 $(READY): requirements.txt bootstrap.sh
 	@./bootstrap.sh $(VENV)
@@ -154,7 +160,7 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: $(READY) ## train: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
@@ -314,3 +320,5 @@ lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/t
 		--output-file docker/trainer/requirements/$$list.txt; done
 	uv pip compile docker/notebook/requirements.in $(LOCK) --python-version 3.13 \
 		--python-platform x86_64-manylinux_2_40 --only-binary :all: --output-file docker/notebook/requirements.txt
+
+endif

@@ -16,6 +16,7 @@ from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.project import Project
 from yard.core.room import full_disk_told
+from yard.core.typed import COMMANDS as TYPED
 from yard.core.typed import as_typed
 
 if TYPE_CHECKING:
@@ -375,3 +376,4 @@ COMMANDS: Mapping[str, Command] = {
     "train": _train,
     "verify": _verify,
 }
+TYPED.update(COMMANDS)

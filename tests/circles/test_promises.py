@@ -1,6 +1,7 @@
 """A promise without a test is named, and so is one with two; a mark must name a promise."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,9 +115,30 @@ def test_this_checkout_keeps_its_promises() -> None:
     assert "make test" in commands((CHECKOUT / "README.md").read_text())
 
 
+def helped(*arguments: str) -> str:
+    """What make prints, for nobody at a terminal."""
+    command = ["make", f"VENV={sys.prefix}", *arguments]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert "\033" not in done.stdout
+    return done.stdout
+
+
 @pytest.mark.process
 @pytest.mark.promise("make help")
 def test_help_prints_every_target() -> None:
-    done = subprocess.run(["make"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    for name in targets((CHECKOUT / "Makefile").read_text()):
-        assert f"  \033[36m{name.removeprefix('make '):<15}\033[0m " in done.stdout
+    names = [name.removeprefix("make ") for name in targets((CHECKOUT / "Makefile").read_text())]
+    short, whole = helped(), helped("help")
+    assert short.count("\n") <= 24
+    for name in names:
+        assert name in short.split() or name == "help"
+        assert f"\n  {name} " in f"\n{whole}"
+
+
+@pytest.mark.process
+@pytest.mark.promise("make train HELP=1")
+def test_help_of_a_target_explains_what_it_takes_and_does_nothing() -> None:
+    shown = helped("train", "HELP=1")
+    assert "GPUS_PER_NODE=N       take N free GPUs of each machine" in shown
+    assert "OPTIMIZER=adamw|sgd" in shown
+    assert helped("local-down", "HELP=1").startswith("make local-down\ntake the local cluster")

@@ -12,7 +12,7 @@ from yard_command import REPOSITORY
 from yard import cli
 from yard.core.console import ForeignTextConsole
 from yard.core.project import Project
-from yard.core.typed import COMMANDS, TYPES_YARD, to_yard
+from yard.core.typed import TYPES_YARD, to_yard
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,6 @@ from yard.core.typed import COMMANDS, TYPES_YARD, to_yard
 )
 def test_commands_in_messages_are_those_that_the_user_types(make: str, yard: str) -> None:
     assert to_yard(make) == yard
-    assert sorted(COMMANDS) == sorted(cli.COMMANDS)
 
 
 def test_the_screen_speaks_make_unless_the_user_types_yard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,9 @@ import re
 
 TYPES_YARD = "TRAINYARD_TYPES_YARD"
 
-# Words behind `make` that are commands of yard too; others are make's alone, or English.
-COMMANDS = frozenset(
-    {
-        *("attach", "bench", "bundle", "clean-up", "data", "destroy", "doctor", "exec", "export"),
-        *("local-down", "local-up", "logs", "notebook", "provision", "provision-check", "remove"),
-        *("report", "rerun", "runs", "scaling", "setup", "status", "stop", "tensorboard", "top"),
-        *("train", "verify"),
-    }
-)
+# Words behind `make` that are commands of yard too; others are make's alone, or English. yard.cli
+# fills them in.
+COMMANDS: set[str] = set()
 VALUE = r"""=(?:'[^']*'|"[^"]*"|[^\s,;:.'")`]*(?:[,:.][^\s,;:.'")`]+)*)"""
 VARIABLE = rf"\b[A-Z][A-Z0-9_]+{VALUE}"
 COMMAND = re.compile(rf"\bmake ([a-z]+(?:-[a-z]+)*)\b((?: {VARIABLE})*)")
