@@ -79,7 +79,7 @@ def of_target(name: str, text: str, python: Path) -> str:
     if takes:
         lines += ["", *textwrap.wrap(takes, COLUMNS, break_on_hyphens=False)]
     if python.exists():
-        asked = [str(python), "-P", "-m", "yard", name, "--help"]
+        asked = [str(python), "-m", "yard", name, "--help"]
         environment = {**os.environ, "COLUMNS": str(COLUMNS)}
         done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
         if done.returncode == 0:
