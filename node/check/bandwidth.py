@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .tournament import Line, Node, any_port, round_trip, trouble_of
+from ..machine.hardware import any_port
+from .tournament import Line, Node, round_trip, trouble_of
 
 READY_SECONDS = 5.0
 # Whether the bytes flow backwards, from the server to the client.

@@ -276,11 +276,3 @@ def matches_of(node: str, nodes: Sequence[str]) -> list[tuple[int, Match]]:
         for match in matches
         if node in match
     ]
-
-
-def any_port(address: str) -> int:
-    """A TCP port that is free on an address at this moment; OSError where it is not this node's."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])

@@ -15,10 +15,9 @@ from ..check.check import Check, check, equal
 from ..check.gpu_health import driver_release, gpu_checks, read_gpus
 from ..check.paths import shared_memory
 from ..check.rdma import port_checks, read_ports, ways
-from ..check.tournament import any_port
 from ..engine.docker import EngineError, get
 from ..machine.gpus import NVIDIA
-from ..machine.hardware import interface_of
+from ..machine.hardware import any_port, interface_of
 
 # A name server that does not answer holds up the resolver for many seconds.
 RESOLVE_SECONDS = 5.0

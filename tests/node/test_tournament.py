@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from node.check import tournament
+from node.machine.hardware import any_port
 
 MATCH_SECONDS = 0.25
 # Begin and end of each measurement, in seconds.
@@ -61,9 +62,7 @@ def play(nodes: list[Any], absent: int = 0) -> dict[str, dict[str, Any]]:
 
 def on_loopback(number: int) -> list[Any]:
     addresses = [f"127.0.0.{i + 1}" for i in range(number)]
-    return [
-        tournament.Node(f"node{i + 1}", a, tournament.any_port(a)) for i, a in enumerate(addresses)
-    ]
+    return [tournament.Node(f"node{i + 1}", a, any_port(a)) for i, a in enumerate(addresses)]
 
 
 @pytest.mark.parametrize(("number", "expected_rounds"), [(2, 1), (4, 3), (8, 7)])
