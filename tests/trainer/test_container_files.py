@@ -33,13 +33,14 @@ def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
 
 
 def test_nothing_is_copied_by_half_or_onto_a_full_disk(tmp_path: Path) -> None:
-    run, place = tmp_path / "run", tmp_path / "home"
+    run, place = tmp_path / "runs/r", tmp_path / "home"
     for folder in (run / "failures", place):
         folder.mkdir(parents=True)
     keep_container_files(run, "node1", [str(place)], 0)
     assert not list((run / "failures").iterdir())
     (place / "model.pt").write_bytes(b"w" * 5000)
-    keep_container_files(run, "node1", [str(place)], 1 << 60)
+    # Not what holds the run directory itself, either.
+    keep_container_files(run, "node1", [str(place), str(run.parent)], 1 << 60)
     (entry,) = json.loads((run / "failures/container-node1.json").read_text())
     assert entry["kept"] is False
     assert sorted(path.name for path in run.iterdir()) == ["failures"]

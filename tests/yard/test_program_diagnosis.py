@@ -99,6 +99,25 @@ def test_a_rank_that_ended_well_while_others_waited_is_named(run: Path) -> None:
     assert diagnosed(run).signature == "program_error"
 
 
+@pytest.mark.parametrize(
+    ("path", "home"),
+    [
+        ("output/checkpoint-1/model.bin", "workdir/output/checkpoint-1/model.bin"),
+        ("/run/trainyard/project/out/a.bin", "workdir/out/a.bin"),
+        ("/run/trainyard/checkpoints/a.pt", "checkpoints/a.pt"),
+    ],
+)
+def test_a_file_that_another_node_has_is_told_so(run: Path, path: str, home: str) -> None:
+    words = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
+    failed(run, "", TRACEBACK.format(exception=words))
+    assert diagnosed(run).signature == "program_file_missing"
+    (run / home).parent.mkdir(parents=True, exist_ok=True)
+    (run / home).write_text("weights")
+    found = diagnosed(run)
+    assert (found.signature, found.host) == ("file_of_other_node", "node2")
+    assert found.cause.startswith("The program looks on node2 for a file that node1 alone has: ")
+
+
 def test_memory_that_the_program_got_over_is_not_the_cause(run: Path) -> None:
     own = TRACEBACK.format(exception="KeyError: 'fc'")
     failed(run, "", own)

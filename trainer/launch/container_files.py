@@ -23,17 +23,8 @@ KEPT = "outputs/left-in-container"
 # What libraries and programs of the image put there for a while.
 PASSING = (
     *(".*", "tmp*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
-    *(
-        "ompi.*",
-        "prte.*",
-        "prterun*",
-        "pmix*",
-        "ssh-*",
-        "hsperfdata_*",
-        "ray",
-        "wandb*",
-        "__pycache__",
-    ),
+    *("ompi.*", "prte.*", "prterun*", "pmix*", "ssh-*", "hsperfdata_*", "ray", "wandb*"),
+    *("__pycache__", "pytest-*"),
 )
 # Less is a lock or a mark; more files are a data set.
 LEAST_BYTES, MOST_FILES = 1024, 1000
@@ -53,7 +44,7 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
         room: bytes that are to stay free on the disk of the run directory.
     """
     noted = []
-    for path, files, size in _left(places):
+    for path, files, size in _left(places, run_dir):
         disk = os.statvfs(run_dir)
         fits = files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize
         kept = fits and _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
@@ -63,12 +54,14 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
             write_json(run_dir / FOLDER / f"container-{host}.json", noted)
 
 
-def _left(places: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+def _left(places: Sequence[str], run_dir: Path) -> Iterator[tuple[str, int, int]]:
     """Yield what lies in some places and is no passing thing: path, number of files and bytes."""
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place) as listing:
             for entry in listing:
                 if any(fnmatchcase(entry.name, pattern) for pattern in PASSING):
+                    continue
+                if run_dir.is_relative_to(entry.path):
                     continue
                 sizes = list(_sizes(entry.path))
                 if sum(sizes) >= LEAST_BYTES:

@@ -20,6 +20,13 @@ CHAIN = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
+# What Python says of a file that is not there, and where a rank's folders lie at home
+NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory: '(?P<path>[^'\n]+)'")
+HOMES = {
+    PROJECT: "workdir",
+    "/run/trainyard/outputs/": "outputs",
+    "/run/trainyard/checkpoints/": "checkpoints",
+}
 # What a rank says when another one has gone: that one is to be asked.
 PEER_GONE = re.compile(
     r"Connection (?:closed|reset) by peer|remote process exited|HorovodInternalError"
@@ -50,6 +57,7 @@ class Crash:
         place: the line of the user's code, like `code/train.py:12: x = 1/0`; None where the
             exception came from nowhere in it.
         starting: whether it came while another program was started.
+        holder: another node, which has the file that the rank did not find.
     """
 
     rank: int
@@ -58,6 +66,7 @@ class Crash:
     message: str
     place: str | None = None
     starting: bool = False
+    holder: str | None = None
 
     @property
     def of_peer(self) -> bool:
@@ -116,6 +125,34 @@ def read_crashes(
         if crash.rank not in found or crash.place is not None or said.get(crash.rank):
             found[crash.rank] = crash
     return tuple(found[rank] for rank in sorted(found))
+
+
+def holder_of(run: Path, crash: Crash, hosts: Sequence[str], host: str | None) -> str | None:
+    """The node of a run that has the file which a rank on another node did not find.
+
+    Each node has a disk of its own, and a program that saves on one finds nothing on the others.
+
+    Args:
+        hosts: the nodes, the first one first: its files are not below `nodes/<host>`.
+        host: the node of the rank.
+    """
+    missing = NO_FILE.search(crash.sentence)
+    if missing is None or ".." in missing["path"].split("/"):
+        return None
+    path = missing["path"].removeprefix("./")
+    place, folder = next(
+        ((place, folder) for place, folder in HOMES.items() if path.startswith(place)),
+        ("", "workdir"),
+    )
+    inner = path.removeprefix(place)
+    if not inner.strip("/") or inner.startswith("/"):
+        return None
+    for number, other in enumerate(hosts):
+        home = run / folder if number == 0 else run / "nodes" / other / folder
+        with suppress(OSError, ValueError):  # a rank can name any file; this one is no path
+            if other != host and (home / inner).exists():
+                return other
+    return None
 
 
 def parse_traceback(text: str) -> Traceback | None:

@@ -174,6 +174,9 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     if lacking:
         values = {"program": lacking["program"]}
         return Finding("program_not_in_image", values, crash.path, host, crash.rank, proof)
+    if crash.holder is not None:
+        values = {"exception": crash.sentence, "holder": crash.holder}
+        return Finding("file_of_other_node", values, crash.path, host, crash.rank, proof)
     return Finding("program_error", values, crash.path, host, crash.rank, proof)
 
 

@@ -11,6 +11,7 @@ OF_OTHERS = frozenset(
         "container_killed",
         "container_out_of_memory",
         "engine_gone",
+        "file_of_other_node",
         "files_beyond_limits",
         "files_refused",
         "gang_incomplete",

@@ -12,7 +12,7 @@ from typing import Any
 from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_object
 from yard.runs.container_files import ContainerFiles, read_container_files
-from yard.runs.crashes import Crash, read_crashes
+from yard.runs.crashes import Crash, holder_of, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
@@ -179,7 +179,10 @@ def read_run(run: Path) -> RunRecord:
         ),
         attempts=count_attempts(run),
         readings=all_readings(run) if is_project else (),
-        crashes=read_crashes(run, crashed, said) if is_project else (),
+        crashes=tuple(
+            replace(crash, holder=holder_of(run, crash, hosts, world.host_of(crash.rank)))
+            for crash in (read_crashes(run, crashed, said) if is_project else ())
+        ),
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
         container_files=read_container_files(run, hosts) if is_project else (),
