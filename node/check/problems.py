@@ -28,7 +28,11 @@ AGREE = (
     "training_node_take_over: true in this inventory for one make setup"
 )
 PROBLEMS = {
-    "no_engine": Wording("{message}", "run make setup"),
+    "no_engine": Wording(
+        "{message}",
+        "sudo systemctl restart docker on this node, and journalctl -u docker where it does not "
+        "start; run make setup where it never had one",
+    ),
     "no_namespaces": Wording("{message}", "ask who administers the machine"),
     "gpus_not_native": Wording(
         "runs without containers have no GPU of AMD's",

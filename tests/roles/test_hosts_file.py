@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from role_files import ROLES, action_plugin
 
 action = action_plugin("hosts_file", "hosts_file_entries")
@@ -159,3 +160,22 @@ def test_the_action_names_every_contradiction(tmp_path: Path) -> None:
         "there is no group trainer, which hosts_file_groups names.",
         "address 10.0.0.11 belongs to node1 and node2.",
     ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [("true", True), ("True", True), ("'template'", True), ("false", False), ("localhost", False)],
+)
+def test_a_cloud_init_that_writes_the_file_anew_is_found(
+    tmp_path: Path, setting: str, found: bool
+) -> None:
+    (look,) = (
+        task["ansible.builtin.shell"]
+        for task in yaml.safe_load((ROLES / "hosts_file/tasks/present.yml").read_text())
+        if "ansible.builtin.shell" in task
+    )
+    (tmp_path / "cloud.cfg").write_text(f"users: []\nmanage_etc_hosts: {setting}\n")
+    here = look.replace("/etc/cloud/", f"{tmp_path}/")
+    done = subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=False)
+    assert done.stdout == (f"{tmp_path}/cloud.cfg\n" if found else "")

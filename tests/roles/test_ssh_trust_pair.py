@@ -92,3 +92,21 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert ssh_trust_pair.server_differences(settings, "a")[0] == (
         "an earlier run was cut off while it tried settings"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("port 22\n", ""),
+        ("allowusers ada\nallowusers bob\n", "AllowUsers ada bob"),
+        ("allowusers ada\nallowusers root@10.*\n", ""),
+        ("allowusers r*\n", ""),
+        ("denyusers root\n", "DenyUsers root"),
+        ("denyusers ada\n", ""),
+        ("allowgroups ssh\n", "AllowGroups ssh"),
+        ("allowgroups ssh\nallowgroups root\n", ""),
+        ("denygroups root\n", "DenyGroups root"),
+    ],
+)
+def test_who_is_shut_out_is_told_by_what(settings: str, said: str) -> None:
+    assert ssh_trust_pair.shut_out_by(settings, "root") == said

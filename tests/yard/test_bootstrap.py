@@ -178,6 +178,9 @@ def test_a_wrong_password_is_said(site: Site) -> None:
     assert status != 0
     assert "Permission denied" in said or "Invalid/incorrect password" in said, said
     assert "wrong horse" not in said
+    words = " ".join(said.split())
+    assert "root could not log in on gpu01: " in words, said
+    assert "Was the password right? On its console `passwd root` sets one" in words
 
 
 def test_the_target_of_make() -> None:

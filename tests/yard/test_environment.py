@@ -1,5 +1,7 @@
 """The environment in which programs of this machine reach packages, as an inventory has it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from yard_command import REPOSITORY
 from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.plays.environment import CERTIFICATES, read_environment
+from yard.plays.inventory import read_inventory
 
 pytestmark = pytest.mark.process
 
@@ -59,3 +62,20 @@ def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (folder / "group_vars/all.yml").write_text("a: [1\n")
     with pytest.raises(RequestError, match="cannot read"):
         read_environment(Project(REPOSITORY), folder)
+
+
+def test_an_encrypted_file_that_is_no_yaml_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = inventory(tmp_path)
+    password, vault = tmp_path.with_suffix(".pw"), folder / "group_vars/trainers.yml"
+    password.write_text("opens\n")
+    vault.write_text("a: 1\nb: [hidden\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    program = Path(sys.executable).with_name("ansible-vault")
+    subprocess.run([program, "encrypt", vault], check=True, capture_output=True)
+    with pytest.raises(RequestError) as refused:
+        read_inventory(Project(REPOSITORY), folder)
+    assert f"{vault}: what is encrypted is not YAML, line 3" in str(refused.value)
+    assert f"ansible-vault edit {vault}" in str(refused.value)
+    assert "hidden" not in str(refused.value)

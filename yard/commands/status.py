@@ -8,6 +8,7 @@ from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted
 from yard.plays.contract import CALL_NODE, READ_STATUS
 from yard.plays.events import Event, failure_message
+from yard.plays.inventory import read_inventory
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import SILENT, UNREACHABLE, Answers, ClusterState
 from yard.runs.folder import is_followed, list_runs
@@ -59,6 +60,9 @@ def ask_nodes(context: Context) -> ClusterState:
     if outcome.cancelled:
         raise Interrupted("interrupted")
     if answers.is_empty or not outcome.ok:
+        if not outcome.stats:
+            # A file of the inventory may be at fault, which this names and Ansible may not.
+            read_inventory(context.project, context.inventory)
         show_failures(context.console, outcome)
         shown = context.project.shown(context.inventory)
         if outcome.ok:

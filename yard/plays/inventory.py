@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import yaml
+
 from yard.core.errors import RequestError
 from yard.core.files import read_object
 from yard.core.project import OWN_FOLDERS, Project, inventory_name
-from yard.plays.fingerprint import RUNTIME
+from yard.plays.fingerprint import RUNTIME, inventory_files
 from yard.plays.inventory_cache import recall, remember
 
 # Ansible's words where it has no password for a file of its Vault, or a wrong one.
 VAULT_LOCKED = "no vault secrets"
+# What a file of it begins with.
+VAULT = b"$ANSIBLE_VAULT"
 # Machines with GPUs of one vendor each; an inventory has hosts in one of both alone.
 GPU_GROUPS = NVIDIA_GROUP, AMD_GROUP = "gpu_nodes", "amd_nodes"
 # The image for NVIDIA GPUs until set-up has chosen one, as in group_vars/all/images.yml.
@@ -202,7 +206,8 @@ def read_inventory(project: Project, path: Path) -> Inventory:
         check=False,
     )
     if answer.returncode != 0:
-        mistakes = _mistakes(project, path) or answer.stderr.strip().split("\n")
+        mistakes = _mistakes(project, path) or _mistakes_in_vaults(project, path)
+        mistakes = mistakes or answer.stderr.strip().split("\n")
         if VAULT_LOCKED in answer.stderr:
             mistakes.append(VAULT_REMEDY)
         raise RequestError([f"cannot read {project.shown(path)}", *mistakes])
@@ -236,6 +241,29 @@ def _mistakes(project: Project, path: Path) -> list[str]:
     command = [sys.executable, str(program), str(path)]
     answer = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
     return answer.stdout.splitlines()
+
+
+def _mistakes_in_vaults(project: Project, path: Path) -> list[str]:
+    """Name encrypted files that are no YAML, which Ansible does not; nothing of them is shown."""
+    program = str(Path(sys.executable).with_name("ansible-vault"))
+    mistakes = []
+    for file in inventory_files(path):
+        with file.open("rb") as opened:
+            if opened.read(len(VAULT)) != VAULT:
+                continue
+        answer = subprocess.run(
+            [program, "view", str(file)], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        try:
+            if answer.returncode == 0:
+                yaml.compose(answer.stdout.decode(errors="replace"), yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+            mistakes.append(
+                f"{project.shown(file)}: what is encrypted is not YAML{line}: {error.problem}\n"
+                f"    ansible-vault edit {project.shown(file)}"
+            )
+    return mistakes
 
 
 def parse_inventory(

@@ -8,7 +8,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.ssh_trust_lines import read_public_key
-from ansible.module_utils.ssh_trust_pair import pair_differences, server_differences
+from ansible.module_utils.ssh_trust_pair import (
+    pair_differences,
+    server_differences,
+    shut_out_by,
+)
 
 
 def main() -> None:
@@ -52,7 +56,7 @@ def main() -> None:
             msg=f"ssh_trust: {error}. Nothing was changed. Remove it together with its private "
             "key and run this again: then a new one is made."
         )
-    compared = {}
+    compared: dict[str, list[str] | str] = {}
     if pair := module.params["pair"]:
         mode = int(pair["directory_mode"], base=8)
         found = pair_differences(Path(key), mode, pair["user"], pair["comment"])
@@ -60,6 +64,10 @@ def main() -> None:
     if server := module.params["server"]:
         found = server_differences(Path(server["settings"]), server["text"])
         compared["server_differences"] = found
+        if pair and pair["user"]:
+            of_user = ["-T", "-C", f"user={pair['user']},host=localhost,addr=127.0.0.1"]
+            _, said, _ = module.run_command(["/usr/sbin/sshd", *of_user])
+            compared["shut_out_by"] = shut_out_by(said, pair["user"])
     module.exit_json(
         changed=False,
         **compared,

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import grp
+import os
 import pwd
 import re
 import stat
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 KEY_TYPE = "ssh-ed25519"
@@ -96,3 +99,30 @@ def server_differences(settings: Path, text: str) -> list[str]:
     elif settings.read_text(encoding="utf-8", errors="replace") != text.rstrip("\n") + "\n":
         differences.append(f"{settings} says something else")
     return differences
+
+
+def shut_out_by(settings: str, user: str) -> str:
+    """Return the setting of sshd that keeps a user out; empty where none does.
+
+    Args:
+        settings: as `sshd -T` prints them, names in small letters.
+        user: not of this machine, perhaps; then no setting of groups holds.
+    """
+    names = {"Users": [user], "Groups": _groups_of(user)}
+    for kind, own in names.items():
+        for verb in ("Deny", "Allow"):
+            patterns = re.findall(rf"^{verb.lower()}{kind.lower()} (\S+)", settings, re.MULTILINE)
+            # What follows @ is about where somebody comes from.
+            of_user = [pattern.partition("@")[0] for pattern in patterns]
+            meant = any(fnmatchcase(name, pattern) for name in own for pattern in of_user)
+            if patterns and own and meant is (verb == "Deny"):
+                return f"{verb}{kind} {' '.join(patterns)}"
+    return ""
+
+
+def _groups_of(user: str) -> list[str]:
+    try:
+        numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+    except KeyError:
+        return []
+    return [group.gr_name for group in grp.getgrall() if group.gr_gid in numbers]
