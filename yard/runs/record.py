@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
-from yard.core.files import holds_files, read_json, read_object
+from yard.core.files import holds_files, read_json, read_object, write_json
 from yard.runs.crashes import Crash, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
@@ -24,6 +24,8 @@ from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
 LOG_TAIL_BYTES = 256 * 1024
+# What a node tells of a failure, in its folder.
+FINDINGS = "findings.json"
 RANK_LOG = re.compile(r"rank-(?P<rank>[0-9]{1,6})\.log")
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
 
@@ -90,6 +92,7 @@ class RunRecord:
         silences: when no rank of it gave a sign of life for long.
         never_connected: whether no rank of it held a connection to another node.
         heat: its GPUs that were too hot.
+        empty_hosts: nodes that were asked at the end and had no container of the run.
     """
 
     run_id: str
@@ -112,6 +115,7 @@ class RunRecord:
     never_connected: bool = False
     heat: tuple[Heat, ...] = ()
     silences: tuple[Silence, ...] = ()
+    empty_hosts: tuple[str, ...] = ()
 
     @property
     def is_project(self) -> bool:
@@ -122,7 +126,7 @@ class RunRecord:
     def missing_hosts(self) -> tuple[str, ...]:
         """Chosen nodes of which nothing has been collected: they could not be reached."""
         home = {Path(log.path).parts[1] for log in (*self.inspections, *self.container_logs)}
-        return tuple(host for host in self.manifest.hosts if host not in home)
+        return tuple(host for host in self.manifest.hosts if host not in {*home, *self.empty_hosts})
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -179,6 +183,7 @@ def read_run(run: Path) -> RunRecord:
         silences=read_silences(run) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         heat=slowed_by_heat(run, manifest.hosts),
+        empty_hosts=_read_empty_hosts(run),
     )
 
 
@@ -280,10 +285,30 @@ def _read_findings(run: Path) -> tuple[Finding, ...]:
         parse_finding_of_ranks(entry, str(launcher.relative_to(run)))
         for entry in _entries(launcher)
     ]
-    for path in sorted(run.glob("nodes/*/findings.json")):
+    for path in sorted(run.glob(f"nodes/*/{FINDINGS}")):
         name = str(path.relative_to(run))
         findings += [parse_finding(entry, name, path.parent.name) for entry in _entries(path)]
     return tuple(finding for finding in findings if finding is not None)
+
+
+def note_empty_host(run: Path, host: str) -> None:
+    """Write down that a node was asked at the end of a run and had nothing of it."""
+    path = run / "nodes" / host / FINDINGS
+    if not path.exists():
+        write_json(path, [])
+
+
+def _read_empty_hosts(run: Path) -> tuple[str, ...]:
+    """Nodes whose findings are home: they ended the run, with or without a container.
+
+    One whose engine was gone could not tell of any.
+    """
+    files = sorted(run.glob(f"nodes/*/{FINDINGS}"))
+    return tuple(
+        path.parent.name
+        for path in files
+        if not any("engine_gone" in str(entry) for entry in _entries(path))
+    )
 
 
 def _entries(path: Path) -> list[Any]:
