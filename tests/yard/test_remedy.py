@@ -85,3 +85,18 @@ def test_data_that_cannot_be_had_again(
         readiness._put_again(context, inventory, own)
     command = "make data SOURCE=https://data.example.com/faces.tar NAME=faces"
     assert str(caught.value).endswith(f"run: {command} INVENTORY=inventory/second")
+
+
+@pytest.mark.process
+def test_a_training_names_no_option_that_it_has_not(
+    lab: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The role asks for SOURCE=, which `make data` takes and `make train` does not."""
+
+    def refuse(*_: object) -> None:
+        raise ClusterError("data.yml failed")
+
+    monkeypatch.setattr(readiness, "put_dataset", refuse)
+    context = Context(Project(tmp_path), lab.path, Console(), Interrupts())
+    with pytest.raises(ClusterError, match="run: make data DATASET=imagenet .*SOURCE=path"):
+        readiness._put(context, lab, "imagenet")

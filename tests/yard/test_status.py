@@ -16,6 +16,7 @@ from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.folder import followed
 from yard.runs.metrics import Metric, read_metrics
 from yard.screen.cluster_tables import show_cluster
+from yard.screen.top_view import TopView
 from yard.screen.training_view import progress_of
 
 RECORDED = read_metrics(DATA / "runs/succeeded/metrics.jsonl")
@@ -157,6 +158,18 @@ def test_runs_that_only_nodes_or_only_this_checkout_know(tmp_path: Path) -> None
     lab = Project(DATA / "checkout").shown(DATA / "checkout/inventory/lab")
     assert f"make attach RUN={others['run']} INVENTORY={lab} follows it from here" in known
     assert "make attach RUN=20270101T000000Z_vit ends it" in known
+
+
+def test_what_is_left_of_a_run_hides_none_that_goes_on(tmp_path: Path) -> None:
+    left = entry("20260101T000000Z_left", state="ended", since=1.0)
+    state = cluster(tmp_path, node1=[left, entry("20260102T000000Z_goes_on", since=2.0)])
+    assert [run.state for run in state.runs] == ["running", "ended"]
+    assert [run.state for run in state.nodes[0].runs] == ["running", "ended"]
+    view = TopView(state=state)
+    with (console := Console(width=120, file=io.StringIO())).capture() as capture:
+        console.print(view.render(120, 24))
+    (row,) = [line for line in capture.get().splitlines() if line.startswith("node1")]
+    assert row.split()[1] == "running"
 
 
 def test_a_run_that_somebody_follows_is_not_left(tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ import pytest
 from test_schemas import errors
 
 from yard.core.errors import Exit
+from yard.operations.stop import note_ended
 from yard.pages.report import Curves, report_page
+from yard.plays.contract import END_RUN
+from yard.plays.events import Event
 from yard.runs.metrics import Metric
 from yard.runs.record import RunRecord, read_run
 from yard.runs.summary import (
@@ -214,3 +217,22 @@ def test_what_happened_to_gpus_is_a_warning_where_the_run_got_over_it(
     assert errors("findings", json.loads(findings.read_text())) == []
     (warning,) = summarise(read_run(run)).warnings
     assert warning.startswith("GPU 1 of node2 had uncorrected errors of its memory during the run")
+
+
+def test_a_node_that_had_nothing_of_the_run_misses_no_log(recorded: Callable[[str], Path]) -> None:
+    """Ctrl-C while containers start: some nodes have none yet, and no log to wait for."""
+    run = recorded("stopped")
+    for name in ("container.json", "container.log"):
+        (run / "nodes/node1" / name).unlink(missing_ok=True)
+    assert summarise(read_run(run)).missing_hosts == ("node1",)
+    ended = {"launched": False, "checkpoints": [], "left": True}
+    event = Event("runner_on_ok", 1.0, action=END_RUN, host="node1", result=ended)
+    note_ended(run, event)
+    assert summarise(read_run(run)).missing_hosts == ("node1",), "its files have still to come"
+    note_ended(run, replace(event, result={**ended, "left": False}))
+    assert summarise(read_run(run)).missing_hosts == ()
+    (run / "nodes/node1/findings.json").write_text('[{"code": "engine_gone", "values": {}}]')
+    assert summarise(read_run(run)).missing_hosts == ("node1",)
+    note_ended(run, replace(event, host="another", result={**ended, "left": False}))
+    assert not (run / "nodes/another").exists()
+    note_ended(run.parent, event)  # what is no run has no record

@@ -10,7 +10,7 @@ from yard.core.context import Context
 from yard.operations.checkpoints import CheckpointCarrier
 from yard.operations.lines import Lines, lines_of
 from yard.operations.live_report import LiveReport
-from yard.operations.stop import heed_stop
+from yard.operations.stop import heed_stop, note_ended
 from yard.plays.contract import (
     CHECK,
     CHOOSE_NODES,
@@ -157,6 +157,7 @@ class RunFollower:
         if event.module == END_RUN and event.kind == "runner_on_ok":
             self._kept += map(str, event.result["checkpoints"])
             self._launcher_ended |= bool(event.result.get("launched"))
+            note_ended(self.directory, event)
         if polls and "metrics" in event.result:
             self._follow(event, progress, began_at)
             if event.result.get("exit_status"):

@@ -54,7 +54,7 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     if ours and dataset is not None and (record is None or dataset not in record.datasets):
         own = read_own_data(project, inventory).get(dataset)
         if own is None:
-            put_dataset(context, inventory, dataset)
+            _put(context, inventory, dataset)
         else:
             console.print(f"Putting {escape(own.name)} on the nodes, from {escape(own.shown)}")
             _put_again(context, inventory, own)
@@ -86,6 +86,21 @@ def lacks_image_alone(outcome: Outcome) -> bool:
     """Whether a launch failed because nodes do not hold the image, and for nothing else."""
     codes = {problem.code for failure in outcome.failures for problem in failure.problems}
     return codes == {IMAGE_MISSING}
+
+
+def _put(context: Context, inventory: Inventory, dataset: str) -> None:
+    """Put a data set on nodes; a training takes no file of it.
+
+    Raises:
+        ClusterError, Interrupted: see `put_dataset`.
+    """
+    try:
+        put_dataset(context, inventory, dataset)
+    except ClusterError as error:
+        command = addressed(f"make data DATASET={dataset}", context.project, inventory.path)
+        raise ClusterError(
+            f"{error}\nto bring its files yourself, run: {command} SOURCE=path"
+        ) from error
 
 
 def _put_again(context: Context, inventory: Inventory, own: OwnData) -> None:

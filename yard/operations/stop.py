@@ -4,11 +4,12 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.operations.runtime import as_it_ran
-from yard.plays.contract import stop_variables
-from yard.plays.events import Outcome
+from yard.plays.contract import END_RUN, stop_variables
+from yard.plays.events import Event, Outcome
 from yard.plays.play import play
 from yard.runs.folder import STOP_MARK
-from yard.runs.record import read_run
+from yard.runs.manifest import read_manifest
+from yard.runs.record import note_empty_host, read_run
 from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
 from yard.screen.progress import STOPPING
@@ -43,6 +44,14 @@ def heed_stop(context: Context, run: Path) -> bool:
     return True
 
 
+def note_ended(run: Path, event: Event) -> None:
+    """Note which nodes had nothing of a run when they ended it: no log of theirs is missing."""
+    is_answer = event.module == END_RUN and event.kind == "runner_on_ok"
+    manifest = read_manifest(run) if is_answer and event.result.get("left") is False else None
+    if manifest is not None and event.host in manifest.hosts:
+        note_empty_host(run, event.host)
+
+
 def stop_on_nodes(
     context: Context, directory: Path, inventory: Path, home: str | None = None
 ) -> Outcome:
@@ -54,6 +63,12 @@ def stop_on_nodes(
         home: where it was begun, if that was elsewhere.
     """
     console = context.console
+
+    def take(event: Event) -> None:
+        if event.task:
+            progress.task(event.task)
+        note_ended(directory, event)
+
     with make_progress(console) as progress:
         context.interrupts.announce = lambda: progress.note(
             "Still collecting the logs of this run; it ends by itself."
@@ -63,7 +78,7 @@ def stop_on_nodes(
             context,
             "stop",
             stop_variables(directory.name, str(directory), home),
-            lambda event: progress.task(event.task) if event.task else None,
+            take,
             log=directory / "ansible.log",
             inventory=inventory,
             to_its_end=True,

@@ -19,6 +19,8 @@ TROUBLES = {
     "no_directory": ("not set up", "there is no {path}: run make setup"),
 }
 STARTING, RUNNING, ENDED = "starting", "running", "ended"
+# What goes on is seen before what is left of a run that has ended.
+ORDER = (RUNNING, STARTING, ENDED)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class ClusterState:
     Attributes:
         time: when it was complete, Unix seconds of the control node.
         nodes: by their names.
-        runs: what is on them, the oldest first.
+        runs: what is on them, the oldest first, and last those that have ended.
         lost: runs of this checkout without a result that no node knows.
     """
 
@@ -189,7 +191,7 @@ class Answers:
                 for entry in answer["runs"]:
                     entries.setdefault(entry["run"], {})[host] = entry
         runs = [self._run_state(run, by_host, clocks) for run, by_host in entries.items()]
-        runs.sort(key=lambda run: (run.since or 0.0, run.run))
+        runs.sort(key=lambda run: (run.state == ENDED, run.since or 0.0, run.run))
         lost = tuple(run for run in unfinished if run not in entries)
         return ClusterState(now, nodes, tuple(runs), lost)
 
@@ -205,7 +207,7 @@ class Answers:
             return NodeState(host, state, (), load, sentence.format_map(known))
         runs = tuple(
             NodeRun(entry["run"], entry["state"], tuple(entry.get("gpus", ())))
-            for entry in answer["runs"]
+            for entry in sorted(answer["runs"], key=lambda entry: ORDER.index(entry["state"]))
         )
         return NodeState(host, "busy" if runs else FREE, runs, load)
 
@@ -230,7 +232,7 @@ class Answers:
         is_run = first("home") != ""
         return RunState(
             run=run,
-            state=next(state for state in (RUNNING, STARTING, ENDED) if state in states),
+            state=next(state for state in ORDER if state in states),
             known=not is_run or (self.runs / run).is_dir(),
             hosts=tuple(by_host),
             owner=first("owner"),

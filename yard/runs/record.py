@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
-from yard.core.files import holds_files, read_json, read_object
+from yard.core.files import holds_files, read_json, read_object, write_json
 from yard.runs.container_files import ContainerFiles, read_container_files
 from yard.runs.crashes import Crash, holder_of, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
@@ -27,6 +27,8 @@ from yard.runs.world import World, read_world
 LOG_TAIL_BYTES = 256 * 1024
 # Within which all ranks begin, on a busy machine too
 START_SECONDS = 5.0
+# What a node tells of a failure, in its folder.
+FINDINGS = "findings.json"
 RANK_LOG = re.compile(r"rank-(?P<rank>[0-9]{1,6})\.log")
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
 
@@ -94,6 +96,7 @@ class RunRecord:
         never_connected: whether no rank of it held a connection to another node.
         heat: its GPUs that were too hot.
         container_files: what it wrote to places that end with the container.
+        empty_hosts: nodes that were asked at the end and had no container of the run.
     """
 
     run_id: str
@@ -117,6 +120,7 @@ class RunRecord:
     heat: tuple[Heat, ...] = ()
     silences: tuple[Silence, ...] = ()
     container_files: tuple[ContainerFiles, ...] = ()
+    empty_hosts: tuple[str, ...] = ()
 
     @property
     def is_project(self) -> bool:
@@ -127,7 +131,7 @@ class RunRecord:
     def missing_hosts(self) -> tuple[str, ...]:
         """Chosen nodes of which nothing has been collected: they could not be reached."""
         home = {Path(log.path).parts[1] for log in (*self.inspections, *self.container_logs)}
-        return tuple(host for host in self.manifest.hosts if host not in home)
+        return tuple(host for host in self.manifest.hosts if host not in {*home, *self.empty_hosts})
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -188,6 +192,7 @@ def read_run(run: Path) -> RunRecord:
         container_files=read_container_files(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         heat=slowed_by_heat(run, manifest.hosts),
+        empty_hosts=_read_empty_hosts(run),
     )
 
 
@@ -304,10 +309,30 @@ def _read_findings(run: Path) -> tuple[Finding, ...]:
         parse_finding_of_ranks(entry, str(launcher.relative_to(run)))
         for entry in _entries(launcher)
     ]
-    for path in sorted(run.glob("nodes/*/findings.json")):
+    for path in sorted(run.glob(f"nodes/*/{FINDINGS}")):
         name = str(path.relative_to(run))
         findings += [parse_finding(entry, name, path.parent.name) for entry in _entries(path)]
     return tuple(finding for finding in findings if finding is not None)
+
+
+def note_empty_host(run: Path, host: str) -> None:
+    """Write down that a node was asked at the end of a run and had nothing of it."""
+    path = run / "nodes" / host / FINDINGS
+    if not path.exists():
+        write_json(path, [])
+
+
+def _read_empty_hosts(run: Path) -> tuple[str, ...]:
+    """Nodes whose findings are home: they ended the run, with or without a container.
+
+    One whose engine was gone could not tell of any.
+    """
+    files = sorted(run.glob(f"nodes/*/{FINDINGS}"))
+    return tuple(
+        path.parent.name
+        for path in files
+        if not any("engine_gone" in str(entry) for entry in _entries(path))
+    )
 
 
 def _entries(path: Path) -> list[Any]:

@@ -27,6 +27,8 @@ def main() -> None:
         checkpoints=0.0,
         events=0.0,
         silences=[],
+        output={"offset": 0, "text": ""},
+        log_offset=0,
     )
 
 
