@@ -152,7 +152,7 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,SCHEDULE,--schedule) $(call option,AUGMENT,--augment) $(call option,VALIDATION,--validation) \
 	$(call option,EVALUATE_EVERY,--evaluate-every) $(call option,EARLY_STOP,--early-stop)
 
-.PHONY: train rerun notebook scaling runs status top logs attach stop report export tensorboard bench
+.PHONY: train rerun notebook scaling runs status top logs attach stop report export evaluate predict tensorboard bench
 # Who is told of the end; from the environment, because the address of a hook is a secret.
 unexport NOTIFY
 ifdef NOTIFY
@@ -203,6 +203,13 @@ report: $(READY) ## draw the report of a run anew, or compare several: RUN=lates
 # Without TO= the command says what is missing.
 export: $(READY) ## the weights of a run as a file for plain PyTorch, a state_dict or safetensors: RUN=latest TO=resnet18.safetensors WHICH=best|last
 	@$(YARD) export $(or $(call argument,RUN),latest) $(call option,TO,--to) $(call option,WHICH,--which)
+
+evaluate: $(READY) ## test the model of a run on this machine, with a page of the worst mistakes: RUN=latest DATASET= WHICH=best|last
+	@$(YARD) evaluate $(or $(call argument,RUN),latest) $(call option,DATASET,--dataset) $(call option,WHICH,--which)
+
+# Without SOURCE= the command says what is missing.
+predict: $(READY) ## tell the classes of image files by the model of a run, on this machine: RUN=latest SOURCE=folder WHICH=best|last
+	@$(YARD) predict $(or $(call argument,RUN),latest) $(call option,SOURCE,--source) $(call option,WHICH,--which)
 
 tensorboard: $(READY) ## TensorBoard over the runs, on this machine's loopback: PORT=6006
 	@$(YARD) tensorboard $(call option,PORT,--port)

@@ -28,6 +28,7 @@ def main() -> int:
         "models": _models,
         "data": _data,
         "export": _export,
+        "predict": _predict,
         "bench": _bench,
         "verify": _verify,
     }
@@ -70,7 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="write the weights of a checkpoint")
     export.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
     export.add_argument("--to", type=Path, required=True, help=".pt, .pth or .safetensors")
-    export.add_argument("--dataset", type=Path, help="the prepared data set, where it is here")
+    export.add_argument("--data", type=Path, help="where prepared data sets lie")
+
+    predict = commands.add_parser("predict", help="tell the classes of images by a checkpoint")
+    predict.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
+    predict.add_argument("--data", type=Path, required=True, help="where prepared data sets lie")
+    predict.add_argument("--dataset", help="whose test set; else that of the run")
+    predict.add_argument("--source", type=Path, help="a folder of image files, in its place")
+    predict.add_argument("--out", type=Path, required=True, help="folder to write to")
 
     bench = commands.add_parser("bench", help="measure; every rank runs this")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True)
@@ -133,7 +141,15 @@ def _data(arguments: argparse.Namespace) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     from trainer.export import export
 
-    export(arguments.checkpoint, arguments.to, arguments.dataset)
+    export(arguments.checkpoint, arguments.to, arguments.data)
+
+
+def _predict(arguments: argparse.Namespace) -> None:
+    from trainer.predict import predict
+
+    predict(
+        arguments.checkpoint, arguments.data, arguments.dataset, arguments.source, arguments.out
+    )
 
 
 def _bench(arguments: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ SAFE_TYPES = {
 }
 
 
-def export(path: Path, to: Path, dataset: Path | None) -> None:
+def export(path: Path, to: Path, data: Path | None) -> None:
     """Write the weights of a checkpoint, and beside them what they are for.
 
     Where the run averaged its parameters, they are the averaged ones, which were evaluated.
@@ -37,8 +37,8 @@ def export(path: Path, to: Path, dataset: Path | None) -> None:
         path: the checkpoint.
         to: the file to write; its end says the form. What the weights are for goes to the same name
             with `.json`.
-        dataset: the prepared data set that they were trained on, for the names of its classes and
-            the normalisation; None where it is not here.
+        data: where prepared data sets lie; where that of the training is there, it says the names
+            of the classes and the normalisation.
 
     Raises:
         CheckpointError: the checkpoint is damaged.
@@ -50,7 +50,7 @@ def export(path: Path, to: Path, dataset: Path | None) -> None:
         raise ConfigError(f"{to.name}: the name is to end in one of {known}")
     checkpoint = Checkpoint.load(path)
     weights = evaluated_weights(checkpoint)
-    about = describe(checkpoint, dataset)
+    about = describe(checkpoint, data)
     if to.suffix == SAFETENSORS:
         with replacing(to) as stream:
             stream.writelines(safetensors(weights, {"format": "pt", **_as_text(about)}))
@@ -69,7 +69,7 @@ def evaluated_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in averaged if name.startswith(prefix)}
 
 
-def describe(checkpoint: Checkpoint, dataset: Path | None) -> dict[str, Any]:
+def describe(checkpoint: Checkpoint, data: Path | None) -> dict[str, Any]:
     """What weights are for: model, images, normalisation, classes."""
     known: dict[str, Any] = {
         "model": checkpoint.config["model"],
@@ -78,7 +78,8 @@ def describe(checkpoint: Checkpoint, dataset: Path | None) -> dict[str, Any]:
         "classes": checkpoint.data.get("classes"),
         "image_size": checkpoint.data.get("image_size"),
     }
-    if dataset is not None:
+    dataset = None if data is None else data / known["dataset"]
+    if dataset is not None and dataset.exists():
         description = dataclasses.asdict(store.read_description(dataset))
         names = ("classes", "channel_means", "channel_deviations")
         known |= {name: list(description[name]) for name in names}

@@ -148,13 +148,15 @@ def build_parser() -> argparse.ArgumentParser:
         "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
     )
     text = "write the weights of a run as a file for plain PyTorch"
-    command = _add(commands, "export", text, operates=True)
-    _add_run(command)
+    command = _add_checkpoint(commands, "export", text)
     command.add_argument(
         "--to", type=Path, required=True, metavar="FILE", help=".pt, .pth or .safetensors"
     )
+    command = _add_checkpoint(commands, "evaluate", "test the model of a run, on this machine")
+    command.add_argument("--dataset", help="one of training_datasets (default: the run's)")
+    command = _add_checkpoint(commands, "predict", "tell the classes of images by a run's model")
     command.add_argument(
-        "--which", choices=("best", "last"), default="best", help="default: %(default)s"
+        "--source", type=Path, required=True, metavar="FOLDER", help="with image files, here"
     )
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
     command.add_argument("--port", type=int, default=TENSORBOARD_PORT, metavar="N")
@@ -213,6 +215,16 @@ def _add(
 def _completed(action: argparse.Action, names: Callable[..., list[str]]) -> None:
     """Let a shell offer these names after TAB."""
     action.completer = names  # type: ignore[attr-defined]
+
+
+def _add_checkpoint(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+    """Add a command that works on a checkpoint of a run."""
+    command = _add(commands, name, text, operates=True)
+    _add_run(command)
+    command.add_argument(
+        "--which", choices=("best", "last"), default="best", help="default: %(default)s"
+    )
+    return command
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

@@ -222,6 +222,12 @@ def _doctor(context: Context, options: argparse.Namespace) -> Exit:
     return doctor(context, _names(options.on), options.json)
 
 
+def _evaluate(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.predict import evaluate
+
+    return evaluate(context, options.run, options.dataset, options.which)
+
+
 def _execute(context: Context, options: argparse.Namespace) -> int:
     from yard.commands.execute import execute
 
@@ -267,6 +273,12 @@ def _notebook(context: Context, options: argparse.Namespace) -> Exit:
         idle_minutes=options.idle,
     )
     return notebook(context, request, STARTED_AT)
+
+
+def _predict(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.predict import predict
+
+    return predict(context, options.run, options.source, options.which)
 
 
 def _provision(context: Context, options: argparse.Namespace) -> Exit:
@@ -355,12 +367,14 @@ COMMANDS: Mapping[str, Command] = {
     "data": _data,
     "destroy": _destroy,
     "doctor": _doctor,
+    "evaluate": _evaluate,
     "exec": _execute,
     "export": _export,
     "local-down": _local_down,
     "local-up": _local_up,
     "logs": _logs,
     "notebook": _notebook,
+    "predict": _predict,
     "provision": _provision,
     "provision-check": _provision_check,
     "rerun": _rerun,

@@ -10,6 +10,7 @@ import formats
 import pytest
 from commands import RUNS, Outcome, make
 from machines import CHECKOUT, INVENTORY, containers_of_runs, in_machine
+from PIL import Image
 
 Job = tuple[Outcome, Path]
 # Every epoch ends with all of the test set: the smallest model is through with it soonest.
@@ -58,6 +59,18 @@ def test_weights_become_a_file_for_plain_pytorch(main_job: Job, tmp_path: Path) 
     about = json.loads(to.with_suffix(".json").read_text())
     assert (about["model"], len(about["classes"]), about["image_size"]) == ("vit", 10, 32)
     assert len(about["channel_means"]) == 3
+
+
+@pytest.mark.promise("make predict")
+def test_the_model_tells_the_classes_of_files(main_job: Job, tmp_path: Path) -> None:
+    _, run = main_job
+    Image.new("RGB", (48, 40), "navy").save(tmp_path / "sea.png")
+    done = make("predict", RUN=run.name, SOURCE=str(tmp_path))
+    assert done.status == 0, done.output
+    out = run / "predictions" / f"{tmp_path.name}_{(run / 'checkpoints/best.pt').resolve().stem}"
+    _, line = (out / "predictions.csv").read_text().splitlines()
+    assert line.startswith("sea.png,,")
+    assert "sea.png" in (out / "evaluation.html").read_text()
 
 
 def test_loss_falls(main_job: Job) -> None:

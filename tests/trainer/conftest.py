@@ -10,7 +10,9 @@ import jsonschema
 import pytest
 import torch
 
+from trainer.checkpoint import Checkpoint
 from trainer.data import cifar10, store
+from trainer.models import build_model
 
 CIFAR10 = Path("/data/cifar10")
 SCHEMAS = Path("/schemas")
@@ -107,3 +109,33 @@ def make_run_dir(tmp_path: Path, small_cifar10: Path) -> Callable[..., Path]:
         return run_dir
 
     return make
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write a checkpoint of `cnn_a`, with the average of its parameters where that is asked for."""
+
+    def write(averages: bool = False) -> Path:
+        model = build_model("cnn_a", 10, 32)
+        ema = None
+        if averages:
+            averaged = torch.optim.swa_utils.AveragedModel(build_model("cnn_a", 10, 32))
+            ema = averaged.state_dict()
+        checkpoint = Checkpoint(
+            model=model.state_dict(),
+            optimizer={},
+            scaler={},
+            ema=ema,
+            rng=[],
+            sampler={"seed": 1, "epoch": 2},
+            step=20,
+            epoch=2,
+            accuracy=0.5,
+            best_accuracy=0.5,
+            config={"model": "cnn_a", "dataset": "cifar10"},
+            data={"classes": 10, "image_size": 32},
+        )
+        checkpoint.save(tmp_path / "epoch-2.pt")
+        return tmp_path / "epoch-2.pt"
+
+    return write

@@ -12,39 +12,11 @@ from trainer.errors import CheckpointError, ConfigError
 from trainer.export import export
 from trainer.models import build_model
 
-
-@pytest.fixture
-def save(tmp_path: Path) -> Callable[..., Path]:
-    """Write a checkpoint of `cnn_a`, with the average of its parameters where that is asked for."""
-
-    def write(averages: bool = False) -> Path:
-        model = build_model("cnn_a", 10, 32)
-        ema = None
-        if averages:
-            averaged = torch.optim.swa_utils.AveragedModel(build_model("cnn_a", 10, 32))
-            ema = averaged.state_dict()
-        checkpoint = Checkpoint(
-            model=model.state_dict(),
-            optimizer={},
-            scaler={},
-            ema=ema,
-            rng=[],
-            sampler={"seed": 1, "epoch": 2},
-            step=20,
-            epoch=2,
-            accuracy=0.5,
-            best_accuracy=0.5,
-            config={"model": "cnn_a", "dataset": "cifar10"},
-            data={"classes": 10, "image_size": 32},
-        )
-        checkpoint.save(tmp_path / "epoch-2.pt")
-        return tmp_path / "epoch-2.pt"
-
-    return write
+Save = Callable[..., Path]
 
 
 @pytest.mark.parametrize("averages", [False, True])
-def test_a_state_dict_loads_into_the_model(save: Callable[..., Path], averages: bool) -> None:
+def test_a_state_dict_loads_into_the_model(save: Save, averages: bool) -> None:
     path = save(averages)
     to = path.with_name("cnn_a.pt")
     export(path, to, None)
@@ -60,7 +32,7 @@ def test_a_state_dict_loads_into_the_model(save: Callable[..., Path], averages: 
     assert (about["epoch"], about["classes"], about["image_size"]) == (2, 10, 32)
 
 
-def test_safetensors_have_the_same_values(save: Callable[..., Path]) -> None:
+def test_safetensors_have_the_same_values(save: Save) -> None:
     path = save()
     to = path.with_name("cnn_a.safetensors")
     export(path, to, None)
@@ -81,7 +53,7 @@ def test_safetensors_have_the_same_values(save: Callable[..., Path]) -> None:
     assert end == len(values)
 
 
-def test_what_cannot_be_exported_is_said(save: Callable[..., Path]) -> None:
+def test_what_cannot_be_exported_is_said(save: Save) -> None:
     path = save()
     with pytest.raises(ConfigError, match=r"cnn_a\.onnx: the name is to end in one of \.pt, \.pth"):
         export(path, path.with_name("cnn_a.onnx"), None)

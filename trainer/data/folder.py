@@ -141,6 +141,7 @@ class FolderEvaluationBatches:
     Attributes:
         data: the files of this rank.
         image_size, workers, normalise, device: as for training.
+        margin: see `middle`.
     """
 
     data: FileSet
@@ -148,10 +149,11 @@ class FolderEvaluationBatches:
     workers: int
     normalise: Normalise
     device: torch.device
+    margin: float = EVALUATION_MARGIN
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         def load(path: Path, number: int) -> np.ndarray:
-            return middle(_open(path), self.image_size)
+            return middle(_open(path), self.image_size, self.margin)
 
         batches = iter(torch.arange(len(self.data)).split(EVALUATION_BATCH))
         for images, labels in _stream(self.data, batches, load, self.workers):
@@ -180,13 +182,13 @@ def random_cut(image: Image.Image, edge: int, random: Random) -> np.ndarray:
     return np.asarray(square).transpose(2, 0, 1)
 
 
-def middle(image: Image.Image, edge: int) -> np.ndarray:
-    """Scale the shorter edge to a little more than `edge` and take the middle.
+def middle(image: Image.Image, edge: int, margin: float = EVALUATION_MARGIN) -> np.ndarray:
+    """Scale the shorter edge to `margin` times `edge` and take the middle.
 
     Returns:
         uint8, 3 x edge x edge.
     """
-    part = min(image.size) / EVALUATION_MARGIN
+    part = min(image.size) / margin
     left, top = ((length - part) / 2 for length in image.size)
     box = (left, top, left + part, top + part)
     return np.asarray(image.resize((edge, edge), Image.Resampling.BILINEAR, box=box)).transpose(

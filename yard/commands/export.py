@@ -5,9 +5,8 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
-from yard.operations.setup import run_operation
+from yard.operations.trainer_here import checkpoint_of, run_trainer_here
 from yard.plays.inventory import read_inventory
-from yard.runs.manifest import read_manifest
 from yard.runs.measurements import find_training
 
 # What the name of the file says of its form; see trainer/export.py.
@@ -28,26 +27,16 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     """
     inventory = read_inventory(context.project, context.inventory)
     run = find_training(context.project, name)
-    manifest = read_manifest(run)
     to = to.expanduser().absolute()
-    problems = []
-    if manifest is None or manifest.project is not None:
-        problems.append(f"{run.name} ran no model of the trainer: its files are in checkpoints/")
-    checkpoint = run / "checkpoints" / f"{which}.pt"
-    if not checkpoint.is_file():
-        problems.append(f"{context.project.shown(checkpoint)}: the run left no such checkpoint")
-    problems += file_problems(to)
-    if problems or manifest is None:
+    problems = file_problems(to)
+    if problems:
         raise RequestError(problems)
-    variables = {
-        # What last.pt and best.pt are links to has its checksum beside it.
-        "export_checkpoint": str(checkpoint.resolve()),
-        "export_to": str(to),
-        "export_dataset_name": manifest.configuration["dataset"],
-    }
-    run_operation(context, "export", variables, inventory=inventory.path)
+    checkpoint, _ = checkpoint_of(context, run, which)
+    run_trainer_here(
+        context, inventory, "export", checkpoint, ["--to", f"/to/{to.name}"], to=to.parent
+    )
     context.console.print(
-        f"{to} has the weights of {checkpoint.resolve().name} of {run.name}, and "
+        f"{to} has the weights of {checkpoint.name} of {run.name}, and "
         f"{to.with_suffix('.json').name} beside it what they are for (docs/training.md#weights)",
         soft_wrap=True,
         markup=False,

@@ -185,7 +185,7 @@ def report_page(
         output="\n".join(curves.output),
         charts=curves.charts,
         tables={
-            "Test images by class": _by_class(summary),
+            "Test images by class": class_rows(list(summary.test_classes), summary.test_confusion),
             "Request": _rows(manifest.request),
             "Versions": _rows(_versions(manifest)),
             "Configuration": _rows(
@@ -203,19 +203,22 @@ def report_page(
     )
 
 
-def _by_class(summary: Summary) -> list[tuple[str, str]]:
-    """How much of each class is classified right, the worst first, and what it is taken for."""
+def class_rows(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list[tuple[str, str]]:
+    """How much of each class is classified right, the worst first, and what it is taken for.
+
+    Args:
+        names: of the classes.
+        confusion: how many images of each class (row) got which answer (column); may be empty.
+    """
     rows = []
-    known = zip(summary.test_classes.items(), summary.test_confusion, strict=True)
-    for (name, accuracy), row in sorted(known, key=lambda entry: entry[0][1] or 0):
-        if accuracy is None:
-            continue
-        others = {other: n for other, n in zip(summary.test_classes, row, strict=True) if n}
-        others.pop(name, None)
+    for number, row in enumerate(confusion):
+        others = {other: n for other, n in zip(names, row, strict=True) if n}
+        right = others.pop(names[number], 0) / max(sum(row), 1)
         worst = max(others, key=lambda other: others[other], default=None)
         taken = f", taken for {worst} {percent(others[worst] / sum(row))}" if worst else ""
-        rows.append((name, f"{percent(accuracy)}{taken}"))
-    return rows
+        if any(row):
+            rows.append((right, names[number], f"{percent(right)}{taken}"))
+    return [(name, told) for _, name, told in sorted(rows, key=lambda entry: entry[0])]
 
 
 def _training_curves(run: Path, record: RunRecord) -> Curves:

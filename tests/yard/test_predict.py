@@ -1,0 +1,96 @@
+"""`make evaluate` and `make predict`: what they refuse, and the page."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from yard_command import DATA, RUN_ID, made
+
+from yard.commands import predict as command
+from yard.core.context import Context
+from yard.core.errors import RequestError
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.plays.inventory import Inventory
+
+RESULT = {
+    **{"model": "vit", "epoch": 5, "images": 3, "labelled": 3},
+    **{"loss": 1.5, "accuracy": 0.6667, "top5": None, "classes": ["cat", "<dog>"]},
+    "confusion": [[1, 1], [0, 1]],
+    "worst": [
+        {"image": "7", "truth": "cat", "answers": [["<dog>", 0.9], ["cat", 0.1]], "png": "iVBO"}
+    ],
+}
+
+Look = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    run = tmp_path / "runs" / RUN_ID
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "manifest.json").write_text((DATA / "runs/succeeded/manifest.json").read_text())
+    (run / "checkpoints/epoch-5.pt").touch()
+    (run / "checkpoints/best.pt").symlink_to("epoch-5.pt")
+    return run
+
+
+@pytest.fixture
+def look(run: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """Stands in for the playbook, and returns what it was told and what the user sees."""
+
+    def here(*given: Any, to: Path, **named: Any) -> None:
+        (to / "evaluation.json").write_text(json.dumps(RESULT))
+        told.append([*given[2:], named])
+
+    told: list[Any] = []
+    monkeypatch.setattr(command, "run_trainer_here", here)
+    monkeypatch.setattr(command, "read_inventory", lambda *given: lab)
+
+    def go(verb: Callable[..., Any], *given: Any) -> str:
+        text = io.StringIO()
+        console = Console(file=text, width=200)
+        context = Context(Project(run.parents[1]), run, console, Interrupts())
+        verb(context, *given)
+        return f"{told} {text.getvalue()}"
+
+    return go
+
+
+@pytest.mark.process
+@pytest.mark.promise("make evaluate")
+def test_the_test_set_of_a_run(look: Look, run: Path) -> None:
+    told = look(command.evaluate, "latest", None, "best")
+    assert "'predict'" in told
+    assert "'datasets': ['cifar10']" in told
+    assert f"epoch-5.pt of {RUN_ID} on cifar10: 3 images, accuracy 66.7 % of 3" in told
+    page = (run / "evaluations/cifar10_epoch-5/evaluation.html").read_text()
+    assert "Worst mistakes" in page
+    # The worst class first, and names are no markup.
+    assert page.index("50.0 %, taken for &lt;dog&gt; 50.0 %") < page.index("100.0 %")
+    assert made("evaluate", "DATASET=cifar100", "RUN=a").endswith(
+        "evaluate 'a' --dataset='cifar100'"
+    )
+
+
+@pytest.mark.process
+def test_files_of_a_folder(look: Look, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    told = look(command.predict, "latest", tmp_path / "photos", "best")
+    assert f"'source': PosixPath('{tmp_path}/photos')" in told
+    assert (run / "predictions/photos_epoch-5/evaluation.html").is_file()
+    assert made("predict", "SOURCE=photos").endswith("predict latest --source='photos'")
+
+
+def test_what_is_not_there_is_said(look: Look, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="there is no such folder on this machine"):
+        look(command.predict, "latest", tmp_path / "photos", "best")
+    with pytest.raises(RequestError, match=r"last\.pt: the run left no such checkpoint"):
+        look(command.evaluate, "latest", None, "last")
+    with pytest.raises(RequestError, match="dataset 'cifar'"):
+        look(command.evaluate, "latest", "cifar", "best")
+    assert not (run / "evaluations").exists()
