@@ -136,7 +136,7 @@ def test_host_keys_are_not_for_the_environment_to_switch_off(typed: Typed) -> No
         (["train", "EPOCH=3", "MODEL=vit"], "make train takes no EPOCH=; did you mean EPOCHS=?"),
         (["train", "INVENTRY=x"], "make train takes no INVENTRY=; did you mean INVENTORY=?"),
         (["scaling", "RETRIES=2"], "make scaling takes no RETRIES="),
-        (["status", "FOO=1"], "make status takes no FOO=: it takes BUNDLE= HELP= INVENTORY= JSON= "),
+        (["status", "FOO=1"], "make status takes no FOO=: it takes BUNDLE= HELP= INVENTORY= "),
         (["setup", "it's=1"], "make setup takes no it's=: it takes BUNDLE="),
     ],
 )
