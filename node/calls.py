@@ -35,8 +35,11 @@ ANSWERED, FAILED, REFUSED = 0, 1, 2
 VERBS: Mapping[str, bool] = {
     "checkpoints": False,
     "clean_up": False,
+    "describe": True,
     "end": False,
+    "log_in": True,
     "logs": True,
+    "measure": True,
     "notebook": False,
     "poll": True,
     "probe": True,
@@ -46,6 +49,7 @@ VERBS: Mapping[str, bool] = {
     "start": False,
     "status": True,
     "take": False,
+    "verdict": False,
     "watch": False,
 }
 

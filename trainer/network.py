@@ -84,7 +84,7 @@ def use_cluster_network() -> None:
 def rdma_ports(interface: str, sysfs: Path) -> list[str]:
     """RDMA ports behind an interface, as UCX names them (`mlx5_0:1`); mostly none.
 
-    Role cluster_check finds them in the same way (cluster_check_rdma.py), and says what it found.
+    `make verify` finds them in the same way (node/check/rdma.py), and says what it found.
 
     Args:
         sysfs: where the kernel tells of them, see Documentation/ABI/stable/sysfs-class-infiniband.

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from ..machine.account import KEEPER
 from .check import Check, at_least, equal
-from .problems import Problem, problem, remedy_of
+from .problems import Problem, problem
 
 # What a login of the training user brings along, and may stay.
 SESSION = frozenset({"systemd", "(sd-pam)", "sshd", "sshd-session", "bash", "sh", "dbus-daemon"})
@@ -40,8 +40,9 @@ def disk(directory: str, gigabytes: float) -> Check:
         round(free, 2),
         gigabytes,
         "GB free",
+        "low_disk",
         subject=directory,
-        remedy=remedy_of("disk", directory),
+        path=directory,
     )
 
 
@@ -50,13 +51,7 @@ def memory(gigabytes: float) -> Check:
     with open("/proc/meminfo", encoding="ascii") as file:
         entries = dict(line.split(":", 1) for line in file)
     available = int(entries["MemAvailable"].split()[0]) * 1024 / 1e9
-    return at_least(
-        "memory",
-        round(available, 2),
-        gigabytes,
-        "GB available",
-        remedy=remedy_of("memory"),
-    )
+    return at_least("memory", round(available, 2), gigabytes, "GB available", "low_memory")
 
 
 def shared_memory(gigabytes: float) -> Check:
@@ -67,8 +62,9 @@ def shared_memory(gigabytes: float) -> Check:
         round(free, 3),
         gigabytes,
         "GB free",
+        "low_shared_memory",
         subject="/dev/shm",
-        remedy=remedy_of("shared memory", "/dev/shm"),
+        path="/dev/shm",
     )
 
 
@@ -86,13 +82,7 @@ def open_files(count: int) -> Check:
         numbers += [] if limit == "unlimited" else [int(limit)]
     except FileNotFoundError:
         pass  # no engine, which is a finding of its own
-    return at_least(
-        "open files",
-        min(numbers),
-        count,
-        "files",
-        remedy=remedy_of("open files"),
-    )
+    return at_least("open files", min(numbers), count, "files", "few_open_files")
 
 
 def readable(path: str, uid: int, gid: int) -> Check:
@@ -108,13 +98,8 @@ def readable(path: str, uid: int, gid: int) -> Check:
                     with open(inside, "rb") as file:
                         file.read(1)
 
-    return equal(
-        "readable",
-        within(PATH_SECONDS, read) or "yes",
-        "yes",
-        subject=path,
-        remedy=remedy_of("readable", path),
-    )
+    told = within(PATH_SECONDS, read) or "yes"
+    return equal("readable", told, "yes", "unreadable", subject=path, path=path)
 
 
 def trouble_at(path: str) -> str:
@@ -161,13 +146,8 @@ def writable(path: str, uid: int, gid: int) -> Check:
         finally:
             shutil.rmtree(directory)
 
-    return equal(
-        "writable",
-        within(PATH_SECONDS, write) or "yes",
-        "yes",
-        subject=path,
-        remedy=remedy_of("writable", path),
-    )
+    told = within(PATH_SECONDS, write) or "yes"
+    return equal("writable", told, "yes", "unwritable", subject=path, path=path)
 
 
 def strays(
@@ -199,11 +179,11 @@ def stray_checks(problems: Sequence[Problem]) -> list[Check]:
     if not problems:
         return [equal("stray processes", "none", "none")]
     return [
-        Check(
+        equal(
             "stray processes",
-            ok=False,
-            value=STRAYS[problem.code].format(**problem.values),
-            threshold="none of no run",
+            STRAYS[problem.code].format(**problem.values),
+            "none of no run",
+            "stray",
             remedy=problem.remedy,
         )
         for problem in problems

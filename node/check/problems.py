@@ -267,15 +267,6 @@ OF_AMD = {
         "leave this one out: training_node_gpus",
     ),
 }
-# The problem that a check which is not passed stands for, by the name of the check.
-CHECKS = {
-    "disk": "low_disk",
-    "memory": "low_memory",
-    "shared memory": "low_shared_memory",
-    "open files": "few_open_files",
-    "readable": "unreadable",
-    "writable": "unwritable",
-}
 
 
 @dataclass(frozen=True)
@@ -330,16 +321,4 @@ def no_engine(error: EngineError) -> Problem:
 
 def failed_check(check: Check) -> Problem:
     """Return the problem that a check which is not passed stands for."""
-    return problem(
-        CHECKS[check.name], path=check.subject, value=check.value, threshold=check.threshold
-    )
-
-
-def remedy_of(check: str, path: str = "") -> str:
-    """Return what to do where a check is not passed.
-
-    Args:
-        check: its name.
-        path: what it looked at, if that is a path.
-    """
-    return PROBLEMS[CHECKS[check]].remedy.format(path=path)
+    return problem(check.code, path=check.subject, value=check.value, threshold=check.threshold)

@@ -130,6 +130,14 @@ def interface_of(address: str) -> str:
     return ""
 
 
+def any_port(address: str) -> int:
+    """A TCP port that is free on an address at this moment; OSError where it is not this node's."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
 def listed(directory: str) -> Iterator[str]:
     """Names in a directory, sorted; none where it is not there."""
     if os.path.isdir(directory):

@@ -160,7 +160,11 @@ COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
         {"an address with settings of ssh": says({"answer": FIT_WITH_SETTINGS})},
     ),
     "command": ("exec", {"CMD": "true"}, {}),
-    "cluster_check_node": ("verify", {"CHECKS": "nodes"}, {}),
+    "describe": (
+        "verify",
+        {"CHECKS": "nodes"},
+        {"releases that are none": says({"answer": {"checks": [], "releases": 5}})},
+    ),
     "record": (
         "attach",
         {"RUN": "20260101T000000Z_evil_cifar10_b1_e1_n2_p1"},

@@ -145,9 +145,9 @@ def test_what_was_sent_once_is_not_packed_and_not_compiled_again(main_job: Job) 
     assert make("verify", CHECKS="nodes").status == 0
     before = kept()
     built, code = before
-    assert "ansible.legacy.cluster_check_node-ZIP_DEFLATED-none" in built
+    assert any(name.startswith("ansible.legacy.") for name in built)
     assert any(name.startswith("__jinja2_") for name in built)
-    assert "/ansible.legacy.cluster_check_node.py.cpython-" in code
+    assert "/ansible.legacy." in code
     assert {line.split(maxsplit=2)[2] for line in code.splitlines()} == {"root:root 644"}
     assert make("verify", CHECKS="nodes").status == 0
     assert kept() == before

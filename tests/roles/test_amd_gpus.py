@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 from amd_machine import GPUS, MI210, UUIDS, AmdMachine, recorded, write
-from ansible.module_utils import cluster_check_gpus
-from ansible.module_utils.training_node.check import gpu_fit as fit
-from ansible.module_utils.training_node.machine import amd, gpus
-from ansible.module_utils.training_node.machine import gpu_faults as training_node_gpu_faults
 from test_launch_arguments import CONTAINER
 
+from node.check import gpu_fit as fit
+from node.check import gpu_health
+from node.machine import amd, gpus
+from node.machine import gpu_faults as training_node_gpu_faults
 from node.runs import container as training_run_container
 from node.verbs import start
 
@@ -274,26 +274,26 @@ def test_the_end_of_a_run_finds_what_went_wrong(
 def test_verify_judges_them_like_nvidias(
     machine: AmdMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_check_gpus, "kernel_log", lambda: "")
+    monkeypatch.setattr(gpu_health, "kernel_log", lambda: "")
 
     def faults(count: int, model: str) -> list[str]:
-        told, trouble = cluster_check_gpus.read_gpus("amd", str(machine.sys))
-        checks = cluster_check_gpus.gpu_checks(told, trouble, count, model, 85)
+        told, trouble = gpu_health.read_gpus("amd", str(machine.sys))
+        checks = gpu_health.gpu_checks(told, trouble, count, model, 85)
         return [check.code for check in checks if check.code]
 
     assert faults(2, MI210) == []
     assert faults(4, "MI300X") == ["gpus_missing", "gpu_other_model", "gpu_other_model"]
-    assert cluster_check_gpus.driver_release(str(machine.sys)) == "6.10.5"
+    assert gpu_health.driver_release(str(machine.sys)) == "6.10.5"
     machine.say("mi210-unreadable")
     assert faults(2, MI210) == ["gpu_lost"]
     machine.unload()
     assert faults(2, MI210) == ["gpus_silent"]
-    assert cluster_check_gpus.driver_release(str(machine.sys)) == ""
+    assert gpu_health.driver_release(str(machine.sys)) == ""
 
 
 def test_the_driver_of_the_distributions_kernel_has_its_release(machine: AmdMachine) -> None:
     (machine.sys / "module/amdgpu/version").unlink()
-    assert cluster_check_gpus.driver_release(str(machine.sys)) == os.uname().release
+    assert gpu_health.driver_release(str(machine.sys)) == os.uname().release
 
 
 def test_the_load_is_that_of_the_kernels_files(

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import cluster_check_gpus as health
-from ansible.module_utils import cluster_check_nodes
-from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
 from ansible.module_utils.local_cluster_gpus import GpuMachine, GpuMachineError
 from ansible.module_utils.trainer_image_fit import choose_image, read_images, read_node
 from gpu_machines import CHECKOUT, RECORDED, FakeDriver
 from role_files import ROLES
 
 from node.check import gpu_fit as fit
+from node.check import gpu_health as health
 from node.check.problems import problem
 from node.machine import gpus
 from node.machine.gpu_faults import gpu_faults
 from node.machine.gpus import ask_smi, read_gpu_users, read_gpus
+from node.verdict import nodes
+from node.verdict.cluster import Cluster, Thresholds
 
 # They ask the program.
 pytestmark = pytest.mark.process
@@ -39,7 +39,7 @@ DRIVERS = {"535": "535.183.01", "550": "550.163.01", "580": "580.65.06"}
 # Codes of an engine that gives no GPUs to containers, and of one that does (test_gpu_fit.py).
 BEFORE, AFTER = ["gpu_runtime_missing"], list[str]()
 THRESHOLDS = Thresholds(
-    same_releases=("openmpi", "docker"),
+    same_releases=["openmpi", "docker"],
     clock_seconds=1.0,
     bandwidth_gigabits=1.0,
     latency_milliseconds=10.0,
@@ -74,7 +74,7 @@ def faults_of(count: int, model: str = "", celsius: float = 85) -> dict[str, str
     """What `make verify` finds at this machine: subject by code."""
     told, trouble = health.read_gpus()
     checks = health.gpu_checks(told, trouble, count, model, celsius)
-    return {coded.code: coded.check.subject for coded in checks if coded.code}
+    return {check.code: check.subject for check in checks if check.code}
 
 
 def verdicts(
@@ -103,7 +103,7 @@ def verdicts(
         "releases": {"openmpi": "5.0.7", "docker": "26.1"},
     }
     cluster = Cluster({"node1": {"probe": probe, "node": node}}, THRESHOLDS)
-    findings = cluster_check_nodes.judge_nodes(cluster)
+    findings = nodes.judge_nodes(cluster)
     return [found.code for found in problems], [found.code for found in findings if not found.ok]
 
 

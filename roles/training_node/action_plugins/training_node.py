@@ -210,20 +210,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         request = json.dumps(asked).encode() + b"\n"
         if options.get("attachment"):
             request += Path(options["attachment"]).read_bytes()
-        own = self._templar.template(task_vars.get("ansible_python_interpreter"))
+        where = self._task.delegate_to
+        there = task_vars["ansible_delegated_vars"][where] if where else task_vars
+        own = self._templar.template(there.get("ansible_python_interpreter"))
         python = str(own or constants.config.get_config_value("INTERPRETER_PYTHON"))
         if not python.startswith("/"):
             python = PYTHON
         package: bytes = _arrival().read_package(str(PROGRAM))
-        there = (python, options["place"], hashlib.sha256(package).hexdigest())
-        told = self._ask("call", *there, request)
+        lies = (python, options["place"], hashlib.sha256(package).hexdigest())
+        told = self._ask("call", *lies, request)
         if told.get("error", {}).get("code") == "absent":
             # What the keyword `timeout` of a task sets, which is for a node that says nothing.
             if left := signal.alarm(0):
                 signal.alarm(left + BRING_SECONDS)
-            told = self._ask("bring", *there, package)
+            told = self._ask("bring", *lies, package)
             if "answer" in told:
-                told = self._ask("call", *there, request)
+                told = self._ask("call", *lies, request)
         return told
 
     def _ask(self, what: str, python: str, place: str, digest: str, sent: bytes) -> Result:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible.module_utils.cluster_check_attribution import majority
-from ansible.module_utils.cluster_check_cluster import RESULTS, Cluster, one_line
-from ansible.module_utils.cluster_check_finding import Finding, about_node
-from ansible.module_utils.cluster_check_notes import rdma_of
-from ansible.module_utils.cluster_check_remedies import GPU_PROBLEMS, NODE_CODES, OTHER
-from ansible.module_utils.training_node.check.check import Check, equal
-from ansible.module_utils.training_node.check.problems import Problem
+from ..check.check import Check, check, equal
+from ..check.problems import Problem
+from .attribution import majority
+from .cluster import RESULTS, Cluster, one_line
+from .finding import GPU_PROBLEMS, NODE_PROBLEMS, OTHER, REMEDIES, Finding, about_node
+from .notes import rdma_of
 
 # What must be the same on every node, and how people call it.
 RELEASES = {
@@ -43,7 +42,7 @@ def _reachable(cluster: Cluster) -> list[Finding]:
     for host in cluster.hosts:
         message = cluster.answer(host, "probe").get("msg", "no answer")
         value = "yes" if host in cluster.up else one_line(message)
-        findings.append(about_node(host, equal("reachable", value, "yes"), "unreachable"))
+        findings.append(about_node(host, equal("reachable", value, "yes", "unreachable")))
     return findings
 
 
@@ -51,11 +50,11 @@ def _engines(cluster: Cluster) -> list[Finding]:
     findings = []
     for host in cluster.up:
         release = cluster.answer(host, "node").get("releases", {}).get("docker", "")
-        engine = equal("engine", "answers" if release else "no answer", "answers")
-        findings.append(about_node(host, engine, "no_engine"))
+        told = "answers" if release else "no answer"
+        findings.append(about_node(host, equal("engine", told, "answers", "no_engine")))
         run = cluster.answer(host, "probe")["run"]
-        free = equal("free", f"held by run {run}" if run else "yes", "yes")
-        findings.append(about_node(host, free, "held", run=run))
+        told = f"held by run {run}" if run else "yes"
+        findings.append(about_node(host, equal("free", told, "yes", "held", run=run)))
     return findings
 
 
@@ -93,7 +92,7 @@ def _same(name: str, values: Mapping[str, str], code: str) -> list[Finding]:
     findings = []
     for host, value in values.items():
         ok = value == usual and (value != "" or name not in INDISPENSABLE)
-        findings.append(about_node(host, Check(name, ok, value or "none", threshold), code))
+        findings.append(about_node(host, check(name, ok, value or "none", threshold, code)))
     return findings
 
 
@@ -104,9 +103,9 @@ def _own_checks(cluster: Cluster) -> list[Finding]:
             answer = cluster.answer(host, part)
             if answer.get("failed") or answer.get("unreachable"):
                 message = one_line(answer.get("msg", "no answer"))
-                failed = equal(f"{part} checks", message, "an answer")
-                findings.append(about_node(host, failed, "checks_failed"))
-        findings += [_own_check(host, check) for check in cluster.node_checks(host)]
+                failed = equal(f"{part} checks", message, "an answer", "checks_failed")
+                findings.append(about_node(host, failed))
+        findings += [Finding(_own_check(entry), host=host) for entry in cluster.node_checks(host)]
     return findings
 
 
@@ -121,18 +120,19 @@ def _gpus_usable(cluster: Cluster) -> list[Finding]:
             if entry["code"] in GPU_PROBLEMS
         ]
         for trouble in troubles:
-            check = Check("GPUs usable", False, trouble.sentence, "", remedy=trouble.remedy)
-            findings.append(Finding(check, trouble.code, host=host))
+            values = trouble.values
+            said = Check(
+                "GPUs usable", False, trouble.sentence, "", code=trouble.code, values=values
+            )
+            findings.append(Finding(said, host=host))
         if probe.get("gpus") and not troubles:
             findings.append(Finding(Check("GPUs usable", True, "yes", ""), host=host))
     return findings
 
 
-def _own_check(host: str, entry: Mapping[str, Any]) -> Finding:
-    """A check that a node made of itself, with its remedy."""
-    fields = dict(entry)
-    code, values = fields.pop("code", ""), fields.pop("values", {})
-    check = Check(**fields)
-    if check.ok:
-        return Finding(replace(check, remedy=""), host=host)
-    return Finding(check, code or NODE_CODES.get(check.name, OTHER), values, host=host)
+def _own_check(entry: Mapping[str, Any]) -> Check:
+    """A check that a node made of itself; a node may give it any code."""
+    made = Check(**entry)
+    if made.ok:
+        return replace(made, code="", values={})
+    return made if made.code in (*REMEDIES, *NODE_PROBLEMS) else replace(made, code=OTHER)

@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""Bandwidth of one connection, measured by iperf3."""
+"""Latency and bandwidth between two nodes, the latter measured by iperf3."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from ansible.module_utils.cluster_check_ports import free_port
+from ..machine.hardware import any_port
+from .tournament import Line, Node, round_trip, trouble_of
 
 READY_SECONDS = 5.0
+# Whether the bytes flow backwards, from the server to the client.
+DIRECTIONS = (False, True)
 
 
 @contextmanager
 def server(address: str) -> Iterator[int]:
     """Listen on a port that the kernel chooses; yields it. Raises OSError where that fails."""
-    port = free_port(address)
+    port = any_port(address)
     process = subprocess.Popen(
         ["iperf3", "--server", "--bind", address, "--port", str(port), "--forceflush"],
         stdin=subprocess.DEVNULL,
@@ -70,3 +74,37 @@ def bits_per_second(
     if trouble:
         raise OSError(f"iperf3: {trouble}")
     return float(answer["end"]["sum_received"]["bits_per_second"])
+
+
+class Meter:
+    """Latency, then bandwidth in both directions."""
+
+    def __init__(self, seconds: float, limit: float) -> None:
+        self.seconds = seconds
+        # Two directions, each with time for its end.
+        self.limit = limit / 2
+
+    def __call__(self, line: Line, me: Node, peer: Node, at_home: bool) -> dict[str, Any]:
+        """Measure one match; see `tournament.Measure`."""
+        latency = round_trip(line, at_home)
+        if at_home:
+            for _ in DIRECTIONS:
+                # A server of its own for each: one still held by a test that was cut off turns the
+                # next away, and over a slow link even that answer gets lost.
+                with server(me.address) as port:
+                    line.say(port=port)
+                    line.hear()
+            return {}
+        try:
+            there, back = (self._bits_per_second(line, me, peer, way) for way in DIRECTIONS)
+        except (OSError, ValueError) as error:
+            return {"latency_seconds": latency, "trouble": trouble_of(error)}
+        return {"latency_seconds": latency, "bits_per_second": [there, back]}
+
+    def _bits_per_second(self, line: Line, me: Node, peer: Node, backwards: bool) -> float:
+        port = line.hear()["port"]
+        rate: float = bits_per_second(
+            me.address, peer.address, port, self.seconds, self.limit, backwards
+        )
+        line.say(done=True)
+        return rate

@@ -1,17 +1,34 @@
 # Copyright Trainyard. Apache-2.0
-"""Findings about the network between every two nodes, and about their clocks."""
+"""Findings about logins and the network between every two nodes, and about their clocks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ansible.module_utils.cluster_check_attribution import Pair, clock_errors
-from ansible.module_utils.cluster_check_cluster import Cluster
-from ansible.module_utils.cluster_check_finding import Finding, about_node, about_pair
-from ansible.module_utils.training_node.check.check import Check, at_least, at_most, equal
+from ..check.check import Check, at_least, at_most, equal
+from .attribution import Pair, clock_errors
+from .cluster import Cluster, one_line
+from .finding import Finding, about_node, about_pair
 
 PART = "pairs"
+# What ssh says, the code of that, and what it means: {a} logs in on {b}.
+MESSAGES = (
+    (
+        r"host key verification failed|identification has changed",
+        "ssh_host_key",
+        "the host key of {b} is not the one that {a} knows",
+    ),
+    (r"permission denied", "ssh_key_refused", "{b} refuses the key of {a}"),
+    (
+        r"could not resolve|name or service not known",
+        "ssh_name_unknown",
+        "{a} does not know the name {b}",
+    ),
+    (r"refused", "ssh_not_listening", "nothing listens on the SSH port of {b}"),
+    (r"no route to host|timed out|no answer", "ssh_no_answer", "no answer from {b}"),
+)
 
 
 @dataclass
@@ -34,11 +51,13 @@ def judge_network(cluster: Cluster) -> list[Finding]:
     matches = _matches(cluster)
     limits = cluster.thresholds
     latency = {
-        pair: at_most("latency", round(value, 3), limits.latency_milliseconds, "ms")
+        pair: at_most("latency", round(value, 3), limits.latency_milliseconds, "ms", "high_latency")
         for pair, value in matches.milliseconds.items()
     }
     bandwidth = {
-        pair: at_least("bandwidth", round(value, 3), limits.bandwidth_gigabits, "Gbit/s")
+        pair: at_least(
+            "bandwidth", round(value, 3), limits.bandwidth_gigabits, "Gbit/s", "low_bandwidth"
+        )
         for pair, value in matches.gigabits.items()
     }
     latency_limit = f"{limits.latency_milliseconds} ms"
@@ -47,10 +66,8 @@ def judge_network(cluster: Cluster) -> list[Finding]:
         *_ports(cluster),
         *_sources(cluster),
         *_clocks(cluster),
-        *_links(cluster, "latency", latency, matches.troubles, latency_limit, "high_latency"),
-        *_links(
-            cluster, "bandwidth", bandwidth, matches.troubles, bandwidth_limit, "low_bandwidth"
-        ),
+        *_links(cluster, "latency", latency, matches.troubles, latency_limit),
+        *_links(cluster, "bandwidth", bandwidth, matches.troubles, bandwidth_limit),
     ]
 
 
@@ -63,8 +80,8 @@ def _ports(cluster: Cluster) -> list[Finding]:
         if pair not in greetings:
             findings.append(cluster.untested("firewall", PART, pair))
             continue
-        check = equal("firewall", failed.get(pair, "open"), "open")
-        findings.append(about_pair(pair, check, "port_closed", because.get(pair)))
+        check = equal("firewall", failed.get(pair, "open"), "open", "port_closed")
+        findings.append(about_pair(pair, check, because.get(pair)))
     return findings
 
 
@@ -78,8 +95,7 @@ def _sources(cluster: Cluster) -> list[Finding]:
     return [
         about_pair(
             pair,
-            equal("source address", source, addresses[pair[0]]),
-            "masqueraded",
+            equal("source address", source, addresses[pair[0]], "masqueraded"),
             because.get(pair),
         )
         for pair, source in sources.items()
@@ -94,7 +110,7 @@ def _clocks(cluster: Cluster) -> list[Finding]:
     }
     limit = cluster.thresholds.clock_seconds
     return [
-        about_node(host, at_most("clock", round(abs(error), 3), limit, "s off"), "clock_off")
+        about_node(host, at_most("clock", round(abs(error), 3), limit, "s off", "clock_off"))
         for host, error in clock_errors(ahead, cluster.up).items()
     ]
 
@@ -121,7 +137,6 @@ def _links(
     checks: Mapping[Pair, Check],
     troubles: Mapping[Pair, str],
     limit: str,
-    code: str,
 ) -> list[Finding]:
     """Findings about a number of each pair.
 
@@ -130,7 +145,6 @@ def _links(
         checks: where there is a number.
         troubles: why there is none.
         limit: the threshold with its unit.
-        code: of a number that is not good enough.
     """
     failed = [pair for pair, check in checks.items() if not check.ok]
     failed += [pair for pair in troubles if pair not in checks]
@@ -138,10 +152,38 @@ def _links(
     findings = []
     for pair in cluster.pairs(PART):
         if pair in checks:
-            findings.append(about_pair(pair, checks[pair], code, because.get(pair)))
+            findings.append(about_pair(pair, checks[pair], because.get(pair)))
         elif pair in troubles:
-            check = equal(name, f"not measured: {troubles[pair]}", limit)
-            findings.append(about_pair(pair, check, "not_measured", because.get(pair)))
+            check = equal(name, f"not measured: {troubles[pair]}", limit, "not_measured")
+            findings.append(about_pair(pair, check, because.get(pair)))
         else:
             findings.append(cluster.untested(name, PART, pair))
     return findings
+
+
+def judge_logins(cluster: Cluster) -> list[Finding]:
+    """Whether the training user of every node can log in on every other."""
+    outcome = {
+        (a, b): login
+        for a, answer in cluster.answers("ssh")
+        for b, login in answer["logins"].items()
+    }
+    failed = {pair: login["trouble"] for pair, login in outcome.items() if login["trouble"]}
+    because = cluster.because(failed, outcome)
+    findings = []
+    for pair in cluster.pairs("ssh"):
+        if pair not in outcome:
+            findings.append(cluster.untested("ssh", "ssh", pair))
+            continue
+        code, meaning = ssh_trouble(failed[pair], *pair) if pair in failed else ("", "logs in")
+        check = equal("ssh", meaning, "logs in", code)
+        findings.append(about_pair(pair, check, because.get(pair)))
+    return findings
+
+
+def ssh_trouble(message: str, a: str, b: str) -> tuple[str, str]:
+    """Code and meaning of what ssh said when a logged in on b."""
+    for pattern, code, meaning in MESSAGES:
+        if re.search(pattern, message, re.IGNORECASE):
+            return code, meaning.format(a=a, b=b)
+    return "ssh_failed", one_line(message)

@@ -6,9 +6,9 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from ansible.module_utils import cluster_check_ports as ports
-from ansible.module_utils import cluster_check_schedule as schedule
-from ansible.module_utils import cluster_check_tournament as tournament
+
+from node.check import tournament
+from node.machine.hardware import any_port
 
 MATCH_SECONDS = 0.25
 # Begin and end of each measurement, in seconds.
@@ -18,7 +18,7 @@ MEASURED: list[tuple[float, float]] = []
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 8, 9, 16])
 def test_every_pair_meets_once_and_nobody_is_at_two_places(number: int) -> None:
     nodes = [f"node{i}" for i in range(number)]
-    played = schedule.rounds(nodes)
+    played = tournament.rounds(nodes)
     met = [frozenset(match) for matches in played for match in matches]
     assert len(met) == len(set(met))
     assert set(met) == set(map(frozenset, combinations(nodes, 2)))
@@ -29,11 +29,11 @@ def test_every_pair_meets_once_and_nobody_is_at_two_places(number: int) -> None:
 
 @pytest.mark.parametrize(("number", "wanted"), [(2, 1), (4, 3), (8, 7), (7, 7), (64, 63)])
 def test_rounds_grow_with_the_nodes_not_with_the_pairs(number: int, wanted: int) -> None:
-    assert len(schedule.rounds([str(i) for i in range(number)])) == wanted
+    assert len(tournament.rounds([str(i) for i in range(number)])) == wanted
 
 
 def test_a_node_plays_in_order() -> None:
-    played = schedule.matches_of("c", list("abcd"))
+    played = tournament.matches_of("c", list("abcd"))
     assert [number for number, _ in played] == [0, 1, 2]
     assert {next(iter({*match} - {"c"})) for _, match in played} == set("abd")
 
@@ -62,7 +62,7 @@ def play(nodes: list[Any], absent: int = 0) -> dict[str, dict[str, Any]]:
 
 def on_loopback(number: int) -> list[Any]:
     addresses = [f"127.0.0.{i + 1}" for i in range(number)]
-    return [tournament.Node(f"node{i + 1}", a, ports.free_port(a)) for i, a in enumerate(addresses)]
+    return [tournament.Node(f"node{i + 1}", a, any_port(a)) for i, a in enumerate(addresses)]
 
 
 @pytest.mark.parametrize(("number", "expected_rounds"), [(2, 1), (4, 3), (8, 7)])

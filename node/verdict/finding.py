@@ -1,23 +1,30 @@
 # Copyright Trainyard. Apache-2.0
-"""What to do about each trouble that the checks of this role find: code to remedy."""
+"""A finding: one check of a node or of a pair, good or bad, whose fault it is, and what to do."""
 
 from __future__ import annotations
 
-from ansible.module_utils.training_node.check.problems import CHECKS
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..check.check import LIMITS, Check
+from ..check.problems import PROBLEMS, Problem
+from .attribution import Pair
 
 _LINK = "look at cable, switch port, speed (ethtool), and at other traffic"
 _OUTPUT = "the output of mpirun is in verify.log, or logs/mpirun.log, beside the verdict"
 _RANKS = "logs/rank-*.log beside the verdict tell what each rank did"
 
 # By the code of a finding. Names in braces are filled in with the values of the finding. Troubles
-# that follow from another finding have no remedy of their own. What role training_node finds comes
-# with its remedies.
+# that follow from another finding have no remedy of their own. Further ones are problems of a node,
+# in check.problems.
 REMEDIES = {
     # a node
     "unreachable": "is it on, and is ansible_host right? ansible -m ping tells more",
     "no_engine": "systemctl status docker on this node; make setup",
     "held": "wait for it, or make stop RUN={run}",
     "checks_failed": "",
+    "stray": "{remedy}",
     "other_release": "bring it to the release of the others",
     "other_image": "make setup delivers the image of this checkout",
     "wrong_name": "look at the lines of {name} in /etc/hosts there; make setup writes them",
@@ -87,10 +94,14 @@ REMEDIES = {
         "make verify CHECKS=pairs tells whose link it is; else other work is on the processors"
     ),
 }
-
-# Troubles that role training_node finds, by the name of its check.
-NODE_CODES = {**CHECKS, "stray processes": "stray"}
-# What that role finds of GPUs and image, and no check of this role.
+# Of checks that nodes make of themselves, with the remedies of check.problems.
+NODE_PROBLEMS = (
+    *("low_disk", "low_memory", "low_shared_memory", "few_open_files"),
+    *("unreadable", "unwritable"),
+)
+# Such a check has a code that nobody knows.
+OTHER = "node_check_failed"
+# What `probe` finds of GPUs and image, and no check.
 GPU_PROBLEMS = (
     "gpu_not_there",
     "gpu_in_mig_mode",
@@ -104,10 +115,91 @@ GPU_PROBLEMS = (
     "image_of_other_gpus",
     "gpus_not_native",
 )
-# A check of that role that the table above does not have.
-OTHER = "node_check_failed"
 
 
-def remedy(code: str, **values: str) -> str:
-    """The remedy for a trouble; KeyError where there is no such code, or a value is missing."""
-    return REMEDIES[code].format(**values)
+def remedy(code: str, values: Mapping[str, Any]) -> str:
+    """What to do about a trouble; empty where nothing is known, or a node left out a value."""
+    try:
+        if code in REMEDIES:
+            return REMEDIES[code].format(**values)
+        return Problem(code, dict(values)).remedy if code in PROBLEMS else ""
+    except KeyError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A check of a node or of a pair; exactly one of `host` and `pair` is set.
+
+    Attributes:
+        check: what was looked at.
+        host: the node that it is about.
+        pair: two nodes, from the first to the second.
+        because: who spoils it, a host or "a to b", where it is another finding's fault.
+    """
+
+    check: Check
+    host: str | None = None
+    pair: Pair | None = None
+    because: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the check."""
+        return self.check.name
+
+    @property
+    def ok(self) -> bool:
+        """Whether the check is passed."""
+        return self.check.ok
+
+    @property
+    def code(self) -> str:
+        """The trouble; empty where there is none."""
+        return self.check.code
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it; may be empty."""
+        return remedy(self.code, self.check.values)
+
+    @property
+    def who(self) -> str:
+        """Who stands behind a bad finding, a host or a pair in words."""
+        return self.because or self.host or " to ".join(self.pair or ())
+
+    def asdict(self) -> dict[str, Any]:
+        """As it stands in verdict.json."""
+        where = {"host": self.host} if self.host is not None else {"pair": list(self.pair or ())}
+        return {
+            **self.check.asdict(),
+            "remedy": self.remedy,
+            **where,
+            "because": self.because,
+            "code": self.code or None,
+            "threshold_text": threshold_text(self.check),
+        }
+
+
+def threshold_text(check: Check) -> str:
+    """A threshold for people, with its unit: `at least 10 GB free`."""
+    number = isinstance(check.threshold, (int, float))
+    threshold = f"{check.threshold:g}" if number else str(check.threshold)
+    return f"{LIMITS[check.limit]}{threshold} {check.unit}".strip()
+
+
+def about_node(host: str, check: Check, because: str | None = None) -> Finding:
+    """A finding about a node.
+
+    Args:
+        because: who spoils it, if it is bad.
+    """
+    return Finding(check, host=host, because=None if check.ok else because)
+
+
+def about_pair(pair: Pair, check: Check, because: str | None = None) -> Finding:
+    """A finding about two nodes, which the remedy may name as {a} and {b}."""
+    if check.ok:
+        return Finding(check, pair=pair)
+    named = replace(check, values={"a": pair[0], "b": pair[1]})
+    return Finding(named, pair=pair, because=because)

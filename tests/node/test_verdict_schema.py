@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import (
-    cluster_check_cluster,
-    cluster_check_containers,
-    cluster_check_document,
-    cluster_check_judgement,
-    cluster_check_remedies,
-)
-from ansible.module_utils.cluster_check_notes import Transport, notes
 from jsonschema import Draft202012Validator
-from test_cluster_check import HOSTS, THRESHOLDS, Containers, Measured, containers, good
+from test_verdict import HOSTS, THRESHOLDS, Containers, Measured, containers, good
+
+from node.verdict import judgement
+from node.verdict.cluster import Cluster
+from node.verdict.containers import Containers as Jobs
+from node.verdict.finding import GPU_PROBLEMS, NODE_PROBLEMS, OTHER, REMEDIES
+from node.verdict.notes import Transport, notes
 
 __all__ = ["containers", "good"]  # fixtures
 
@@ -23,11 +21,11 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/verdict.schema.json").
 
 def verdict(measured: Measured, containers: Containers) -> dict[str, Any]:
     """The document as it is read from the file."""
-    cluster = cluster_check_cluster.Cluster(measured, THRESHOLDS)
-    jobs = cluster_check_containers.Containers(**containers)
-    findings = cluster_check_judgement.judge(cluster, None, jobs)
+    cluster = Cluster(measured, THRESHOLDS)
+    jobs = Jobs(**containers)
+    findings = judgement.judge(cluster, None, jobs)
     known = notes(cluster, Transport("tcp", rdma=False))
-    document = cluster_check_document.verdict(cluster, findings, known, jobs.ranks, began_at=1e9)
+    document = judgement.document(cluster, findings, known, jobs.ranks, began_at=1e9)
     read: dict[str, Any] = json.loads(json.dumps(document))
     return read
 
@@ -99,10 +97,10 @@ def test_what_is_no_verdict_is_refused(bad: Measured, containers: Containers, sp
 
 def test_the_schema_has_every_code() -> None:
     codes = [
-        *cluster_check_remedies.REMEDIES,
-        *cluster_check_remedies.NODE_CODES.values(),
-        cluster_check_remedies.OTHER,
-        *cluster_check_remedies.GPU_PROBLEMS,
+        *REMEDIES,
+        *NODE_PROBLEMS,
+        OTHER,
+        *GPU_PROBLEMS,
     ]
     assert SCHEMA["$defs"]["code"]["enum"] == codes
 

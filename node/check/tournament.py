@@ -2,8 +2,9 @@
 """The pair tests of one node: every node runs this at the same time, and they find each other.
 
 First everybody greets everybody: that shows which ports are closed, which address a connection
-seems to come from, and how far the clocks are apart. Then the pairs meet as in `schedule`. The
-first of a pair listens and the second comes to it; a node goes on when its match is over, so the
+seems to come from, and how far the clocks are apart. Then the pairs meet in rounds: every pair
+once and nobody in two tests at once, so the whole takes time in proportion to the nodes. The first
+of a pair listens and the second comes to it; a node goes on when its match is over, so the
 rounds need no conductor. A peer that does not come costs its opponents one time limit, not more.
 """
 
@@ -20,11 +21,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, BinaryIO
 
-from ansible.module_utils.cluster_check_schedule import matches_of
-
 ROUND_TRIPS = 50
 # A refused connection is tried again this often, in seconds: the peer may not have started yet.
 RETRY = 0.1
+
+Match = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Tournament:
             threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
             with ThreadPoolExecutor(max(len(peers), 1)) as pool:
                 answers = list(pool.map(self._greet, peers))
-            greetings = {peer.name: answer for peer, answer in zip(peers, answers, strict=True)}
+            greetings = {peer.name: answer for peer, answer in zip(peers, answers)}
             matches = {}
             for number, (host, guest) in matches_of(self.me.name, list(self.nodes)):
                 peer = self.nodes[guest if host == self.me.name else host]
@@ -246,3 +247,32 @@ def trouble_of(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def rounds(nodes: Sequence[str]) -> list[list[Match]]:
+    """The matches of every round, by the circle method.
+
+    The first node keeps its place, the others move on by one after every round, and who stands
+    opposite meets (E. Lucas, Récréations mathématiques, 1883). With an odd number the one opposite
+    the empty place rests.
+    """
+    circle: list[str | None] = [*nodes]
+    if len(circle) % 2:
+        circle.append(None)
+    schedule = []
+    for _ in range(len(circle) - 1):
+        half = len(circle) // 2
+        opposite = zip(circle[:half], reversed(circle[half:]))
+        schedule.append([(a, b) for a, b in opposite if a is not None and b is not None])
+        circle = [circle[0], circle[-1], *circle[1:-1]]
+    return schedule
+
+
+def matches_of(node: str, nodes: Sequence[str]) -> list[tuple[int, Match]]:
+    """The matches of one node with the number of their round, in order."""
+    return [
+        (number, match)
+        for number, matches in enumerate(rounds(nodes))
+        for match in matches
+        if node in match
+    ]

@@ -3,22 +3,31 @@
 
 from __future__ import annotations
 
+import glob
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ansible.module_utils.cluster_check_cluster import Cluster, one_line
-from ansible.module_utils.cluster_check_finding import Finding, about_node
-from ansible.module_utils.cluster_check_mpi import Program, judge_program, spoiler_of
-from ansible.module_utils.cluster_check_programs import (
+from ..check.check import at_least, at_most, equal
+from .cluster import Cluster, one_line
+from .finding import Finding, about_node
+from .programs import (
+    Program,
     Rank,
+    judge_program,
     lost_nodes,
     peak_bandwidth,
     products,
+    spoiler_of,
     stalled_ranks,
     sums_trouble,
     trouble_of_launch,
 )
-from ansible.module_utils.training_node.check.check import at_least, at_most, equal
+
+# Of a rank's output, what is read.
+LOG_BYTES = 65536
 
 
 @dataclass(frozen=True)
@@ -63,8 +72,8 @@ def judge_containers(
 
 
 def _started(host: str, trouble: str) -> Finding:
-    value = one_line(trouble) if trouble else "start and end"
-    return about_node(host, equal("containers", value, "start and end"), "container_failed")
+    told = one_line(trouble) if trouble else "start and end"
+    return about_node(host, equal("containers", told, "start and end", "container_failed"))
 
 
 def _program(cluster: Cluster, containers: Containers, members: Sequence[str]) -> Program:
@@ -100,7 +109,7 @@ def _sums(host: str, containers: Containers, spoiler: str | None) -> Finding:
         because = next(iter(stalled), None)
     else:
         code, value = "sums_wrong", next(filter(None, map(sums_trouble, own)), "right")
-    return about_node(host, equal("Horovod sums", value, "right"), code, because)
+    return about_node(host, equal("Horovod sums", value, "right", code), because)
 
 
 def _allreduce(
@@ -113,8 +122,8 @@ def _allreduce(
     slow = [f for f in network if f.name in ("bandwidth", "latency") and not f.ok]
     because = slow[0].who if slow else None
     limit = cluster.thresholds.allreduce_gigabits
-    check = at_least("Horovod bandwidth", round(peak, 2), limit, "Gbit/s")
-    return [about_node(host, check, "low_allreduce", because) for host in members]
+    check = at_least("Horovod bandwidth", round(peak, 2), limit, "Gbit/s", "low_allreduce")
+    return [about_node(host, check, because) for host in members]
 
 
 def _computing(cluster: Cluster, members: Sequence[str], ranks: Sequence[Rank]) -> list[Finding]:
@@ -128,8 +137,8 @@ def _computing(cluster: Cluster, members: Sequence[str], ranks: Sequence[Rank]) 
         computing = sum(len(rank["products"]) for rank in own)
         trouble = next(filter(None, (rank.get("gpu_trouble", "") for rank in own)), "")
         value = f"{computing}; {one_line(trouble)}" if trouble else computing
-        check = equal("GPUs that compute", value, given)
-        findings.append(about_node(host, check, "gpus_not_computing"))
+        check = equal("GPUs that compute", value, given, "gpus_not_computing")
+        findings.append(about_node(host, check))
     return findings
 
 
@@ -141,9 +150,58 @@ def _products(cluster: Cluster, ranks: Sequence[Rank]) -> list[Finding]:
         host, subject = product["host"], f"GPU {product['gpu']}"
         if product["wrong"]:
             value = f"{product['wrong']} wrong elements"
-            wrong = equal("GPU product", value, "right", subject=subject)
-            findings.append(about_node(host, wrong, "gpu_wrong_product"))
+            wrong = equal("GPU product", value, "right", "gpu_wrong_product", subject=subject)
+            findings.append(about_node(host, wrong))
         ratio = round(product["ratio"], 2)
-        time = at_most("GPU time", ratio, limit, "of the median", subject=subject)
-        findings.append(about_node(host, time, "gpu_slow"))
+        time = at_most("GPU time", ratio, limit, "of the median", "gpu_slow", subject=subject)
+        findings.append(about_node(host, time))
     return findings
+
+
+def read_containers(
+    steps: Sequence[Mapping[str, Mapping[str, Any]]], excluded: Mapping[str, str], directory: str
+) -> Containers:
+    """The programs in trainer containers.
+
+    Args:
+        steps: results of each step of a run, by host.
+        excluded: hosts that were left out, and why.
+        directory: of the verdict, where the files of the ranks are.
+    """
+    ranks = []
+    for path in sorted(glob.glob(os.path.join(directory, "verify", "rank-*.json"))):
+        with open(path, encoding="utf-8") as file:
+            ranks.append(json.load(file))
+    ranks.sort(key=lambda rank: int(rank["rank"]))
+    logs = os.path.join(directory, "logs")
+    return Containers(
+        excluded=excluded,
+        troubles=step_troubles(steps, excluded),
+        log=end_of(os.path.join(logs, "mpirun.log")),
+        ranks=ranks,
+        rank_logs={
+            rank["rank"]: end_of(os.path.join(logs, f"rank-{rank['rank']}.log")) for rank in ranks
+        },
+    )
+
+
+def step_troubles(
+    steps: Sequence[Mapping[str, Mapping[str, Any]]], excluded: Mapping[str, str]
+) -> dict[str, str]:
+    """Why the first step that failed on a host did, by host; those left out have no part."""
+    troubles: dict[str, str] = {}
+    for step in steps:
+        for host, result in step.items():
+            if host not in excluded and (result.get("failed") or result.get("unreachable")):
+                troubles.setdefault(host, str(result.get("msg", "no answer")))
+    return troubles
+
+
+def end_of(path: str) -> str:
+    """The last part of a file; empty where there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.stat(path).st_size - LOG_BYTES, 0))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from ansible.module_utils.cluster_check_cluster import Cluster
-from ansible.module_utils.cluster_check_rdma import ACTIVE, SOFTWARE
+from ..check.rdma import ACTIVE, SOFTWARE
+from .cluster import Cluster
 
 # What a node may say of a port: it is shown on terminals.
 SHOWN = re.compile(r"[ -~]{0,64}")
@@ -26,8 +26,7 @@ TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Transport:
+class Transport(NamedTuple):
     """What runs use unasked.
 
     Attributes:

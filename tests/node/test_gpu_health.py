@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import cluster_check_gpus as module
-from ansible.module_utils.training_node.machine.gpus import parse_gpus
 
-RECORDED = Path(__file__).parent / "data/gpus"
+from node.check import gpu_health as module
+from node.machine.gpus import parse_gpus
+
+RECORDED = Path(__file__).parents[1] / "roles/data/gpus"
 MODEL = "NVIDIA A100-SXM4-40GB"
 # Lines of the kernel's log in the form of docs.nvidia.com/deploy/xid-errors.
 LOG = """[ 100.1] NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, GPU has fallen off the bus.
@@ -28,7 +29,7 @@ def recorded(machine: str, log: str = "", more: str = "") -> list[dict[str, Any]
 def faults(gpus: list[dict[str, Any]], count: int, model: str = MODEL) -> dict[str, Any]:
     """Subject and value by code."""
     checks = module.gpu_checks(gpus, "", count, model, 85)
-    return {coded.code: (coded.check.subject, coded.check.value) for coded in checks if coded.code}
+    return {check.code: (check.subject, check.value) for check in checks if check.code}
 
 
 @pytest.mark.parametrize(
@@ -103,4 +104,4 @@ def test_what_a_card_does_not_tell_is_no_fault() -> None:
 def test_a_driver_that_does_not_answer_is_a_finding() -> None:
     (found,) = module.gpu_checks([], "NVIDIA-SMI has failed", 8, "", 85)
     assert found.code == "gpus_silent"
-    assert "NVIDIA-SMI has failed" in found.check.reason()
+    assert "NVIDIA-SMI has failed" in found.reason()

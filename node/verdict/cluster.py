@@ -1,24 +1,24 @@
 # Copyright Trainyard. Apache-2.0
-"""What the modules measured on the nodes of a cluster, and who is behind pairs that failed."""
+"""What was measured on the nodes of a cluster, and who is behind pairs that failed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
-from ansible.module_utils.cluster_check_attribution import Pair, culprits
-from ansible.module_utils.cluster_check_finding import Finding, about_pair
-from ansible.module_utils.training_node.check.check import Check, equal
+from ..check.check import LIMITS, Check, equal
+from ..check.problems import PROBLEMS, Problem
+from .attribution import Pair, culprits
+from .finding import Finding, about_pair
 
-# The key under which a module about pairs returns its results, by part.
+# The key under which a verb about pairs answers, by part.
 RESULTS = {"ssh": "logins", "pairs": "matches"}
 NAMES_OF_CHECKS = {entry.name for entry in fields(Check)}
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(NamedTuple):
     """What is good enough; see the argument specs of the role.
 
     Attributes:
@@ -30,7 +30,7 @@ class Thresholds:
         gpu_slowness: longest time of a GPU, as a multiple of the median of its model.
     """
 
-    same_releases: tuple[str, ...]
+    same_releases: list[str]
     clock_seconds: float
     bandwidth_gigabits: float
     latency_milliseconds: float
@@ -42,8 +42,8 @@ class Cluster:
     """Measurements by host, in the order of the inventory.
 
     Args:
-        measured: by host, what the modules returned: `probe` (of the node program), `node`
-            (cluster_check_node), `ssh` (cluster_check_ssh) and `pairs` (cluster_check_pairs).
+        measured: by host, what the verbs came to: `probe`, `node` (describe), `ssh` (log_in) and
+            `pairs` (measure).
         thresholds: what is good enough.
 
     Attributes:
@@ -67,14 +67,14 @@ class Cluster:
         }
 
     def answer(self, host: str, part: str) -> Mapping[str, Any]:
-        """What a module returned on a host; empty where it was not run."""
+        """What a verb answered on a host, or why it did not; empty where it was not asked."""
         answer: Mapping[str, Any] = self.measured[host].get(part) or {}
-        if "checks" in answer and not are_checks(answer["checks"]):
+        if not is_well(answer):
             return {"failed": True, "msg": "what it says of itself is of no form that checks have"}
         return {} if answer.get("skipped") else answer
 
     def answers(self, part: str) -> list[tuple[str, Mapping[str, Any]]]:
-        """Answers of a module about pairs, by host where it worked."""
+        """Answers of a verb about pairs, by host where it worked."""
         answers = [(host, self.answer(host, part)) for host in self.up]
         return [(host, answer) for host, answer in answers if RESULTS[part] in answer]
 
@@ -116,24 +116,51 @@ class Cluster:
         down = [host for host in silent if host in self.down]
         text = f"{down[0]} is not reachable" if down else "no result"
         spoiler = next(iter((*down, *silent)), None)
-        return about_pair(pair, equal(name, f"not tested: {text}", ""), "not_tested", spoiler)
+        return about_pair(pair, equal(name, f"not tested: {text}", "", "not_tested"), spoiler)
+
+
+def is_well(answer: Mapping[str, Any]) -> bool:
+    """Tell whether a node, which may say anything, said what is relied on further."""
+    try:
+        texts = [answer.get(name, "") for name in ("run", "image_id", "address", "nodename")]
+        texts += answer.get("releases", {}).values()
+        about = [*answer.get("logins", {}).values(), *answer.get("greetings", {}).values()]
+        matches = answer.get("matches", {}).values()
+        texts += [entry["trouble"] for entry in (*about, *matches)]
+        texts += [entry["source"] for entry in answer.get("greetings", {}).values()]
+        numbers = [entry.get("clock_seconds") or 0 for entry in about]
+        numbers += [match.get("latency_seconds", 0) for match in matches]
+        numbers += [rate for match in matches for rate in match.get("bits_per_second", [0])]
+        for entry in answer.get("problems", []):
+            if entry["code"] in PROBLEMS:
+                texts.append(Problem(entry["code"], entry["values"]).text)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, (int, float)) for number in numbers)
+        and all(len(match.get("bits_per_second", [0, 0])) == 2 for match in matches)
+        and isinstance(answer.get("hardware", {}), Mapping)
+        and are_checks(answer.get("checks", []))
+    )
 
 
 def are_checks(entries: Any) -> bool:
-    """Tell whether a node, which may say anything, said what checks of a node are."""
+    """Tell whether these are checks of a node."""
     return isinstance(entries, list) and all(
         isinstance(entry, Mapping)
-        and entry.keys() >= NAMES_OF_CHECKS
-        and isinstance(entry["name"], str)
+        and entry.keys() == NAMES_OF_CHECKS
+        and all(isinstance(entry[name], str) for name in ("name", "unit", "subject", "code"))
         and isinstance(entry["ok"], bool)
-        and isinstance(entry["subject"], str)
+        and entry["limit"] in LIMITS
+        and isinstance(entry["values"], Mapping)
         for entry in entries
     )
 
 
 def one_line(text: str) -> str:
     """The last line that says something, not too long."""
-    # Ansible's own words before the message of a module.
+    # Ansible's own words before the message of a task.
     bare = re.sub(r"^(?:(?:Task|Action) failed: )+", "", str(text).strip())
     lines = [line.strip() for line in bare.splitlines() if line.strip(" -\t")]
     return lines[-1][:160] if lines else "it said nothing"

@@ -1,7 +1,8 @@
 """Who is named for pairs that failed and for values that differ."""
 
 import pytest
-from ansible.module_utils import cluster_check_attribution as attribution
+
+from node.verdict import attribution
 
 Pair = tuple[str, str]
 

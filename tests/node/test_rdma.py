@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import cluster_check_notes as notes
-from ansible.module_utils import cluster_check_rdma as rdma
-from ansible.module_utils.cluster_check_cluster import Cluster, Thresholds
-from ansible.module_utils.cluster_check_judgement import judge
 
-THRESHOLDS = Thresholds((), 1.0, 1.0, 10.0, 1.0, 1.15)
+from node.check import rdma
+from node.verdict import notes
+from node.verdict.cluster import Cluster, Thresholds
+from node.verdict.finding import remedy
+from node.verdict.judgement import judge
+
+THRESHOLDS = Thresholds([], 1.0, 1.0, 10.0, 1.0, 1.15)
 TCP, UCX = notes.Transport("tcp", False), notes.Transport("ucx", True)
 
 
@@ -71,8 +73,8 @@ def test_a_port_behind_the_training_network_must_be_active(tmp_path: Path) -> No
     plug(tmp_path, "mlx5_1", "ib1", state="1: DOWN")
     ports = rdma.read_ports(str(tmp_path))
     (bad,) = rdma.port_checks(ports, "ib0")
-    assert (bad.code, bad.check.subject, bad.check.value) == ("rdma_down", "mlx5_0:1", "INIT")
-    assert "subnet manager" in bad.check.remedy
+    assert (bad.code, bad.subject, bad.value) == ("rdma_down", "mlx5_0:1", "INIT")
+    assert "subnet manager" in remedy(bad.code, bad.values)
     assert rdma.port_checks(ports, "eth0") == []
     # A node without an address in the training network is said elsewhere.
     assert rdma.port_checks(ports, "") == []
@@ -129,7 +131,7 @@ def test_what_a_node_says_in_another_form_is_nothing(told: Any) -> None:
 
 
 def test_nodes_must_be_alike() -> None:
-    def found(cluster: Cluster) -> list[tuple[str, str]]:
+    def found(cluster: Cluster) -> list[tuple[str | None, str]]:
         findings = [finding for finding in judge(cluster) if finding.name == "RDMA"]
         return [(finding.host, finding.code) for finding in findings if not finding.ok]
 

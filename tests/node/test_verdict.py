@@ -4,22 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import (
-    cluster_check_cluster,
-    cluster_check_containers,
-    cluster_check_finding,
-    cluster_check_judgement,
-    cluster_check_mpi,
-    cluster_check_remedies,
-    cluster_check_results,
-    cluster_check_ssh_findings,
-)
-from ansible.module_utils.training_node.check import check as training_node_check
-from ansible.module_utils.training_node.check import problems as training_node_problems
+
+from node.check.check import Check, at_least, equal
+from node.check.problems import PROBLEMS, problem
+from node.verdict import containers as in_containers
+from node.verdict import judgement, programs
+from node.verdict.cluster import Cluster, Thresholds
+from node.verdict.finding import GPU_PROBLEMS, NODE_PROBLEMS, REMEDIES, remedy
+from node.verdict.network import ssh_trouble
 
 HOSTS = ("node1", "node2", "node3", "node4")
-THRESHOLDS = cluster_check_cluster.Thresholds(
-    same_releases=("openmpi", "docker"),
+THRESHOLDS = Thresholds(
+    same_releases=["openmpi", "docker"],
     clock_seconds=1.0,
     bandwidth_gigabits=1.0,
     latency_milliseconds=10.0,
@@ -84,21 +80,23 @@ def judge(
         job: excluded hosts, output and trouble of the program over all nodes.
         containers: the fields of Containers.
     """
-    hostnames = {answer.get("node", {}).get("nodename"): host for host, answer in measured.items()}
-    program = job and cluster_check_mpi.Program(
-        name="MPI", hostnames=hostnames, not_started={}, **job
+    hostnames = {
+        str(answer.get("node", {}).get("nodename")): host for host, answer in measured.items()
+    }
+    program = (
+        programs.Program(name="MPI", hostnames=hostnames, not_started={}, **job) if job else None
     )
-    findings: list[Any] = cluster_check_judgement.judge(
-        cluster_check_cluster.Cluster(measured, THRESHOLDS),
+    findings: list[Any] = judgement.judge(
+        Cluster(measured, THRESHOLDS),
         program,
-        containers and cluster_check_containers.Containers(**containers),
+        in_containers.Containers(**containers) if containers else None,
     )
     return findings
 
 
 def faults(findings: list[Any]) -> list[Any]:
     """Who is at fault for them."""
-    named: list[Any] = cluster_check_judgement.faults(findings)
+    named: list[Any] = judgement.faults(findings)
     return named
 
 
@@ -169,18 +167,8 @@ def test_what_was_not_asked_for_is_no_finding(good: Measured) -> None:
 
 
 def test_a_login_by_a_wrong_name_is_the_fault_of_who_has_it(good: Measured) -> None:
-    good["node2"]["node"]["checks"] = [
-        {
-            "name": "names",
-            "ok": False,
-            "value": "192.0.2.1",
-            "threshold": "10.0.0.3",
-            "limit": "equal",
-            "unit": "",
-            "subject": "node3",
-            "remedy": "look",
-        }
-    ]
+    wrong = equal("names", "192.0.2.1", "10.0.0.3", "wrong_name", subject="node3", name="node3")
+    good["node2"]["node"]["checks"] = [wrong.asdict()]
     good["node2"]["ssh"]["logins"]["node3"]["trouble"] = "ssh: connect: Connection timed out"
     assert blame(good) == {"node2": {"names", "ssh"}}
 
@@ -260,7 +248,7 @@ def test_jobs_leave_out_who_cannot_take_part(good: Measured) -> None:
     good["node4"]["node"]["releases"]["openmpi"] = "4.1.4"
     good["node1"]["ssh"]["logins"]["node2"]["trouble"] = "Permission denied (publickey)."
     names = ("Open MPI", "ssh")
-    assert cluster_check_judgement.excluded(judge(good), names, HOSTS) == {
+    assert judgement.excluded(judge(good), names, HOSTS) == {
         "node4": "Open MPI",
         "node2": "ssh node1 to node2",
     }
@@ -300,7 +288,7 @@ def test_jobs_leave_out_who_cannot_take_part(good: Measured) -> None:
     ],
 )
 def test_ssh_is_understood(message: str, code: str, meaning: str) -> None:
-    named, said = cluster_check_ssh_findings.ssh_trouble(message, "a", "b")
+    named, said = ssh_trouble(message, "a", "b")
     assert named == code
     assert said.startswith(meaning)
 
@@ -460,9 +448,9 @@ def test_who_cannot_take_part_in_containers_is_left_out(
 
 def test_each_remedy_can_be_filled_in() -> None:
     """With the values of the findings that have them; an unknown name would be a KeyError."""
-    values = {"a": "node1", "b": "node2", "run": "r", "name": "node1"}
-    for code, template in cluster_check_remedies.REMEDIES.items():
-        text = cluster_check_remedies.remedy(code, **values)
+    values = {"a": "node1", "b": "node2", "run": "r", "name": "node1", "remedy": "kill it"}
+    for code, template in REMEDIES.items():
+        text = remedy(code, values)
         assert "{" not in text, code
         assert bool(text) == bool(template), code
 
@@ -478,32 +466,39 @@ def test_a_finding_says_which_trouble_it_is(good: Measured) -> None:
     assert bad[0]["remedy"] == "wait for it, or make stop RUN=20261120T120000Z_vit"
 
 
-def test_a_check_of_the_node_itself_keeps_its_remedy(good: Measured) -> None:
-    own = training_node_check.at_least(
-        "disk", 1.0, 5, "GB free", subject="/srv", remedy="make room"
-    ).asdict()
-    coded = cluster_check_finding.coded(
-        training_node_check.equal("GPUs", 3, 4), "gpus_missing"
-    ).asdict()
-    passed = cluster_check_finding.coded(
-        training_node_check.equal("GPUs", 4, 4), "gpus_missing"
-    ).asdict()
-    good["node1"]["probe"]["checks"] = [own]
-    good["node1"]["node"]["checks"] = [coded]
-    good["node2"]["node"]["checks"] = [passed, {**own, "ok": True}]
-    assert all(not finding.check.remedy for finding in judge(good) if finding.ok)
+def test_a_check_of_the_node_itself_gets_its_remedy(good: Measured) -> None:
+    own = at_least("disk", 1.0, 5, "GB free", "low_disk", subject="/srv", path="/srv")
+    stray = equal("stray processes", "x", "none", "stray", remedy="kill 7")
+    good["node1"]["probe"]["checks"] = [own.asdict(), stray.asdict()]
+    good["node1"]["node"]["checks"] = [equal("GPUs", 3, 4, "gpus_missing").asdict()]
+    good["node2"]["node"]["checks"] = [
+        equal("GPUs", 4, 4, "gpus_missing").asdict(),
+        {**own.asdict(), "ok": True},
+    ]
+    assert all(not finding.remedy for finding in judge(good) if finding.ok)
     bad = [finding.asdict() for finding in judge(good) if not finding.ok]
     assert [(entry["host"], entry["code"]) for entry in bad] == [
         ("node1", "low_disk"),
+        ("node1", "stray"),
         ("node1", "gpus_missing"),
     ]
-    assert bad[0]["remedy"] == "make room"
-    assert "fell off the bus" in bad[1]["remedy"]
-    assert [entry["threshold_text"] for entry in bad] == ["at least 5 GB free", "4"]
+    assert bad[0]["remedy"] == "make room on the disk of /srv: du -x tells what takes it"
+    assert bad[1]["remedy"] == "kill 7"
+    assert "fell off the bus" in bad[2]["remedy"]
+    assert [entry["threshold_text"] for entry in bad] == ["at least 5 GB free", "none", "4"]
+
+
+@pytest.mark.parametrize("code", ["low_disk", "stray", "", "no_such_code"])
+def test_a_node_may_say_any_code_and_leave_out_its_values(good: Measured, code: str) -> None:
+    own = Check("disk", False, 1, 5, code=code).asdict()
+    good["node2"]["node"]["checks"] = [own]
+    (bad,) = [finding.asdict() for finding in judge(good) if not finding.ok]
+    known = code in (*REMEDIES, *NODE_PROBLEMS)
+    assert (bad["code"], bad["remedy"]) == (code if known else "node_check_failed", "")
 
 
 def test_the_first_step_that_failed_on_a_host_is_what_counts() -> None:
-    steps = [
+    steps: list[Measured] = [
         {"node1": {}, "node2": {"failed": True, "msg": "first"}, "node3": {"failed": False}},
         {
             "node1": {"unreachable": True},
@@ -511,25 +506,25 @@ def test_the_first_step_that_failed_on_a_host_is_what_counts() -> None:
             "node4": {"failed": True, "msg": "left out"},
         },
     ]
-    troubles = cluster_check_results.step_troubles(steps, {"node4": "image"})
+    troubles = in_containers.step_troubles(steps, {"node4": "image"})
     assert troubles == {"node1": "no answer", "node2": "first"}
 
 
 def test_a_program_that_ran_into_its_limit_says_so() -> None:
     result = {"rc": 124, "stdout": "rank 0 of 2 on a is here\n", "stderr": "killed"}
-    program = cluster_check_results.read_program(result, {}, {"a": "a"})
+    program = programs.read_program(result, {}, {"a": "a"})
     assert program.trouble == "no end within its time limit"
     assert program.output == result["stdout"]
-    assert cluster_check_results.read_program({"msg": "gone"}, {}, {}).trouble == "gone"
+    assert programs.read_program({"msg": "gone"}, {}, {}).trouble == "gone"
 
 
 def test_of_a_log_the_end_is_read(tmp_path: Path) -> None:
     log = tmp_path / "mpirun.log"
-    log.write_bytes(b"begin" + b"x" * cluster_check_results.LOG_BYTES + b"end")
-    text = cluster_check_results.end_of(str(log))
+    log.write_bytes(b"begin" + b"x" * in_containers.LOG_BYTES + b"end")
+    text = in_containers.end_of(str(log))
     assert text.endswith("end")
     assert "begin" not in text
-    assert cluster_check_results.end_of(str(tmp_path / "none")) == ""
+    assert in_containers.end_of(str(tmp_path / "none")) == ""
 
 
 @pytest.mark.parametrize("checks", [5, "x", [5], [{}], [{"name": "disk", "ok": False}], {"a": 1}])
@@ -540,12 +535,35 @@ def test_a_node_that_says_something_else_than_checks_is_named(good: Measured, ch
     assert "of no form that checks have" in str(bad)
 
 
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("node", {"releases": [1]}),
+        ("node", {"releases": {"docker": {}}}),
+        ("node", {"nodename": ["node2"]}),
+        ("ssh", {"logins": {"node1": 5}}),
+        ("ssh", {"logins": {"node1": {"trouble": 5}}}),
+        ("pairs", {"greetings": {"node1": {"trouble": "", "source": 1, "clock_seconds": 0}}}),
+        ("pairs", {"matches": {"node1": {"trouble": "", "latency_seconds": "x"}}}),
+        ("pairs", {"matches": {"node1": {"trouble": "", "bits_per_second": [1]}}}),
+        ("probe", {"hardware": 5}),
+        ("probe", {"problems": [5]}),
+        ("probe", {"problems": [{"code": "gpu_driver_old", "values": {}}]}),
+    ],
+)
+def test_a_node_that_says_something_odd_spoils_its_own_part_alone(
+    good: Measured, part: str, said: Any
+) -> None:
+    good["node2"][part] |= said
+    bad = [finding for finding in judge(good) if not finding.ok]
+    assert bad
+    assert all("node2" in finding.who for finding in bad)
+
+
 def test_why_no_run_could_compute_on_its_gpus_is_named(good: Measured) -> None:
-    old = training_node_problems.problem(
-        "gpu_driver_old", driver="550.163.01", image="trainer:1", cuda="13.0", needed=580
-    )
+    old = problem("gpu_driver_old", driver="550.163.01", image="trainer:1", cuda="13.0", needed=580)
     # Other checks of this role tell the rest.
-    absent = training_node_problems.problem("gpu_absent")
+    absent = problem("gpu_absent")
     for host in HOSTS[:3]:
         good[host]["probe"]["gpus"] = 2
     good["node2"]["probe"]["problems"] = [old.asdict(), absent.asdict()]
@@ -555,11 +573,11 @@ def test_why_no_run_could_compute_on_its_gpus_is_named(good: Measured) -> None:
         ("node2", False, "gpu_driver_old"),
         ("node3", True, ""),
     ]
-    assert usable[1].reason == (
+    assert usable[1].check.reason() == (
         "GPUs usable: its NVIDIA driver 550.163.01 is too old for the image trainer:1, whose CUDA "
         "13.0 needs 580 or newer"
     )
-    assert usable[1].check.remedy.startswith("run make setup")
+    assert usable[1].remedy.startswith("run make setup")
 
 
 @pytest.mark.parametrize(
@@ -574,13 +592,13 @@ def test_gpus_that_the_image_or_the_runtime_cannot_use_are_not_usable(
     code: str, values: dict[str, str], good: Measured
 ) -> None:
     good["node2"]["probe"]["gpus"] = 2
-    good["node2"]["probe"]["problems"] = [training_node_problems.problem(code, **values).asdict()]
+    good["node2"]["probe"]["problems"] = [problem(code, **values).asdict()]
     usable = [finding for finding in judge(good) if finding.name == "GPUs usable"]
     assert [(finding.host, finding.ok, finding.code) for finding in usable] == [
         ("node2", False, code)
     ]
 
 
-@pytest.mark.parametrize("code", cluster_check_remedies.GPU_PROBLEMS)
+@pytest.mark.parametrize("code", GPU_PROBLEMS)
 def test_the_gpu_problems_are_those_of_the_gang_check(code: str) -> None:
-    assert code in training_node_problems.PROBLEMS
+    assert code in PROBLEMS

@@ -1,12 +1,20 @@
 # Copyright Trainyard. Apache-2.0
-"""What the programs over all nodes came to, read from their output and their files."""
+"""What the programs over all nodes came to, read from their output and their files.
+
+One is hello_mpi, of MPI alone, which runs once on every node.
+"""
 
 from __future__ import annotations
 
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from ..check.check import equal
+from .cluster import Cluster, one_line
+from .finding import Finding, about_node, about_pair
 
 # What docker/trainer/hello_mpi.c prints.
 HERE = re.compile(r"^rank \d+ of \d+ on (\S+) is here$", re.MULTILINE)
@@ -20,8 +28,9 @@ LOST = re.compile(r"^\s*Remote daemon:.* on node (\S+)\s*$", re.MULTILINE)
 # What Horovod says of ranks that do not hand in what the others wait for.
 STALLED = re.compile(r"(?:Stalled|Missing) ranks:\s*(\d+)!?:")
 
-# What mpirun says when it ends a job by --timeout.
+# What mpirun says when it ends a job by --timeout, and the exit status of timeout(1).
 TIMED_OUT = "The user-provided time limit for job execution has been reached"
+TIMED_OUT_STATUS = 124
 
 Rank = Mapping[str, Any]
 
@@ -95,3 +104,82 @@ def products(ranks: Sequence[Rank]) -> list[dict[str, Any]]:
     for product in measured:
         product["ratio"] = product["seconds"] / statistics.median(seconds[product["model"]])
     return measured
+
+
+@dataclass(frozen=True)
+class Program:
+    """One run of the program.
+
+    Attributes:
+        name: of the check.
+        excluded: hosts that were left out, and why.
+        output: what the ranks printed.
+        trouble: what mpirun said; it matters where a host does not answer.
+        hostnames: host by the name that it gives itself in the output.
+        not_started: hosts that kept the program from starting, and how.
+    """
+
+    name: str
+    excluded: Mapping[str, str]
+    output: str
+    trouble: str
+    hostnames: Mapping[str, str]
+    not_started: Mapping[str, str]
+
+
+def judge_program(cluster: Cluster, program: Program) -> list[Finding]:
+    """Who took part, and who heard whom."""
+    name, threshold = program.name, "answers"
+    here, heard = spoken(program.output, program.hostnames)
+    members = [host for host in cluster.hosts if host not in program.excluded]
+    spoiler = next(iter(program.not_started), None)
+    # Where nobody has heard anything, a program that ended before says more than the pairs.
+    present = [host for host in members if host in here]
+    tested = [(a, b) for a in present for b in present if a != b]
+    failed = [pair for pair in tested if pair not in heard]
+    because = cluster.because(failed, tested)
+    findings = []
+    for host in cluster.hosts:
+        if host in program.excluded:
+            check = equal(name, f"not run: {program.excluded[host]}", threshold, "left_out")
+            findings.append(about_node(host, check))
+        elif host in program.not_started and host not in here:
+            check = equal(name, program.not_started[host], threshold, "mpi_not_started")
+            findings.append(about_node(host, check))
+        elif host not in here and spoiler is not None:
+            check = equal(name, "not run", threshold, "mpi_not_run")
+            findings.append(about_node(host, check, spoiler))
+        elif host not in here:
+            said = f"no answer; {one_line(program.trouble)}"
+            findings.append(about_node(host, equal(name, said, threshold, "mpi_no_answer")))
+        elif all(pair[1] != host for pair in failed):
+            findings.append(about_node(host, equal(name, "answers", threshold)))
+    for a, b in failed:
+        check = equal(name, f"{b} hears nothing from {a}", threshold, "mpi_unheard")
+        findings.append(about_pair((a, b), check, because.get((a, b))))
+    return findings
+
+
+def spoiler_of(program: Program, findings: list[Finding]) -> str | None:
+    """Who kept the nodes from all hearing each other, a host or a pair; None where they did."""
+    bad = [
+        finding for finding in findings if not finding.ok and finding.host not in program.excluded
+    ]
+    return bad[0].who if bad else None
+
+
+def read_program(
+    result: Mapping[str, Any], excluded: Mapping[str, str], hostnames: Mapping[str, str]
+) -> Program:
+    """The program of MPI on the nodes.
+
+    Args:
+        result: of the task that ran it; empty where no node could.
+        excluded: hosts that were left out, and why.
+        hostnames: host by the name that it gives itself.
+    """
+    output = str(result.get("stdout", ""))
+    trouble = str(result.get("stderr", "")) or output or str(result.get("msg", ""))
+    if result.get("rc") == TIMED_OUT_STATUS:
+        trouble = "no end within its time limit"
+    return Program("MPI", excluded, output, trouble, hostnames, {})

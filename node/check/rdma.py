@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible.module_utils.cluster_check_finding import CodedCheck, coded
-from ansible.module_utils.training_node.check.check import equal
-from ansible.module_utils.training_node.machine.hardware import listed, read_text
+from ..machine.hardware import listed, read_text
+from .check import Check, equal
 
 SYS = "/sys/class/infiniband"
 ACTIVE = "ACTIVE"
@@ -83,14 +82,14 @@ def _interface(device: str, port: str, number: int) -> str:
     return ""
 
 
-def port_checks(ports: Sequence[RdmaPort], interface: str) -> list[CodedCheck]:
+def port_checks(ports: Sequence[RdmaPort], interface: str) -> list[Check]:
     """The ports behind the training network must carry something.
 
     Args:
         interface: the one in the training network.
     """
     return [
-        coded(equal("RDMA port", port.state or "unknown", ACTIVE, subject=port.name), "rdma_down")
+        equal("RDMA port", port.state or "unknown", ACTIVE, "rdma_down", subject=port.name)
         for port in ports
         if interface and port.interface == interface
     ]

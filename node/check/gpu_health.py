@@ -7,13 +7,12 @@ import os
 import re
 from typing import Any
 
-from ansible.module_utils.cluster_check_finding import CodedCheck, coded
-from ansible.module_utils.training_node.check.check import at_most, equal
-from ansible.module_utils.training_node.machine.amd import driver_release as amd_release
-from ansible.module_utils.training_node.machine.amd import read_amd_gpus
-from ansible.module_utils.training_node.machine.gpu_faults import bus_slot, kernel_log, xids
-from ansible.module_utils.training_node.machine.gpus import AMD, NO_ANSWER, NVIDIA, Gpu, ask_smi
-from ansible.module_utils.training_node.machine.gpus import read_gpus as ask_gpus
+from ..machine.amd import driver_release as amd_release
+from ..machine.amd import read_amd_gpus
+from ..machine.gpu_faults import bus_slot, kernel_log, xids
+from ..machine.gpus import AMD, NO_ANSWER, NVIDIA, Gpu, ask_smi
+from ..machine.gpus import read_gpus as ask_gpus
+from .check import Check, at_most, equal
 
 DRIVER = "/proc/driver/nvidia/version"
 
@@ -78,7 +77,7 @@ def state_of(gpus: list[Gpu], table: str, log: str) -> list[dict[str, Any]]:
 
 def gpu_checks(
     gpus: list[dict[str, Any]], trouble: str, count: int, model: str, celsius: float
-) -> list[CodedCheck]:
+) -> list[Check]:
     """Compare the GPUs with what the inventory says, and look at their state.
 
     Args:
@@ -90,25 +89,20 @@ def gpu_checks(
     """
     if trouble:
         threshold = f"{count} {model}".strip() if count else "an answer"
-        return [coded(equal("GPUs", trouble, threshold), "gpus_silent")]
-    checks = []
-    if count:
-        checks.append(coded(equal("GPUs", len(gpus), count), "gpus_missing"))
+        return [equal("GPUs", trouble, threshold, "gpus_silent")]
+    checks = [equal("GPUs", len(gpus), count, "gpus_missing")] if count else []
     for gpu in gpus:
-        subject = f"GPU {gpu['index']}"
-        answers = equal("GPU state", gpu["trouble"] or "answers", "answers", subject=subject)
-        checks.append(coded(answers, "gpu_lost"))
+        on = {"subject": f"GPU {gpu['index']}"}
+        checks.append(equal("GPU state", gpu["trouble"] or "answers", "answers", "gpu_lost", **on))
         # One that has no handle any more tells no model.
         if model and gpu["model"]:
-            same = equal("GPU model", gpu["model"], model, subject=subject)
-            checks.append(coded(same, "gpu_other_model"))
+            checks.append(equal("GPU model", gpu["model"], model, "gpu_other_model", **on))
         if gpu["celsius"] is not None:
-            cool = at_most("GPU temperature", gpu["celsius"], celsius, "°C", subject=subject)
-            checks.append(coded(cool, "gpu_hot"))
+            checks.append(
+                at_most("GPU temperature", gpu["celsius"], celsius, "°C", "gpu_hot", **on)
+            )
         errors = gpu["uncorrected_errors"]
-        right = at_most("GPU ECC errors", errors, 0, "uncorrected", subject=subject)
-        checks.append(coded(right, "gpu_ecc_errors"))
+        checks.append(at_most("GPU ECC errors", errors, 0, "uncorrected", "gpu_ecc_errors", **on))
         xids = ", ".join(map(str, gpu["xids"])) or "none"
-        quiet = equal("GPU Xid errors", xids, "none", subject=subject)
-        checks.append(coded(quiet, "gpu_xid_errors"))
+        checks.append(equal("GPU Xid errors", xids, "none", "gpu_xid_errors", **on))
     return checks
