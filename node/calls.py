@@ -31,7 +31,7 @@ MOST_ASKED = 32 << 20
 MOST_ANSWERED = 8 << 20
 ANSWERED, FAILED, REFUSED = 0, 1, 2
 
-# Whether each changes nothing.
+# Whether each has its part in a dry run: it changes nothing, or is told that it is to do so.
 VERBS: Mapping[str, bool] = {
     "checkpoints": False,
     "clean_up": False,
@@ -46,6 +46,7 @@ VERBS: Mapping[str, bool] = {
     "receive": False,
     "record": True,
     "reserve": False,
+    "site": True,
     "start": False,
     "status": True,
     "take": False,

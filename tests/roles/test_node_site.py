@@ -1,15 +1,16 @@
 """Several operators of one node: what all have alike is compared, and nobody is put out unasked."""
 
-import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import basic
-from ansible.module_utils.training_node.check import site as training_node_site
-from role_files import ROLES
+
+from node.check import site as training_node_site
+from node.failure import RefusedError, VerbError
+from node.verbs.site import SetUp as Arguments
+from node.verbs.site import site
 
 SETTINGS = {"training_node_uid": 2000, "cluster_network": "10.0.0.0/24"}
 NODES = ["node2", "node1"]
@@ -18,35 +19,20 @@ BOB = "ws2-2:/home/bob/trainyard"
 SetUp = Callable[..., dict[str, Any]]
 
 
-def module() -> Any:
-    """The module, whose name its module_utils have too."""
-    path = ROLES / "training_node/library/training_node_site.py"
-    specification = importlib.util.spec_from_file_location("library_training_node_site", path)
-    assert specification is not None
-    assert specification.loader is not None
-    found = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(found)
-    return found
-
-
 @pytest.fixture
-def set_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> SetUp:
-    """Runs the module for an operator, on a node whose record is in a folder of the test."""
+def set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetUp:
+    """Asks the verb for an operator, on a node whose record is in a folder of the test."""
     monkeypatch.setattr(training_node_site, "PATH", str(tmp_path / "lib/site.json"))
-    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
 
     def run(operator: str, settings: Mapping[str, Any] = SETTINGS, **more: Any) -> dict[str, Any]:
-        who = operator.split("/")[2]
-        arguments = {"operator": operator, "who": who, "settings": dict(settings), "nodes": NODES}
-        arguments |= more
-        text = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
-        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", text.encode())
-        with pytest.raises(SystemExit):
-            module().main()
-        result: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return result
+        arguments = {"who": operator.split("/")[2], "settings": dict(settings), "nodes": NODES}
+        try:
+            return site(Arguments(operator, **{**arguments, **more}))
+        except RefusedError as error:
+            texts = "; ".join(entry["text"] for entry in error.values["problems"])
+            return {"failed": True, "msg": texts, **error.values}
+        except VerbError as error:
+            return {"failed": True, "msg": error.values["message"]}
 
     return run
 
@@ -74,7 +60,7 @@ def test_who_sets_up_first_writes_the_record_and_a_second_time_changes_nothing(
 
 
 def test_a_dry_run_leaves_nothing(set_up: SetUp) -> None:
-    assert set_up(ADA, _ansible_check_mode=True)["changed"]
+    assert set_up(ADA, dry=True)["changed"]
     assert not Path(training_node_site.PATH).parent.exists()
 
 
@@ -177,8 +163,8 @@ def test_a_launch_is_refused_where_others_agreed_on_other_values(set_up: SetUp) 
     other = SETTINGS | {"cluster_network": "10.9.0.0/24"}
 
     def launch(operator: str) -> list[str]:
-        site = training_node_site.read_site()
-        found = training_node_site.use_problems(site, other, operator)
+        agreed = training_node_site.read_site()
+        found = training_node_site.use_problems(agreed, other, operator)
         return [problem.code for problem in found]
 
     assert launch(BOB) == []  # nobody has set the node up, which other checks say

@@ -1,53 +1,12 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: whether a node has the packages and directories that runs or checks need."""
+"""Ansible module: whether a node has the packages and directories that runs or checks need.
+
+Tells which packages a role of this name lacks, or its record, and which directories are not root's
+with the mode that they are to have. Changes nothing.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: training_node_look
-short_description: Tells which packages and directories a node lacks
-description:
-  - Reads dpkg's status, the records of role packages and the directories, all in one go. Changes
-    nothing.
-author: Trainyard
-options:
-  owner:
-    description: The role in whose record the packages are.
-    type: str
-    required: true
-  packages:
-    description: Packages that are to be installed.
-    type: list
-    elements: str
-    required: true
-  directories:
-    description: Directories that are to be root's, with their modes.
-    type: dict
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Look at what the node has
-  training_node_look:
-    owner: training_node
-    packages: [rsync]
-    directories: {/srv/trainyard/runs: "0711"}
-"""
-
-RETURN = r"""
-packages:
-  description: Packages that are to come, or into the record.
-  returned: always
-  type: list
-  elements: str
-directories:
-  description: Directories that are not as they are to be.
-  returned: always
-  type: list
-  elements: str
-"""
 
 from pathlib import Path
 

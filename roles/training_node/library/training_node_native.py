@@ -1,47 +1,12 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: makes a node ready for runs without root and without an engine."""
+"""Ansible module: makes a node ready for runs without root and without an engine.
+
+Makes the directories (outer ones first) and that of the data sets, if there is none, for nobody
+else. C(lacking) tells what only the administrator can mend, a sentence each; nothing was made then.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: training_node_native
-short_description: Makes a node ready for runs of an account without root
-description:
-  - Sees that the machine has the programs that runs need and lets this account create namespaces.
-    What is missing only its administrator can mend.
-  - Makes the folder of the account in which data, runs and images are, for nobody else.
-author: Trainyard
-options:
-  directories:
-    description: The directories that are to be the account's own, outer ones first.
-    type: list
-    elements: path
-    required: true
-  data:
-    description: >-
-      Directory of the data sets. It is made where there is none, and may be somebody else's.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Prepare
-  training_node_native:
-    directories: [.trainyard/node1, .trainyard/node1/runs]
-    data: /scratch/datasets
-  environment:
-    TRAINYARD_NATIVE: .trainyard/node1
-"""
-
-RETURN = r"""
-lacking:
-  description: What keeps runs from being started here, a sentence each; nothing was made then.
-  returned: always
-  type: list
-  elements: str
-"""
 
 import os
 import shutil
