@@ -36,7 +36,12 @@ class Playbook:
         nodes = {name: {**host, "dataset_directory": str(self.folder / name)} for name in NODES}
         inventory = {
             "trainers": {"hosts": nodes},
-            "all": {"vars": {"dataset_cache": str(self.folder / "cache")}},
+            "all": {
+                "vars": {
+                    "dataset_cache": str(self.folder / "cache"),
+                    "training_node_program": str(self.folder / "program"),
+                }
+            },
         }
         (self.folder / "hosts.json").write_text(json.dumps(inventory))
         asked = {"dataset_name": "faces", "dataset_source": str(self.source), **variables}
@@ -48,6 +53,7 @@ class Playbook:
             cwd=self.folder,
             env={
                 **os.environ,
+                "HOME": str(self.folder),
                 "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
                 "ANSIBLE_ROLES_PATH": str(ROLES),
                 "ANSIBLE_CONFIG": str(ROLES.parent / "ansible.cfg"),

@@ -14,9 +14,9 @@ import shutil
 import urllib.parse
 from typing import Any, NamedTuple
 
-from ansible.module_utils.dataset_archive import is_archive, unpack
-from ansible.module_utils.dataset_fetch import check_url, fetch, plain_url
-from ansible.module_utils.dataset_files import DataError, digest_of, find_files, shown
+from .archive import is_archive, unpack
+from .fetch import check_url, fetch, plain_url
+from .files import DataError, digest_of, find_files, shown
 
 SCHEMES = ("http://", "https://")
 REMEDY = "SOURCE= takes a folder, an archive or another file of this machine, or its address"

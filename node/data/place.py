@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from ansible.module_utils.dataset_files import (
+from .files import (
     DataError,
     Entry,
     digest_of,
@@ -159,7 +159,7 @@ class Place:
                 return inode is not None and (linked or _matches(files, entry))
 
             answers = in_threads(is_good, entries.values())
-            bad = [path for path, good in zip(entries, answers, strict=True) if not good]
+            bad = [path for path, good in zip(entries, answers) if not good]
             for path in bad:
                 _unlink(files, path)
             if bad:
@@ -229,7 +229,7 @@ def _good(place: int, entries: Mapping[str, Entry]) -> tuple[set[str], bool]:
     found = dict(_walk(place))
     candidates = [entry for path, entry in entries.items() if path in found]
     answers = in_threads(lambda entry: _matches(place, entry), candidates)
-    good = {entry.path for entry, answer in zip(candidates, answers, strict=True) if answer}
+    good = {entry.path for entry, answer in zip(candidates, answers) if answer}
     folders = (os.fstat(folder).st_mode for _, _, _, folder in os.fwalk(".", dir_fd=place))
     tidy = all(stat.S_IMODE(mode) == DIRECTORY_MODE for mode in folders) and all(
         stat.S_IMODE(found[path]) == FILE_MODE for path in good

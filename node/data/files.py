@@ -14,8 +14,11 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from typing import IO, NamedTuple, TypeVar
+
+from ..failure import VerbError
 
 CHUNK = 1 << 20
 # Reading and hashing leave Python's lock; more threads than this wait for the disk alone.
@@ -29,8 +32,30 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class DataError(Exception):
+class DataError(VerbError):
     """The data cannot be had or put; the message says why, and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("failed", message=message)
+
+    def __str__(self) -> str:
+        return str(self.values["message"])
+
+
+@contextmanager
+def told_of(what: str) -> Iterator[None]:
+    """Say it of a disk that does not do as it is told.
+
+    Args:
+        what: could not be done: the beginning of a sentence.
+
+    Raises:
+        DataError: an OSError came.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{what}: {error}") from error
 
 
 class Entry(NamedTuple):

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import dataset_files, dataset_place
-from role_files import ROLES
+
+from node.data import files as dataset_files
+from node.data import place as dataset_place
 
 LOGIN = 54321
 NAME = "faces"
@@ -100,7 +101,9 @@ class Node:
 
 def options(listed: Path) -> list[str]:
     """What the role gives to rsync."""
-    tasks = yaml.safe_load((ROLES / "dataset/tasks/present.yml").read_text())
+    tasks = yaml.safe_load(
+        (Path(__file__).parents[2] / "roles" / "dataset/tasks/present.yml").read_text()
+    )
     sent = next(task for task in tasks[-1]["block"] if "ansible.posix.synchronize" in task)
     return [
         option.replace("{{ dataset_manifest }}", str(listed))

@@ -20,8 +20,8 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from ansible.module_utils.dataset_archive import check_room
-from ansible.module_utils.dataset_files import CHUNK, DataError, digest_of, size_shown
+from .archive import check_room
+from .files import CHUNK, DataError, digest_of, size_shown
 
 # Seconds without a byte.
 SILENCE = 60

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import dataset_fetch, dataset_source
-from ansible.module_utils.dataset_files import DataError
+
+from node.data import fetch as dataset_fetch
+from node.data import source as dataset_source
+from node.data.files import DataError
 
 pytestmark = pytest.mark.process
 

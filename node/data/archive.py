@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, NamedTuple
 
-from ansible.module_utils.dataset_files import CHUNK, DataError, leads_down, shown, size_shown
+from .files import CHUNK, DataError, leads_down, shown, size_shown
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ZSTD = (".tar.zst", ".tzst")
