@@ -478,7 +478,7 @@ def leads_to_match(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 
     Of a folder that matches all of them, everything in it counts.
     """
-    return all(fnmatchcase(part, name) for part, name in zip(parts, pattern, strict=False))
+    return all(fnmatchcase(part, name) for part, name in zip(parts, pattern))
 
 
 def _is_of_snapshot(directory: RunDirectory, entry: _Entry) -> bool:

@@ -116,15 +116,14 @@ class Launch:
 
         As many on all nodes: the ranks wait for the slowest after every step.
         """
-        fewest = min(cores // slots for cores, slots in zip(self.cores, self.slots, strict=True))
+        fewest = min(cores // slots for cores, slots in zip(self.cores, self.slots))
         return self.threads or max(fewest, 1)
 
     @property
     def has_spare_core(self) -> bool:
         """Whether each node has a core left for Horovod's background thread."""
         return self.gpus > 0 or all(
-            cores > self.threads_per_rank * slots
-            for cores, slots in zip(self.cores, self.slots, strict=True)
+            cores > self.threads_per_rank * slots for cores, slots in zip(self.cores, self.slots)
         )
 
     @property

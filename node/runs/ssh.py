@@ -68,7 +68,7 @@ Host *
 
 def hostfile(launch: Mapping[str, Any]) -> str:
     """Return mpirun's list of hosts, each with its number of ranks."""
-    pairs = zip(launch["nodes"], launch["slots"], strict=True)
+    pairs = zip(launch["nodes"], launch["slots"])
     return "".join(f"{host} slots={slots}\n" for host, slots in pairs)
 
 
