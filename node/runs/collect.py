@@ -48,6 +48,8 @@ ALLOWED = tuple(
 )
 # The folders of programs, which may hold any number of files; the others have logs and records.
 _ANY_DEPTH = frozenset(path[0] for path in ALLOWED if path[-1] == "**")
+# Those of which everything may go home.
+_WHOLE = frozenset(path[0] for path in ALLOWED if path[1:] == ("**",))
 # Where the first node copies its checkpoints to (trainer/launch/copies.py). They are kept apart
 # from what this node's own ranks left: they go home only where the first node does not answer.
 COPIES = "copies"
@@ -192,9 +194,11 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     if not os.path.isdir(directory.work):
         return collected
     pattern = checkpoint_pattern(directory)
+    # Asked once, and not for each of many files.
+    goes_on = os.path.isdir(directory.resume)
     records, checkpoints, others = (_Kept(limits.files, collected.beyond) for _ in range(3))
     for entry in _entries(directory.work, (), collected):
-        if _is_of_snapshot(directory, entry) or _was_given(directory, entry):
+        if _is_of_snapshot(directory, entry) or (goes_on and _was_given(directory, entry)):
             continue
         if _is_checkpoint(entry.parts, pattern):
             checkpoints.add(-entry.changed, entry)
@@ -457,6 +461,8 @@ def _leads_down(target: str) -> bool:
 
 def _allowed(parts: tuple[str, ...]) -> bool:
     """Tell whether a file of this path may go home."""
+    if parts[0] in _WHOLE and len(parts) > 1:
+        return True
     return any(
         (pattern[-1] == "**" and len(parts) >= len(pattern) and leads_to_match(parts, pattern[:-1]))
         or (len(parts) == len(pattern) and leads_to_match(parts, pattern))
