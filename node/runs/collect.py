@@ -103,6 +103,11 @@ class Names:
         if len(self.first) < EXAMPLES:
             self.first.append(name)
 
+    def add_all(self, others: Names) -> None:
+        """Count all of others."""
+        self.count += others.count
+        self.first += others.first[: EXAMPLES - len(self.first)]
+
     def __str__(self) -> str:
         more = self.count - len(self.first)
         return "; ".join(self.first) + (f"; and {more} more" if more else "")
@@ -212,6 +217,23 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
             collected.size += entry.size
         else:
             collected.refused.add(f"{entry.path}: it changed while it was collected")
+    return collected
+
+
+def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Collected:
+    """Do `collect` for a run, and for what attempts before it left beyond the limits.
+
+    Args:
+        limits: of each attempt.
+    """
+    collected = collect(directory, host, limits)
+    for name in sorted(os.listdir(directory.left)) if os.path.isdir(directory.left) else ():
+        attempt = directory.attempt_before(name)
+        found = collect(attempt, host, limits)
+        collected.refused.add_all(found.refused)
+        collected.beyond.add_all(found.beyond)
+        if not found.beyond.count:
+            remove_tree(attempt.work)
     return collected
 
 
