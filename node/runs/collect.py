@@ -48,6 +48,8 @@ ALLOWED = tuple(
 )
 # The folders of programs, which may hold any number of files; the others have logs and records.
 _ANY_DEPTH = frozenset(path[0] for path in ALLOWED if path[-1] == "**")
+# Those of which everything may go home.
+_WHOLE = frozenset(path[0] for path in ALLOWED if path[1:] == ("**",))
 # Where the first node copies its checkpoints to (trainer/launch/copies.py). They are kept apart
 # from what this node's own ranks left: they go home only where the first node does not answer.
 COPIES = "copies"
@@ -100,6 +102,11 @@ class Names:
         self.count += 1
         if len(self.first) < EXAMPLES:
             self.first.append(name)
+
+    def add_all(self, others: Names) -> None:
+        """Count all of others."""
+        self.count += others.count
+        self.first += others.first[: EXAMPLES - len(self.first)]
 
     def __str__(self) -> str:
         more = self.count - len(self.first)
@@ -192,9 +199,11 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     if not os.path.isdir(directory.work):
         return collected
     pattern = checkpoint_pattern(directory)
+    # Asked once, and not for each of many files.
+    goes_on = os.path.isdir(directory.resume)
     records, checkpoints, others = (_Kept(limits.files, collected.beyond) for _ in range(3))
     for entry in _entries(directory.work, (), collected):
-        if _is_of_snapshot(directory, entry) or _was_given(directory, entry):
+        if _is_of_snapshot(directory, entry) or (goes_on and _was_given(directory, entry)):
             continue
         if _is_checkpoint(entry.parts, pattern):
             checkpoints.add(-entry.changed, entry)
@@ -208,6 +217,23 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
             collected.size += entry.size
         else:
             collected.refused.add(f"{entry.path}: it changed while it was collected")
+    return collected
+
+
+def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Collected:
+    """Do `collect` for a run, and for what attempts before it left beyond the limits.
+
+    Args:
+        limits: of each attempt.
+    """
+    collected = collect(directory, host, limits)
+    for name in sorted(os.listdir(directory.left)) if os.path.isdir(directory.left) else ():
+        attempt = directory.attempt_before(name)
+        found = collect(attempt, host, limits)
+        collected.refused.add_all(found.refused)
+        collected.beyond.add_all(found.beyond)
+        if not found.beyond.count:
+            remove_tree(attempt.work)
     return collected
 
 
@@ -457,6 +483,8 @@ def _leads_down(target: str) -> bool:
 
 def _allowed(parts: tuple[str, ...]) -> bool:
     """Tell whether a file of this path may go home."""
+    if parts[0] in _WHOLE and len(parts) > 1:
+        return True
     return any(
         (pattern[-1] == "**" and len(parts) >= len(pattern) and leads_to_match(parts, pattern[:-1]))
         or (len(parts) == len(pattern) and leads_to_match(parts, pattern))

@@ -15,6 +15,7 @@
                            brought home from a run that goes on
         copies/            when the run is over: copies of the first node's checkpoints, on the node
                            that has them
+        left/              what attempts before this one left beyond the limits: their `work`
         collect/           what goes home: root's own records, and, when the run is over, what its
                            ranks left
             earlier/       what an attempt left that nobody could bring home
@@ -35,6 +36,8 @@ TRAINER = "/opt/trainyard/lib/trainer"
 ENVIRONMENT = "environment"
 # In `config` of the first node: the arguments of mpirun.
 ARGUMENTS = "mpirun.arguments"
+# In `collect`: what attempts before this one left.
+EARLIER = "earlier"
 # In `config`: mpirun's list of hosts.
 HOSTFILE = "hostfile"
 
@@ -66,6 +69,7 @@ class RunDirectory:
         self.resume = os.path.join(self.path, "resume")
         self.live = os.path.join(self.path, "live")
         self.copies = os.path.join(self.path, "copies")
+        self.left = os.path.join(self.path, "left")
         self.collect = os.path.join(self.path, "collect")
         # Removed before anything is recorded of a run, so that a full disk still holds the records.
         self.reserve = os.path.join(self.path, "reserve")
@@ -73,6 +77,17 @@ class RunDirectory:
     def records(self, host: str) -> str:
         """Where the records of a node are."""
         return os.path.join(self.collect, "nodes", host)
+
+    def attempt_before(self, name: str) -> RunDirectory:
+        """Return the same directory for the files of an attempt before, in `left`.
+
+        Args:
+            name: of its folder there, and of that in `earlier` which they go home in.
+        """
+        other = RunDirectory(*os.path.split(self.path))
+        other.work = os.path.join(self.left, name)
+        other.collect = os.path.join(self.collect, EARLIER, name)
+        return other
 
     def launches(self) -> bool:
         """Tell whether this node is the first of the run, which starts the ranks."""

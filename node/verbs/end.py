@@ -26,7 +26,7 @@ from ..runs.collect import (
     Collected,
     Limits,
     checkpoint_files,
-    collect,
+    collect_attempts,
     give,
 )
 from ..runs.container import GRACE
@@ -234,7 +234,7 @@ def end(
     if directory.exists():
         limits = Limits(int(gigabytes * 10**9), files)
         try:
-            collected = collect(directory, host, limits)
+            collected = collect_attempts(directory, host, limits)
             findings += left_behind(collected)
             kept = str(collected.beyond)
         except OSError as error:

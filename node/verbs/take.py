@@ -29,7 +29,7 @@ from ..runs.allocation import (
 )
 from ..runs.code import CodeStore, lay_out_run
 from ..runs.collect import Limits, collect
-from ..runs.directory import RunDirectory
+from ..runs.directory import EARLIER, RunDirectory
 from ..runs.disk_space import error_of, refusing, room_for
 from ..runs.lock import (
     age,
@@ -151,17 +151,22 @@ def set_aside(directory: RunDirectory, host: str, limits: Limits) -> None:
     """Keep what an attempt of this very run left that nobody could bring home.
 
     It may be the only checkpoints. It is put below `collect/earlier`, by the time of the attempt
-    (UTC) and the node, and comes home with the files of the new one.
+    (UTC) and the node, and comes home with the files of the new one. What exceeds the limits stays
+    in `left`, under the same name.
     """
     if not directory.exists():
         return
     began = time.gmtime(os.stat(directory.path).st_ctime)
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', began)}-{host}"
-    collect(directory, host, limits)
-    earlier = os.path.join(directory.collect, "earlier")
+    beyond = collect(directory, host, limits).beyond
+    if beyond.count:
+        # It was told that they are still there.
+        os.makedirs(directory.left, exist_ok=True)
+        os.rename(directory.work, os.path.join(directory.left, name))
+    earlier = os.path.join(directory.collect, EARLIER)
     os.makedirs(os.path.join(earlier, name), exist_ok=True)
     for left in os.listdir(directory.collect):
-        if left != "earlier":
+        if left != EARLIER:
             os.rename(os.path.join(directory.collect, left), os.path.join(earlier, name, left))
     # Where the first node has died since, they are all that there is of its checkpoints.
     for copied, kept in (("checkpoints", "copies"), ("workdir", "copies-workdir")):

@@ -461,6 +461,22 @@ def test_an_attempt_that_nobody_could_bring_home_is_kept(
     }
 
 
+@pytest.mark.process
+def test_what_an_attempt_left_beyond_the_limits_stays_and_comes_with_higher_ones(run: Any) -> None:
+    for number in range(150):
+        write(run, f"outputs/{number:03}")
+    training_run_collect.collect(run, "node1", LIMITS)
+    take.set_aside(run, "node1", training_run_collect.Limits(LIMITS.size, 30))
+    take.make_directories(run, RANK, RANK)
+    write(run, "outputs/new")
+    few = training_run_collect.Limits(LIMITS.size, 5)
+    assert training_run_collect.collect_attempts(run, "node1", few).beyond.count == 15
+    assert not training_run_collect.collect_attempts(run, "node1", LIMITS).beyond.count
+    assert os.listdir(run.left) == []
+    names = sorted(name.rpartition("/")[2] for name in home(run))
+    assert names == [*(f"{number:03}" for number in range(150)), "new"]
+
+
 def copies_of(run: Any) -> dict[str, str]:
     """What this node has of the checkpoints of the first one."""
     return {

@@ -18,17 +18,20 @@ def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
     for name in (".cache/hub", "tmpab12", "torchinductor_me", "lock"):
         (place / name).write_bytes(weights if name != "lock" else b"1")
     (place / "words").mkdir()
+    # A result of a script that has its folder from mktemp.
+    (place / "tmp.model").write_bytes(b"w" * (1 << 20))
     for number in range(1001):
         (place / f"words/{number}").write_bytes(b"text")
     keep_container_files(run, "node1", [str(place), str(tmp_path / "nowhere")], 0)
     noted = json.loads((run / "failures/container-node1.json").read_text())
     assert sorted(noted, key=lambda entry: str(entry["path"])) == [
         {"path": f"{place}/test-clm", "files": 1, "bytes": 5000, "kept": True},
+        {"path": f"{place}/tmp.model", "files": 1, "bytes": 1 << 20, "kept": True},
         {"path": f"{place}/words", "files": 1001, "bytes": 4004, "kept": False},
     ]
     kept = Path(f"{run}/outputs/left-in-container{place}")
     assert (kept / "test-clm/a/model.safetensors").read_bytes() == weights
-    assert sorted(path.name for path in kept.iterdir()) == ["test-clm"]
+    assert sorted(path.name for path in kept.iterdir()) == ["test-clm", "tmp.model"]
     assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
 
 

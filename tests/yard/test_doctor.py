@@ -7,7 +7,6 @@ All of them are made in one inventory, whose hosts are machines with a real sshd
 import configparser
 import json
 import os
-import shlex
 import shutil
 import socket
 import string
@@ -763,7 +762,8 @@ def test_options_for_terminals_keep_no_command_of_ansible_from_a_node(tmp_path: 
     config.write_text("Host *\nRequestTTY force\nRemoteCommand tmux new\n")
     parser = configparser.ConfigParser()
     parser.read(REPOSITORY / "ansible.cfg")
-    arguments = shlex.split(parser["ssh_connection"]["ssh_args"])
+    # At blanks alone, as rsync does.
+    arguments = parser["ssh_connection"]["ssh_args"].split(" ")
     settings = settings_of(Target("10.0.0.9", arguments=(*arguments, "-F", str(config))))
     assert not isinstance(settings, str)
     assert settings.in_the_way == ""

@@ -22,12 +22,14 @@ from trainer.failure import FOLDER
 KEPT = "outputs/left-in-container"
 # What libraries and programs of the image put there for a while.
 PASSING = (
-    *(".*", "tmp*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
+    *(".*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
     *("ompi.*", "prte.*", "prterun*", "pmix*", "ssh-*", "hsperfdata_*", "ray", "wandb*"),
     *("__pycache__", "pytest-*"),
 )
 # Less is a lock or a mark; more files are a data set.
 LEAST_BYTES, MOST_FILES = 1024, 1000
+# What mktemp and Python's tempfile call things that are mostly removed again: less is a rest.
+TEMPORARY, LEAST_TEMPORARY_BYTES = "tmp", 1 << 20
 
 
 def container_places() -> tuple[str, str]:
@@ -64,7 +66,8 @@ def _left(places: Sequence[str], run_dir: Path) -> Iterator[tuple[str, int, int]
                 if run_dir.is_relative_to(entry.path):
                     continue
                 sizes = list(_sizes(entry.path))
-                if sum(sizes) >= LEAST_BYTES:
+                temporary = entry.name.startswith(TEMPORARY)
+                if sum(sizes) >= (LEAST_TEMPORARY_BYTES if temporary else LEAST_BYTES):
                     yield entry.path, len(sizes), sum(sizes)
 
 
