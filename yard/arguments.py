@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         help=f"only these, of {', '.join(CHECK_PARTS)}",
     )
+    command.add_argument("--on", default="", metavar="HOST,...", help="only these nodes or groups")
     command = _add(
         commands, "doctor", "look at this machine and every host before set-up", operates=True
     )
@@ -100,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--yes", action="store_true", help="the answer to the question")
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
-    command.add_argument("--on", default="", metavar="HOST,...", help="only there")
+    command.add_argument("--on", default="", metavar="HOST,...", help="only these nodes or groups")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
     command.epilog = (
         "exit status: the largest of all nodes; 124 for a node where the time was up, "
