@@ -102,12 +102,12 @@ bootstrap: $(READY) ## for machines that have only root by password: an account 
 setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
 	@$(YARD) setup
 
-verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi,containers
-	@$(YARD) verify $(call option,CHECKS,--checks)
+verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi,containers ON=host,group
+	@$(YARD) verify $(call option,CHECKS,--checks) $(call option,ON,--on)
 
 # The command reaches the shell of the nodes as it was typed: neither make nor a shell here looks into it.
 exec: export TRAINYARD_COMMAND = $(call typed,CMD)
-exec: $(READY) ## run a command on the nodes: CMD='uptime' ON=host,host LIMIT=60
+exec: $(READY) ## run a command on the nodes: CMD='uptime' ON=host,group LIMIT=60
 	@$(YARD) exec $(call option,ON,--on) $(call option,LIMIT,--seconds) -- "$$TRAINYARD_COMMAND"
 
 local-up: $(READY) ## bring up the local cluster: NODES=2

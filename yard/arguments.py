@@ -91,6 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         help=f"only these, of {', '.join(CHECK_PARTS)}",
     )
+    command.add_argument("--on", default="", metavar="HOST,...", help="only these nodes or groups")
     command = _add(
         commands, "doctor", "look at this machine and every host before set-up", operates=True
     )
@@ -103,7 +104,8 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--yes", action="store_true", help="the answer to the question")
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
-    on = command.add_argument("--on", default="", metavar="HOST,...", help="only there")
+    text = "only these nodes or groups"
+    on = command.add_argument("--on", default="", metavar="HOST,...", help=text)
     _completed(on, completion.hosts)
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
     command.epilog = (

@@ -351,7 +351,7 @@ def _top(context: Context, options: argparse.Namespace) -> Exit:
 def _verify(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.verify import verify
 
-    return verify(context, _names(options.checks))
+    return verify(context, _names(options.checks), _names(options.on))
 
 
 def _names(text: str) -> list[str]:

@@ -71,6 +71,8 @@ def replace(file: Path, old: str, new: str) -> None:
 @pytest.mark.process
 def test_finds_nothing_in_a_good_one(inventory: Path) -> None:
     (inventory / "group_vars/trainers.yml").write_text("docker_engine_users: [ada]\nmine: 1\n")
+    # Machines whose containers are the nodes are few people's.
+    replace(inventory / "hosts.yml", "container_hosts:\n  hosts: {}\n", "")
     status, lines = check(inventory)
     assert status == 0, lines
 

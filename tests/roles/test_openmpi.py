@@ -3,6 +3,9 @@
 import pytest
 from ansible.module_utils import openmpi_installed
 from ansible.module_utils.packages_records import Package
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from role_files import ROLES
 
 MARKER = "# {mark} Ansible, role openmpi"
 BEGIN, END = "# BEGIN Ansible, role openmpi", "# END Ansible, role openmpi"
@@ -49,3 +52,31 @@ def test_what_is_gone_but_for_its_configuration_has_no_version() -> None:
 )
 def test_a_block_is_as_it_is_to_be(text: str, block: str, is_there: bool) -> None:
     assert openmpi_installed.has_block(text, MARKER, block) == is_there
+
+
+@pytest.mark.parametrize(
+    ("network", "interfaces", "said"),
+    [
+        ("10.0.0.0/24", ("eth0", "eth0"), ""),
+        ("fd12::/64", ("eth0", "eth1"), ""),
+        ("10.0.0.0/24", ("eth0", "eth1"), "10.0.0.0/24 PRTE_MCA_prte_if_include=eth0,eth1"),
+        ("10.0.0.0/24", ("eth0", None), "10.0.0.0/24 PRTE_MCA_prte_if_include=10.0.0.0/24"),
+    ],
+)
+def test_verify_leads_all_nodes_into_the_network(
+    network: str, interfaces: tuple[str | None, ...], said: str
+) -> None:
+    loader = DataLoader()
+    tasks = loader.load_from_file(
+        str(ROLES / "cluster_check/tasks/mpi.yml"), trusted_as_template=True
+    )
+    (chosen,) = (task["vars"] for task in tasks if "vars" in task)
+    answers = {f"n{number}": {"interface": name} for number, name in enumerate(interfaces)}
+    hostvars = {
+        host: {"training_node_probed": {"answer": answer}} for host, answer in answers.items()
+    }
+    given = {"cluster_check_network": network, "cluster_check_members": list(hostvars)}
+    templar = Templar(loader=loader, variables={**chosen, **given, "hostvars": hostvars})
+    words = templar.template(chosen["cluster_check_mpi_interfaces"]).strip()
+    assert words.partition("OMPI_MCA_oob_tcp_if_include=")[2] == said
+    assert words.startswith("env OMPI_MCA_btl_tcp_if_include=") is bool(said)

@@ -100,6 +100,16 @@ def test_a_limit_below_a_day_is_refused(ready: Yard) -> None:
 
 
 @pytest.mark.process
+def test_a_node_that_cannot_tell_hides_no_other(ready: Yard) -> None:
+    assert ready("setup").returncode == 0
+    (ready.root / "nodes/node2/broken").touch()
+    said = ready("clean-up")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "node2: there is no room; nothing is known of it" in said.stdout
+    assert "trainyard/trainer:old" in said.stdout
+
+
+@pytest.mark.process
 def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
     run = ready.root / "runs/20260101T000000Z_vit_cifar10_b64_e2_n2_p1"
     shutil.copytree(DATA / "runs/succeeded", run)

@@ -1,11 +1,14 @@
 """What `make exec` makes of a node's answer: a status, and words."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from yard.commands.execute import result_of
+from yard.core.errors import RequestError
 from yard.plays.events import Event
+from yard.plays.inventory import parse_inventory
 
 
 @pytest.mark.parametrize(
@@ -31,3 +34,16 @@ def test_an_answer_has_a_status_and_words(
 ) -> None:
     event = Event(f"runner_on_{kind}", 0.0, host="node1", result=result)
     assert result_of(event, 60) == (status, text)
+
+
+def test_nodes_are_named_by_host_group_or_pattern() -> None:
+    document = {
+        "trainers": {"hosts": ["gpu01", "gpu02", "cpu01"]},
+        "rack": {"hosts": ["cpu01", "gpu02", "switch"]},
+    }
+    inventory = parse_inventory(document, Path("lab"))
+    assert inventory.select([]) == ("gpu01", "gpu02", "cpu01")
+    assert inventory.select(["cpu01", "gpu*"]) == ("gpu01", "gpu02", "cpu01")
+    assert inventory.select(["rack"]) == ("gpu02", "cpu01")
+    with pytest.raises(RequestError, match="no node or group gpu9, x; there are: gpu01, gpu02"):
+        inventory.select(["gpu9", "gpu01", "x"])

@@ -12,10 +12,14 @@ import ec2_stand_in
 import pytest
 import yaml
 from ec2_stand_in import KEY_ID, REGION, SECRET, SEEN_FROM, Call, Ec2, tags_of
+from rich.console import Console
 from unpacked_sshd import make_key
 from yard_command import REPOSITORY, Yard, made
 
-from yard.core.errors import RequestError
+from yard.commands import rent
+from yard.core.context import Context
+from yard.core.errors import Interrupted, RequestError
+from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.request.site import Site, list_sites, read_site
 
@@ -545,6 +549,11 @@ def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     [call] = [call for call in ec2.calls if call.action == "AuthorizeSecurityGroupIngress"]
     assert f"{SEEN_FROM}/32" in call.parameters.values()
+    variables["ec2_machines_address_service"] = "http://127.0.0.1:9/address"
+    done = renter.play("access.yml", "--extra-vars", json.dumps(variables))
+    said = " ".join(done.stdout.split())
+    assert "http://127.0.0.1:9/address does not say with which address this machine is" in said
+    assert "No machine was rented. Write the address into allowed_sources" in said
 
 
 MISTAKES = {
@@ -564,6 +573,18 @@ MISTAKES = {
     "user": ("Admin!", "user: must be the name of an account"),
     "price_per_hour": ("1 $", "price_per_hour: must be US dollars"),
 }
+
+
+def test_an_interruption_says_what_may_cost(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    context = Context(project, tmp_path, Console(), Interrupts())
+    (tmp_path / "sites").mkdir()
+    file = tmp_path / "sites/lab.yml"
+    file.write_text("region: eu-central-1\ninstance_type: t3.large\nhours: 8\n")
+    site = read_site(project, file)
+    with pytest.raises(Interrupted) as said, rent._costs_are_said(context, site):
+        raise Interrupted("interrupted; log has what was done")
+    assert "make destroy SITE=sites/lab.yml gives them back" in str(said.value)
 
 
 def test_all_mistakes_of_a_site_file_are_named_at_once(renter: Renter) -> None:

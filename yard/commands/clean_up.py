@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from yard.core.errors import ClusterError, Exit, Interrupted, OtherVersionError,
 from yard.core.words import plural, size
 from yard.pages.index import write_index
 from yard.plays.contract import CALL_NODE, CLEAN_UP
-from yard.plays.events import Event
+from yard.plays.events import Event, failure_message, shortened
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
 from yard.runs.folder import is_followed, list_runs, remove_run
@@ -148,8 +149,11 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
         if event.module not in (CALL_NODE, CLEAN_UP) or event.kind == "runner_on_start":
             return
         place = HERE if event.host == "localhost" else event.host
-        if event.kind == "runner_on_unreachable":
-            context.console.print(f"{place}: cannot be reached; nothing is known of it")
+        if event.kind in ("runner_on_unreachable", "runner_on_failed"):
+            why = shortened(failure_message(event.result).strip())
+            if event.kind == "runner_on_unreachable":
+                why = f"cannot be reached: {why}"
+            context.console.print(escape(f"{place}: {why}; nothing is known of it"), soft_wrap=True)
             return
         for found in event.result.get("found", []):
             # What a node keeps for a reason that is not known here it keeps all the same.

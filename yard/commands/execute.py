@@ -26,7 +26,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
 
     Args:
         command: for `/bin/sh -c`, passed on as it is.
-        on: names of nodes; none means all.
+        on: names of nodes or groups, or patterns; none means all.
         seconds: time limit on each node.
 
     Returns:
@@ -76,15 +76,16 @@ def check_request(
     problems = [] if command.strip() else ["no command: make exec CMD='uptime'"]
     if not inventory.trainers:
         problems.append(f"there is no node in {inventory.name}; make setup makes the local ones")
-    unknown = [host for host in on if host not in inventory.trainers]
-    if unknown:
-        there = ", ".join(inventory.trainers) or "none"
-        problems.append(f"no node {', '.join(unknown)}; there are: {there}")
+    hosts: tuple[str, ...] = ()
+    try:
+        hosts = inventory.select(on)
+    except RequestError as error:
+        problems += error.problems
     if seconds < 1:
         problems.append("the time limit must be at least 1 s")
     if problems:
         raise RequestError(problems)
-    return tuple(dict.fromkeys(on)) or inventory.trainers
+    return hosts
 
 
 def result_of(event: Event, seconds: int) -> tuple[int, str]:

@@ -3,7 +3,8 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 
 from yard.core.console import ForeignTextConsole
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Exit, RequestError
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.core.words import plural
 from yard.operations.renting import (
     check_library,
@@ -85,7 +86,8 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
     question = _question(plan)
     if question:
         confirm(context, question, yes)
-    changed = make_machines(context, extravars, plan)
+    with _costs_are_said(context, site):
+        changed = make_machines(context, extravars, plan)
     shown = shlex.quote(context.project.shown(inventory))
     context.console.print(
         f"{plural(count, 'machine')} in {shown}. "
@@ -123,7 +125,8 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
             "all that is on their disks?",
             yes,
         )
-        remove_things(context, site.scope())
+        with _costs_are_said(context, site):
+            remove_things(context, site.scope())
         context.console.print(f"Removed. Asked again: nothing in {where}.", soft_wrap=True)
     elif _source(context, site).is_file():
         source = shlex.quote(context.project.shown(_source(context, site)))
@@ -185,6 +188,23 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     for problem in problems:
         print(f"yard: {problem}", file=sys.stderr)
     return Exit.UNFIT if commands else Exit.BAD_REQUEST if problems else Exit.DONE
+
+
+@contextmanager
+def _costs_are_said(context: Context, site: Site) -> Iterator[None]:
+    """Say what an interrupted command may have left at EC2.
+
+    Raises:
+        Interrupted: with that.
+    """
+    try:
+        yield
+    except Interrupted as error:
+        file = shlex.quote(context.project.shown(site.path))
+        raise Interrupted(
+            f"{error}\nmachines may be running, and cost: make provision-check SITE={file} names "
+            f"them, make destroy SITE={file} gives them back"
+        ) from error
 
 
 def _question(plan: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from yard.screen.failures import show_failures
 from yard.screen.verdict import show_findings, show_hardware
 
 
-def verify(context: Context, parts: Sequence[str]) -> Exit:
+def verify(context: Context, parts: Sequence[str], on: Sequence[str] = ()) -> Exit:
     """Run playbooks/verify.yml and show its verdict.
 
     Everything goes to `runs/verify-<time>/`: `verdict.json` and `nodes.json`, which the playbook
@@ -29,9 +29,10 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
 
     Args:
         parts: of `CHECK_PARTS`; none means all.
+        on: names of nodes or groups, or patterns; none means all.
 
     Raises:
-        RequestError: there is no such part, or the inventory has mistakes.
+        RequestError: there is no such part or node, or the inventory has mistakes.
         ClusterError: there is no node to verify.
         Interrupted: the user stopped it, here or with `make stop`.
     """
@@ -50,18 +51,25 @@ def verify(context: Context, parts: Sequence[str]) -> Exit:
     if not inventory.trainers:
         setup = addressed("make setup", project, inventory.path)
         raise ClusterError(f"there is no node yet\nrun: {setup}")
+    hosts = inventory.select(on)
     chosen = parts or CHECK_PARTS
     directory = open_measurement(project, VERIFICATION, inventory, {"checks": list(chosen)})
     context.console.print(f"Verification {directory.name}", soft_wrap=True)
     with followed(directory):
-        return _verify(context, inventory, directory, chosen)
+        return _verify(context, inventory, directory, chosen, hosts)
 
 
-def _verify(context: Context, inventory: Inventory, directory: Path, parts: Sequence[str]) -> Exit:
+def _verify(
+    context: Context,
+    inventory: Inventory,
+    directory: Path,
+    parts: Sequence[str],
+    hosts: Sequence[str],
+) -> Exit:
     project, console, interrupts = context.project, context.console, context.interrupts
     with make_progress(console) as progress:
         interrupts.announce = lambda: progress.note("Stopping ...")
-        watcher = CheckProgress(progress, inventory.trainers, parts)
+        watcher = CheckProgress(progress, hosts, parts)
         outcome = play(
             context,
             "verify",
@@ -73,6 +81,7 @@ def _verify(context: Context, inventory: Inventory, directory: Path, parts: Sequ
             watcher.take,
             log=directory / "verify.log",
             stop_mark=directory / STOP_MARK,
+            limit=() if hosts == inventory.trainers else hosts,
         )
     if outcome.cancelled:
         if CONTAINERS in watcher.begun:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -157,6 +158,33 @@ class Inventory:
     image_target: str = "runtime"
     runtime: str = CONTAINER
     native_roots: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def select(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the nodes that names stand for, in their order; all where there is no name.
+
+        Args:
+            names: of nodes or of groups, or patterns of either, such as `gpu0*`.
+
+        Raises:
+            RequestError: one stands for no node.
+        """
+        if not names:
+            return self.trainers
+        chosen: set[str] = set()
+        unknown = []
+        for name in names:
+            hosts = {host for host in self.trainers if fnmatchcase(host, name)}
+            if not hosts:
+                groups = [hosts for group, hosts in self.groups.items() if fnmatchcase(group, name)]
+                hosts = {host for group in groups for host in group}
+            chosen |= hosts
+            if not hosts:
+                unknown.append(name)
+        if unknown:
+            there = ", ".join(self.trainers) or "none"
+            raise RequestError([f"no node or group {', '.join(unknown)}; there are: {there}"])
+        return tuple(host for host in self.trainers if host in chosen)
 
     @property
     def gpus_per_node(self) -> int:
@@ -321,6 +349,11 @@ def parse_inventory(
         runtime=_runtime(variables),
         native_roots={
             host: str(hostvars.get(host, {}).get("trainyard_native_root", "")) for host in trainers
+        },
+        groups={
+            group: [host for host in _hosts(document, group) if host in trainers]
+            for group in document
+            if group != "_meta"
         },
     )
 

@@ -11,6 +11,8 @@ from ansible.module_utils.inventory_check_files import Entry, InventoryFiles
 from ansible.module_utils.inventory_check_problem import Problem, shown
 from ansible.module_utils.inventory_check_variables import ALIKE
 
+# The machine whose containers are the nodes: one that is missing is empty, as with most people.
+LOCAL_CLUSTER = "container_hosts"
 Groups = Mapping[str, Sequence[str]]
 
 
@@ -38,7 +40,7 @@ def group_problems(
         if near:
             place = group_place(files, near[0])
             yield Problem("group_missing_near", {**place, **values, "near": near[0]})
-        else:
+        elif name != LOCAL_CLUSTER:
             yield Problem("group_missing", values)
     if groups.get("trainers") == [] and not groups.get("container_hosts"):
         yield Problem("group_trainers_empty", group_place(files, "trainers"))

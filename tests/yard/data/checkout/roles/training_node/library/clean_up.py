@@ -5,8 +5,10 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:
-    arguments = {"remove": {"type": "bool"}, "note": {"type": "path"}}
+    arguments = {"remove": {"type": "bool"}, "note": {"type": "path"}, "broken": {"type": "bool"}}
     module = AnsibleModule(argument_spec=arguments)
+    if module.params["broken"]:
+        module.fail_json(msg="there is no room")
     with open(module.params["note"], "w", encoding="utf-8") as file:
         file.write(f"{module.params['remove']}\n")
     found = [
