@@ -98,5 +98,5 @@ def test_a_training_names_no_option_that_it_has_not(
 
     monkeypatch.setattr(readiness, "put_dataset", refuse)
     context = Context(Project(tmp_path), lab.path, Console(), Interrupts())
-    with pytest.raises(ClusterError, match="run: make data DATASET=imagenet .*SOURCE=path"):
+    with pytest.raises(ClusterError, match=r"run: make data DATASET=imagenet .*SOURCE=path"):
         readiness._put(context, lab, "imagenet")

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.markup import escape
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError
+from yard.core.project import Project
 from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
 from yard.plays.events import Event, Outcome
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
@@ -143,9 +145,12 @@ def run_operation(
     project, interrupts = context.project, context.interrupts
     log = dated_log(context, playbook, inventory)
     messages: list[str] = []
+    roles: list[str] = []
 
     def follow(event: Event) -> None:
-        _show(progress, event)
+        if event.kind == "playbook_on_play_start":
+            roles[:] = roles_of(project, event.play)
+        _show(progress, event, roles)
         take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
             messages.append(str(event.result.get("msg", "")))
@@ -183,8 +188,34 @@ def raise_refusal(outcome: Outcome) -> None:
             raise RequestError(failure.message.splitlines())
 
 
-def _show(progress: Progress, event: Event) -> None:
+def roles_of(project: Project, play: str) -> list[str]:
+    """The roles of a play in their order, as the checkout's playbooks have them."""
+    roles: list[str] = []
+    for path in sorted((project.root / "playbooks").glob("*.yml")):
+        plays = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+        for entry in plays if isinstance(plays, list) else ():
+            if entry.get("name") == play:
+                tasks = [*entry.get("pre_tasks", ()), *entry.get("roles", ())]
+                roles += filter(None, map(_role_of, [*tasks, *entry.get("tasks", ())]))
+    # One that is asked twice has its place where it does its work, which is the later one.
+    return list(dict.fromkeys(reversed(roles)))[::-1]
+
+
+def _role_of(task: Any) -> str | None:
+    """The role that a task of a play, or an entry of its roles, is."""
+    if not isinstance(task, Mapping):
+        return str(task)
+    included = [
+        value for key, value in task.items() if key.endswith(("include_role", "import_role"))
+    ]
+    name = included[0].get("name") if included else task.get("role")
+    return None if name is None else str(name).rpartition(".")[2]
+
+
+def _show(progress: Progress, event: Event, roles: Sequence[str]) -> None:
     if event.kind == "playbook_on_play_start":
         progress.phase(event.play)
     elif event.task:
-        progress.task(f"{event.role} : {event.task}" if event.role else event.task)
+        role = event.role.rpartition(".")[2]
+        place = f" {roles.index(role) + 1}/{len(roles)}" if role in roles and roles[1:] else ""
+        progress.task(f"{event.role}{place} : {event.task}" if event.role else event.task)
