@@ -131,7 +131,9 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     was_project = manifest is not None and manifest.project is not None
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
-        raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
+        raise RequestError(
+            [f"{earlier.name} ran {ran}, and no other program can go on from its files"]
+        )
 
 
 def check_same_training(job: Job, earlier: Path) -> None:
@@ -209,7 +211,7 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
         f"{least_ranks}{plural(job.world_size, 'rank')} ({escape(inventory.name)})"
     )
     if inventory.runtime == NATIVE:
-        console.print("without root and containers: in namespaces of the account on each node")
+        console.print("runs without root and containers, in namespaces of the account on each node")
     if job.slots:
         slots = ", ".join(f"{slots} on {name}" for name, slots in job.slots.items())
         console.print(escape(f"ranks as each node carries: {slots}"), soft_wrap=True)

@@ -164,7 +164,9 @@ class RunFollower:
     def _note_nodes(self, event: Event, progress: Progress) -> None:
         left_out = event.result.get("left_out", [])
         if left_out:
-            progress.note(f"left out, at fault in an attempt before: {', '.join(left_out)}")
+            progress.note(
+                f"nodes left out, because an earlier attempt failed there: {', '.join(left_out)}"
+            )
         nodes = event.result.get("nodes", [])
         # Those of an attempt before.
         self.manifest = replace(self.manifest, gpus={})
@@ -195,7 +197,7 @@ class RunFollower:
             trouble = self._carrier.look(checkpoints, events, hosts)
             if trouble:
                 progress.note(
-                    f"warning: checkpoints and events could not be brought home: {trouble}"
+                    f"warning: checkpoints and events could not be copied here: {trouble}"
                 )
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:

@@ -38,13 +38,13 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
         _row(
             console,
             "missing",
-            f"logs of {', '.join(summary.missing_hosts)}, which could not be reached; "
-            f"make attach RUN={run.name} brings them when it is back",
+            f"logs of {', '.join(summary.missing_hosts)}, which did not answer; "
+            f"make attach RUN={run.name} fetches them when it is back",
         )
     for warning in summary.warnings:
         _row(console, "warning", warning)
     for left in summary.left_behind:
-        _row(console, "not home", _left_behind(run, left))
+        _row(console, "not fetched", _left_behind(run, left))
     folder = project.shown(run)
     for result in results_of(run):
         _row(console, result.folder.rpartition("/")[2], _result(folder, result))
@@ -78,9 +78,9 @@ def _left_behind(run: Path, left: LeftBehind) -> str:
         return (
             f"{files} or more, beyond the limits ({left.names}): they are still there. Raise "
             "training_run_collect_gigabytes or training_run_collect_files, and "
-            f"make attach RUN={run.name} brings them"
+            f"make attach RUN={run.name} fetches them"
         )
-    return f"{files}, which are none of a run ({left.names})"
+    return f"{files}, refused because runs leave no such files ({left.names})"
 
 
 def _diagnosis(diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
