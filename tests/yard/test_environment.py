@@ -1,12 +1,15 @@
 """The environment in which programs of this machine reach packages, as an inventory has it."""
 
+import locale
+import os
 from pathlib import Path
 
 import pytest
 import yaml
-from yard_command import REPOSITORY
+from yard_command import REPOSITORY, Yard
 
 from yard.core.errors import RequestError
+from yard.core.locales import have_utf8
 from yard.core.project import Project
 from yard.plays.environment import CERTIFICATES, read_environment
 
@@ -59,3 +62,25 @@ def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (folder / "group_vars/all.yml").write_text("a: [1\n")
     with pytest.raises(RequestError, match="cannot read"):
         read_environment(Project(REPOSITORY), folder)
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [("C", "C.UTF-8"), ("xx_XX.UTF-8", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("C.UTF-8", "C.UTF-8")],
+)
+def test_programs_get_a_locale_that_ansible_takes(
+    typed: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = locale.setlocale(locale.LC_ALL)
+    monkeypatch.setenv("LC_ALL", typed)
+    have_utf8()
+    assert os.environ["LC_ALL"] == given
+    assert locale.setlocale(locale.LC_ALL) == before
+
+
+def test_a_command_works_in_the_locale_c(fresh: Yard) -> None:
+    """Ansible would read no inventory, and the inventory was blamed."""
+    fresh.environment["LC_ALL"] = "C"
+    done = fresh("train", "--model", "vit", "--nodes", "99")
+    assert "locale" not in done.stdout + done.stderr
+    assert "99" in done.stderr
