@@ -202,7 +202,7 @@ class RunFollower:
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)
-        printed = self._lines.listen(event.result)
+        printed = self._lines.listen(event.result, received_at)
         if printed.readings:
             with (self.directory / GATHERED).open("a", encoding="utf-8") as file:
                 file.writelines(line.to_line() for line in printed.readings)
