@@ -191,7 +191,7 @@ top: $(READY) ## nodes and runs on the whole screen, every two seconds: q quits,
 logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
 	@$(YARD) logs $(or $(call argument,RUN),latest) $(call option,RANK,--rank) $(call switch,FOLLOW,--follow)
 
-attach: $(READY) ## go on with a run after the control node was away: RUN=latest NOTIFY=
+attach: $(READY) ## reconnect to a running job: RUN=latest NOTIFY=
 	@$(YARD) attach $(or $(call argument,RUN),latest)
 
 stop: $(READY) ## stop a run or a verification and bring its logs home: RUN=latest

@@ -14,6 +14,7 @@ from yard.core.console import ForeignTextConsole, without_control
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
+from yard.core.locales import have_utf8
 from yard.core.project import Project
 from yard.core.room import full_disk_told
 from yard.core.typed import COMMANDS as TYPED
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     parsed = parser.parse_args(arguments)
+    have_utf8()
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200
     console = ForeignTextConsole(highlight=False, width=width, soft_wrap=width is not None)

@@ -267,7 +267,8 @@ def poll(directory: LocalPath, wait: float = 10.0, log_offset: int = 0) -> dict[
 
     Args:
         directory: of the run.
-        wait: the longest wait in seconds; a fifth of it when the run is young.
+        wait: the longest wait in seconds; a fifth of it when the run is young, and half of it while
+        rank 0 prints.
         log_offset: of the answer before, so that output comes once.
 
     Returns:
@@ -287,6 +288,9 @@ def poll(directory: LocalPath, wait: float = 10.0, log_offset: int = 0) -> dict[
     """
     container = container_of(os.path.basename(directory))
     seconds = min(wait, max(wait / 5, age(directory) * PACE))
+    if new_output(directory, max(0, log_offset))["text"]:
+        # It prints, and somebody looks on, perhaps.
+        seconds = min(seconds, wait / 2)
     status = wait_for_end(directory, container, seconds)
     metrics = read_metrics(directory)
     output = new_output(directory, max(0, log_offset))

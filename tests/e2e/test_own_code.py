@@ -93,6 +93,11 @@ def test_the_example_of_the_documentation(example: tuple[Outcome, Path]) -> None
     outcome, run = example
     assert outcome.status == 0, outcome.output
     assert "own-code" in run.name
+    # What rank 0 prints is there while it runs; what came home and what one types next, at the end.
+    shown, home, follow = map(
+        outcome.output.index, ("\nstep 20: loss ", "in runs/", f"make logs RUN={run.name}")
+    )
+    assert shown < outcome.output.index("Collecting logs") < home < follow
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["status"], summary["steps"]) == ("succeeded", 60)
     assert (run / "checkpoints/last.pt").stat().st_size > 1000
@@ -118,6 +123,8 @@ def test_it_goes_on_from_what_another_run_left(example: tuple[Outcome, Path]) ->
     _, run = example
     outcome = make("train", CODE=EXAMPLE, NODES=2, RESUME=run.name, SCRIPT_ARGS="--steps 80")
     assert outcome.status == 0, outcome.output
+    assert f"goes on from {run.name}: last.pt in checkpoints/" in outcome.output
+    assert "may begin anew" not in outcome.output
     lines = [json.loads(line) for line in (newest() / "metrics.jsonl").read_text().splitlines()]
     assert [lines[0]["step"], lines[-1]["step"]] == [61, 80]
 

@@ -332,3 +332,20 @@ def test_a_look_ends_when_rank_0_begins(tmp_path: Path, monkeypatch: pytest.Monk
     log.parent.mkdir(parents=True)
     monkeypatch.setattr(poll.time, "sleep", lambda seconds: log.write_bytes(b""))
     assert poll.wait_for_end(str(tmp_path), "c", 3600) is None
+
+
+def test_of_a_run_that_prints_a_follower_hears_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+    monkeypatch.setattr(poll, "wait_for_end", lambda run, name, seconds: waits.append(seconds))
+    monkeypatch.setattr(poll, "age", lambda run: 3600.0)
+    run = tmp_path / "a_run"
+    log = run / "work" / "logs" / "rank-0.log"
+    log.parent.mkdir(parents=True)
+    (run / "config").mkdir()
+    (run / "config" / "run.json").write_text("{}")
+    log.write_bytes(b"rank 0\n")
+    for offset in (0, 7):
+        poll.poll(str(run), 10.0, offset)
+    assert waits == [5.0, 10.0]

@@ -117,7 +117,7 @@ def test_where_the_network_was_at_fault_the_waits_double(
         {"node2": 1},
         {"node2": 2},
     ]
-    assert "The network was at fault; it starts in 20 s." in said
+    assert "The network was at fault. The next attempt starts in 20 s." in said
 
 
 def test_where_too_few_nodes_are_fit_the_next_attempt_waits_for_one_to_be_back(
@@ -137,7 +137,7 @@ def test_where_too_few_nodes_are_fit_the_next_attempt_waits_for_one_to_be_back(
     said = try_again(run, local, 2)
     assert waits == [5.0, 10.0]
     assert [variables["training_run_failed"] for variables in given] == [{}, {}]
-    assert "Too few nodes are fit, and one may be back in a while; it starts in 10 s." in said
+    assert "Too few nodes are fit, and one may come back. The next attempt starts in 10 s." in said
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])

@@ -1,14 +1,17 @@
 """The environment in which programs of this machine reach packages, as an inventory has it."""
 
+import locale
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from yard_command import REPOSITORY
+from yard_command import REPOSITORY, Yard
 
 from yard.core.errors import RequestError
+from yard.core.locales import have_utf8
 from yard.core.project import Project
 from yard.plays.environment import CERTIFICATES, read_environment
 from yard.plays.inventory import read_inventory
@@ -79,3 +82,25 @@ def test_an_encrypted_file_that_is_no_yaml_is_named(
     assert f"{vault}: what is encrypted is not YAML, line 3" in str(refused.value)
     assert f"ansible-vault edit {vault}" in str(refused.value)
     assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [("C", "C.UTF-8"), ("xx_XX.UTF-8", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("C.UTF-8", "C.UTF-8")],
+)
+def test_programs_get_a_locale_that_ansible_takes(
+    typed: str, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = locale.setlocale(locale.LC_ALL)
+    monkeypatch.setenv("LC_ALL", typed)
+    have_utf8()
+    assert os.environ["LC_ALL"] == given
+    assert locale.setlocale(locale.LC_ALL) == before
+
+
+def test_a_command_works_in_the_locale_c(fresh: Yard) -> None:
+    """Ansible would read no inventory, and the inventory was blamed."""
+    fresh.environment["LC_ALL"] = "C"
+    done = fresh("train", "--model", "vit", "--nodes", "99")
+    assert "locale" not in done.stdout + done.stderr
+    assert "99" in done.stderr

@@ -2,10 +2,11 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from yard.commands.logs import LogView
-from yard.runs.output import PIECE_CHARACTERS
+from yard.runs import output
 
 FIRST = "rank 1 of 2 on node2 (pid 17)\n"
 
@@ -41,9 +42,9 @@ def test_a_bar_is_one_line_and_what_was_not_ended_is_there() -> None:
     ]
 
 
-def test_a_long_log_is_printed_whole() -> None:
-    lines = PIECE_CHARACTERS // 8
-    assert len(shown((0, FIRST + f"{'x' * 10}\n" * lines))) == lines + 1
+def test_a_long_log_is_printed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "PIECE_CHARACTERS", 1000)
+    assert len(shown((0, FIRST + f"{'x' * 10}\n" * 500))) == 501
 
 
 def test_a_terminal_has_a_sign_of_life_and_bars_below() -> None:

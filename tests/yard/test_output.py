@@ -21,14 +21,16 @@ from yard.operations.lines import ProgramLines
 from yard.pages.report import write_live_report
 from yard.plays.contract import POLL_RUN
 from yard.plays.events import Event
-from yard.runs.bars import reading_of_bar
+from yard.runs.bars import reading_of_bar, readings_of_bars
 from yard.runs.folder import REPORT_ERROR
 from yard.runs.gathering import GATHERED, METRICS, LineReader, all_readings, gather_readings
 from yard.runs.manifest import read_manifest
 from yard.runs.output import LINE_CHARACTERS, PIECE_CHARACTERS, Output, take_log
+from yard.runs.pace import seconds_left_by
 from yard.screen.live_progress import LiveProgress
 from yard.screen.plain_progress import PlainProgress
 from yard.screen.progress import MOST_AT_ONCE, Progress
+from yard.screen.training_view import ProgramView
 
 TQDM, RICH = ((DATA / f"output/{name}.log").read_bytes().decode() for name in ("tqdm", "rich"))
 FIRST = "rank 0 of 2 on node1 (pid 17)\n"
@@ -144,6 +146,24 @@ def test_steps_below_a_bar_of_epochs_are_of_the_epoch_that_is_not_done() -> None
     assert {epoch for step, epoch in inner if step == 3} == {1, 2}
 
 
+def test_a_bar_tells_when_each_of_its_steps_was_done() -> None:
+    """A poll brings many states of a bar, all at once."""
+    said = [
+        "Epoch 1/2:  90%|█ | 9/10 [00:09<00:01, 1.0it/s]",
+        "Epoch 2/2:  10%|█ | 1/10 [00:02<00:18, 2.0s/it]",
+        "val acc 0.5",
+        "Epoch 2/2:  40%|█ | 4/10 [00:08<00:12, 2.0s/it]",
+    ]
+    readings = readings_of_bars(said, 1000.0)
+    assert [(each.step, each.time) for each in readings] == [(9, 994), (1, 994), (4, 1000)]
+    view = ProgramView()
+    for reading in readings:
+        view.update(reading, 1000.0)
+    assert view.position(1000.0) == "step 4/10 · 0:12 left"
+    assert seconds_left_by(readings, 1003.0) == pytest.approx(9)
+    assert [each.time for each in readings_of_bars(said)] == [None] * 3
+
+
 def test_a_pattern_that_would_search_for_ever_is_given_up() -> None:
     reader = LineReader(r"(?P<x>(a+)+)$", 0.2)
     assert reader.read(["aaa"]) == []
@@ -162,14 +182,16 @@ def answer(text: str, offset: int = 0, **more: Any) -> dict[str, Any]:
 
 def test_a_follower_shows_each_line_once_and_reads_the_bar(tmp_path: Path) -> None:
     lines = ProgramLines(tmp_path / METRICS)
-    first = lines.listen(answer(f"{FIRST}begins\r\n 10%|█ | 1/10 [00:01<00:09, 1.0it/s, loss=3]"))
+    first = lines.listen(
+        answer(f"{FIRST}begins\r\n 10%|█ | 1/10 [00:01<00:09, 1.0it/s, loss=3]"), 1000.0
+    )
     assert (first.lines, [row[:4] for row in first.rows]) == (["begins"], [" 10%"])
     assert [(each.step, each.values) for each in first.readings] == [(1, {"loss": 3.0})]
     end = lines._output.end
-    assert lines.listen(answer("", end)).readings == []
-    more = lines.listen(answer("\r 20%|█ | 2/10 [00:02<00:08, 1.0it/s, loss=2]", end))
+    assert lines.listen(answer("", end), 1000.0).readings == []
+    more = lines.listen(answer("\r 20%|█ | 2/10 [00:02<00:08, 1.0it/s, loss=2]", end), 1000.0)
     assert [each.step for each in more.readings] == [2]
-    lost = lines.listen(answer("\ndone", lines._output.end + 1000, exit_status=0))
+    lost = lines.listen(answer("\ndone", lines._output.end + 1000, exit_status=0), 1000.0)
     assert lost.lines[0] == "(1,000 bytes of this log are not shown)"
     assert (lost.lines[-1], lost.rows) == ("done", ())
 
@@ -178,20 +200,20 @@ def test_a_program_that_reports_numbers_itself_has_no_bar_read(tmp_path: Path) -
     lines = ProgramLines(tmp_path / METRICS)
     polled = answer(" 10%|█ | 1/10 [00:01<00:09, 1.0it/s]\n", metrics=[{"step": 5, "loss": 1.0}])
     assert lines.take(polled, 1.0)
-    assert lines.listen(polled).readings == []
+    assert lines.listen(polled, 1000.0).readings == []
 
 
 def test_a_pattern_is_applied_while_the_run_goes_on(tmp_path: Path) -> None:
     lines = ProgramLines(tmp_path / METRICS, r"step (?P<step>\d+) loss (?P<loss>[\d.]+)")
     # Half a number would be another one.
-    first = lines.listen(answer("step 1 loss 0.5\nstep 2 loss 0."))
+    first = lines.listen(answer("step 1 loss 0.5\nstep 2 loss 0."), 1000.0)
     assert [(each.step, each.values) for each in first.readings] == [(1, {"loss": 0.5})]
-    second = lines.listen(answer("25\n", lines._output.end))
+    second = lines.listen(answer("25\n", lines._output.end), 1000.0)
     assert [(each.step, each.values) for each in second.readings] == [(2, {"loss": 0.25})]
     hopeless = ProgramLines(tmp_path / METRICS, r"(?P<x>(a+)+)$")
     hopeless._reader._seconds = 0.1
-    assert "not applied" in hopeless.listen(answer("a" * 60 + "b\n")).trouble
-    assert hopeless.listen(answer("a" * 60 + "b\n")).trouble == ""
+    assert "not applied" in hopeless.listen(answer("a" * 60 + "b\n"), 1000.0).trouble
+    assert hopeless.listen(answer("a" * 60 + "b\n"), 1000.0).trouble == ""
 
 
 def follow(run: Path, progress: Progress, answers: list[dict[str, Any]]) -> RunFollower:
@@ -202,8 +224,8 @@ def follow(run: Path, progress: Progress, answers: list[dict[str, Any]]) -> RunF
     with progress:
         progress.view = follower.view
         for number, polled in enumerate(answers):
-            event = Event("runner_on_ok", 100.0 + number, action=POLL_RUN, result=polled)
-            follower.take(event, progress, 90.0)
+            event = Event("runner_on_ok", 1.8e9 + number, action=POLL_RUN, result=polled)
+            follower.take(event, progress, 1.8e9)
     return follower
 
 
@@ -253,7 +275,7 @@ def test_the_terminal_has_the_program_s_bar_above_its_own() -> None:
     progress.phase("Running")
     polled = answer(f"{FIRST}hello\n 10%|█ | 1/10 [00:01<00:09, 1.0it/s, loss=3] {'x' * 80}")
     lines.take(polled, time.time())
-    printed = lines.listen(polled)
+    printed = lines.listen(polled, 1000.0)
     progress.output(printed.lines, printed.rows)
     for reading in printed.readings:
         progress.training(reading, time.time())

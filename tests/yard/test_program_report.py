@@ -92,7 +92,8 @@ def test_what_did_not_come_home_is_in_the_report(run: Path) -> None:
     (run / "nodes/node1/findings.json").write_text(json.dumps([finding]))
     conclude(run)
     page = (run / "report.html").read_text()
-    assert "Not home: 3 files of ranks on node1, which are none of a run (a &lt;b&gt;pipe" in page
+    refused = "3 files of ranks on node1, refused because runs leave no such files"
+    assert f"Not fetched: {refused} (a &lt;b&gt;pipe" in page
 
 
 def test_the_x_axis_is_what_there_is() -> None:

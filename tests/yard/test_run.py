@@ -1,5 +1,6 @@
 """Run ids and run directories."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,26 @@ def test_a_run_is_found_by_id_prefix_and_latest(tmp_path: Path) -> None:
     for unknown in ("2025", ""):
         with pytest.raises(RequestError, match="unknown"):
             find_run(tmp_path, unknown)
+
+
+def test_a_run_is_found_by_its_name_a_part_or_its_path(tmp_path: Path) -> None:
+    for run_id, name in (
+        ("20260101T000000Z_vit", "first"),
+        ("20260102T000000Z_ddp", "twice"),
+        ("20260103T000000Z_resnet", "twice"),
+        ("20260104T000000Z_vit", "ddp"),
+    ):
+        (tmp_path / run_id).mkdir()
+        (tmp_path / run_id / "manifest.json").write_text(json.dumps({"name": name}))
+    assert find_run(tmp_path, "first").name == "20260101T000000Z_vit"
+    assert find_run(tmp_path, "resnet").name == "20260103T000000Z_resnet"
+    assert find_run(tmp_path, "runs/20260101T000000Z_vit/").name == "20260101T000000Z_vit"
+    assert find_run(tmp_path, str(tmp_path / "latest")).name == "20260104T000000Z_vit"
+    # What somebody called so comes before what is only called like it.
+    assert find_run(tmp_path, "ddp").name == "20260104T000000Z_vit"
+    for several in ("twice", "vit"):
+        with pytest.raises(RequestError, match="more than one"):
+            find_run(tmp_path, several)
 
 
 def test_a_record_holds_what_was_collected(recorded: Callable[[str], Path]) -> None:

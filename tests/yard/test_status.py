@@ -150,9 +150,9 @@ def test_runs_that_only_nodes_or_only_this_checkout_know(tmp_path: Path) -> None
     }
     assert state.lost == ("20270101T000000Z_vit",)
     text = shown(state)
-    assert "20260101T000000Z_vit: of another checkout" in text
+    assert "20260101T000000Z_vit: was started in another checkout" in text
     assert "make attach RUN=20270101T000000Z_vit ends it" in text
-    assert "setup: of another" not in text
+    assert "setup: was started" not in text
     # Only nodes know it, so whoever pastes this has to say which nodes; a run from here knows them.
     known = shown(state, "inventory/lab")
     lab = Project(DATA / "checkout").shown(DATA / "checkout/inventory/lab")
@@ -231,7 +231,7 @@ def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     table = ready("status")
     assert table.returncode == 0, table.stdout + table.stderr
     assert "step 4/10 · loss 0.500" in table.stdout
-    assert f"{RUN_ID}: of another checkout" in table.stdout
+    assert f"{RUN_ID}: was started in another checkout" in table.stdout
     told = ready("status", "--json")
     document = json.loads(told.stdout, parse_constant=pytest.fail)
     assert [node["state"] for node in document["nodes"]] == ["busy", "unreachable"]

@@ -161,7 +161,7 @@ def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: Yard) -> Non
     (ready.root / "nodes/node2/cifar10").unlink()
     (ready.root / "nodes/node2").rmdir()
     done = ready(*TRAIN, "--set", "steps=4")
-    assert "setting up once more" in done.stdout
+    assert "setting them up again" in done.stdout
     assert done.returncode == 0
     assert (ready.root / "nodes/node2/cifar10").is_file()
     assert len(list((ready.root / "runs").glob("2*"))) == 1
@@ -173,7 +173,9 @@ def remembered_datasets(yard: Yard) -> list[str]:
 
 
 def test_a_setup_that_changes_nothing_leaves_the_data_known(ready: Yard) -> None:
-    assert ready("setup").returncode == 0
+    done = ready("setup")
+    assert done.returncode == 0
+    assert "Ready: 2 nodes. Next:\n    make train MODEL=vit NODES=2" in done.stdout
     assert remembered_datasets(ready) == ["cifar10"]
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.returncode == 0, done.stdout + done.stderr

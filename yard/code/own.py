@@ -17,6 +17,16 @@ from yard.core.words import printable
 
 # The longest name of a project; it stands in the ids of runs and in labels of containers.
 NAME_LENGTH = 40
+# What a program that goes on from a checkpoint has somewhere: the folder's name, a word of the
+# libraries that load one, or an option of its own for it.
+_LOADS = re.compile(
+    r"TRAINYARD_CHECKPOINT_DIR|checkpoint_dir|load_state|load_checkpoint|load_model|from_pretrained"
+    r"|\bload\(|ckpt|resume|restore",
+    re.IGNORECASE,
+)
+# Files that may say it, and how much of each is read, in characters.
+_TEXTS = (".py", ".sh", ".yml", ".yaml", ".toml", ".json", ".cfg")
+_READ = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -145,3 +155,16 @@ def project_name(folder: Path) -> str:
     """A folder's name as it may stand in ids and labels."""
     name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-")
     return name[:NAME_LENGTH].rstrip("-") or "project"
+
+
+def seems_to_load(code: OwnCode) -> bool:
+    """Whether anything in a program's text, or its arguments, may have it load a checkpoint.
+
+    A module of the image or a package may do it unseen: then its arguments say so, mostly.
+    """
+    texts = [" ".join(code.program)]
+    for path, file in code.files.travelling.items():
+        if Path(path).suffix in _TEXTS:
+            with file.source.open(encoding="utf-8", errors="replace") as text:
+                texts.append(text.read(_READ))
+    return any(_LOADS.search(text) for text in texts)

@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
+from yard.core.words import plural
 from yard.operations.setup import put_dataset, put_own_data, run_operation, run_setup
 from yard.plays.inventory import read_inventory
+from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
 from yard.runs.setup_record import forget_setup
@@ -21,7 +25,16 @@ def setup(context: Context, nodes: int | None) -> Exit:
     """
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
-    run_setup(context, inventory, nodes)
+    ready = run_setup(context, inventory, nodes)
+    count = len(ready.trainers)
+    train = [
+        addressed(f"make train {what} NODES={count}", context.project, ready.path)
+        for what in ("MODEL=vit", "CODE=folder")
+    ]
+    if count:
+        context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:", soft_wrap=True)
+        for command, why in zip(train, ("the shipped trainer", "your own code"), strict=True):
+            context.console.print(escape(f"    {command}   {why}"), soft_wrap=True)
     return Exit.DONE
 
 

@@ -123,7 +123,7 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
         raise RequestError([f"{run.name}: no rank has written a log"])
     if rank is not None and rank not in there:
         names = ", ".join(map(str, there))
-        raise RequestError([f"{run.name}: no log of rank {rank}; there are {names}"])
+        raise RequestError([f"{run.name}: there is no log of rank {rank}, only of {names}"])
     return Exit.DONE
 
 

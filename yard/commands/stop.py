@@ -72,7 +72,7 @@ def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
         # Only when its playbook has ended, nothing more is started on the nodes.
         while is_followed(directory):
             if context.interrupts.requested:
-                raise Interrupted(f"{directory.name} is asked to stop, and does so by itself")
+                raise Interrupted(f"{directory.name} was asked to stop and will do so by itself")
             time.sleep(POLL)
     if begun is not None:
         reach_as(context, begun.inventory, begun.runtime)

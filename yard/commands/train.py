@@ -7,6 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from yard.code.own import seems_to_load
+from yard.code.settings import NAME as SETTINGS
 from yard.code.settings import NODE
 from yard.code.snapshot import FOLDER
 from yard.core.context import Context
@@ -35,6 +37,7 @@ from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.overview import configuration_of
+from yard.runs.results import results_of
 from yard.runs.retry import check_resumable, epochs_done, resume_variables
 from yard.runs.world import read_world
 
@@ -69,6 +72,8 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         # Its whole name, for the record: `latest` is another run tomorrow.
         request = replace(request, resume=earlier.name)
     announce(console, inventory, job)
+    if earlier is not None:
+        announce_resumed(console, job, earlier)
     packages = _packages(context, inventory, request, job)
     inventory = make_ready(context, inventory, job)
     if packages is not None:
@@ -126,7 +131,9 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     was_project = manifest is not None and manifest.project is not None
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
-        raise RequestError([f"{earlier.name} ran {ran}; what it left serves no other program"])
+        raise RequestError(
+            [f"{earlier.name} ran {ran}, and no other program can go on from its files"]
+        )
 
 
 def check_same_training(job: Job, earlier: Path) -> None:
@@ -170,6 +177,29 @@ def _check_more_is_asked(job: Job, earlier: Path) -> None:
         raise RequestError([f"{done}; ask for more: EPOCHS={epochs + 1}"])
 
 
+def announce_resumed(console: Console, job: Job, earlier: Path) -> None:
+    """Say from what a run goes on, and warn where nothing seems to make the program load it."""
+    results = results_of(earlier)
+    files = "; ".join(
+        f"{result.names[0]}{f' and {len(result.names) - 1} more' if result.names[1:] else ''} "
+        f"in {result.folder}/"
+        for result in results
+    )
+    console.print(escape(f"goes on from {earlier.name}: {files}"), soft_wrap=True)
+    if not isinstance(job, ProjectRun):
+        return
+    added = job.code.settings.resume_args
+    if added:
+        console.print(escape(f"and is given: {shlex.join(added)}"), soft_wrap=True)
+    elif not seems_to_load(job.code):
+        console.print(
+            "[yellow]may begin anew[/]: nothing in the program's files seems to load a checkpoint. "
+            f"Have it load what it finds in $TRAINYARD_CHECKPOINT_DIR, or name what makes it do so "
+            f"as resume_args in {SETTINGS}",
+            soft_wrap=True,
+        )
+
+
 def announce(console: Console, inventory: Inventory, job: Job) -> None:
     """Say what will be trained, before anything is done."""
     range_ = job.min_nodes < job.nodes
@@ -181,7 +211,7 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
         f"{least_ranks}{plural(job.world_size, 'rank')} ({escape(inventory.name)})"
     )
     if inventory.runtime == NATIVE:
-        console.print("without root and containers: in namespaces of the account on each node")
+        console.print("runs without root and containers, in namespaces of the account on each node")
     if job.slots:
         slots = ", ".join(f"{slots} on {name}" for name, slots in job.slots.items())
         console.print(escape(f"ranks as each node carries: {slots}"), soft_wrap=True)

@@ -50,7 +50,9 @@ def _ask(context: Context, run_id: str) -> Mapping[str, Any] | None:
         if event.module == READ_RECORD and isinstance(event.result.get("record"), Mapping):
             records.append(event.result["record"])
 
-    context.console.print(f"{escape(run_id)} is not known here; asking the nodes.", soft_wrap=True)
+    context.console.print(
+        f"{escape(run_id)} is not known here. Asking the nodes ...", soft_wrap=True
+    )
     variables = {"training_run_id": run_id}
     outcome = play(context, "record", variables, take, log=fresh_log(context, "record"))
     if outcome.cancelled:

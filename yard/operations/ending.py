@@ -31,7 +31,7 @@ def finish(context: Context, run: Path) -> Exit:
     if not interrupted:
         return Exit(summary.exit_status)
     if summary.exit_status != Exit.INTERRUPTED:
-        context.console.print("The interruption came after the run had ended by itself.")
+        context.console.print("The run had already ended when it was interrupted.")
     return Exit.INTERRUPTED
 
 

@@ -199,12 +199,12 @@ class RunFollower:
             trouble = self._carrier.look(checkpoints, events, hosts)
             if trouble:
                 progress.note(
-                    f"warning: checkpoints and events could not be brought home: {trouble}"
+                    f"warning: checkpoints and events could not be copied here: {trouble}"
                 )
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)
-        printed = self._lines.listen(event.result)
+        printed = self._lines.listen(event.result, received_at)
         if printed.readings:
             with (self.directory / GATHERED).open("a", encoding="utf-8") as file:
                 file.writelines(line.to_line() for line in printed.readings)

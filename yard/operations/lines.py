@@ -47,7 +47,7 @@ class Lines(ABC, Generic[Line]):
     def has_step(self, lines: Iterable[Line]) -> bool:
         """Whether one of the lines says that a step is done."""
 
-    def listen(self, answer: Mapping[str, Any]) -> Printed:
+    def listen(self, answer: Mapping[str, Any], received_at: float) -> Printed:
         """What a poll brings of the program's output; of the trainer the screen shows none."""
         return Printed()
 
@@ -110,7 +110,7 @@ class ProgramLines(Lines[Reading]):
         """See `Lines`."""
         return any(line.step is not None for line in lines)
 
-    def listen(self, answer: Mapping[str, Any]) -> Printed:
+    def listen(self, answer: Mapping[str, Any], received_at: float) -> Printed:
         """See `Lines`. Bars are read where the program reports no numbers itself."""
         output = answer.get("output") or {"offset": self._output.end, "text": ""}
         is_first = self._output.end == 0 and output["offset"] == 0
@@ -129,7 +129,7 @@ class ProgramLines(Lines[Reading]):
                 # A bar is read while it stands there, and not again when it is drawn anew.
                 said = [line for line in (*said, *rows) if line not in self._bars]
                 self._bars = set(rows)
-            readings = self._reader.read(said)
+            readings = self._reader.read(said, received_at)
             if self._reader.gave_up and not gave_up:
                 trouble = f"the pattern `metrics:` searches longer than {LIVE_SECONDS:g} s"
                 return Printed(lines, rows, readings, f"{trouble}; it is not applied any more")

@@ -105,7 +105,9 @@ def have_packages(
         text = earlier.read_text(encoding="utf-8")
         if text.startswith(head):
             return _have(context, environment, store, requirements, text)
-        context.console.print("The image is another one now: the packages are settled anew.")
+        context.console.print(
+            "The image has changed: the versions of the packages are chosen again."
+        )
     if not settled.exists():
         write_text(settled, head + _settle(context, environment, requirements, held))
     text = settled.read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     ours = bool(inventory.container_hosts)
     if reasons and not ours:
         raise ClusterError(
-            f"{project.shown(inventory.path)} needs setting up: {'; '.join(reasons)}\n"
+            f"{project.shown(inventory.path)} is not set up: {'; '.join(reasons)}\n"
             f"run: {addressed('make setup', project, inventory.path)}"
         )
     if stale.image_alone and not force:
@@ -67,10 +67,10 @@ def mended(
     """Mend what kept a launch from starting, where that is ours to do."""
     try:
         if packages is not None and lacks_image_alone(outcome):
-            context.console.print("A node lacks the image with the packages.")
+            context.console.print("A node does not have the image with the packages.")
             forget_packages(context.project, inventory)
         elif setup_would_help(inventory, outcome):
-            context.console.print("The nodes are not as set-up left them; setting up once more.")
+            context.console.print("The nodes have changed since set-up; setting them up again.")
             make_ready(context, inventory, job, force=True)
         else:
             return False

@@ -29,7 +29,7 @@ from yard.runs.signatures import GANG, NETWORK, NODE
 # Why the next attempt is not made at once. Seconds until it is: they double with each such failure.
 WAITS = {
     NETWORK: "The network was at fault",
-    GANG: "Too few nodes are fit, and one may be back in a while",
+    GANG: "Too few nodes are fit, and one may come back",
 }
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
 # Seconds between two looks whether the user wants to stop.
@@ -74,7 +74,7 @@ def try_again(
         if fault in WAITS:
             waits += 1
             wait = min(FIRST_WAIT * 2 ** (waits - 1), LONGEST_WAIT)
-            context.console.print(f"{WAITS[fault]}; it starts in {duration(wait)}.")
+            context.console.print(f"{WAITS[fault]}. The next attempt starts in {duration(wait)}.")
             if not wait_unless_interrupted(context, run, wait):
                 return
         RunFollower(context, run, read_run(run).manifest, "train", again).run()

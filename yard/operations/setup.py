@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.markup import escape
 
 from yard.core.context import Context
@@ -15,6 +16,7 @@ from yard.core.errors import (
     SomeNodesError,
     UnreachableError,
 )
+from yard.core.project import Project
 from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
 from yard.plays.events import Event, Outcome
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
@@ -154,9 +156,12 @@ def run_operation(
     log = dated_log(context, playbook, inventory)
     messages: list[str] = []
     jobs: set[str] = set()
+    roles: list[str] = []
 
     def follow(event: Event) -> None:
-        _show(progress, event)
+        if event.kind == "playbook_on_play_start":
+            roles[:] = roles_of(project, event.play)
+        _show(progress, event, roles)
         _note_job(jobs, event)
         take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
@@ -216,8 +221,34 @@ def _note_job(jobs: set[str], event: Event) -> None:
         (jobs.discard if event.result.get("finished") else jobs.add)(job)
 
 
-def _show(progress: Progress, event: Event) -> None:
+def roles_of(project: Project, play: str) -> list[str]:
+    """The roles of a play in their order, as the checkout's playbooks have them."""
+    roles: list[str] = []
+    for path in sorted((project.root / "playbooks").glob("*.yml")):
+        plays = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+        for entry in plays if isinstance(plays, list) else ():
+            if entry.get("name") == play:
+                tasks = [*entry.get("pre_tasks", ()), *entry.get("roles", ())]
+                roles += filter(None, map(_role_of, [*tasks, *entry.get("tasks", ())]))
+    # One that is asked twice has its place where it does its work, which is the later one.
+    return list(dict.fromkeys(reversed(roles)))[::-1]
+
+
+def _role_of(task: Any) -> str | None:
+    """The role that a task of a play, or an entry of its roles, is."""
+    if not isinstance(task, Mapping):
+        return str(task)
+    included = [
+        value for key, value in task.items() if key.endswith(("include_role", "import_role"))
+    ]
+    name = included[0].get("name") if included else task.get("role")
+    return None if name is None else str(name).rpartition(".")[2]
+
+
+def _show(progress: Progress, event: Event, roles: Sequence[str]) -> None:
     if event.kind == "playbook_on_play_start":
         progress.phase(event.play)
     elif event.task:
-        progress.task(f"{event.role} : {event.task}" if event.role else event.task)
+        role = event.role.rpartition(".")[2]
+        place = f" {roles.index(role) + 1}/{len(roles)}" if role in roles and roles[1:] else ""
+        progress.task(f"{event.role}{place} : {event.task}" if event.role else event.task)

@@ -71,7 +71,7 @@ def stop_on_nodes(
 
     with make_progress(console) as progress:
         context.interrupts.announce = lambda: progress.note(
-            "Still collecting the logs of this run; it ends by itself."
+            "Still collecting the logs of this run; this ends by itself."
         )
         progress.phase(STOPPING)
         outcome = play(
@@ -86,6 +86,6 @@ def stop_on_nodes(
         if not outcome.ok:
             progress.fail()
     if not outcome.ok:
-        console.print("[red]Not everything could be stopped and collected:[/]")
+        console.print("[red]Some things could not be stopped or collected:[/]")
         show_failures(console, outcome)
     return outcome

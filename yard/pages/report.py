@@ -285,8 +285,8 @@ def left_behind_text(left: LeftBehind) -> str:
     """What did not come home from a node, and why."""
     files = f"{plural(left.files, 'file')} of ranks on {left.host}"
     if left.code == FILES_BEYOND_LIMITS:
-        return f"Not home: {files}, beyond the limits ({left.names}); still there."
-    return f"Not home: {files}, which are none of a run ({left.names})."
+        return f"Not fetched: {files}, beyond the limits ({left.names}); they are still there."
+    return f"Not fetched: {files}, refused because runs leave no such files ({left.names})."
 
 
 def headline(summary: Summary) -> str:

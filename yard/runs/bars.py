@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from yard.runs.readings import Reading
@@ -10,10 +11,13 @@ from yard.runs.readings import Reading
 # ` 40%|████      | 40/100 [00:05<00:07,  8.0it/s, loss=0.5]`, see tqdm's `bar_format`.
 _TQDM = re.compile(
     r"\d{1,3}%\|[^|]{0,400}\|\s*(?P<step>[\d.]+)(?P<unit>[kMGT]?)i?[A-Za-z]{0,2}/"
-    r"(?P<steps>[\d.]+)(?P<units>[kMGT]?)i?[A-Za-z]{0,2}\s\[[\d:]{1,12}<[\d:?]{1,12},(?P<rest>[^\]]{0,600})\]"
+    r"(?P<steps>[\d.]+)(?P<units>[kMGT]?)i?[A-Za-z]{0,2}\s"
+    r"\[(?P<elapsed>[\d:]{1,12})<[\d:?]{1,12},(?P<rest>[^\]]{0,600})\]"
 )
 # `123it [00:05, 24.1it/s, loss=0.5]`: of how many nobody knows.
-_TQDM_COUNT = re.compile(r"(?:^|\s)(?P<step>\d{1,15})it\s\[[\d:]{1,12},(?P<rest>[^\]]{0,600})\]")
+_TQDM_COUNT = re.compile(
+    r"(?:^|\s)(?P<step>\d{1,15})it\s\[(?P<elapsed>[\d:]{1,12}),(?P<rest>[^\]]{0,600})\]"
+)
 # `Training ━━━━━━━━╸━━━━━━━  45/100 0:00:12 train_loss: 0.5`, or the percentage alone.
 _RICH = re.compile(
     r"[━╸╺]{4,400}\s{1,8}(?:(?P<step>[\d.]{1,15})/(?P<steps>[\d.]{1,15})|(?P<percent>\d{1,3})%)"
@@ -29,13 +33,51 @@ _EPOCHS = re.compile(r"\bepochs?\W*$", re.I)
 _UNITS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
+def readings_of_bars(lines: Iterable[str], now: float | None = None) -> list[Reading]:
+    """What progress bars say, in order, without other lines.
+
+    Args:
+        now: when the last line came, Unix seconds: then the readings of bars that tell how long
+            they have run have a time.
+    """
+    readings: list[Reading] = []
+    moment, later = now, 0.0
+    for line in reversed(list(lines)):
+        found = _find(line)
+        reading = None if found is None else reading_of_bar(line)
+        if found is None or reading is None:
+            continue
+        elapsed = _seconds(found.groupdict().get("elapsed"))
+        if moment is not None and elapsed is not None:
+            # That of a later line is less where another bar had begun.
+            moment -= max(0.0, later - elapsed) if readings else 0.0
+            later = elapsed
+            reading = replace(reading, time=moment)
+        readings.append(reading)
+    return readings[::-1]
+
+
+def _find(line: str) -> re.Match[str] | None:
+    return _TQDM.search(line) or _TQDM_COUNT.search(line) or _RICH.search(line)
+
+
+def _seconds(clock: str | None) -> float | None:
+    """Seconds of `mm:ss` or `h:mm:ss`."""
+    seconds = 0.0
+    for part in (clock or "").split(":"):
+        if not part.isdecimal():
+            return None
+        seconds = 60 * seconds + int(part)
+    return seconds
+
+
 def reading_of_bar(line: str) -> Reading | None:
     """What a progress bar says: where the program is, and the numbers beside the bar.
 
     Returns:
         None where the line has no bar.
     """
-    found = _TQDM.search(line) or _TQDM_COUNT.search(line) or _RICH.search(line)
+    found = _find(line)
     if found is None:
         return None
     groups = found.groupdict()

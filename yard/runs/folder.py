@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from yard.core.errors import RequestError
+from yard.core.files import read_object
 from yard.core.room import full_disk_told
 from yard.request.job import Job
 
@@ -127,26 +128,35 @@ def is_followed(run: Path) -> bool:
 
 
 def find_run(runs: Path, name: str) -> Path:
-    """Return the run directory for an id, the beginning of just one id, or `latest`.
+    """Return the run directory for an id, a part of just one, its NAME=, its path, or `latest`.
 
     Raises:
         RequestError: there is none, or more than one.
     """
     all_runs = list_runs(runs)
+    # A path as the screen shows it, and as shells complete it.
+    name = Path(name).name if "/" in name else name
     if name == "latest":
         if all_runs:
             return all_runs[-1]
         raise RequestError(["there are no runs yet"])
+    if not any(run.name == name for run in all_runs):
+        called = [run for run in all_runs if read_object(run / "manifest.json").get("name") == name]
+        if len(called) == 1:
+            return called[0]
+        if called:
+            raise RequestError([f"run {name!r}: that is more than one:", *_names(called)])
     return pick(all_runs, name)
 
 
 def pick(folders: list[Path], name: str) -> Path:
-    """Return the one directory of the name, or whose name alone begins so.
+    """Return the one directory of the name, or whose name alone begins so or has it in it.
 
     Raises:
         RequestError: there is none, or more than one.
     """
     matches = [run for run in folders if run.name.startswith(name)] if name else []
+    matches = matches or [run for run in folders if name and name in run.name]
     exact = [run for run in matches if run.name == name]
     if len(exact or matches) == 1:
         return (exact or matches)[0]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.files import write_text
-from yard.runs.bars import reading_of_bar
+from yard.runs.bars import readings_of_bars
 from yard.runs.folder import OUTPUTS
 from yard.runs.output import take_log
 from yard.runs.readings import (
@@ -89,11 +89,10 @@ class LineReader:
         with suppress(re.error):  # an older yard took it; the request checks it
             self._pattern = None if pattern is None else re.compile(pattern)
 
-    def read(self, lines: Iterable[str]) -> list[Reading]:
-        """The numbers of lines, a reading for each that has any."""
+    def read(self, lines: Iterable[str], now: float | None = None) -> list[Reading]:
+        """The numbers of lines, a reading for each that has any; `now` as `readings_of_bars`."""
         if self._reads_bars:
-            bars = [bar for line in lines if (bar := reading_of_bar(line)) is not None]
-            return list(map(self._placed, bars))
+            return list(map(self._placed, readings_of_bars(lines, now)))
         found: list[dict[str, Any]] = []
         if self._pattern is not None and not self.gave_up:
             try:

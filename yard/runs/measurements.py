@@ -89,7 +89,7 @@ def find_measurement(project: Project, name: str) -> tuple[Kind, Path] | None:
 
 
 def find_training(project: Project, name: str) -> Path:
-    """Return the run directory for the id of a training, the beginning of just one, or `latest`.
+    """Return the run directory of a training, see `find_run`.
 
     Raises:
         RequestError: there is none, or more than one, or it is no training.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
 from yard.runs.metrics import Metric
 from yard.runs.readings import Reading
@@ -38,5 +39,9 @@ def seconds_left_by(lines: Iterable[Metric | Reading], now: float) -> float | No
     ]
     if len(done) < 2:
         return None
-    (first, began_at, _), (newest, done_at, steps) = done[0], done[-1]
+    begin = done[0]
+    for earlier, later in pairwise(done):
+        if later[0] < earlier[0]:
+            begin = later  # with another epoch, whose steps are counted anew
+    (first, began_at, _), (newest, done_at, steps) = begin, done[-1]
     return seconds_left((first, began_at), (newest, done_at), steps, now)

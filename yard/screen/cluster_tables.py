@@ -44,13 +44,13 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
             attach = addressed(f"make attach RUN={run.run}", project, inventory)
             way = f"; {attach} follows it from here"
             console.print(
-                f"{run.run}: of another checkout, or its directory here is gone"
+                f"{run.run}: was started in another checkout, or its directory here is gone"
                 f"{way if RUN_ID.fullmatch(run.run) else ''}",
                 soft_wrap=True,
             )
     for name in state.lost:
         console.print(
-            f"{name}: has no result and is on none of these nodes; make attach RUN={name} ends it",
+            f"{name}: has no result, and no node knows it; make attach RUN={name} ends it",
             soft_wrap=True,
         )
 

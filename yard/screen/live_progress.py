@@ -18,6 +18,9 @@ from yard.screen.progress import Progress
 
 # Of the lines that a program draws again and again, as bars: those that are shown.
 MOST_ROWS = 6
+# A task is named when it has lasted so long, in seconds: those that are passed over, as what would
+# remove something, are not.
+LONG_TASK = 0.6
 
 
 class LiveProgress(Progress):
@@ -25,7 +28,8 @@ class LiveProgress(Progress):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._task = ""
+        self._task = self._next_task = ""
+        self._task_began = 0.0
         self._rows: Sequence[str] = ()
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(
@@ -46,7 +50,8 @@ class LiveProgress(Progress):
         self._live.stop()
 
     def task(self, text: str) -> None:
-        self._task = text
+        if text != self._next_task:
+            self._next_task, self._task_began = text, time.monotonic()
 
     def training(self, line: Any, received_at: float) -> None:
         lasting = self.view.update(line, received_at)
@@ -58,7 +63,7 @@ class LiveProgress(Progress):
         self._rows = rows[:MOST_ROWS]
 
     def _show_begin(self, text: str) -> None:
-        self._task = ""
+        self._task = self._next_task = ""
 
     def _show_end(self, text: str, seconds: float, ok: bool) -> None:
         mark = "[green]✓[/]" if ok else "[red]✗[/]"
@@ -69,6 +74,8 @@ class LiveProgress(Progress):
             return Text()
         if self.view.has_begun and self._phase == self.view.phase:
             return self._training_lines()
+        if time.monotonic() - self._task_began >= LONG_TASK:
+            self._task = self._next_task
         seconds = duration(time.monotonic() - self._phase_began)
         line = Table.grid(padding=(0, 1))
         line.add_column(no_wrap=True)

@@ -8,13 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.project import Project
-from yard.core.words import duration, percent, plural, short_number
+from yard.core.words import duration, percent, plural, printable, short_number, size
+from yard.plays.remedy import addressed
 from yard.runs.diagnosis import Diagnosis
 from yard.runs.folder import REPORT_ERROR
+from yard.runs.manifest import read_manifest
+from yard.runs.results import Results, next_commands, results_of
 from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary
 
 # More of the last values than this are for the report.
 MOST_VALUES = 8
+# Of the files that came home, the newest.
+MOST_NAMES = 4
 COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
 
 
@@ -33,14 +38,16 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
         _row(
             console,
             "missing",
-            f"logs of {', '.join(summary.missing_hosts)}, which could not be reached; "
-            f"make attach RUN={run.name} brings them when it is back",
+            f"logs of {', '.join(summary.missing_hosts)}, which did not answer; "
+            f"make attach RUN={run.name} fetches them when it is back",
         )
     for warning in summary.warnings:
         _row(console, "warning", warning)
     for left in summary.left_behind:
-        _row(console, "not home", _left_behind(run, left))
+        _row(console, "not fetched", _left_behind(run, left))
     folder = project.shown(run)
+    for result in results_of(run):
+        _row(console, result.folder.rpartition("/")[2], _result(folder, result))
     if (run / "logs").is_dir():
         _row(console, "logs", f"{folder}/logs/")
     if (run / REPORT_ERROR).is_file():
@@ -49,6 +56,21 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
         _row(console, "report", text)
     else:
         _row(console, "report", f"{folder}/report.html")
+    manifest = read_manifest(run)
+    commands = [] if manifest is None else next_commands(run, manifest, summary)
+    for number, command in enumerate(commands):
+        if manifest is not None and command.startswith("make train"):
+            command = addressed(command, project, Path(manifest.inventory_path))
+        _row(console, "" if number else "next", command)
+
+
+def _result(run: str, result: Results) -> str:
+    """What came home of one folder, like `2 files, 1.2 MB in runs/a/outputs/: a.pt, b.pt`."""
+    shown = ", ".join(map(printable, result.names[:MOST_NAMES]))
+    more = len(result.names) - MOST_NAMES
+    shown += f" and {more:,} more" if more > 0 else ""
+    whole = f"{plural(len(result.names), 'file')}, {size(result.bytes)}"
+    return f"{whole} in {run}/{result.folder}/: {shown}"
 
 
 def _left_behind(run: Path, left: LeftBehind) -> str:
@@ -57,9 +79,9 @@ def _left_behind(run: Path, left: LeftBehind) -> str:
         return (
             f"{files}, beyond the limits ({left.names}): they are still there. Raise "
             "training_run_collect_gigabytes or training_run_collect_files, and "
-            f"make attach RUN={run.name} brings them"
+            f"make attach RUN={run.name} fetches them"
         )
-    return f"{files}, which are none of a run ({left.names})"
+    return f"{files}, refused because runs leave no such files ({left.names})"
 
 
 def _diagnosis(diagnosis: Diagnosis | None) -> list[tuple[str, str]]:
@@ -90,7 +112,8 @@ def _numbers(summary: Summary) -> list[tuple[str, str]]:
     if summary.effective_training_time_ratio is not None:
         rows.append(("useful time", f"{percent(summary.effective_training_time_ratio)} in steps"))
     if summary.world_size is not None:
-        rows.append(("world", f"{summary.world_size} ranks on {', '.join(summary.hosts)}"))
+        ranks = plural(summary.world_size, "rank")
+        rows.append(("world", f"{ranks} on {', '.join(summary.hosts)}"))
     return rows
 
 

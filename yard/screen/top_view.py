@@ -201,9 +201,9 @@ class TopView:
     def _ask(self) -> None:
         run = self.chosen_run
         if run is None:
-            self.message = "choose a run"
+            self.message = "choose a run first"
         elif not run.known:
-            self.message = f"{run.run} is of another checkout: it is stopped there"
+            self.message = f"{run.run} was started in another checkout: stop it there"
         else:
             self.asks = run.run
 

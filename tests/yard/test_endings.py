@@ -1,0 +1,198 @@
+"""The end of a run and of set-up on the screen: what there is, and what one types next."""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extend import make_project
+from rich.console import Console
+
+from yard.code.own import read_code, seems_to_load
+from yard.commands.train import announce_resumed
+from yard.core.project import Project
+from yard.operations.setup import roles_of
+from yard.request.own_code import ProjectRun
+from yard.runs.manifest import read_manifest, write_manifest
+from yard.runs.record import read_run
+from yard.runs.results import results_of, train_command
+from yard.runs.summary import summarise
+from yard.screen import live_progress
+from yard.screen.result import show_result
+
+
+def end_of(run: Path, **request: Any) -> list[str]:
+    manifest = read_manifest(run)
+    assert manifest is not None
+    root = run.parents[1]
+    manifest = replace(manifest, request=request, inventory_path=str(Project(root).own_inventory))
+    write_manifest(run, manifest)
+    console = Console(file=io.StringIO(), width=200, record=True)
+    show_result(console, Project(root), run, summarise(read_run(run)))
+    return console.export_text().splitlines()
+
+
+def row(lines: list[str], label: str) -> str:
+    (found,) = [line for line in lines if line.strip().startswith(f"{label} ")]
+    return found.strip().removeprefix(label).strip()
+
+
+def test_the_end_names_what_came_home_and_what_one_types_next(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("succeeded")
+    make_project(run)
+    for name in ("a.pt", "b.pt", "c.pt", "d.pt", "e.pt"):
+        (run / "workdir").mkdir(exist_ok=True)
+        (run / "workdir" / name).write_bytes(b"x" * 1000)
+    (run / "nodes/node2/outputs/deep").mkdir(parents=True)
+    (run / "nodes/node2/outputs/deep/result.json").write_text("{}")
+    lines = end_of(run, code="../my code", script_args="--price 5$ --lr 1e-3", nodes=2)
+    assert row(lines, "workdir").startswith(f"5 files, 5.0 kB in runs/{run.name}/workdir/: ")
+    assert row(lines, "workdir").endswith("and 1 more")
+    assert row(lines, "outputs") == (
+        f"1 file, 2 bytes in runs/{run.name}/nodes/node2/outputs/: deep/result.json"
+    )
+    assert row(lines, "next") == f"make logs RUN={run.name}"
+    assert lines[-1].strip() == (
+        f"make train CODE='../my code' SCRIPT_ARGS='--price 5$$ --lr 1e-3' NODES=2 "
+        f"RESUME={run.name}"
+    )
+
+
+def test_the_shipped_trainer_goes_on_for_more_epochs_or_gives_its_weights(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("succeeded")
+    (run / "checkpoints").mkdir(exist_ok=True)
+    for name in ("epoch-5.pt", "epoch-5.pt.sha256"):
+        (run / "checkpoints" / name).write_text("x")
+    (results,) = results_of(run)
+    assert results.names == ("epoch-5.pt",)
+    lines = end_of(run, model="vit", nodes=2, options={"seed": 3})
+    assert [line.strip() for line in lines[-2:]] == [
+        f"make export RUN={run.name}",
+        f"make train MODEL=vit NODES=2 EPOCHS=10 SEED=3 RESUME={run.name}",
+    ]
+
+
+def test_after_a_failure_come_the_logs_of_its_rank_and_the_request(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("killed")
+    lines = end_of(run, model="vit", nodes=4, min_nodes=2)
+    assert row(lines, "next").startswith(f"make logs RUN={run.name}")
+    assert lines[-1].strip() == "make train MODEL=vit NODES=2-4"
+
+
+@pytest.mark.parametrize("request_", [{"lock": "x"}, {"options": {"depth": 3}}, {"recipe": {}}])
+def test_what_cannot_be_typed_is_run_again_by_its_name(request_: dict[str, Any]) -> None:
+    assert train_command({"nodes": 2, **request_}) is None
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("text", "loads"),
+    [
+        ("print('hello')", False),
+        ("state = torch.load('last.pt')", True),
+        ("os.environ['TRAINYARD_CHECKPOINT_DIR']", True),
+        ("trainer.fit(model, ckpt_path='last')", True),
+        ("torch.save(state, 'last.pt')", False),
+        ("download(url)", False),
+    ],
+)
+def test_a_program_that_loads_nothing_is_told_from_others(
+    text: str, loads: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(text + "\n")
+    code = read_code(Project(tmp_path / "checkout"), str(folder))
+    assert seems_to_load(code) is loads
+
+
+@pytest.mark.process
+def test_a_resumed_run_says_from_what_and_warns(
+    recorded: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = recorded("succeeded")
+    make_project(run)
+    (run / "outputs").mkdir(exist_ok=True)
+    (run / "outputs/last.pt").write_text("x")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('hello')\n")
+
+    def said() -> str:
+        code = read_code(Project(tmp_path / "checkout"), str(folder))
+        job = ProjectRun(
+            model="project",
+            dataset=None,
+            nodes=1,
+            min_nodes=1,
+            procs_per_node=1,
+            transport=None,
+            stall_seconds=None,
+            code=code,
+        )
+        console = Console(file=io.StringIO(), width=200, record=True)
+        announce_resumed(console, job, run)
+        return console.export_text()
+
+    assert f"goes on from {run.name}: last.pt in outputs/" in said()
+    assert "may begin anew" in said()
+    (folder / "trainyard.yml").write_text("resume_args: --resume yes\n")
+    assert "is given: --resume yes" in said()
+    assert "may begin anew" not in said()
+
+
+def test_the_command_of_a_request_is_one_that_make_takes() -> None:
+    """Every name is an option of the Makefile's target."""
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    command = train_command(
+        json.loads(
+            '{"model": "vit", "nodes": 1, "procs_per_node": 2, "dataset": "d", "epochs": 1,'
+            '"batch": 1, "lr": 0.1, "precision": "bf16", "engine": "ddp", "train_images": "all",'
+            '"checkpoint_seconds": 5, "transport": "tcp", "retries": 1, "stall": 1, "name": "n",'
+            '"gpus_per_node": 1, "code": "c", "entry": "e", "script_args": "a", "launch": "rank",'
+            '"requirements": "none", "grace": 3, "resume": "r", "options": {"seed": 1,'
+            '"optimizer": "sgd", "weight_decay": 0.1, "schedule": "step", "augment": "none",'
+            '"validation_fraction": 0.1}}'
+        )
+    )
+    assert command is not None
+    for word in command.split()[2:]:
+        name = word.partition("=")[0]
+        assert f"option,{name}," in makefile or f"typed,{name})" in makefile, name
+
+
+def test_set_up_tells_which_of_its_roles_it_is_at() -> None:
+    roles = roles_of(Project(Path(__file__).parents[2]), "Set up the nodes")
+    assert roles.index("hosts_file") < roles.index("docker_engine") < roles.index("training_node")
+    assert len(roles) == len(set(roles))
+    assert roles_of(Project(Path("none")), "Set up the nodes") == []
+
+
+def test_a_task_that_is_passed_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(live_progress.time, "monotonic", lambda: now[0])
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    progress = live_progress.LiveProgress(console)
+    progress.phase("Setting up")
+
+    def shown() -> str:
+        with console.capture() as capture:
+            console.print(progress._render())
+        return capture.get()
+
+    progress.task("Remove the data set")
+    assert "Remove" not in shown()
+    progress.task("Install the engine")
+    now[0] += 1
+    assert "Install the engine" in shown()
+    progress.task("Remove it")
+    assert "Install the engine" in shown()

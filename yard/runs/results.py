@@ -1,0 +1,104 @@
+"""What a run has left that is home, and the commands that go on from there."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yard.core.errors import RequestError
+from yard.request.training import OPTIONS
+from yard.runs.manifest import Manifest
+from yard.runs.record import result_folders
+from yard.runs.retry import check_resumable
+from yard.runs.summary import Summary
+
+# What lies beside a checkpoint and is none.
+CHECKSUM = ".sha256"
+# Of a request: what `make train` takes under the same name. Others are no request that was typed.
+TYPED = (
+    *("model", "code", "entry", "script_args", "launch", "requirements", "grace", "nodes"),
+    *("gpus_per_node", "procs_per_node", "dataset", "epochs", "batch", "lr", "precision", "engine"),
+    *("train_images", "checkpoint_seconds", "transport", "retries", "stall", "name"),
+)
+# What the command says itself.
+SAID = ("min_nodes", "options", "resume")
+
+
+@dataclass(frozen=True)
+class Results:
+    """Files of one folder.
+
+    Attributes:
+        folder: relative to the run's directory.
+        names: the newest first, relative to the folder.
+        bytes: of all of them.
+    """
+
+    folder: str
+    names: tuple[str, ...]
+    bytes: int
+
+
+def results_of(run: Path) -> list[Results]:
+    """The weights and outputs that have come home, by folder; without those that are empty."""
+    found = []
+    for folder in result_folders(run):
+        files = {
+            path: path.stat()
+            for path in folder.rglob("*")
+            if path.is_file() and not path.is_symlink() and path.suffix != CHECKSUM
+        }
+        names = sorted(files, key=lambda path: files[path].st_mtime, reverse=True)
+        if files:
+            shown = tuple(str(path.relative_to(folder)) for path in names)
+            whole = sum(about.st_size for about in files.values())
+            found.append(Results(str(folder.relative_to(run)), shown, whole))
+    return found
+
+
+def next_commands(run: Path, manifest: Manifest, summary: Summary) -> list[str]:
+    """The commands that people want after a run, `make train` without its inventory."""
+    rank = summary.diagnosis.rank if summary.diagnosis else None
+    commands = []
+    if any((run / "logs").glob("rank-*.log")):
+        commands.append(f"make logs RUN={run.name}{'' if rank is None else f' RANK={rank}'}")
+    goes_on = _is_resumable(run)
+    is_done = summary.status == "succeeded"
+    if is_done and goes_on and manifest.project is None:
+        commands.append(f"make export RUN={run.name}")
+    if manifest.project is not None and "notebook" in manifest.project:
+        return commands
+    changes: dict[str, Any] = {"resume": run.name} if goes_on else {}
+    if is_done and manifest.project is None and summary.epochs:
+        changes["epochs"] = 2 * summary.epochs  # it has done those that were asked for
+    if goes_on or not is_done:
+        again = train_command({**manifest.request, **changes})
+        commands.append(again or f"make rerun RUN={run.name}")
+    return commands
+
+
+def train_command(request: Mapping[str, Any]) -> str | None:
+    """The command that a request was, as one types it; None where none was typed so."""
+    if not request.keys() <= {*TYPED, *SAID}:
+        return None
+    options = dict(request.get("options") or {})
+    flags = {name: flag for flag, name in OPTIONS.items()}
+    if not options.keys() <= flags.keys():
+        return None
+    said = {name: request[name] for name in TYPED if name in request}
+    if "min_nodes" in request:
+        said["nodes"] = f"{request['min_nodes']}-{request['nodes']}"
+    said |= {flags[name][2:].replace("-", "_"): value for name, value in options.items()}
+    said |= {"resume": request["resume"]} if "resume" in request else {}
+    words = [f"{name.upper()}={shlex.quote(str(value))}" for name, value in said.items()]
+    # Of make a dollar is its own, and of the shell what is quoted here is none.
+    return " ".join(["make train", *words]).replace("$", "$$")
+
+
+def _is_resumable(run: Path) -> bool:
+    try:
+        check_resumable(run)
+    except RequestError:
+        return False
+    return True
