@@ -363,6 +363,12 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         "auto: as often as loses the least time",
     )
     parser.add_argument(
+        "--weights",
+        metavar="RUN|FILE",
+        help="begin from the best parameters of a run, or from a file of this machine: a "
+        "state_dict or safetensors",
+    )
+    parser.add_argument(
         "--stall",
         type=int,
         metavar="SECONDS",

@@ -134,6 +134,7 @@ def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":
         transport=options.transport,
         train_images=options.train_images,
         checkpoint_seconds=options.checkpoint_seconds,
+        weights=options.weights,
         options=dict(options.options),
     )
 
