@@ -234,6 +234,14 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="'KEY=VALUE,VALUE ...'",
+        help="train every combination, one after the other, like 'lr=1e-3,3e-4 batch=32,64'",
+    )
     project = parser.add_argument_group("of a project of your own, with --code")
     project.add_argument(
         "--entry",

@@ -63,6 +63,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         return list_models(context)
     from yard.commands.train import train
     from yard.request.own_code import misplaced
+    from yard.request.training import TrainRequest
 
     problems = misplaced(vars(options), options.code is not None)
     if problems:
@@ -74,6 +75,10 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         resume=options.resume,
         retries=options.retries,
     )
+    if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
+        from yard.commands.series import train_series
+
+        return train_series(context, request, options.sweep or "", options.seeds or 1)
     return train(context, request, STARTED_AT)
 
 

@@ -28,6 +28,8 @@ OF_THE_TRAINER = {
     "train_images": "TRAIN_IMAGES= (--train-images)",
     "checkpoint_seconds": "CHECKPOINT_SECONDS= (--checkpoint-seconds)",
     "weights": "WEIGHTS= (--weights)",
+    "seeds": "SEEDS= (--seeds)",
+    "sweep": "SWEEP= (--sweep)",
     "options": "--set",
 }
 # What is asked of a project alone.
