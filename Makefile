@@ -150,7 +150,8 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,CHECKPOINT_SECONDS,--checkpoint-seconds) $(call option,SEED,--seed) \
 	$(call option,OPTIMIZER,--optimizer) $(call option,WEIGHT_DECAY,--weight-decay) \
 	$(call option,SCHEDULE,--schedule) $(call option,AUGMENT,--augment) $(call option,VALIDATION,--validation) \
-	$(call option,EVALUATE_EVERY,--evaluate-every) $(call option,EARLY_STOP,--early-stop)
+	$(call option,EVALUATE_EVERY,--evaluate-every) $(call option,EARLY_STOP,--early-stop) \
+	$(call option,WEIGHTS,--weights) $(call option,FREEZE,--freeze)
 
 .PHONY: train rerun notebook scaling runs status top logs attach stop report export evaluate predict tensorboard bench
 # Who is told of the end; from the environment, because the address of a hook is a secret.
@@ -160,8 +161,9 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
+		$(call option,SEEDS,--seeds) $(call option,SWEEP,--sweep) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
 		$(call option,ENTRY,--entry) $(if $(filter SCRIPT_ARGS,$(TYPED)),--script-args=$(call quoted,$(call typed,SCRIPT_ARGS))) \
@@ -176,7 +178,7 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 
-scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
+scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call arguments,ARGS)
 
 runs: $(READY) ## the table of runs, also as runs/index.html: JSON=1 CSV=1

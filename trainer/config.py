@@ -22,6 +22,7 @@ CHOICES = {
     "compression": ("none", "fp16"),
     "schedule": SCHEDULES,
     "augment": ("none", "basic", *POLICIES),
+    "freeze": ("none", "backbone"),
 }
 AT_LEAST_ONE = (
     *("epochs", "batch_per_rank", "accumulate", "reference_batch", "train_images", "image_size"),
@@ -81,6 +82,9 @@ class TrainConfig:
         timeline: write Horovod's timeline.
         image_size: edge in pixels that image files are scaled to; None for the usual 224.
         workers: threads of a rank that read image files; None for as many as it computes with.
+        weights: file of weights to begin from, see `trainer.weights`; None for fresh ones.
+        weights_sha256: its checksum; None does not compare it.
+        freeze: "backbone" has only the last layer learn, "none" all of them.
         resume_dir: folder of checkpoints to go on from; None starts anew.
         keep_checkpoints: how many of the newest checkpoints of ends of epochs stay, beside the
             best.
@@ -131,6 +135,9 @@ class TrainConfig:
     validation_fraction: float = 0.05
     evaluate_every: int = 1
     early_stop: int | None = None
+    weights: str | None = None
+    weights_sha256: str | None = None
+    freeze: str = "none"
     schedule: str = "cosine"
     augment: str = "basic"
     seconds_between_failures: float = 30 * 24 * 3600

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from trainer.errors import ConfigError
 from trainer.models import build_model
 from trainer.optimizer import adamw, sgd
 from trainer.step import TrainStep, loss_scaler
+from trainer.weights import adopt, freeze_backbone, read_weights
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,19 @@ def build_learner(
         resumed: the checkpoint to go on from; None starts anew.
 
     Raises:
-        ConfigError: there is no such model, or no compiler for `compile`.
+        ConfigError: there is no such model, no compiler for `compile`, or the weights to begin from
+            are of another network.
+        CheckpointError: these weights cannot be read.
     """
     torch.manual_seed(config.seed)
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     network = build_model(config.model, classes, image_size)
+    if config.weights is not None and resumed is None:
+        made_new = adopt(network, read_weights(Path(config.weights), config.weights_sha256))
+        told = filter(None, (f"begins from {Path(config.weights).name}", made_new))
+        print("; ".join(told), flush=True)
+    if config.freeze == "backbone":
+        freeze_backbone(network)
     network = network.to(device, memory_format=memory_format)
     if resumed is not None:
         network.load_state_dict(resumed.model)

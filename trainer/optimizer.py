@@ -62,6 +62,8 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, ob
     decayed: list[nn.Parameter] = []
     kept: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         is_matrix = parameter.ndim >= 2 and not name.endswith(KEPT)
         (decayed if is_matrix else kept).append(parameter)
     groups = [

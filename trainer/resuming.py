@@ -107,6 +107,7 @@ def load_resumed(config: TrainConfig, engine: Engine, data: Data) -> Checkpoint 
     assert checkpoint is not None
     for name in FIXED:
         _require_same(name, checkpoint.config[name], getattr(config, name))
+    _require_same("freeze", checkpoint.config.get("freeze", "none"), config.freeze)
     held_out = checkpoint.data.get("validation_images", 0)
     now = data.dimensions.get("validation_images", 0)
     if held_out != now:

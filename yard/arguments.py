@@ -248,6 +248,14 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="'KEY=VALUE,VALUE ...'",
+        help="train every combination, one after the other, like 'lr=1e-3,3e-4 batch=32,64'",
+    )
     project = parser.add_argument_group("of a project of your own, with --code")
     project.add_argument(
         "--entry",
@@ -383,6 +391,12 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS|auto",
         help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone; "
         "auto: as often as loses the least time",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="RUN|FILE",
+        help="begin from the best parameters of a run, or from a file of this machine: a "
+        "state_dict or safetensors",
     )
     parser.add_argument(
         "--stall",

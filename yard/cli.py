@@ -73,6 +73,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         return list_models(context)
     from yard.commands.train import train
     from yard.request.own_code import misplaced
+    from yard.request.training import TrainRequest
 
     if (options.model, options.recipe, options.code) == (None, None, None):
         options.code = _program_here(context.project)
@@ -86,6 +87,10 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         resume=options.resume,
         retries=options.retries,
     )
+    if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
+        from yard.commands.series import train_series
+
+        return train_series(context, request, options.sweep or "", options.seeds or 1)
     return train(context, request, STARTED_AT)
 
 
@@ -168,6 +173,7 @@ def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":
         transport=options.transport,
         train_images=options.train_images,
         checkpoint_seconds=options.checkpoint_seconds,
+        weights=options.weights,
         options=dict(options.options),
     )
 

@@ -10,14 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
-import yaml
 from ansible.module_utils.local_cluster_gpus import GpuMachine
-from ansible.plugins.filter import core as core_filters
-from ansible.plugins.filter import mathstuff
-from ansible.plugins.test import core as core_tests
-from role_files import ROLES
 
 from node.check import gpu_fit as fit
 from node.engine import gpus as engine_gpus
@@ -283,49 +277,6 @@ def test_a_gpu_multiplies_bf16_by_its_capability(
     (told,) = gpus.parse_gpus(lines(DRIVER))
     gpu = replace(told, vendor=vendor, capability=capability)
     assert gpu.multiplies_bf16 == multiplies
-
-
-def chosen_precision(*nodes: tuple[bool, list[str]]) -> str:
-    """What PRECISION=auto is on nodes: whether they multiply bf16, capabilities of their GPUs."""
-    variables = yaml.safe_load((ROLES / "training_run/vars/main.yml").read_text())
-    environment = jinja2.Environment()
-    environment.filters |= (
-        core_filters.FilterModule().filters() | mathstuff.FilterModule().filters()
-    )
-    environment.tests |= core_tests.TestModule().tests()
-    answers = [
-        {
-            **{"bf16": bf16, "gpus": len(capabilities)},
-            "gpu_devices": [{"capability": each, "trouble": ""} for each in capabilities],
-        }
-        for bf16, capabilities in nodes
-    ]
-    hosts = {
-        f"node{number}": {"training_node_probed": {"answer": answer}}
-        for number, answer in enumerate(answers)
-    }
-    values: dict[str, Any] = {
-        **{"training_run_nodes": list(hosts), "hostvars": hosts},
-        "training_run_precision": "auto",
-    }
-    for name in ("training_run_multiplies_bf16", "training_run_multiplies_fp16"):
-        values[name] = environment.from_string(variables[name]).render(values) == "True"
-    return environment.from_string(variables["training_run_request"]["precision"]).render(values)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "precision"),
-    [
-        *(([(True, ["8.0"])], "bf16"), ([(True, [])], "bf16"), ([(False, [])], "fp32")),
-        *(([(False, ["7.0"]), (False, ["7.5", "7.5"])], "fp16"), ([(False, ["6.1"])], "fp32")),
-        *(([(True, ["12.0"]), (False, ["7.5"])], "fp16"), ([(False, ["gfx906"])], "fp32")),
-        *(([(False, ["7.5"]), (False, [])], "fp32"), ([(False, ["7.5"]), (True, [])], "fp32")),
-    ],
-)
-def test_precision_is_what_all_nodes_multiply(
-    nodes: list[tuple[bool, list[str]]], precision: str
-) -> None:
-    assert chosen_precision(*nodes) == precision
 
 
 def test_an_image_for_processors_is_refused(answer: Any, bus: Path) -> None:

@@ -62,6 +62,7 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
             engine=configuration.get("engine"),
             train_images=ALL_IMAGES if images is None else images,
             checkpoint_seconds=configuration.get("checkpoint_seconds"),
+            weights=configuration.get("weights"),
             options=configuration["options"],
             **_common(configuration, typed),
         )

@@ -1,13 +1,11 @@
 """`make scaling`: the same job on one node and on several, and what the further nodes bring."""
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.markup import escape
 
-from yard.commands.train import train
+from yard.commands.series import train_each
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.files import write_json, write_text
@@ -16,8 +14,6 @@ from yard.plays.inventory import read_inventory
 from yard.request.job import AS_EACH_HAS
 from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
-from yard.runs.folder import list_runs
-from yard.runs.overview import overview_of
 from yard.runs.scaling import compare, read_point
 from yard.screen.scaling import show_scaling
 
@@ -52,16 +48,12 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
 
     scaling_id = f"scaling-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     runs = context.project.runs
-    points = []
-    for case, training in ((single, one), (several, many)):
-        context.console.rule(plural(training.nodes, "node"), align="left")
-        name = f"{scaling_id}, {plural(training.nodes, 'node')}"
-        status = train(context, replace(case, name=name), time.time())
-        if status != Exit.DONE:
-            context.console.print("Without this run there is nothing to compare.")
-            return status
-        points.append(read_point(_named(runs, name)))
-    result = compare(scaling_id, one, hold, *points)
+    cases = {plural(1, "node"): single, plural(many.nodes, "node"): several}
+    trained, status = train_each(context, scaling_id, cases)
+    if status != Exit.DONE:
+        context.console.print("Without this run there is nothing to compare.")
+        return status
+    result = compare(scaling_id, one, hold, *map(read_point, trained.values()))
     folder = runs / scaling_id
     write_json(folder / "scaling.json", result.to_json())
     show_scaling(context.console, result)
@@ -72,9 +64,3 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
     shown = escape(context.project.shown(folder))
     context.console.print(f"Written to {shown}/scaling.json and {shown}/scaling.html")
     return Exit.DONE
-
-
-def _named(runs: Path, name: str) -> Path:
-    """The run that bears a name."""
-    matches = [run for run in list_runs(runs) if overview_of(run).name == name]
-    return matches[-1]

@@ -26,6 +26,7 @@ from yard.operations.packages import (
 from yard.operations.readiness import make_ready, mended
 from yard.operations.retries import going_on, try_again
 from yard.operations.run_code import keep_code
+from yard.operations.weights import with_weights
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.request.job import Job
@@ -62,7 +63,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     if isinstance(request, ProjectRequest):
         job = resolve_project(request, inventory, project)
     else:
-        job = resolve(request, inventory)
+        job = with_weights(project, request, resolve(request, inventory))
     earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
         _check_same_kind(job, earlier)
@@ -253,6 +254,8 @@ def _announce_training(console: Console, training: Training) -> None:
         f"batch {training.batch_per_rank} a rank, {training.epochs} epochs, "
         f"learning rate {training.learning_rate:g}"
     )
+    if training.weights is not None:
+        console.print(escape(f"begins from {training.weights}"), soft_wrap=True)
     if training.is_subset:
         images = f"{training.train_images:,}"
         if training.train_images_available:

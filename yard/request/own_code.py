@@ -27,6 +27,9 @@ OF_THE_TRAINER = {
     "engine": "ENGINE= (--engine)",
     "train_images": "TRAIN_IMAGES= (--train-images)",
     "checkpoint_seconds": "CHECKPOINT_SECONDS= (--checkpoint-seconds)",
+    "weights": "WEIGHTS= (--weights)",
+    "seeds": "SEEDS= (--seeds)",
+    "sweep": "SWEEP= (--sweep)",
     "options": "--set",
 }
 # What is asked of a project alone.
@@ -105,6 +108,7 @@ class ProjectRun(Job):
             "checkpoint_seconds": None,
             "transport": self.transport,
             "stall_seconds": self.stall_seconds,
+            "weights": None,
             "options": {},
         }
 

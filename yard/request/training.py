@@ -22,6 +22,7 @@ OPTIONS = {
     "--augment": "augment",
     "--evaluate-every": "evaluate_every",
     "--early-stop": "early_stop",
+    "--freeze": "freeze",
     "--validation": "validation_fraction",
 }
 
@@ -42,6 +43,8 @@ NAMED = {
     "seconds_between_failures",
     "slots",
     "train_images",
+    "weights",
+    "weights_sha256",
     "world_size",
 }
 
@@ -52,6 +55,7 @@ class TrainRequest(Request):
 
     Attributes:
         checkpoint_seconds: after how long a checkpoint is taken within an epoch, or AUTO; 0: never.
+        weights: the run or the file that it begins from.
     """
 
     model: str
@@ -63,6 +67,7 @@ class TrainRequest(Request):
     engine: str | None = None
     train_images: int | str | None = None
     checkpoint_seconds: int | str | None = None
+    weights: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -75,6 +80,7 @@ class Training(Job):
         train_images_available: size of the training set, where the inventory tells.
         engine, precision, checkpoint_seconds: None leaves them to the launch role's default.
         learning_rate: of the whole job, not of a rank.
+        weights, weights_sha256: the file of this machine that it begins from; None for fresh ones.
     """
 
     dataset: str
@@ -87,6 +93,8 @@ class Training(Job):
     precision: str | None
     options: Mapping[str, Any]
     checkpoint_seconds: int | str | None = None
+    weights: str | None = None
+    weights_sha256: str | None = None
 
     @property
     def label(self) -> str:
@@ -117,7 +125,7 @@ class Training(Job):
             "training_run_train_images": self.train_images,
             "training_run_options": dict(self.options),
         }
-        for name in ("engine", "precision", "checkpoint_seconds"):
+        for name in ("engine", "precision", "checkpoint_seconds", "weights", "weights_sha256"):
             if getattr(self, name) is not None:
                 variables[f"training_run_{name}"] = getattr(self, name)
         return variables

@@ -1,0 +1,149 @@
+"""Seeds and sweeps: which trainings they are, that they go on, and what they come to."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+from yard_command import Yard, made
+
+from yard.commands import series as command
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.plays.inventory import Inventory
+from yard.request.series import cases_of, read_sweep
+from yard.request.training import TrainRequest
+
+VIT = TrainRequest("vit")
+# Of a training by what its name ends with; one that is not here fails.
+ACCURACIES = {
+    **{"lr=0.01 seed=1": 0.5, "lr=0.01 seed=2": 0.7, "lr=0.1 seed=1": 0.4, "lr=0.1 seed=2": 0.4},
+    **{"batch=32": 0.5, "batch=64": 0.6},
+}
+
+Train = Callable[..., tuple[Exit, str, list[str]]]
+
+
+def test_a_sweep_is_every_combination() -> None:
+    sweep = read_sweep("lr=1e-3,3e-4 batch=32,64 deterministic=true", yaml.safe_load)
+    assert sweep == {"lr": [1e-3, 3e-4], "batch": [32, 64], "deterministic": [True]}
+    cases = cases_of(TrainRequest("vit", options={"ema": 0.9}), sweep, 1)
+    assert list(cases) == [
+        "lr=0.001 batch=32 deterministic=True",
+        "lr=0.001 batch=64 deterministic=True",
+        "lr=0.0003 batch=32 deterministic=True",
+        "lr=0.0003 batch=64 deterministic=True",
+    ]
+    last = cases["lr=0.0003 batch=64 deterministic=True"]
+    assert (last.lr, last.batch, last.options) == (3e-4, 64, {"ema": 0.9, "deterministic": True})
+
+
+def test_seeds_begin_at_that_of_the_request() -> None:
+    cases = cases_of(TrainRequest("vit", options={"seed": 5}), {"epochs": [1]}, 3)
+    assert list(cases) == ["epochs=1 seed=5", "epochs=1 seed=6", "epochs=1 seed=7"]
+    assert list(cases_of(VIT, {}, 2)) == ["seed=1", "seed=2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("lr", "'lr' is not key=value"), ("lr=", "lr has no value")]
+)
+def test_a_sweep_of_another_form_is_refused(text: str, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        read_sweep(text, yaml.safe_load)
+    with pytest.raises(RequestError, match="give one of them"):
+        cases_of(VIT, {"seed": [1]}, 2)
+    with pytest.raises(RequestError, match="120 trainings: 100 at the most"):
+        cases_of(VIT, {"lr": [0.1] * 120}, 1)
+
+
+@pytest.fixture
+def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Train without machines; returns status, what is shown, and what was trained this time."""
+    done: dict[Path, str] = {}
+    begun: list[str] = []
+
+    def stand_in(context: Context, case: TrainRequest, started_at: float) -> Exit:
+        label = str(case.name).partition(", ")[2]
+        begun.append(label)
+        if label == stops.get("at"):
+            return Exit.INTERRUPTED
+        if label not in ACCURACIES:
+            return Exit.FAILED
+        done[tmp_path / f"run-{len(done)}"] = str(case.name)
+        return Exit.DONE
+
+    def overview(run: Path) -> Any:
+        return SimpleNamespace(name=done[run], status="succeeded")
+
+    def summary(run: Path) -> Any:
+        accuracy = ACCURACIES[done[run].partition(", ")[2]]
+        measured = {"validation_accuracy": accuracy, "test_accuracy": accuracy - 0.1}
+        return SimpleNamespace(run_id=run.name, final_loss=1.0, images_per_second=None, **measured)
+
+    stops: dict[str, str | None] = {}
+    for name, function in (
+        *(("train", stand_in), ("overview_of", overview), ("read_summary", summary)),
+        *(("list_runs", lambda runs: list(done)), ("read_inventory", lambda *given: lab)),
+    ):
+        monkeypatch.setattr(command, name, function)
+
+    def go(sweep: str, seeds: int = 1, stop: str | None = None) -> tuple[Exit, str, list[str]]:
+        begun.clear()
+        stops["at"] = stop
+        text = io.StringIO()
+        console = Console(file=text, width=160)
+        context = Context(Project(tmp_path), tmp_path, console, Interrupts())
+        status = command.train_series(context, VIT, sweep, seeds)
+        return status, text.getvalue(), list(begun)
+
+    return go
+
+
+@pytest.mark.process
+def test_the_best_is_that_of_the_validation_split(train: Train, tmp_path: Path) -> None:
+    status, text, begun = train("lr=1e-2,1e-1", seeds=2)
+    assert (status, len(begun)) == (Exit.DONE, 4)
+    assert "60.0 % ± 14.1 %" in text
+    assert "Best on the validation split: lr=0.01" in text
+    (path,) = (tmp_path / "runs").glob("series-*/series.json")
+    document = json.loads(path.read_text())
+    assert document["best"] == "lr=0.01"
+    assert document["rows"][0]["validation_accuracy"]["mean"] == pytest.approx(0.6)
+    assert [row["runs"] for row in document["rows"]] == [["run-0", "run-1"], ["run-2", "run-3"]]
+    # All of it is there, so that nothing is trained again.
+    status, text, begun = train("lr=1e-2,1e-1", seeds=2)
+    assert (status, begun) == (Exit.DONE, [])
+    assert "60.0 % ± 14.1 %" in text
+
+
+@pytest.mark.process
+def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> None:
+    status, text, begun = train("batch=32,48,64", stop="batch=48")
+    assert (status, begun) == (Exit.INTERRUPTED, ["batch=32", "batch=48"])
+    assert "The same command goes on with what is left" in text
+    status, text, begun = train("batch=32,48,64")
+    assert (status, begun) == (Exit.FAILED, ["batch=48", "batch=64"])
+    assert "batch=48   failed" in text
+    assert "Best on the validation split: batch=64" in text
+
+
+@pytest.mark.process
+def test_all_that_is_wrong_with_any_of_them_is_told_first(train: Train) -> None:
+    with pytest.raises(RequestError) as refusal:
+        train("batch=0,64 epochs=0")
+    assert list(refusal.value.problems) == ["epochs 0: must be above 0", "batch 0: must be above 0"]
+
+
+@pytest.mark.process
+def test_the_target_of_make(fresh: Yard) -> None:
+    told = made("train", "MODEL=vit", "SEEDS=3", "SWEEP=lr=1e-3,3e-4 batch=32,64")
+    assert "--seeds='3' --sweep='lr=1e-3,3e-4 batch=32,64'" in told
+    done = fresh("train", "--code", ".", "--seeds", "2")
+    assert (done.returncode, "SEEDS= (--seeds): the trainer's own" in done.stderr) == (2, True)

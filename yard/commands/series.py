@@ -1,0 +1,129 @@
+"""Several trainings one after the other: seeds, a sweep, and what `make scaling` compares."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from rich.markup import escape
+
+from yard.commands.train import train
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.core.files import write_json
+from yard.core.words import plural
+from yard.plays.inventory import read_inventory
+from yard.request.resolve import resolve
+from yard.request.series import SEED, cases_of, label_of, read_sweep
+from yard.request.training import TrainRequest
+from yard.runs.folder import list_runs
+from yard.runs.overview import overview_of
+from yard.runs.series import best_of, rows_of
+from yard.runs.summary import read_summary
+from yard.screen.series import show_series
+
+
+def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int) -> Exit:
+    """Train all combinations of a sweep with some seeds each, and compare them.
+
+    What an earlier call of the same request has trained is not trained again.
+
+    Args:
+        sweep: like `lr=1e-3,3e-4 batch=32,64`; empty for seeds alone.
+        seeds: how many, from that of the request on.
+
+    Raises:
+        RequestError: with all that is wrong with any of them; nothing has been touched.
+        ClusterError, Interrupted: see `train`.
+    """
+    if request.resume is not None or seeds < 1:
+        raise RequestError(
+            ["SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more"]
+        )
+    inventory = read_inventory(context.project, context.inventory)
+    # What all of them have in common, the first seed among it.
+    resolve(request, inventory)
+    values = read_sweep(sweep, yaml.safe_load)
+    cases = cases_of(request, values, seeds)
+    problems: list[str] = []
+    for case in cases.values():
+        try:
+            resolve(case, inventory)
+        except RequestError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise RequestError(problems)
+    asked = json.dumps([request.to_json(), values, seeds], sort_keys=True, default=str)
+    series = request.name or f"series-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+    context.console.print(f"{plural(len(cases), 'training')}: {escape(series)}", soft_wrap=True)
+    runs, status = train_each(context, series, cases, goes_on=True)
+    if status not in (Exit.DONE, Exit.FAILED):
+        context.console.print("The same command goes on with what is left.")
+        return status
+    by_label: dict[str, list[Path]] = {}
+    for label, case in cases.items():
+        own = {name: case.options[name] for name in (SEED,) if seeds > 1}
+        point = label.removesuffix(label_of(own)).strip()
+        by_label.setdefault(point, []).extend([runs[label]] if label in runs else [])
+    summaries = {
+        label: [summary for run in those if (summary := read_summary(run)) is not None]
+        for label, those in by_label.items()
+    }
+    rows = rows_of(summaries)
+    best = best_of(rows)
+    show_series(context.console, rows, best)
+    path = context.project.runs / series / "series.json"
+    document = {"series": series, "rows": [row.to_json() for row in rows]}
+    write_json(path, {**document, "best": None if best is None else best.label})
+    context.console.print(escape(context.project.shown(path)), soft_wrap=True)
+    # It takes a while to import.
+    from yard.pages.plot import COLOURS
+
+    names = [run.name for run in runs.values()][: len(COLOURS)]
+    if len(names) > 1:
+        told = f"their curves on one page: make report RUN={','.join(names)}"
+        context.console.print(told, soft_wrap=True)
+    return status
+
+
+def train_each(
+    context: Context, series: str, cases: Mapping[str, TrainRequest], goes_on: bool = False
+) -> tuple[dict[str, Path], Exit]:
+    """Train one after the other; a run of that name that succeeded before is taken as it is.
+
+    Args:
+        series: what the names of the runs begin with.
+        cases: by the label that they end with.
+        goes_on: whether a run that failed leaves the others to be trained.
+
+    Returns:
+        The runs that succeeded, by label, and how it ended: with what the first one failed.
+
+    Raises:
+        RequestError, ClusterError, Interrupted: see `train`.
+    """
+    runs: dict[str, Path] = {}
+    worst = Exit.DONE
+    for label, case in cases.items():
+        name = f"{series}, {label}"
+        run = _succeeded(context.project.runs, name)
+        if run is None:
+            context.console.rule(escape(label), align="left")
+            status = train(context, replace(case, name=name), time.time())
+            worst = worst if worst != Exit.DONE else status
+            if status != Exit.DONE and not (goes_on and status == Exit.FAILED):
+                return runs, status
+            run = _succeeded(context.project.runs, name)
+        if run is not None:
+            runs[label] = run
+    return runs, worst
+
+
+def _succeeded(runs: Path, name: str) -> Path | None:
+    """The newest run that bears a name and went well."""
+    overviews = {run: overview_of(run) for run in list_runs(runs)}
+    matches = [run for run, of in overviews.items() if (of.name, of.status) == (name, "succeeded")]
+    return matches[-1] if matches else None

@@ -1,0 +1,42 @@
+"""The weights that a training begins from: a run's, or a file's."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from yard.core.errors import RequestError
+from yard.core.project import Project
+from yard.request.training import Training, TrainRequest
+from yard.runs.folder import list_runs
+from yard.runs.measurements import find_training
+
+SUFFIXES = (".pt", ".pth", ".safetensors")
+
+
+def with_weights(project: Project, request: TrainRequest, job: Training) -> Training:
+    """The training with the file that it begins from and its checksum, where one is asked for.
+
+    Raises:
+        RequestError: there is no such run or file, or it cannot serve.
+    """
+    typed = request.weights
+    if typed is None:
+        return job
+    if request.resume is not None:
+        raise RequestError(
+            ["WEIGHTS= and RESUME=: a run that goes on has its parameters; give one of them"]
+        )
+    path = Path(typed).expanduser().absolute()
+    if not path.is_file():
+        if path.suffix in SUFFIXES or not list_runs(project.runs):
+            raise RequestError([f"WEIGHTS={typed}: there is no such file on this machine"])
+        path = find_training(project, typed) / "checkpoints" / "best.pt"
+    if not path.is_file() or path.suffix not in SUFFIXES:
+        raise RequestError(
+            [f"WEIGHTS={typed}: {path.name} is to be a file that ends in {', '.join(SUFFIXES)}"]
+        )
+    # What best.pt is a link to is another file tomorrow.
+    path = path.resolve()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return replace(job, weights=str(path), weights_sha256=digest)

@@ -1,0 +1,73 @@
+"""What several trainings of one request came to: a row for each combination, over its seeds."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from yard.runs.summary import Summary
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Mean of a measure over seeds, and their standard deviation; None of a single one."""
+
+    mean: float
+    deviation: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A combination of values.
+
+    Attributes:
+        label: what is its own, like `lr=0.001 batch=32`; empty where there are seeds alone.
+        runs: ids of the runs that succeeded, one a seed.
+        validation_accuracy, test_accuracy, final_loss, images_per_second: over them; None where a
+            run has none.
+    """
+
+    label: str
+    runs: tuple[str, ...]
+    validation_accuracy: Measure | None
+    test_accuracy: Measure | None
+    final_loss: Measure | None
+    images_per_second: Measure | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `series.json` has it."""
+        return asdict(self)
+
+
+MEASURES = ("validation_accuracy", "test_accuracy", "final_loss", "images_per_second")
+
+
+def row_of(label: str, summaries: Sequence[Summary]) -> Row:
+    """The row of a combination; there may be no run of it that succeeded."""
+    measures = {
+        name: _measure([getattr(summary, name) for summary in summaries]) for name in MEASURES
+    }
+    return Row(label, tuple(summary.run_id for summary in summaries), **measures)
+
+
+def best_of(rows: Sequence[Row]) -> Row | None:
+    """The one with the highest accuracy on the validation split; without one nothing is chosen."""
+    known = [row for row in rows if row.validation_accuracy is not None]
+    return max(known, key=_accuracy, default=None) if len(known) > 1 else None
+
+
+def _accuracy(row: Row) -> float:
+    return -1.0 if row.validation_accuracy is None else row.validation_accuracy.mean
+
+
+def _measure(values: Sequence[float | None]) -> Measure | None:
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    deviation = statistics.stdev(known) if len(known) > 1 else None
+    return Measure(statistics.mean(known), deviation)
+
+
+def rows_of(summaries: Mapping[str, Sequence[Summary]]) -> list[Row]:
+    """The rows of all combinations, by their labels."""
+    return [row_of(label, those) for label, those in summaries.items()]

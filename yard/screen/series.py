@@ -1,0 +1,39 @@
+"""The table of a series of trainings."""
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from yard.core.words import percent
+from yard.runs.series import Measure, Row
+
+
+def show_series(console: Console, rows: Sequence[Row], best: Row | None) -> None:
+    """Print a row for each combination, with mean and standard deviation over its seeds."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for heading in ("", "runs"):
+        table.add_column(heading)
+    for heading in ("validation accuracy", "test accuracy", "training loss", "images/s"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        cells = [
+            _cell(row.validation_accuracy, percent),
+            _cell(row.test_accuracy, percent),
+            _cell(row.final_loss, lambda value: f"{value:.3f}"),
+            _cell(row.images_per_second, lambda value: f"{value:,.1f}"),
+        ]
+        name = escape(row.label or "all seeds")
+        shown = f"[bold]{name}[/]" if row is best else name
+        table.add_row(shown, str(len(row.runs)) if row.runs else "failed", *cells)
+    console.print(table)
+    if best is not None:
+        console.print(f"Best on the validation split: [bold]{escape(best.label)}[/]")
+
+
+def _cell(measure: Measure | None, form: Callable[[float], str]) -> str:
+    if measure is None:
+        return ""
+    spread = "" if measure.deviation is None else f" ± {form(measure.deviation)}"
+    return f"{form(measure.mean)}{spread}"
