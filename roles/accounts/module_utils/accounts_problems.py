@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
 
 from ansible.module_utils.accounts_lists import Lists, User
 from ansible.module_utils.accounts_machine import Machine
@@ -17,69 +16,12 @@ LOGIN_NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 # bcrypt.
 PASSWORD_HASH = re.compile(r"[$](y|gy|6|5|2[aby])[$]")
 
-TEXTS = {
-    "listed_twice": "{entry} is listed more than once",
-    "login_name_invalid": (
-        'user {user}: not a login name. Use lower-case letters, digits, "_", "-" and ".", at '
-        'most 32, beginning with a letter or "_"'
-    ),
-    "password_not_hashed": (
-        "user {user}: password_hash is not a hash. `mkpasswd` of the package whois makes one"
-    ),
-    "user_needed": "user {user} cannot be removed: Ansible works as this user, or becomes it",
-    "group_has_number": (
-        "group {group} has the number {gid} already, not {listed_gid}: leave gid out to use it "
-        "as it is, or choose another name"
-    ),
-    "gid_taken": "gid {gid} of group {group} belongs to group {owner}: choose another number",
-    "user_has_number": (
-        "user {user} has the number {uid} already, not {listed_uid}: leave uid out to use it as "
-        "it is, or choose another name"
-    ),
-    "uid_taken": "uid {uid} of user {user} belongs to user {owner}: choose another number",
-    "own_group_exists": (
-        "user {user} would get a group of the same name, and there is one with the number {gid} "
-        "already: say `group: {user}` to use it as it is, or choose another name"
-    ),
-    "own_gid_taken": (
-        "gid {gid} of the own group of user {user} belongs to group {owner}: choose another "
-        "number, or name a group"
-    ),
-    "group_missing": "group {group} of user {user} does not exist: list it in accounts_groups",
-    "runs_held": (
-        "the machine holds training runs of a user that is to go: {runs}. `make stop RUN=` ends "
-        "a run and brings home what it left"
-    ),
-    "login_user_is_ours": (
-        "Ansible works as {user}, whom this role made or gave the right to sudo. Let Ansible "
-        "work as somebody else (ansible_user), such as root"
-    ),
-}
+USE_AS_IT_IS = "to use it as it is, or choose another name"
+ANOTHER_NUMBER = "choose another number"
 
 
-class Problem(NamedTuple):
-    """A reason to change nothing; `values` fill the gaps in the text of the code."""
-
-    code: str
-    values: dict[str, str | int]
-
-    @property
-    def text(self) -> str:
-        """The sentence for people."""
-        return TEXTS[self.code].format(**self.values) + "."
-
-    def as_result(self) -> dict[str, Any]:
-        """Return the problem in the form of a task's result."""
-        return {"code": self.code, "values": self.values, "text": self.text}
-
-
-def problem(code: str, **values: str | int) -> Problem:
-    """Make a problem of one of the codes of TEXTS."""
-    return Problem(code, values)
-
-
-def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> list[Problem]:
-    """Return what speaks against the lists.
+def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> list[str]:
+    """Return what speaks against the lists, a sentence each.
 
     Args:
         lists: groups and users of the inventory.
@@ -90,26 +32,31 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
     return [
         *_listed_twice(lists),
         *_invalid(lists.users),
-        *(problem("user_needed", user=name) for name in leavers if name in ("root", login_user)),
+        *(
+            f"user {name} cannot be removed: Ansible works as this user, or becomes it."
+            for name in leavers
+            if name in ("root", login_user)
+        ),
         *_group_conflicts(lists, machine),
         *_user_conflicts(lists, machine),
         *_held_runs(leavers, machine),
     ]
 
 
-def problems_of_absence(machine: Machine, login_user: str) -> list[Problem]:
+def problems_of_absence(machine: Machine, login_user: str) -> list[str]:
     """Return what speaks against removing all that the role made."""
     ours = login_user in machine.made_users or any(
         path == rule_path(login_user) or rule_user(rule.text) == login_user
         for path, rule in machine.rules.items()
     )
-    return [
-        *([problem("login_user_is_ours", user=login_user)] if ours else []),
-        *_held_runs(machine.made_users, machine),
-    ]
+    said = (
+        f"Ansible works as {login_user}, whom this role made or gave the right to sudo. Let "
+        "Ansible work as somebody else (ansible_user), such as root."
+    )
+    return [*([said] if ours else []), *_held_runs(machine.made_users, machine)]
 
 
-def _listed_twice(lists: Lists) -> Iterator[Problem]:
+def _listed_twice(lists: Lists) -> Iterator[str]:
     entries = [
         *(f"user {user.name}" for user in lists.users),
         *(f"uid {user.uid}" for user in lists.users if user.uid is not None),
@@ -118,35 +65,40 @@ def _listed_twice(lists: Lists) -> Iterator[Problem]:
     ]
     for entry, count in Counter(entries).items():
         if count > 1:
-            yield problem("listed_twice", entry=entry)
+            yield f"{entry} is listed more than once."
 
 
-def _invalid(users: list[User]) -> Iterator[Problem]:
+def _invalid(users: list[User]) -> Iterator[str]:
     for user in users:
         if not LOGIN_NAME.fullmatch(user.name):
-            yield problem("login_name_invalid", user=user.name)
+            yield (
+                f'user {user.name}: not a login name. Use lower-case letters, digits, "_", "-" and '
+                '".", at most 32, beginning with a letter or "_".'
+            )
         if user.password_hash is not None and not PASSWORD_HASH.match(user.password_hash):
-            yield problem("password_not_hashed", user=user.name)
+            yield (
+                f"user {user.name}: password_hash is not a hash. `mkpasswd` of the package whois "
+                "makes one."
+            )
 
 
-def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
+def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
     owners = {group.gid: name for name, group in machine.groups.items()}
     for group in lists.present_groups:
-        if group.gid is None:
+        name, gid = group.name, group.gid
+        there = machine.groups.get(name)
+        if gid is None:
             continue
-        unix_group = machine.groups.get(group.name)
-        if unix_group and unix_group.gid != group.gid and group.name not in machine.made_groups:
-            yield problem(
-                "group_has_number",
-                group=group.name,
-                gid=unix_group.gid,
-                listed_gid=group.gid,
+        if there and there.gid != gid and name not in machine.made_groups:
+            yield (
+                f"group {name} has the number {there.gid} already, not {gid}: leave gid out "
+                f"{USE_AS_IT_IS}."
             )
-        elif owners.get(group.gid, group.name) != group.name:
-            yield problem("gid_taken", gid=group.gid, group=group.name, owner=owners[group.gid])
+        elif owners.get(gid, name) != name:
+            yield f"gid {gid} of group {name} belongs to group {owners[gid]}: {ANOTHER_NUMBER}."
 
 
-def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
+def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
     owners = {account.uid: name for name, account in machine.users.items()}
     existing = {
         *machine.groups,
@@ -154,35 +106,46 @@ def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
     }
     own_groups = {group.name for group in lists.own_groups}
     for user in lists.present_users:
-        account = machine.users.get(user.name)
-        if user.uid is not None:
-            if account and account.uid != user.uid and user.name not in machine.made_users:
-                yield problem(
-                    "user_has_number", user=user.name, uid=account.uid, listed_uid=user.uid
+        name, uid = user.name, user.uid
+        account = machine.users.get(name)
+        if uid is not None:
+            if account and account.uid != uid and name not in machine.made_users:
+                yield (
+                    f"user {name} has the number {account.uid} already, not {uid}: leave uid out "
+                    f"{USE_AS_IT_IS}."
                 )
-            elif owners.get(user.uid, user.name) != user.name:
-                yield problem("uid_taken", uid=user.uid, user=user.name, owner=owners[user.uid])
-        if user.name in own_groups:
+            elif owners.get(uid, name) != name:
+                yield f"uid {uid} of user {name} belongs to user {owners[uid]}: {ANOTHER_NUMBER}."
+        if name in own_groups:
             yield from _own_group_conflicts(user, machine)
         primary = [user.group] if user.group is not None else []
         for group in (*primary, *user.groups):
             if group not in existing:
-                yield problem("group_missing", group=group, user=user.name)
+                yield f"group {group} of user {name} does not exist: list it in accounts_groups."
 
 
-def _own_group_conflicts(user: User, machine: Machine) -> Iterator[Problem]:
+def _own_group_conflicts(user: User, machine: Machine) -> Iterator[str]:
     owners = {group.gid: name for name, group in machine.groups.items()}
-    account, unix_group = machine.users.get(user.name), machine.groups.get(user.name)
-    if unix_group:
+    account, there = machine.users.get(user.name), machine.groups.get(user.name)
+    if there:
         number = user.uid if user.uid is not None else account and account.gid
-        if unix_group.gid != number and user.name not in machine.made_groups:
-            yield problem("own_group_exists", user=user.name, gid=unix_group.gid)
+        if there.gid != number and user.name not in machine.made_groups:
+            yield (
+                f"user {user.name} would get a group of the same name, and there is one with the "
+                f"number {there.gid} already: say `group: {user.name}` {USE_AS_IT_IS}."
+            )
     elif user.uid in owners:
-        yield problem("own_gid_taken", gid=user.uid, user=user.name, owner=owners[user.uid])
+        yield (
+            f"gid {user.uid} of the own group of user {user.name} belongs to group "
+            f"{owners[user.uid]}: {ANOTHER_NUMBER}, or name a group."
+        )
 
 
-def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[Problem]:
+def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[str]:
     uids = {machine.users[name].uid for name in leavers if name in machine.users}
     names = [run.name for run in machine.runs if run.uid in uids]
     if names:
-        yield problem("runs_held", runs=", ".join(names))
+        yield (
+            f"the machine holds training runs of a user that is to go: {', '.join(names)}. "
+            "`make stop RUN=` ends a run and brings home what it left."
+        )
