@@ -4,40 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: accounts_keys
-short_description: Writes a user's authorized_keys with the user's own rights
-description:
-  - Has C(~/.ssh/authorized_keys) hold the keys. All that is below the home is opened by a process
-    that has become the user before, so that no link there leads it to what is not the user's.
-  - Fails, with user, path and remedy, where C(~/.ssh) is no directory of the user's, or
-    C(authorized_keys) is a link or no file. Nothing is changed then.
-  - A new C(~/.ssh) gets mode 0700, the file 0600.
-author: Trainyard
-options:
-  user:
-    description: Login name.
-    type: str
-    required: true
-  lines:
-    description: Public keys, with options and comments where they have any.
-    type: list
-    elements: str
-    required: true
-  exclusive:
-    description: Remove all other lines. Else they stay, in their order.
-    type: bool
-    default: false
-"""
-
-EXAMPLES = r"""
-- name: Let ada log in with her key
-  accounts_keys:
-    user: ada
-    lines: ["ssh-ed25519 AAAA... ada@laptop"]
-"""
-
 from ansible.module_utils.accounts_keys import (
     KeysError,
     Wish,

@@ -4,69 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: accounts_plan
-short_description: Compares lists of groups and users with the machine
-description:
-  - Reads users, groups, passwords, authorised keys and rights to sudo once, and returns what
-    differs from the lists. Changes nothing.
-  - Fails with all problems where the lists contradict themselves or the machine.
-author: Trainyard
-options:
-  state:
-    description: Whether the lists are brought about, or all that the role made is to go.
-    type: str
-    choices: [present, absent]
-    default: present
-  groups:
-    description: As C(accounts_groups) in the role's C(meta/argument_specs.yml).
-    type: list
-    elements: dict
-    default: []
-  users:
-    description: As C(accounts_users) in the role's C(meta/argument_specs.yml).
-    type: list
-    elements: dict
-    default: []
-  login_user:
-    description: >-
-      As whom Ansible logs in. The caller whom sudo tells of goes before it, because an inventory
-      need not name the user whom ssh takes.
-    type: str
-    required: true
-  run_directory:
-    description: Directory of training runs; empty where there are none.
-    type: str
-    default: ""
-  record:
-    description: Where the role keeps what it made.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Compare the lists with the machine
-  accounts_plan:
-    groups: [{name: research, gid: 2100}]
-    users: [{name: ada, groups: [research]}]
-    login_user: root
-    record: /var/lib/trainyard/accounts
-  register: accounts_plan
-"""
-
-RETURN = r"""
-differs:
-  description: Whether anything is to be done.
-  type: bool
-  returned: success
-problems:
-  description: Why the lists are refused, each with code, values and text.
-  type: list
-  elements: dict
-  returned: failure
-"""
-
 import os
 from pathlib import Path
 
@@ -129,10 +66,7 @@ def main() -> None:
         else problems_of_presence(lists, machine, login_user)
     )
     if problems:
-        lines = ["accounts: nothing was changed.", *(problem.text for problem in problems)]
-        module.fail_json(
-            msg="\n".join(lines), problems=[problem.as_result() for problem in problems]
-        )
+        module.fail_json(msg="\n".join(["accounts: nothing was changed.", *problems]))
     differences = (
         differences_of_absence(lists, machine)
         if absent

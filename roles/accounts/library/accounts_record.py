@@ -4,39 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: accounts_record
-short_description: Records users and groups with their numbers
-description:
-  - Writes a line for each, C(user NAME NUMBER) or C(group NAME NUMBER). One that does not exist is
-    left out.
-author: Trainyard
-options:
-  path:
-    description: The file.
-    type: path
-    required: true
-  users:
-    description: Names of users.
-    type: list
-    elements: str
-    required: true
-  groups:
-    description: Names of groups.
-    type: list
-    elements: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Record what the role made
-  accounts_record:
-    path: /var/lib/trainyard/accounts
-    users: [ada]
-    groups: [ada, research]
-"""
-
 import os
 import tempfile
 from pathlib import Path
@@ -65,10 +32,7 @@ def main() -> None:
             file.write(text)
         module.atomic_move(temporary, str(path))
         path.chmod(0o644)
-    module.exit_json(
-        changed=text != before,
-        diff={"before": before, "after": text, "before_header": str(path)},
-    )
+    module.exit_json(changed=text != before)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
 
 from ansible.module_utils.accounts_keys import without_key
 from ansible.module_utils.accounts_lists import Lists, User
@@ -23,6 +22,7 @@ PASSWORD_HASH = re.compile(
     r"|[$]2[aby][$]\d\d[$][./0-9A-Za-z]{53})"
 )
 
+<<<<<<< HEAD
 TEXTS = {
     "listed_twice": "{entry} is listed more than once",
     "login_name_invalid": (
@@ -75,31 +75,14 @@ TEXTS = {
         "work as somebody else (ansible_user), such as root"
     ),
 }
+=======
+USE_AS_IT_IS = "to use it as it is, or choose another name"
+ANOTHER_NUMBER = "choose another number"
+>>>>>>> roles
 
 
-class Problem(NamedTuple):
-    """A reason to change nothing; `values` fill the gaps in the text of the code."""
-
-    code: str
-    values: dict[str, str | int]
-
-    @property
-    def text(self) -> str:
-        """The sentence for people."""
-        return TEXTS[self.code].format(**self.values) + "."
-
-    def as_result(self) -> dict[str, Any]:
-        """Return the problem in the form of a task's result."""
-        return {"code": self.code, "values": self.values, "text": self.text}
-
-
-def problem(code: str, **values: str | int) -> Problem:
-    """Make a problem of one of the codes of TEXTS."""
-    return Problem(code, values)
-
-
-def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> list[Problem]:
-    """Return what speaks against the lists.
+def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> list[str]:
+    """Return what speaks against the lists, a sentence each.
 
     Args:
         lists: groups and users of the inventory.
@@ -109,14 +92,24 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
     leavers = [user.name for user in lists.absent_users]
     return [
         *_listed_twice(lists),
+<<<<<<< HEAD
         *(entry for user in lists.users for entry in problems_of_entry(user)),
         *(problem("user_needed", user=name) for name in leavers if name in ("root", login_user)),
+=======
+        *_invalid(lists.users),
+        *(
+            f"user {name} cannot be removed: Ansible works as this user, or becomes it."
+            for name in leavers
+            if name in ("root", login_user)
+        ),
+>>>>>>> roles
         *_group_conflicts(lists, machine),
         *_user_conflicts(lists, machine),
         *_held_runs(leavers, machine),
     ]
 
 
+<<<<<<< HEAD
 def problems_of_entry(user: User) -> Iterator[Problem]:
     """Yield what is wrong with an entry on any machine."""
     if not LOGIN_NAME.fullmatch(user.name):
@@ -128,18 +121,22 @@ def problems_of_entry(user: User) -> Iterator[Problem]:
 
 
 def problems_of_absence(machine: Machine, login_user: str) -> list[Problem]:
+=======
+def problems_of_absence(machine: Machine, login_user: str) -> list[str]:
+>>>>>>> roles
     """Return what speaks against removing all that the role made."""
     ours = login_user in machine.made_users or any(
         path == rule_path(login_user) or rule_user(rule.text) == login_user
         for path, rule in machine.rules.items()
     )
-    return [
-        *([problem("login_user_is_ours", user=login_user)] if ours else []),
-        *_held_runs(machine.made_users, machine),
-    ]
+    said = (
+        f"Ansible works as {login_user}, whom this role made or gave the right to sudo. Let "
+        "Ansible work as somebody else (ansible_user), such as root."
+    )
+    return [*([said] if ours else []), *_held_runs(machine.made_users, machine)]
 
 
-def _listed_twice(lists: Lists) -> Iterator[Problem]:
+def _listed_twice(lists: Lists) -> Iterator[str]:
     entries = [
         *(f"user {user.name}" for user in lists.users),
         *(f"uid {user.uid}" for user in lists.users if user.uid is not None),
@@ -148,27 +145,44 @@ def _listed_twice(lists: Lists) -> Iterator[Problem]:
     ]
     for entry, count in Counter(entries).items():
         if count > 1:
-            yield problem("listed_twice", entry=entry)
+            yield f"{entry} is listed more than once."
 
 
+<<<<<<< HEAD
 def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
+=======
+def _invalid(users: list[User]) -> Iterator[str]:
+    for user in users:
+        if not LOGIN_NAME.fullmatch(user.name):
+            yield (
+                f'user {user.name}: not a login name. Use lower-case letters, digits, "_", "-" and '
+                '".", at most 32, beginning with a letter or "_".'
+            )
+        if user.password_hash is not None and not PASSWORD_HASH.match(user.password_hash):
+            yield (
+                f"user {user.name}: password_hash is not a hash. `mkpasswd` of the package whois "
+                "makes one."
+            )
+
+
+def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
+>>>>>>> roles
     owners = {group.gid: name for name, group in machine.groups.items()}
     for group in lists.present_groups:
-        if group.gid is None:
+        name, gid = group.name, group.gid
+        there = machine.groups.get(name)
+        if gid is None:
             continue
-        unix_group = machine.groups.get(group.name)
-        if unix_group and unix_group.gid != group.gid and group.name not in machine.made_groups:
-            yield problem(
-                "group_has_number",
-                group=group.name,
-                gid=unix_group.gid,
-                listed_gid=group.gid,
+        if there and there.gid != gid and name not in machine.made_groups:
+            yield (
+                f"group {name} has the number {there.gid} already, not {gid}: leave gid out "
+                f"{USE_AS_IT_IS}."
             )
-        elif owners.get(group.gid, group.name) != group.name:
-            yield problem("gid_taken", gid=group.gid, group=group.name, owner=owners[group.gid])
+        elif owners.get(gid, name) != name:
+            yield f"gid {gid} of group {name} belongs to group {owners[gid]}: {ANOTHER_NUMBER}."
 
 
-def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
+def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
     owners = {account.uid: name for name, account in machine.users.items()}
     existing = {
         *machine.groups,
@@ -176,6 +190,7 @@ def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
     }
     own_groups = {group.name for group in lists.own_groups}
     for user in lists.present_users:
+<<<<<<< HEAD
         if user.shell in machine.missing_shells:
             yield problem("shell_missing", user=user.name, shell=str(user.shell))
         account = machine.users.get(user.name)
@@ -183,30 +198,48 @@ def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
             if account and account.uid != user.uid and user.name not in machine.made_users:
                 yield problem(
                     "user_has_number", user=user.name, uid=account.uid, listed_uid=user.uid
+=======
+        name, uid = user.name, user.uid
+        account = machine.users.get(name)
+        if uid is not None:
+            if account and account.uid != uid and name not in machine.made_users:
+                yield (
+                    f"user {name} has the number {account.uid} already, not {uid}: leave uid out "
+                    f"{USE_AS_IT_IS}."
+>>>>>>> roles
                 )
-            elif owners.get(user.uid, user.name) != user.name:
-                yield problem("uid_taken", uid=user.uid, user=user.name, owner=owners[user.uid])
-        if user.name in own_groups:
+            elif owners.get(uid, name) != name:
+                yield f"uid {uid} of user {name} belongs to user {owners[uid]}: {ANOTHER_NUMBER}."
+        if name in own_groups:
             yield from _own_group_conflicts(user, machine)
         primary = [user.group] if user.group is not None else []
         for group in (*primary, *user.groups):
             if group not in existing:
-                yield problem("group_missing", group=group, user=user.name)
+                yield f"group {group} of user {name} does not exist: list it in accounts_groups."
 
 
-def _own_group_conflicts(user: User, machine: Machine) -> Iterator[Problem]:
+def _own_group_conflicts(user: User, machine: Machine) -> Iterator[str]:
     owners = {group.gid: name for name, group in machine.groups.items()}
-    account, unix_group = machine.users.get(user.name), machine.groups.get(user.name)
-    if unix_group:
+    account, there = machine.users.get(user.name), machine.groups.get(user.name)
+    if there:
         number = user.uid if user.uid is not None else account and account.gid
-        if unix_group.gid != number and user.name not in machine.made_groups:
-            yield problem("own_group_exists", user=user.name, gid=unix_group.gid)
+        if there.gid != number and user.name not in machine.made_groups:
+            yield (
+                f"user {user.name} would get a group of the same name, and there is one with the "
+                f"number {there.gid} already: say `group: {user.name}` {USE_AS_IT_IS}."
+            )
     elif user.uid in owners:
-        yield problem("own_gid_taken", gid=user.uid, user=user.name, owner=owners[user.uid])
+        yield (
+            f"gid {user.uid} of the own group of user {user.name} belongs to group "
+            f"{owners[user.uid]}: {ANOTHER_NUMBER}, or name a group."
+        )
 
 
-def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[Problem]:
+def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[str]:
     uids = {machine.users[name].uid for name in leavers if name in machine.users}
     names = [run.name for run in machine.runs if run.uid in uids]
     if names:
-        yield problem("runs_held", runs=", ".join(names))
+        yield (
+            f"the machine holds training runs of a user that is to go: {', '.join(names)}. "
+            "`make stop RUN=` ends a run and brings home what it left."
+        )
