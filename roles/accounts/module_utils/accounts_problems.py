@@ -22,63 +22,8 @@ PASSWORD_HASH = re.compile(
     r"|[$]2[aby][$]\d\d[$][./0-9A-Za-z]{53})"
 )
 
-<<<<<<< HEAD
-TEXTS = {
-    "listed_twice": "{entry} is listed more than once",
-    "login_name_invalid": (
-        'user {user}: not a login name. Use lower-case letters, digits, "_", "-" and ".", at '
-        'most 32, beginning with a letter or "_"'
-    ),
-    "password_not_hashed": (
-        "user {user}: password_hash is not a whole hash. `mkpasswd` of the package whois makes one"
-    ),
-    "key_invalid": (
-        "user {user}: {line!r} of authorized_keys is not a public key. The file id_ed25519.pub of "
-        "~/.ssh holds one"
-    ),
-    "shell_missing": (
-        "user {user}: the machine has no {shell}. Leave shell out and name the user in "
-        "login_shell_users, which installs it, or name one of /etc/shells"
-    ),
-    "user_needed": "user {user} cannot be removed: Ansible works as this user, or becomes it",
-    "group_has_number": (
-        "group {group} has the number {gid} already, not {listed_gid}: leave gid out to use it "
-        "as it is, or choose another name"
-    ),
-    "gid_taken": (
-        "gid {gid} of group {group} belongs to group {owner}: choose another number "
-        "(trainyard_uid is that of the account that trains)"
-    ),
-    "user_has_number": (
-        "user {user} has the number {uid} already, not {listed_uid}: leave uid out to use it as "
-        "it is, or choose another name"
-    ),
-    "uid_taken": (
-        "uid {uid} of user {user} belongs to user {owner}: choose another number (trainyard_uid "
-        "is that of the account that trains)"
-    ),
-    "own_group_exists": (
-        "user {user} would get a group of the same name, and there is one with the number {gid} "
-        "already: say `group: {user}` to use it as it is, or choose another name"
-    ),
-    "own_gid_taken": (
-        "gid {gid} of the own group of user {user} belongs to group {owner}: choose another "
-        "number, or name a group"
-    ),
-    "group_missing": "group {group} of user {user} does not exist: list it in accounts_groups",
-    "runs_held": (
-        "the machine holds training runs of a user that is to go: {runs}. `make stop RUN=` ends "
-        "a run and brings home what it left"
-    ),
-    "login_user_is_ours": (
-        "Ansible works as {user}, whom this role made or gave the right to sudo. Let Ansible "
-        "work as somebody else (ansible_user), such as root"
-    ),
-}
-=======
 USE_AS_IT_IS = "to use it as it is, or choose another name"
-ANOTHER_NUMBER = "choose another number"
->>>>>>> roles
+ANOTHER_NUMBER = "choose another number (trainyard_uid is that of the account that trains)"
 
 
 def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> list[str]:
@@ -92,38 +37,38 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
     leavers = [user.name for user in lists.absent_users]
     return [
         *_listed_twice(lists),
-<<<<<<< HEAD
-        *(entry for user in lists.users for entry in problems_of_entry(user)),
-        *(problem("user_needed", user=name) for name in leavers if name in ("root", login_user)),
-=======
-        *_invalid(lists.users),
+        *(said for user in lists.users for said in problems_of_entry(user)),
         *(
             f"user {name} cannot be removed: Ansible works as this user, or becomes it."
             for name in leavers
             if name in ("root", login_user)
         ),
->>>>>>> roles
         *_group_conflicts(lists, machine),
         *_user_conflicts(lists, machine),
         *_held_runs(leavers, machine),
     ]
 
 
-<<<<<<< HEAD
-def problems_of_entry(user: User) -> Iterator[Problem]:
+def problems_of_entry(user: User) -> Iterator[str]:
     """Yield what is wrong with an entry on any machine."""
     if not LOGIN_NAME.fullmatch(user.name):
-        yield problem("login_name_invalid", user=user.name)
+        yield (
+            f'user {user.name}: not a login name. Use lower-case letters, digits, "_", "-" and '
+            '".", at most 32, beginning with a letter or "_".'
+        )
     if user.password_hash is not None and not PASSWORD_HASH.fullmatch(user.password_hash):
-        yield problem("password_not_hashed", user=user.name)
+        yield (
+            f"user {user.name}: password_hash is not a whole hash. `mkpasswd` of the package whois "
+            "makes one."
+        )
     for line in without_key(user.authorized_keys):
-        yield problem("key_invalid", user=user.name, line=line)
+        yield (
+            f"user {user.name}: {line!r} of authorized_keys is not a public key. The file "
+            "id_ed25519.pub of ~/.ssh holds one."
+        )
 
 
-def problems_of_absence(machine: Machine, login_user: str) -> list[Problem]:
-=======
 def problems_of_absence(machine: Machine, login_user: str) -> list[str]:
->>>>>>> roles
     """Return what speaks against removing all that the role made."""
     ours = login_user in machine.made_users or any(
         path == rule_path(login_user) or rule_user(rule.text) == login_user
@@ -148,25 +93,7 @@ def _listed_twice(lists: Lists) -> Iterator[str]:
             yield f"{entry} is listed more than once."
 
 
-<<<<<<< HEAD
-def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[Problem]:
-=======
-def _invalid(users: list[User]) -> Iterator[str]:
-    for user in users:
-        if not LOGIN_NAME.fullmatch(user.name):
-            yield (
-                f'user {user.name}: not a login name. Use lower-case letters, digits, "_", "-" and '
-                '".", at most 32, beginning with a letter or "_".'
-            )
-        if user.password_hash is not None and not PASSWORD_HASH.match(user.password_hash):
-            yield (
-                f"user {user.name}: password_hash is not a hash. `mkpasswd` of the package whois "
-                "makes one."
-            )
-
-
 def _group_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
->>>>>>> roles
     owners = {group.gid: name for name, group in machine.groups.items()}
     for group in lists.present_groups:
         name, gid = group.name, group.gid
@@ -190,23 +117,18 @@ def _user_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
     }
     own_groups = {group.name for group in lists.own_groups}
     for user in lists.present_users:
-<<<<<<< HEAD
-        if user.shell in machine.missing_shells:
-            yield problem("shell_missing", user=user.name, shell=str(user.shell))
-        account = machine.users.get(user.name)
-        if user.uid is not None:
-            if account and account.uid != user.uid and user.name not in machine.made_users:
-                yield problem(
-                    "user_has_number", user=user.name, uid=account.uid, listed_uid=user.uid
-=======
         name, uid = user.name, user.uid
+        if user.shell in machine.missing_shells:
+            yield (
+                f"user {name}: the machine has no {user.shell}. Leave shell out and name the user "
+                "in login_shell_users, which installs it, or name one of /etc/shells."
+            )
         account = machine.users.get(name)
         if uid is not None:
             if account and account.uid != uid and name not in machine.made_users:
                 yield (
                     f"user {name} has the number {account.uid} already, not {uid}: leave uid out "
                     f"{USE_AS_IT_IS}."
->>>>>>> roles
                 )
             elif owners.get(uid, name) != name:
                 yield f"uid {uid} of user {name} belongs to user {owners[uid]}: {ANOTHER_NUMBER}."
