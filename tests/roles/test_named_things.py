@@ -85,7 +85,7 @@ def _sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
 # In a recipe: what is handed on of what was typed
 HANDED_ON = re.compile(r"\$\((?:call (?:option|switch|typed|arguments?),|value )([A-Z0-9_]+)")
 # What every target of the Makefile takes
-EVERYWHERE = {"BUNDLE", "INVENTORY", "PYTHON", "RUNTIME", "VENV"}
+EVERYWHERE = {"BUNDLE", "HELP", "INVENTORY", "PYTHON", "RUNTIME", "VENV"}
 
 
 def make_options() -> dict[str, set[str]]:

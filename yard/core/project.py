@@ -16,7 +16,7 @@ OWN_FOLDERS = frozenset(
         *("bundle", "collection", "control_node", "data", "image", "packages", "ssh"),
         *("tensorboard", "tmp", "trusted.pem"),
         # In checkouts of Trainyard's developers.
-        *("bytecode", "changed", "faults.json", "gpu-day", "molecule", "results", "speed"),
+        *("bytecode", "faults.json", "gpu-day", "molecule", "results", "speed"),
         "test_tools",
     }
 )

@@ -202,7 +202,7 @@ def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> 
         return "role_variable_type", values | {"reason": reason}
     if role == "accounts" and isinstance(value, dict) and "name" in value:
         for problem in problems_of_entry(user_of(result.validated_parameters[definition.name])):
-            return "account_invalid", values | {"reason": problem.text}
+            return "account_invalid", values | {"reason": problem}
     return None
 
 
