@@ -17,6 +17,7 @@ PLAYBOOK = """
   gather_facts: false
   tasks:
     - training_node: {verb: "{{ verb | default('status') }}", arguments: "{{ asked }}", place: "{{ place }}"}
+      delegate_to: "{{ to | default(inventory_hostname) }}"
       register: told
       ignore_errors: true
       ignore_unreachable: true
@@ -104,6 +105,11 @@ def test_the_program_is_brought_once_and_then_called(machines: Machines) -> None
     # A dry run looks as well, and a shell may have something to say before.
     (other,) = machines.call("--check", two={"ansible_python_interpreter": chatty}).values()
     assert other["answer"]["runs"] == []
+
+
+def test_the_control_node_is_asked_with_its_own_python(machines: Machines) -> None:
+    told = machines.call("-e", "to=localhost", one={"ansible_python_interpreter": "/nowhere/it"})
+    assert told["one"]["answer"]["runs"] == []
 
 
 # What a node lies, and the code under which it is known.
