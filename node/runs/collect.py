@@ -69,9 +69,12 @@ BYTE_CODE = "__pycache__"
 DEPTH = 250
 # Longer paths, in bytes, are too long with the folders above them (PATH_MAX is 4096).
 PATH_BYTES = 3000
-# What the ranks keep for themselves: signs of life, files that are still being written, and a link
-# of W&B's to a log in its cache.
-OWN = (".*", "*.beat", "debug-core.log")
+# What the launcher keeps of places that end with the container (trainer/launch/container_files.py).
+# It comes home as checkpoints do: mostly it is weights.
+LEFT_IN_CONTAINER = ("outputs", "left-in-container")
+# What the ranks keep for themselves: signs of life, whether an exception ended one, files that are
+# still being written, and a link of W&B's to a log in its cache.
+OWN = (".*", "*.beat", "*.exception", "debug-core.log")
 # So many names are told of what stays behind, and so many characters of each.
 EXAMPLES = 5
 PATH_SHOWN = 200
@@ -238,14 +241,14 @@ def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Coll
 
 
 def _is_checkpoint(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Tell whether a path below the ranks' directory is one of a checkpoint.
+    """Tell whether a path below the ranks' directory is one of a checkpoint, or counts like one.
 
     Args:
         pattern: see `checkpoint_pattern`.
     """
     if parts[0] == WORKDIR:
         return bool(pattern) and len(parts) > len(pattern) and leads_to_match(parts[1:], pattern)
-    return parts[0] in (CHECKPOINTS, COPIES)
+    return parts[0] in (CHECKPOINTS, COPIES) or parts[:2] == LEFT_IN_CONTAINER
 
 
 def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:

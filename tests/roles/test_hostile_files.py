@@ -293,6 +293,8 @@ def test_a_huge_file_keeps_no_log_from_going_home(run: Any) -> None:
 def test_countless_files_keep_no_record_from_going_home_and_are_counted(run: Any) -> None:
     write(run, "logs/rank-0.log", "a long log\n" * 100)
     write(run, "ranks/0.json", "{}" * 100)
+    write(run, "ranks/0.exception")
+    write(run, "outputs/left-in-container/tmp/out/model.safetensors", "w" * 10_000)
     for number in range(300):
         write(run, f"outputs/samples/{number}")
     for number in range(150):
@@ -301,13 +303,16 @@ def test_countless_files_keep_no_record_from_going_home_and_are_counted(run: Any
     collected = training_run_collect.collect(run, "node1", LIMITS)
     kept = home(run)
     assert {"logs/rank-0.log", "ranks/0.json"} <= kept.keys()
+    # What a program wrote to the container's /tmp counts like its checkpoints.
+    assert [name for name in kept if name.endswith("/tmp/out/model.safetensors")]
+    assert not collected.refused.count
     # Of the checkpoints those that were written last.
     assert sorted(name for name in kept if name.startswith("checkpoints/")) == [
-        f"checkpoints/{number:03}/weights" for number in range(50, 150)
+        f"checkpoints/{number:03}/weights" for number in range(51, 150)
     ]
     assert len([name for name in kept if "/samples/" in name]) == LIMITS.files
-    assert collected.beyond.count == 200 + 50
-    assert str(collected.beyond).endswith("; and 245 more")
+    assert collected.beyond.count == 200 + 51
+    assert str(collected.beyond).endswith("; and 246 more")
 
 
 def test_records_and_the_newest_checkpoint_come_before_all_else_of_the_size(run: Any) -> None:
