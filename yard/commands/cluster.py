@@ -5,8 +5,10 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
+from yard.core.words import plural
 from yard.operations.setup import put_dataset, put_own_data, run_operation, run_setup
 from yard.plays.inventory import read_inventory
+from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
 from yard.runs.setup_record import forget_setup
@@ -70,6 +72,10 @@ def local_up(context: Context, nodes: int | None) -> Exit:
     forget_setup(context.project, inventory)
     extravars: dict[str, Any] = {} if nodes is None else {"local_cluster_size": nodes}
     run_operation(context, "local_up", extravars)
+    made = read_inventory(context.project, inventory.path).trainers
+    following = addressed("make setup", context.project, inventory.path)
+    said = f"{plural(len(made), 'node')}: {', '.join(made)}. Next: {following}"
+    context.console.print(said, soft_wrap=True, markup=False)
     return Exit.DONE
 
 
