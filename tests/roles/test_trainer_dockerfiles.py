@@ -40,7 +40,8 @@ def test_every_trainer_image_is_looked_at() -> None:
 
 def of_the_site(role: str, **further: Any) -> Templar:
     """Ansible's templates with what the site-wide files and a role set."""
-    loader, variables = DataLoader(), {}
+    loader = DataLoader()
+    variables: dict[str, Any] = {}
     site = sorted((ROLES.parent / "group_vars/all").glob("*.yml"))
     for file in (ROLES / role / "defaults/main.yml", ROLES / role / "vars/main.yml", *site):
         variables |= loader.load_from_file(str(file), trusted_as_template=True)

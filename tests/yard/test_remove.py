@@ -187,3 +187,9 @@ def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> N
 )
 def test_the_target_of_make(target: tuple[str, ...], command: str) -> None:
     assert made(*target).endswith(f" {command}")
+
+
+def test_what_local_up_made_is_said_with_what_comes_next(fresh: Yard) -> None:
+    done = fresh("local-up")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 nodes: node1, node2. Next: make setup\n" in done.stdout

@@ -83,6 +83,10 @@ def local_up(context: Context, nodes: int | None) -> Exit:
     forget_setup(context.project, inventory)
     extravars: dict[str, Any] = {} if nodes is None else {"local_cluster_size": nodes}
     run_operation(context, "local_up", extravars)
+    made = read_inventory(context.project, inventory.path).trainers
+    following = addressed("make setup", context.project, inventory.path)
+    said = f"{plural(len(made), 'node')}: {', '.join(made)}. Next: {following}"
+    context.console.print(said, soft_wrap=True, markup=False)
     return Exit.DONE
 
 
