@@ -1,6 +1,7 @@
 """What the modules of a run write: its files on a node, and what is known of a failure."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +331,7 @@ def test_a_look_ends_when_rank_0_begins(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(poll, "is_gone", lambda container: False)
     log = tmp_path / "work" / "logs" / "rank-0.log"
     log.parent.mkdir(parents=True)
-    monkeypatch.setattr(poll.time, "sleep", lambda seconds: log.write_bytes(b""))
+    monkeypatch.setattr(time, "sleep", lambda seconds: log.write_bytes(b""))
     assert poll.wait_for_end(str(tmp_path), "c", 3600) is None
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,7 +180,7 @@ def test_set_up_tells_which_of_its_roles_it_is_at() -> None:
 
 def test_a_task_that_is_passed_over_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(live_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     progress = live_progress.LiveProgress(console)
     progress.phase("Setting up")

@@ -170,6 +170,10 @@ def test_what_is_left_of_a_run_hides_none_that_goes_on(tmp_path: Path) -> None:
         console.print(view.render(120, 24))
     (row,) = [line for line in capture.get().splitlines() if line.startswith("node1")]
     assert row.split()[1] == "running"
+    view.chosen["cluster"] = left["run"]
+    with console.capture() as capture:
+        console.print(view.render(120, 24))
+    assert f"it has ended: make attach RUN={left['run']} fetches its files" in capture.get()
 
 
 def test_a_run_that_somebody_follows_is_not_left(tmp_path: Path) -> None:

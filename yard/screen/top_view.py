@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.words import plural
-from yard.runs.cluster_state import ClusterState, NodeState, RunState
+from yard.runs.cluster_state import ENDED, ClusterState, NodeState, RunState
+from yard.runs.folder import RUN_ID
 from yard.screen.cluster_tables import (
     NODE_COLUMNS,
     RUN_COLUMNS,
@@ -223,6 +224,9 @@ class TopView:
 
     def _foot(self) -> Text:
         text = HELP[self.level]
+        run = self.chosen_run
+        if run is not None and run.state == ENDED and RUN_ID.fullmatch(run.run):
+            text = f"it has ended: make attach RUN={run.run} fetches its files"
         if self.asks is not None:
             text = f"Stop {self.asks}? y/n"
         elif self.is_typing:
