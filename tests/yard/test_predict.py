@@ -86,6 +86,7 @@ def test_files_of_a_folder(look: Look, run: Path, tmp_path: Path) -> None:
     assert made("predict", "SOURCE=photos").endswith("predict latest --source='photos'")
 
 
+@pytest.mark.process
 def test_what_is_not_there_is_said(look: Look, run: Path, tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="there is no such folder on this machine"):
         look(command.predict, "latest", tmp_path / "photos", "best")

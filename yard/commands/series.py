@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import yaml
@@ -21,7 +21,7 @@ from yard.request.series import SEED, cases_of, label_of, read_sweep
 from yard.request.training import TrainRequest
 from yard.runs.folder import list_runs
 from yard.runs.overview import overview_of
-from yard.runs.series import best_of, rows_of
+from yard.runs.series import best_of, row_of
 from yard.runs.summary import read_summary
 from yard.screen.series import show_series
 
@@ -65,18 +65,17 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
         return status
     by_label: dict[str, list[Path]] = {}
     for label, case in cases.items():
-        own = {name: case.options[name] for name in (SEED,) if seeds > 1}
-        point = label.removesuffix(label_of(own)).strip()
+        own = label_of({SEED: case.options[SEED]}) if seeds > 1 else ""
+        point = label.removesuffix(own).strip()
         by_label.setdefault(point, []).extend([runs[label]] if label in runs else [])
-    summaries = {
-        label: [summary for run in those if (summary := read_summary(run)) is not None]
+    rows = [
+        row_of(label, [summary for run in those if (summary := read_summary(run)) is not None])
         for label, those in by_label.items()
-    }
-    rows = rows_of(summaries)
+    ]
     best = best_of(rows)
     show_series(context.console, rows, best)
     path = context.project.runs / series / "series.json"
-    document = {"series": series, "rows": [row.to_json() for row in rows]}
+    document = {"series": series, "rows": [asdict(row) for row in rows]}
     write_json(path, {**document, "best": None if best is None else best.label})
     context.console.print(escape(context.project.shown(path)), soft_wrap=True)
     # It takes a while to import.

@@ -1,9 +1,8 @@
 """What several trainings of one request came to: a row for each combination, over its seeds."""
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from yard.runs.summary import Summary
 
@@ -34,10 +33,6 @@ class Row:
     final_loss: Measure | None
     images_per_second: Measure | None
 
-    def to_json(self) -> dict[str, Any]:
-        """As `series.json` has it."""
-        return asdict(self)
-
 
 MEASURES = ("validation_accuracy", "test_accuracy", "final_loss", "images_per_second")
 
@@ -66,8 +61,3 @@ def _measure(values: Sequence[float | None]) -> Measure | None:
         return None
     deviation = statistics.stdev(known) if len(known) > 1 else None
     return Measure(statistics.mean(known), deviation)
-
-
-def rows_of(summaries: Mapping[str, Sequence[Summary]]) -> list[Row]:
-    """The rows of all combinations, by their labels."""
-    return [row_of(label, those) for label, those in summaries.items()]
