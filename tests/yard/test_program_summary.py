@@ -391,9 +391,14 @@ def test_what_ended_with_the_container_is_told_with_the_place_to_write_to(run: P
     (run / "failures/container-node1.json").write_text(json.dumps(noted))
     (run / "failures/container-elsewhere.json").write_text(json.dumps(noted))
     (run / "outputs/left-in-container/tmp/test-clm").mkdir(parents=True)
-    first, second = (
+    # Of another node the place is said once, and what it alone has is below its name.
+    noted[1:] = [{"path": "/tmp/own", "files": 1, "bytes": 5000, "kept": True}]
+    (run / "failures/container-node2.json").write_text(json.dumps(noted))
+    (run / "nodes/node2/outputs/left-in-container/tmp/own").mkdir(parents=True)
+    first, second, third = (
         warning for warning in summarise(read_run(run)).warnings if "container" in warning
     )
     assert first.startswith("the program wrote 1 file of 5.2 MB to /tmp/test-clm on node1, which")
     assert "the copy is outputs/left-in-container/tmp/test-clm. Have it write to" in first
     assert "nothing of it came home" in second
+    assert "the copy is nodes/node2/outputs/left-in-container/tmp/own. " in third

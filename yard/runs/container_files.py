@@ -41,13 +41,19 @@ class ContainerFiles:
 
 
 def read_container_files(run: Path, hosts: Collection[str]) -> tuple[ContainerFiles, ...]:
-    """What the nodes of a run noted; nothing of other hosts, or of another form."""
+    """What the nodes of a run noted; nothing of other hosts, or of another form.
+
+    Of what all nodes have in one place, that of the first which has it.
+    """
     found: list[ContainerFiles] = []
     for host in hosts:
         noted = read_json(run / "failures" / f"container-{host}.json")
         entries = noted if isinstance(noted, list) else []
         found += [_parse(run, host, entry) for entry in entries[:MOST] if _is_whole(entry)]
-    return tuple(found)
+    first: dict[str, ContainerFiles] = {}
+    for files in found:
+        first.setdefault(files.path, files)
+    return tuple(first.values())
 
 
 def _is_whole(entry: Any) -> bool:
@@ -63,6 +69,7 @@ def _is_whole(entry: Any) -> bool:
 
 def _parse(run: Path, host: str, entry: dict[str, Any]) -> ContainerFiles:
     path = entry["path"]
-    places = [f"{above}outputs/left-in-container{path}" for above in ("", f"nodes/{host}/")]
+    # Those of the first node are not below its name.
+    places = [f"{above}outputs/left-in-container{path}" for above in (f"nodes/{host}/", "")]
     home = next((place for place in places if (run / place).exists()), "")
     return ContainerFiles(host, path, entry["files"], entry["bytes"], home)

@@ -12,18 +12,27 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 
-def log(**numbers: float) -> None:
+def log(**numbers: Any) -> None:
     """Report numbers: `step`, `steps`, `epoch`, `epochs`, `loss`, and any others.
 
+    Those of NumPy and PyTorch count too: a loss need not be taken out of its tensor.
     They are appended to $TRAINYARD_METRICS, a JSON object a line, by rank 0 alone: the progress bar
     and the report show them.
     """
     path = os.environ.get("TRAINYARD_METRICS")
     if path and os.environ.get("RANK", "0") == "0":
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), **numbers}) + "\n")
+            file.write(json.dumps({"time": time.time(), **numbers}, default=_number) + "\n")
+
+
+def _number(value: Any) -> Any:
+    """The number in a scalar of NumPy, or in a tensor with one value."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"{value!r} is no number that can be logged")
+    return value.item()
 
 
 def output_dir() -> Path:

@@ -1,0 +1,32 @@
+"""The module that programs report by: docker/trainer/python/trainyard_run.py."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+# It is on the path in the image alone.
+trainyard_run: Any = importlib.import_module("trainyard_run")
+
+
+def test_numbers_of_numpy_and_torch_are_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINYARD_METRICS", str(tmp_path / "metrics.jsonl"))
+    monkeypatch.setenv("RANK", "0")
+    numbers = {
+        "step": np.int64(3),
+        "loss": torch.tensor(0.5, requires_grad=True),
+        "accuracy": np.float32(0.25),
+        "rate": torch.tensor([2]),
+    }
+    trainyard_run.log(**numbers)
+    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    del line["time"]
+    assert line == {"step": 3, "loss": 0.5, "accuracy": 0.25, "rate": 2}
+    with pytest.raises(TypeError, match="is no number that can be logged"):
+        trainyard_run.log(loss=object())
