@@ -189,6 +189,9 @@ def test_a_follower_shows_each_line_once_and_reads_the_bar(tmp_path: Path) -> No
     assert [(each.step, each.values) for each in first.readings] == [(1, {"loss": 3.0})]
     end = lines._output.end
     assert lines.listen(answer("", end), 1000.0).readings == []
+    bar = "10%|█ | 1/10 [00:01<00:09, 1.0it/s]"
+    ends = ProgramLines(tmp_path / METRICS).listen(answer(bar, exit_status=0), 1000.0)
+    assert [each.step for each in ends.readings] == [1], "its last line is whole when it has ended"
     more = lines.listen(answer("\r 20%|█ | 2/10 [00:02<00:08, 1.0it/s, loss=2]", end), 1000.0)
     assert [each.step for each in more.readings] == [2]
     lost = lines.listen(answer("\ndone", lines._output.end + 1000, exit_status=0), 1000.0)
