@@ -65,6 +65,13 @@ def test_bars_of_rich_below_each_other_are_a_line_each() -> None:
     ]
 
 
+def test_bars_below_each_other_stay_so_where_a_piece_ends_between_them() -> None:
+    output = Output()
+    pieces = ["a 1\n\rb 1\x1b[A\r", "a 2\n", "\rb 2\x1b[A\r", "a 3\n\rb 3\n"]
+    lines = [line for piece in pieces for line in output.take(0, piece)[0]]
+    assert lines + output.finish() == ["a 3", "b 3"]
+
+
 def test_what_a_piece_cuts_in_two_is_put_together() -> None:
     text = "a\x1b[31mred\x1b[0m\r\x1b[2Kb\x1b]0;title\x07 c\nd"
     assert lines_of(text) == ["b c", "d"]
