@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def test_a_costly_drawing_is_made_less_often(
     """One of 3 s: at 1 % of the time it is due again after 300 s."""
     drawn = []
 
-    def draw(run: Path, now: float, seconds: float, output: object) -> None:
+    def draw(run: Path, now: float, seconds: float, output: Sequence[str]) -> None:
         clock.now += 3
         drawn.append(seconds)
 
@@ -126,7 +126,7 @@ def test_a_costly_drawing_is_made_less_often(
 def test_a_failure_while_drawing_does_not_disturb_the_run(
     error: type[Exception], under_way: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(run: Path, now: float, seconds: float, output: object) -> None:
+    def fail(run: Path, now: float, seconds: float, output: Sequence[str]) -> None:
         raise error("no")
 
     live = LiveReport(under_way)

@@ -65,6 +65,13 @@ def test_bars_of_rich_below_each_other_are_a_line_each() -> None:
     ]
 
 
+def test_bars_below_each_other_stay_so_where_a_piece_ends_between_them() -> None:
+    output = Output()
+    pieces = ["a 1\n\rb 1\x1b[A\r", "a 2\n", "\rb 2\x1b[A\r", "a 3\n\rb 3\n"]
+    lines = [line for piece in pieces for line in output.take(0, piece)[0]]
+    assert lines + output.finish() == ["a 3", "b 3"]
+
+
 def test_what_a_piece_cuts_in_two_is_put_together() -> None:
     text = "a\x1b[31mred\x1b[0m\r\x1b[2Kb\x1b]0;title\x07 c\nd"
     assert lines_of(text) == ["b c", "d"]
@@ -189,6 +196,9 @@ def test_a_follower_shows_each_line_once_and_reads_the_bar(tmp_path: Path) -> No
     assert [(each.step, each.values) for each in first.readings] == [(1, {"loss": 3.0})]
     end = lines._output.end
     assert lines.listen(answer("", end), 1000.0).readings == []
+    bar = "10%|█ | 1/10 [00:01<00:09, 1.0it/s]"
+    ends = ProgramLines(tmp_path / METRICS).listen(answer(bar, exit_status=0), 1000.0)
+    assert [each.step for each in ends.readings] == [1], "its last line is whole when it has ended"
     more = lines.listen(answer("\r 20%|█ | 2/10 [00:02<00:08, 1.0it/s, loss=2]", end), 1000.0)
     assert [each.step for each in more.readings] == [2]
     lost = lines.listen(answer("\ndone", lines._output.end + 1000, exit_status=0), 1000.0)

@@ -121,7 +121,8 @@ class ProgramLines(Lines[Reading]):
             lines, said = lines[1:], said[1:]
         rows: Sequence[str] = [row for row in self._output.rows if row]
         if answer.get("exit_status") is not None:
-            lines, rows = [*lines, *self._output.finish()], ()
+            rest = self._output.finish()
+            lines, said, rows = [*lines, *rest], [*said, *rest], ()
         readings: list[Reading] = []
         if not self._reads_bars or not self._seen:
             gave_up = self._reader.gave_up

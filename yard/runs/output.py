@@ -127,8 +127,7 @@ def take_log(path: Path, size: int) -> tuple[Output, list[str]]:
     states = []
     for piece in pieces_of(content.decode("utf-8", errors="replace")):
         states += output.take(output.end, piece)[1]
-    output.finish()
-    return output, states
+    return output, states + output.finish()
 
 
 def pieces_of(text: str) -> Iterable[str]:
