@@ -32,7 +32,7 @@ def chosen(choice: Choice) -> set[str]:
             {"tests/roles/test_accounts.py", "accounts", "ssh_trust", "mixed_releases"},
         ),
         # By a role that another one depends on, and by a module_util
-        ("roles/packages/library/packages.py", {"packages", "login_shell", "openmpi"}),
+        ("roles/packages/library/packages_step.py", {"packages", "login_shell", "openmpi"}),
         ("roles/ssh_trust/module_utils/ssh_trust_hosts.py", {"ssh_trust", "several_nodes"}),
         # By an image that a role names
         ("docker/node/Dockerfile", {"tests/roles/test_local_cluster.py", "hosts_file"}),

@@ -1,7 +1,31 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: packages for a role. What it takes and returns stands in library/packages.py.
+"""Action: packages of the distribution for a role, which can be taken away again.
 
-It looks first, which is quick; apt, which is slow, comes only where there is something to do.
+    - name: Install Open MPI
+      packages:
+        owner: openmpi          # the role; the record on the machine bears its name
+        names: [openmpi-bin, libopenmpi-dev]    # each with =VERSION behind it where it matters
+        start_services: false   # true unless the role writes settings before services start
+
+    - name: Remove what came with it
+      packages:
+        owner: openmpi
+        state: absent
+
+It looks first, which is quick; apt, which is slow, comes only where there is something to do. What
+was not there before is recorded on the machine for each role, dependencies included. Packages that
+only are recommended do not come. What the variable `packages_ahead` lists, which a play sets to
+what its other roles will ask for, comes in the same run of apt.
+
+Removed is, with its configuration, what the role's record names. Packages that were there before
+stay, and so do those that another role needs too, and those that a package from elsewhere has come
+to need. Debian's packages leave the users and groups that they made, because files may bear their
+numbers.
+
+A dry run fetches package lists that are older than an hour, because without them it could not tell.
+
+Returns `missing`, those of the names that were not installed; `recorded`, what was added to the
+record; `removed`.
 """
 
 from __future__ import annotations
@@ -20,14 +44,8 @@ FORBIDDEN = 101
 Result = dict[str, Any]
 
 
-def differences(apt: Result) -> list[Result]:
-    """Return what apt said of the difference, as an item of a list."""
-    difference = apt.get("diff") or {}
-    return [{"prepared": difference["prepared"] + "\n"}] if difference.get("prepared") else []
-
-
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
-    """Looks with packages_look, has ansible.builtin.apt change what differs, and records it."""
+    """Looks, has ansible.builtin.apt change what differs, and records it."""
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Bring the packages, or take them away."""
@@ -41,7 +59,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             }
         )
         self._variables = task_vars
-        look = self._execute("packages_look", owner=options["owner"], names=options["names"])
+        look = self._step("look", options["owner"], names=options["names"])
         if look.get("failed"):
             return look
         if options["state"] == "absent":
@@ -54,6 +72,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             module_name=module, module_args=arguments, task_vars=self._variables
         )
         return result
+
+    def _step(self, step: str, owner: str, **arguments: Any) -> Result:
+        """Run the role's own module on the node."""
+        return self._execute("packages_step", step=step, owner=owner, **arguments)
 
     def _install(self, options: Result, look: Result) -> Result:
         """Install what is missing, and record what came."""
@@ -77,14 +99,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             result |= apt
         if (missing and not self._task.check_mode) or shared:
             # Also where apt failed: some packages may have come before that.
-            record = self._execute(
-                "packages_record", owner=owner, before=look["installed"], shared=shared
-            )
+            record = self._step("record", owner, before=look["installed"], names=shared)
             if record.get("failed"):
                 return record
             result["recorded"] = record["recorded"]
             result["changed"] = result["changed"] or record["changed"]
-            result["diff"] = differences(apt) + record.get("diff", [])
         if apt.get("failed"):
             came = "Nothing was changed." if self._task.check_mode else "What came is recorded."
             result["msg"] = (
@@ -104,7 +123,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         result: Result = {"changed": False, "removed": []}
         unneeded: list[str] = []
         if look["removable"]:
-            release = self._execute("packages_release", names=look["removable"])
+            release = self._step("release", owner, names=look["removable"])
             if release.get("failed"):
                 return release
             unneeded = release["unneeded"]
@@ -128,12 +147,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                 return apt
             result |= apt
             result["removed"] = names
-        if look["record"] or look["empty"]:
-            record = self._execute("packages_record", owner=owner, state="absent")
+        if look["recorded"]:
+            record = self._step("forget", owner)
             if record.get("failed"):
                 return record
-            result["changed"] = result["changed"] or record["changed"]
-            result["diff"] = differences(result) + record["diff"]
+            result["changed"] = True
         return result
 
     def _fetch_lists(self) -> Result:
