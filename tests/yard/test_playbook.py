@@ -19,6 +19,7 @@ from yard.core.context import Context
 from yard.core.errors import Interrupted
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations import setup
 from yard.operations.setup import run_operation
 from yard.plays.events import Event, Outcome, failure_message
 from yard.plays.playbook import run_playbook
@@ -320,3 +321,12 @@ def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Proje
         run_operation(context, "trainer_image", {}, take=take)
     wait_for(lambda: not building(), "the end of the build", 5)
     assert "The build of the image was ended" in screen.getvalue()
+
+
+def test_a_build_that_has_ended_is_not_ended_once_more() -> None:
+    jobs: set[str] = set()
+    job = {"ansible_job_id": "j1.2"}
+    for result in ({"started": True, "finished": False}, {"finished": True}, {"erased": "/j1.2"}):
+        event = Event("runner_on_ok", 0.0, host="localhost", result={**job, **result})
+        setup._note_job(jobs, event)
+        assert bool(jobs) is ("started" in result)

@@ -218,7 +218,9 @@ def _note_job(jobs: set[str], event: Event) -> None:
     """Note what Ansible began here and does not end with its playbook, until it has ended."""
     job = event.result.get("ansible_job_id")
     if isinstance(job, str) and event.host == HERE and event.kind == "runner_on_ok":
-        (jobs.discard if event.result.get("finished") else jobs.add)(job)
+        # That its file was removed tells neither.
+        goes_on = not event.result.get("finished") and "erased" not in event.result
+        (jobs.add if goes_on else jobs.discard)(job)
 
 
 def roles_of(project: Project, play: str) -> list[str]:
