@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from test_verdict import HOSTS, THRESHOLDS, Containers, Measured, containers, good
+from test_node_verdict import HOSTS, THRESHOLDS, Containers, Measured, containers, good
 
 from node.verdict import judgement
 from node.verdict.cluster import Cluster

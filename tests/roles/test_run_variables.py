@@ -13,7 +13,7 @@ from role_files import ROLES
 
 def made(name: str, values: dict[str, Any], *before: str) -> Any:
     """A variable of the role; `before` are those that it is made from."""
-    variables = yaml.safe_load((ROLES / "training_run/vars/main.yml").read_text())
+    variables = yaml.safe_load((ROLES / "training_run" / "vars/main.yml").read_text())
     variables |= variables["training_run_request"]
     environment = NativeEnvironment()
     environment.filters |= core_filters.FilterModule().filters()

@@ -1,4 +1,4 @@
-"""The module that programs report by: docker/trainer/python/trainyard_run.py."""
+"""The module that programs report by."""
 
 import importlib
 import json
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+SOURCE = "docker/trainer/python/trainyard_run.py"
 # It is on the path in the image alone.
-trainyard_run: Any = importlib.import_module("trainyard_run")
+trainyard_run: Any = importlib.import_module(Path(SOURCE).stem)
 
 
 def test_numbers_of_numpy_and_torch_are_numbers(
