@@ -4,54 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: openmpi_look
-short_description: Tells in what Open MPI differs from what it is to be
-description:
-  - Reads dpkg's status and the defaults of MCA parameters, all in one go. Changes nothing.
-author: Trainyard
-options:
-  packages:
-    description: Packages that are to be installed.
-    type: list
-    elements: str
-    required: true
-  blocks:
-    description: >-
-      For each runtime, C(prrte) of version 5 and newer and C(orte) of older ones, the block that
-      each file is to have; without text it is to have none.
-    type: dict
-    required: true
-  marker:
-    description: What stands around a block, with C({mark}) for BEGIN and END.
-    type: str
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Look at Open MPI
-  openmpi_look:
-    packages: [openmpi-bin, libucx0]
-    blocks:
-      orte: {/etc/openmpi/openmpi-mca-params.conf: btl_tcp_if_include = 10.0.0.0/24}
-      prrte: {/etc/openmpi/openmpi-mca-params.conf: btl_tcp_if_include = 10.0.0.0/24}
-    marker: "# {mark} Ansible"
-"""
-
-RETURN = r"""
-versions:
-  description: Names and upstream versions of Open MPI and UCX, as installed.
-  returned: always
-  type: list
-  elements: str
-differences:
-  description: In what the node differs from what it is to be.
-  returned: always
-  type: list
-  elements: str
-"""
-
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
