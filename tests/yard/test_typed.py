@@ -33,6 +33,7 @@ from yard.core.typed import TYPES_YARD, to_yard
         ("RETRIES=2 starts it again; NODES= more", "--retries 2 starts it again; --nodes more"),
         ("make bootstrap makes the account", "make bootstrap makes the account"),
         ("these make no sense: A", "these make no sense: A"),
+        ("a node says \0007\0: make setup", "a node says 7: yard setup"),
     ],
 )
 def test_commands_in_messages_are_those_that_the_user_types(make: str, yard: str) -> None:
