@@ -103,6 +103,21 @@ def test_elsewhere_it_is_the_command_of_its_own_checkout(
     assert project.inventory(Path("mine")) == Path("mine")
 
 
+def test_in_another_project_of_ansible_nothing_of_that_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INVENTORY", raising=False)
+    (tmp_path / "inventory/local").mkdir(parents=True)
+    for name in ("site.yml", "ansible.cfg"):
+        (tmp_path / name).touch()
+    assert Project.find(tmp_path).root == tmp_path
+    monkeypatch.setenv(TYPES_YARD, "1")
+    project = Project.find(tmp_path)
+    assert project.root == REPOSITORY
+    assert project.inventory(None) == REPOSITORY / "inventory/local"
+
+
 @pytest.mark.process
 def test_in_a_folder_with_a_program_it_trains_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
