@@ -1,6 +1,7 @@
 """Beginning from weights that were trained before: fine-tuning."""
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,9 @@ def read_weights(path: Path, sha256: str | None) -> dict[str, Tensor]:
             raise ValueError(f"its sha256 is {actual}, expected {sha256}")
         if path.suffix == SAFETENSORS:
             return _safetensors(path.read_bytes())
+        if tarfile.is_tarfile(path):
+            # Of these, versions of PyTorch before 2.6 run code in spite of `weights_only`.
+            raise ValueError("it is a tar archive; save its state_dict anew with torch.save")
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
         if {"model", "optimizer", "epoch", "rng"} <= content.keys():
             return evaluated_weights(Checkpoint(**content))
