@@ -56,7 +56,10 @@ def good() -> Measured:
                         **(
                             {}
                             if host < peer
-                            else {"bits_per_second": [9e9, 9e9], "latency_seconds": 1e-4}
+                            else {
+                                **{"bits_per_second": [9e9, 9e9], "latency_seconds": 1e-4},
+                                **{"from": 0.0, "until": 1.0},
+                            }
                         ),
                     }
                     for peer in peers
