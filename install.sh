@@ -11,7 +11,7 @@ share=$(dirname "$folder")/share
 
 mkdir -p "$folder" "$share/bash-completion/completions" "$share/zsh/site-functions"
 command=$folder/yard
-if [ -e "$command" ] && ! grep -q TRAINYARD_TYPES_YARD "$command"; then
+if [ -L "$command" ] || { [ -e "$command" ] && ! grep -q TRAINYARD_TYPES_YARD "$command"; }; then
     echo "$command is another program; it stays as it is. FOLDER= takes another place" >&2
     exit 2
 fi

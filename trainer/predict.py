@@ -3,6 +3,7 @@
 import base64
 import csv
 import io
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,7 +154,8 @@ def _look(
             ):
                 truth = "" if label == UNKNOWN else classes[label]
                 told = [(classes[n], round(part, 6)) for n, part in zip(those, parts, strict=True)]
-                name = next(names)
+                # A file may have a name that is no UTF-8.
+                name = os.fsencode(next(names)).decode(errors="backslashreplace")
                 rows.append([name, truth, *(cell for pair in told for cell in pair)])
                 if label != those[0]:
                     about = {"image": name, "truth": truth or None, "answers": told}

@@ -1,6 +1,7 @@
 """Beginning from weights that were trained before: fine-tuning."""
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from trainer.checkpoint import Checkpoint
 from trainer.checksum import file_checksum
 from trainer.errors import CheckpointError, ConfigError
-from trainer.export import SAFE_TYPES, SAFETENSORS, evaluated_weights
+from trainer.export import SAFE_TYPES, evaluated_weights
 
 
 def head_of(network: nn.Module) -> str:
@@ -77,8 +78,14 @@ def read_weights(path: Path, sha256: str | None) -> dict[str, Tensor]:
         actual = file_checksum(path, "sha256")
         if sha256 not in (None, actual):
             raise ValueError(f"its sha256 is {actual}, expected {sha256}")
-        if path.suffix == SAFETENSORS:
+        # By its content: what a link to a file in a cache leads to has no suffix there.
+        with path.open("rb") as file:
+            is_safetensors = file.read(9)[8:] == b"{"
+        if is_safetensors:
             return _safetensors(path.read_bytes())
+        if tarfile.is_tarfile(path):
+            # Of these, versions of PyTorch before 2.6 run code in spite of `weights_only`.
+            raise ValueError("it is a tar archive; save its state_dict anew with torch.save")
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
         if {"model", "optimizer", "epoch", "rng"} <= content.keys():
             return evaluated_weights(Checkpoint(**content))

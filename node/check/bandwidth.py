@@ -102,7 +102,7 @@ class Meter:
         return {"latency_seconds": latency, "bits_per_second": [there, back]}
 
     def _bits_per_second(self, line: Line, me: Node, peer: Node, backwards: bool) -> float:
-        port = line.hear()["port"]
+        port = line.hear(port=int)["port"]
         rate: float = bits_per_second(
             me.address, peer.address, port, self.seconds, self.limit, backwards
         )

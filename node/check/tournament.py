@@ -11,6 +11,7 @@ rounds need no conductor. A peer that does not come costs its opponents one time
 from __future__ import annotations
 
 import json
+import math
 import queue
 import socket
 import threading
@@ -22,6 +23,8 @@ from statistics import median
 from typing import Any, BinaryIO
 
 ROUND_TRIPS = 50
+# Of one object, whatever a peer sends.
+LINE_BYTES = 1 << 16
 # A refused connection is tried again this often, in seconds: the peer may not have started yet.
 RETRY = 0.1
 
@@ -65,12 +68,21 @@ class Line:
         """Send one object."""
         self.connection.sendall(json.dumps(message).encode() + b"\n")
 
-    def hear(self) -> dict[str, Any]:
-        """Receive one object; raise OSError where the other end has gone."""
-        line = self._file.readline()
+    def hear(self, **kinds: type) -> dict[str, Any]:
+        """Receive one object, which has values of some kinds.
+
+        Raises:
+            OSError: the other end has gone.
+            ValueError: it says something else.
+        """
+        line = self._file.readline(LINE_BYTES)
         if not line:
             raise ConnectionError("the peer hung up")
-        message: dict[str, Any] = json.loads(line)
+        message = json.loads(line)
+        if not isinstance(message, dict) or not all(
+            type(message.get(name)) is kind for name, kind in kinds.items()
+        ):
+            raise ValueError("the peer talks otherwise than checks do")
         return message
 
     def close(self) -> None:
@@ -131,7 +143,7 @@ class Tournament:
         """Answer a greeting, or let a peer wait for its match."""
         line = Line(connection, self.limits.match)
         try:
-            message = line.hear()
+            message = line.hear(what=str, to=str, **{"from": str})
             if message.get("to") != self.me.name or message.get("from") not in self.nodes:
                 line.close()
                 return
@@ -167,9 +179,11 @@ class Tournament:
             line = self._connect(peer)
             sent = time.time()
             line.say(what="greeting", **{"from": self.me.name, "to": peer.name})
-            answer = line.hear()
+            answer = line.hear(time=float, source=str)
             received = time.time()
             line.close()
+            if not math.isfinite(answer["time"]):
+                raise ValueError(f"its time is {answer['time']}")
         except (OSError, ValueError) as error:
             return {"trouble": trouble_of(error), "source": "", "clock_seconds": None}
         # Half of the way there and back: the peer's clock at the middle of the question (RFC 5905).

@@ -41,6 +41,8 @@ BROKEN = (
 )
 # The file system's words for names that stand in each other's way.
 ODD = (errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+# Of a link, in bytes (PATH_MAX): a zip has its target as content, which may have any size.
+MOST_TARGET = 4096
 # Of a zip: bit of a member's flags.
 ENCRYPTED = 0x1
 
@@ -242,7 +244,9 @@ def _of_zip(archive: str) -> Iterator[Member]:
             if info.is_dir():
                 kind = FOLDER
             elif stat.S_ISLNK(info.external_attr >> 16):
-                kind, target = LINK, os.fsdecode(packed.read(info))
+                with packed.open(info) as link:
+                    # One that is longer is none that a file system takes.
+                    kind, target = LINK, os.fsdecode(link.read(MOST_TARGET))
 
             def content(info: zipfile.ZipInfo = info) -> IO[bytes]:
                 return packed.open(info)

@@ -204,7 +204,8 @@ class OomKills:
 
     def __init__(self, groups: str = "/proc/self/cgroup") -> None:
         self._files: list[int] = []
-        with open(groups, encoding="utf-8") as lines:
+        # A kernel or a sandbox without control groups has no such file.
+        with suppress(FileNotFoundError), open(groups, encoding="utf-8") as lines:
             for line in lines:
                 for mark, place in OOM_COUNTERS.items():
                     path = line.rstrip("\n").partition(mark)[2]
@@ -215,8 +216,11 @@ class OomKills:
         self._before = self._count()
 
     def _count(self) -> int:
-        texts = [os.pread(file, 4096, 0).decode() for file in self._files]
-        return sum(int(found) for text in texts for found in OOM_KILL.findall(text))
+        count = 0
+        for file in self._files:
+            with suppress(OSError):  # the group is gone
+                count += sum(map(int, OOM_KILL.findall(os.pread(file, 4096, 0).decode())))
+        return count
 
     def happened(self) -> bool:
         """Tell whether there was one since this was made."""

@@ -13,7 +13,8 @@ from ..forms import LocalPath
 from ..runs.lock import is_live, read
 from ..runs.untrusted import logs_of, read_log
 
-# Of what is new in a log, at most: the newest.
+# Of what is new in all logs of a node, at most: the newest of each. As text of an answer a byte may
+# take six (calls.MOST_ANSWERED).
 MOST_BYTES = 1024 * 1024
 # A log written to this shortly before a call may have grown between two calls; in seconds.
 RECENT = 3.0
@@ -41,7 +42,7 @@ class Logs:
         }
 
     def read(self, size: int, ends: dict[str, int] | None = None) -> dict[str, dict[str, Any]]:
-        """Return what is new in each, see `read_log`, of at most `size` bytes.
+        """Return what is new in each, see `read_log`, of at most `size` bytes together.
 
         Args:
             ends: up to where each has been read before, in bytes.
@@ -50,9 +51,12 @@ class Logs:
             OSError: one is gone.
         """
         known = ends or {}
+        names = sorted(self.sizes())
         return {
-            name: read_log(self._directory, name, size, max(0, int(known.get(name, 0))))
-            for name in sorted(self.sizes())
+            name: read_log(
+                self._directory, name, size // len(names), max(0, int(known.get(name, 0)))
+            )
+            for name in names
         }
 
 

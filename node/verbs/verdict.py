@@ -84,8 +84,7 @@ def verdict(evidence: Evidence) -> dict[str, Any]:
     names = ("probe", "node", "ssh", "pairs")
     cluster = Cluster(
         {
-            # The program's answer is a part of what the task returned.
-            host: {name: {**said, **(said.get("answer") or {})} for name, said in zip(names, told)}
+            host: {name: _flat(said) for name, said in zip(names, told)}
             for host, told in zip(evidence.hosts, parts)
         },
         evidence.thresholds,
@@ -117,3 +116,10 @@ def verdict(evidence: Evidence) -> dict[str, Any]:
         "unfit_for_jobs": excluded(findings, NEEDS, cluster.hosts),
         "unfit_for_containers": excluded(findings, CONTAINER_NEEDS, cluster.hosts),
     }
+
+
+def _flat(said: dict[str, Any]) -> dict[str, Any]:
+    """What a task returned, with the program's answer as a part of it."""
+    answer = said.get("answer") or {}
+    # A node may answer anything; this is of no form that is well.
+    return {**said, **(answer if isinstance(answer, dict) else {"checks": answer})}

@@ -128,9 +128,12 @@ def is_well(answer: Mapping[str, Any]) -> bool:
         matches = answer.get("matches", {}).values()
         texts += [entry["trouble"] for entry in (*about, *matches)]
         texts += [entry["source"] for entry in answer.get("greetings", {}).values()]
-        numbers = [entry.get("clock_seconds") or 0 for entry in about]
+        numbers = [entry["clock_seconds"] or 0 for entry in answer.get("greetings", {}).values()]
         numbers += [match.get("latency_seconds", 0) for match in matches]
         numbers += [rate for match in matches for rate in match.get("bits_per_second", [0])]
+        numbers += [match[name] for match in matches for name in ("at_home", "round")]
+        measured = [match for match in matches if "bits_per_second" in match]
+        numbers += [match[name] for match in measured for name in ("from", "until")]
         for entry in answer.get("problems", []):
             if entry["code"] in PROBLEMS:
                 texts.append(Problem(entry["code"], entry["values"]).text)

@@ -168,10 +168,8 @@ def read_containers(
         excluded: hosts that were left out, and why.
         directory: of the verdict, where the files of the ranks are.
     """
-    ranks = []
-    for path in sorted(glob.glob(os.path.join(directory, "verify", "rank-*.json"))):
-        with open(path, encoding="utf-8") as file:
-            ranks.append(json.load(file))
+    paths = sorted(glob.glob(os.path.join(glob.escape(directory), "verify", "rank-*.json")))
+    ranks = [rank for rank in map(_read_rank, paths) if rank is not None]
     ranks.sort(key=lambda rank: int(rank["rank"]))
     logs = os.path.join(directory, "logs")
     return Containers(
@@ -183,6 +181,20 @@ def read_containers(
             rank["rank"]: end_of(os.path.join(logs, f"rank-{rank['rank']}.log")) for rank in ranks
         },
     )
+
+
+def _read_rank(path: str) -> Rank | None:
+    """What a rank wrote; None where it is not what is relied on further, as if it had not come."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            rank: Rank = json.load(file)
+        sums_trouble({"sums": [], **rank})
+        peak_bandwidth([rank])
+        for product in products([rank]):
+            _ = round(product["ratio"], 2), product["gpu"], product["wrong"]
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+    return rank if type(rank.get("rank")) is int and isinstance(rank.get("host"), str) else None
 
 
 def step_troubles(

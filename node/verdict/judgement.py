@@ -169,8 +169,8 @@ def matches(cluster: Cluster) -> list[dict[str, Any]]:
     """When which pair was measured."""
     return [
         {"pair": [host, peer], **{key: match[key] for key in ("round", "from", "until")}}
-        for host, answer in cluster.measured.items()
-        for peer, match in (answer.get("pairs") or {}).get("matches", {}).items()
+        for host in cluster.hosts
+        for peer, match in cluster.answer(host, "pairs").get("matches", {}).items()
         if "bits_per_second" in match
     ]
 
@@ -178,8 +178,8 @@ def matches(cluster: Cluster) -> list[dict[str, Any]]:
 def nodes(cluster: Cluster) -> dict[str, Any]:
     """What goes into nodes.json: what each node is made of."""
     descriptions = {}
-    for host, answer in cluster.measured.items():
-        node, probe = answer.get("node") or {}, answer.get("probe") or {}
+    for host in cluster.hosts:
+        node, probe = cluster.answer(host, "node"), cluster.answer(host, "probe")
         if "hardware" in probe:
             descriptions[host] = {
                 "nodename": node.get("nodename"),

@@ -28,13 +28,15 @@ def ask(verb: str, **arguments: Any) -> dict[str, Any]:
     return document
 
 
+FIT = {"checks": [], "run": "", "image_id": "sha256:1", "address": "10.0.0.1", "hardware": {}}
+
+
 def judged(**more: Any) -> dict[str, Any]:
     """What is said of two nodes, of which one cannot be reached."""
-    fit = {"checks": [], "run": "", "image_id": "sha256:1", "address": "10.0.0.1", "hardware": {}}
     return ask(
         "verdict",
         hosts=["node1", "node2"],
-        probes=[{"answer": fit}, {"unreachable": True, "msg": "Connection timed out"}],
+        probes=[{"answer": FIT}, {"unreachable": True, "msg": "Connection timed out"}],
         nodes=[{"answer": {"checks": [], "releases": {"docker": "26"}}}, {"skipped": True}],
         logins=[{"skipped": True}, {"skipped": True}],
         pairs=[{}, {}],
@@ -87,3 +89,27 @@ def test_without_the_account_nobody_logs_in() -> None:
     with pytest.raises(VerbError) as caught:
         ask("log_in", user="nobody-of-this-name", peers=["node2"], seconds=1)
     assert "run make setup" in caught.value.values["message"]
+
+
+@pytest.mark.parametrize(
+    "said", ["x", 3, [1], {"node1": 3}, {"node1": {"bits_per_second": [1, 2]}}, {"node1": {}}]
+)
+@pytest.mark.parametrize("part", ["probes", "nodes", "pairs", "matches", "greetings"])
+def test_a_node_that_answers_anything_ends_no_check_of_the_others(
+    part: str, said: Any, tmp_path: Path
+) -> None:
+    node = {"checks": [], "releases": {}, "gpus": [], "nodename": "n"}
+    pairs: dict[str, Any] = {"greetings": {}, "matches": {}}
+    parts: dict[str, Any] = {"probes": FIT, "nodes": node, "pairs": pairs}
+    good = {name: {"answer": answer} for name, answer in parts.items()}
+    parts = {**parts, "pairs": {**pairs, part: said}} if part in pairs else {**parts, part: said}
+    told = ask(
+        "verdict",
+        hosts=["node1", "node2"],
+        **{name: [good[name], {"answer": parts[name]}] for name in parts},
+        logins=[{"skipped": True}, {"skipped": True}],
+        thresholds=THRESHOLDS,
+        directory=str(tmp_path),
+    )
+    assert told["answer"]["ok"] is False
+    assert (tmp_path / "nodes.json").is_file()

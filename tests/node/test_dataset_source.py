@@ -9,6 +9,7 @@ import stat
 import subprocess
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -144,6 +145,21 @@ def test_a_member_that_leads_out_is_refused(
     with pytest.raises(DataError, match="leads out of the folder"):
         dataset_source.have(str(archive), str(cache))
     assert not list(tmp_path.rglob("outside"))
+
+
+def test_a_link_whose_target_fills_the_memory_is_refused(tmp_path: Path, cache: Path) -> None:
+    archive = tmp_path / "evil.zip"
+    link = zipfile.ZipInfo("way")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.writestr("a", "a")
+        zipped.writestr(link, b"x" * (64 << 20), zipfile.ZIP_DEFLATED)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="is broken"):
+        dataset_source.have(str(archive), str(cache))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 @pytest.mark.parametrize("target", ["/etc", "../../..", "/etc/passwd"])

@@ -1,5 +1,6 @@
 """From measurements to the one who is at fault."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ def good() -> Measured:
                         **(
                             {}
                             if host < peer
-                            else {"bits_per_second": [9e9, 9e9], "latency_seconds": 1e-4}
+                            else {
+                                **{"bits_per_second": [9e9, 9e9], "latency_seconds": 1e-4},
+                                **{"from": 0.0, "until": 1.0},
+                            }
                         ),
                     }
                     for peer in peers
@@ -516,6 +520,25 @@ def test_a_program_that_ran_into_its_limit_says_so() -> None:
     assert program.trouble == "no end within its time limit"
     assert program.output == result["stdout"]
     assert programs.read_program({"msg": "gone"}, {}, {}).trouble == "gone"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *([], "x", {}, {"rank": "../../x", "host": "node1"}, {"rank": 0, "host": ["node1"]}),
+        *({"rank": 0, "host": "node1", "sums": [{"wrong": 1}]},),
+        *({"rank": 0, "host": "node1", "bandwidth": [5]},),
+        *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 0}]},),
+    ],
+)
+def test_what_a_rank_made_up_counts_as_if_it_had_not_come(said: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "a[1]" / "verify"
+    folder.mkdir(parents=True)
+    good = {"rank": 1, "host": "node2", "sums": []}
+    (folder / "rank-0.json").write_text(json.dumps(said))
+    (folder / "rank-1.json").write_text(json.dumps(good))
+    (folder / "rank-2.json").write_text("{")
+    assert in_containers.read_containers([], {}, str(folder.parent)).ranks == [good]
 
 
 def test_of_a_log_the_end_is_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The tournament of the pairs: who meets whom, and how long it takes."""
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
@@ -91,3 +92,30 @@ def test_an_absent_node_costs_a_time_limit_and_the_others_are_measured() -> None
         assert result["matches"]["node4"]["trouble"]
         others = {"node1", "node2", "node3"} - {name}
         assert all(result["matches"][peer]["trouble"] == "" for peer in others)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("[1]", "{}", '{"time": 1e999, "source": ""}', '{"time": 1.0, "source": 5}'),
+        *('{"time": "x", "source": ""}', "no JSON"),
+    ],
+)
+def test_a_peer_that_says_anything_ends_no_check_of_this_node(said: str) -> None:
+    me, peer = on_loopback(2)
+    with socket.create_server((peer.address, peer.port)) as liar:
+        liar.settimeout(5)
+
+        def answer() -> None:
+            # A greeting, and a match.
+            for _ in range(2):
+                connection, _ = liar.accept()
+                with connection:
+                    connection.recv(1000)
+                    connection.sendall(f"{said}\n".encode())
+
+        limits = tournament.Limits(connect=2, start=0.3, match=0.3)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(answer)
+            told = tournament.Tournament(me, [peer, me], limits, measure).run()
+    assert told["greetings"][peer.name]["trouble"]

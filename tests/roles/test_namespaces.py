@@ -243,6 +243,7 @@ def test_memory_that_its_own_control_group_ran_out_of_is_told(
 ) -> None:
     monkeypatch.setattr(init, "OOM_COUNTERS", {"0::": f"{tmp_path}{{}}/memory.events"})
     groups = tmp_path / "cgroup"
+    assert not init.OomKills(str(groups)).happened()  # of a sandbox without
     groups.write_text("12:pids:/x\n0::/session-3.scope\n")
     assert not init.OomKills(str(groups)).happened()  # of another version
     counter = tmp_path / "session-3.scope" / "memory.events"

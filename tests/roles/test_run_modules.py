@@ -1,5 +1,6 @@
 """What the modules of a run write: its files on a node, and what is known of a failure."""
 
+import io
 import json
 import time
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from node import calls
 from node.failure import VerbError
 from node.forms import form
 from node.runs import directory as training_node_directory
 from node.runs import listing as training_node_runs
-from node.verbs import end, poll, start
+from node.verbs import end, logs, poll, start
 
 GIGABYTE = 10**9
 
@@ -325,6 +327,19 @@ def test_a_follower_gets_what_is_new_in_the_log_of_rank_0(tmp_path: Path) -> Non
         file.write(b"x" * 2 * poll.OUTPUT_BYTES)
     found = poll.new_output(run, 12)
     assert (found["offset"], len(found["text"])) == (12 + poll.OUTPUT_BYTES, poll.OUTPUT_BYTES)
+
+
+def test_the_logs_of_many_ranks_fit_into_one_answer(tmp_path: Path) -> None:
+    folder = tmp_path / "a_run/work/logs"
+    folder.mkdir(parents=True)
+    for rank in range(16):
+        # Each byte is six in the answer.
+        (folder / f"rank-{rank}.log").write_bytes(b"\xff" * logs.MOST_BYTES)
+    asked = {"directory": str(tmp_path / "a_run"), "whole": True}
+    request = json.dumps({"verb": "logs", "arguments": asked}).encode()
+    answer = json.loads(calls.answer(io.BytesIO(request)))["answer"]
+    assert len(answer["logs"]) == 16
+    assert all(piece["end"] == logs.MOST_BYTES for piece in answer["logs"].values())
 
 
 def test_a_look_ends_when_rank_0_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

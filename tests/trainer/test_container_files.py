@@ -1,10 +1,16 @@
 """What a project wrote to places that end with the container."""
 
+import errno
+import inspect
 import json
 import os
+import shutil
+import sys
 from pathlib import Path
 
-from trainer.launch.container_files import keep_container_files
+import pytest
+
+from trainer.launch.container_files import KEPT, keep_container_files
 
 
 def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
@@ -47,3 +53,45 @@ def test_nothing_is_copied_by_half_or_onto_a_full_disk(tmp_path: Path) -> None:
     (entry,) = json.loads((run / "failures/container-node1.json").read_text())
     assert entry["kept"] is False
     assert sorted(path.name for path in run.iterdir()) == ["failures"]
+
+
+def test_what_cannot_be_copied_is_noted_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, place = tmp_path / "run", tmp_path / "tmp"
+    for folder in (run / "failures", place / "deep", run / f"{KEPT}/{place}/model"):
+        folder.mkdir(parents=True)
+    # Deeper than functions may call each other.
+    above = os.open(place / "deep", os.O_RDONLY)
+    for _ in range(100):
+        os.mkdir("d", dir_fd=above)
+        inner = os.open("d", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = inner
+    os.close(above)
+    # A folder in an attempt before.
+    (place / "model").write_bytes(b"w" * 5000)
+    (place / "other").write_bytes(b"w" * 6000)
+    copied = shutil.copy2
+
+    def copy(path: str, target: Path, **options: bool) -> None:
+        copied(path, target, **options)
+        # It may be ended meanwhile.
+        noted = json.loads((run / "failures/container-node1.json").read_text())
+        assert f"{place}/other" in [entry["path"] for entry in noted]
+        if path.endswith("other"):
+            raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(shutil, "copy2", copy)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 80)
+    try:
+        keep_container_files(run, "node1", [str(place)], 0)
+    finally:
+        sys.setrecursionlimit(limit)
+    noted = json.loads((run / "failures/container-node1.json").read_text())
+    kept = {entry["path"]: entry["kept"] for entry in noted}
+    kept.pop(f"{place}/deep", None)
+    assert kept == {f"{place}/model": True, f"{place}/other": False}
+    assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
+    assert (run / f"{KEPT}/{place}/model").is_file()

@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,9 @@ def test_files_of_a_folder(save: Save, data: Path, tmp_path: Path) -> None:
     for number, folder in enumerate(["a", "b", "unsorted", "unsorted"]):
         (tmp_path / "files" / folder).mkdir(parents=True, exist_ok=True)
         image = Image.fromarray(test.images[number].transpose(1, 2, 0))
-        image.save(tmp_path / "files" / folder / f"{number}.PNG")
+        # One has a name that is no UTF-8.
+        name = os.fsdecode(b"3\xe9.PNG") if number == 3 else f"{number}.PNG"
+        image.save(tmp_path / "files" / folder / name)
     (tmp_path / "files" / "notes.txt").write_text("no image")
     path = save(averages=True)
     predict(path, data, None, tmp_path / "files", tmp_path)
@@ -92,7 +95,7 @@ def test_files_of_a_folder(save: Save, data: Path, tmp_path: Path) -> None:
         ["a/0.PNG", "a"],
         ["b/1.PNG", "b"],
         ["unsorted/2.PNG", ""],
-        ["unsorted/3.PNG", ""],
+        [r"unsorted/3\xe9.PNG", ""],
     ]
     assert (result["images"], result["labelled"]) == (4, 2)
     predict(path, data, None, None, tmp_path)

@@ -1,5 +1,6 @@
 """What a network begins from, and what of it learns."""
 
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ def test_weights_are_those_of_the_file(
     if form != "checkpoint":
         path = tmp_path / f"weights{form}"
         export(checkpoint, path, None)
+    if form == ".safetensors":
+        # Those of a cache have no suffix.
+        path = path.rename(tmp_path / "weights")
     if form == ".pth":
         # As torchvision's references and DistributedDataParallel save it.
         content = torch.load(path, weights_only=True)
@@ -90,6 +94,10 @@ def test_other_weights_are_refused(save: Save, config: dict[str, Any], tmp_path:
         torch.save(content, tmp_path / name)
         with pytest.raises(CheckpointError, match=f"cannot read the weights {name}"):
             begun(config, weights=str(tmp_path / name))
+    with tarfile.open(tmp_path / "old.pt", "w") as packed:
+        packed.add(path, "storages")
+    with pytest.raises(CheckpointError, match=r"old\.pt: it is a tar archive"):
+        begun(config, weights=str(tmp_path / "old.pt"))
 
 
 def test_a_frozen_backbone_does_not_learn(config: dict[str, Any]) -> None:

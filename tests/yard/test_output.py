@@ -56,6 +56,11 @@ def test_a_bar_of_tqdm_is_one_line(size: int) -> None:
     ]
 
 
+def test_coloured_words_move_no_cursor() -> None:
+    coloured = "\x1b[32mOK\n\x1b[1;31mDATA\x1b[0m\nA\x1b[33mWEAK\n"
+    assert lines_of(coloured) == ["OK", "DATA", "AWEAK"]
+
+
 def test_bars_of_rich_below_each_other_are_a_line_each() -> None:
     assert [line.split(" ━")[0] for line in lines_of(RICH)] == [
         "half way",

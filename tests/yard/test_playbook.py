@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -312,7 +313,13 @@ def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Proje
     def building() -> bool:
         return any("tail --follow" in line for line in processes_below(playbooks))
 
+    bystanders: list[subprocess.Popen[bytes]] = []
+
     def take(event: Event) -> None:
+        if "ansible_job_id" in event.result and not bystanders:
+            job = event.result["ansible_job_id"].partition(".")[0]
+            command = ["sh", "-c", f"JOB={job} sleep 600; :"]
+            bystanders.append(subprocess.Popen(command, start_new_session=True))
         if event.play == "Meanwhile":
             wait_for(building, "the build")
             interrupts.request()
@@ -321,6 +328,10 @@ def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Proje
         run_operation(context, "trainer_image", {}, take=take)
     wait_for(lambda: not building(), "the end of the build", 5)
     assert "The build of the image was ended" in screen.getvalue()
+    (bystander,) = bystanders
+    assert bystander.poll() is None
+    os.killpg(bystander.pid, signal.SIGKILL)
+    bystander.wait()
 
 
 def test_a_build_that_has_ended_is_not_ended_once_more() -> None:

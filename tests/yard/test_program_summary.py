@@ -385,6 +385,8 @@ def test_what_ended_with_the_container_is_told_with_the_place_to_write_to(run: P
         {"path": "/tmp/test-clm", "files": 1, "bytes": 5_242_880, "kept": True},
         {"path": "/tmp/words", "files": 4000, "bytes": 8000, "kept": False},
         {"path": "/tmp/\x1b[2J", "files": 1, "bytes": 1, "kept": True},
+        {"path": "/../../../../../../../../../../etc/passwd", "files": 1, "bytes": 1},
+        {"path": "/tmp/more", "files": 1, "bytes": 10**400},
         {"path": 3},
     ]
     (run / "failures").mkdir(exist_ok=True)

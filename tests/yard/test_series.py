@@ -61,6 +61,8 @@ def test_a_sweep_of_another_form_is_refused(text: str, said: str) -> None:
         cases_of(VIT, {"seed": [1]}, 2)
     with pytest.raises(RequestError, match="120 trainings: 100 at the most"):
         cases_of(VIT, {"lr": [0.1] * 120}, 1)
+    with pytest.raises(RequestError, match="2,000,000,000,000 trainings"):
+        cases_of(VIT, {"lr": [0.1, 0.2]}, 10**12)
 
 
 @pytest.fixture
@@ -94,13 +96,15 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
     ):
         monkeypatch.setattr(command, name, function)
 
-    def go(sweep: str, seeds: int = 1, stop: str | None = None) -> tuple[Exit, str, list[str]]:
+    def go(
+        sweep: str, seeds: int = 1, stop: str | None = None, request: TrainRequest = VIT
+    ) -> tuple[Exit, str, list[str]]:
         begun.clear()
         stops["at"] = stop
         text = io.StringIO()
         console = Console(file=text, width=160)
         context = Context(Project(tmp_path), tmp_path, console, Interrupts())
-        status = command.train_series(context, VIT, sweep, seeds)
+        status = command.train_series(context, request, sweep, seeds)
         return status, text.getvalue(), list(begun)
 
     return go
@@ -132,6 +136,22 @@ def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> No
     assert (status, begun) == (Exit.FAILED, ["batch=48", "batch=64"])
     assert "batch=48   failed" in text
     assert "Best on the validation split: batch=64" in text
+
+
+@pytest.mark.process
+def test_another_request_of_the_same_name_is_trained_anew(train: Train, tmp_path: Path) -> None:
+    for epochs in (1, 2):
+        request = TrainRequest("vit", name="../mine", epochs=epochs)
+        status, text, begun = train("batch=32,64", request=request)
+        assert (status, begun) == (Exit.DONE, ["batch=32", "batch=64"])
+        assert "2 trainings: ../mine-" in text
+    assert len(list((tmp_path / "runs").glob("series-*/series.json"))) == 2
+
+
+@pytest.mark.process
+def test_a_value_that_is_none_is_said(train: Train) -> None:
+    with pytest.raises(RequestError, match="SWEEP: while parsing"):
+        train("lr={,1")
 
 
 @pytest.mark.process

@@ -33,6 +33,7 @@ from yard.core.typed import TYPES_YARD, to_yard
         ("RETRIES=2 starts it again; NODES= more", "--retries 2 starts it again; --nodes more"),
         ("make bootstrap makes the account", "make bootstrap makes the account"),
         ("these make no sense: A", "these make no sense: A"),
+        ("a node says \0007\0: make setup", "a node says 7: yard setup"),
     ],
 )
 def test_commands_in_messages_are_those_that_the_user_types(make: str, yard: str) -> None:
@@ -100,6 +101,21 @@ def test_elsewhere_it_is_the_command_of_its_own_checkout(
     assert project.inventory(None) == REPOSITORY / "inventory/example"
     (tmp_path / "mine").mkdir()
     assert project.inventory(Path("mine")) == Path("mine")
+
+
+def test_in_another_project_of_ansible_nothing_of_that_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INVENTORY", raising=False)
+    (tmp_path / "inventory/local").mkdir(parents=True)
+    for name in ("site.yml", "ansible.cfg"):
+        (tmp_path / name).touch()
+    assert Project.find(tmp_path).root == tmp_path
+    monkeypatch.setenv(TYPES_YARD, "1")
+    project = Project.find(tmp_path)
+    assert project.root == REPOSITORY
+    assert project.inventory(None) == REPOSITORY / "inventory/local"
 
 
 @pytest.mark.process

@@ -52,6 +52,7 @@ def test_of_a_run_they_are_the_best_and_of_a_file_its_own(root: Path, lab: Inven
         ("none.pt", r"WEIGHTS=none\.pt: there is no such file on this machine"),
         ("model.onnx", r"model\.onnx is to be a file that ends in \.pt, \.pth, \.safetensors"),
         ("20250101", "20250101"),
+        ("gone.pt", r"WEIGHTS=gone\.pt: cannot be read"),
     ],
 )
 def test_what_cannot_serve_is_said(
@@ -59,6 +60,7 @@ def test_what_cannot_serve_is_said(
 ) -> None:
     monkeypatch.chdir(root)
     (root / "model.onnx").touch()
+    (root / "gone.pt").symlink_to("/proc/self/mem")
     with pytest.raises(RequestError, match=said):
         begun(root, lab, TrainRequest("vit", weights=typed))
     going_on = replace(TrainRequest("vit", weights="latest"), resume="latest")

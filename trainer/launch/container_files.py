@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ KEPT = "outputs/left-in-container"
 # What libraries and programs of the image put there for a while.
 PASSING = (
     *(".*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
-    *("ompi*", "prte*", "pmix*", "ssh-*", "hsperfdata_*", "ray", "wandb*"),
+    *("ompi*", "prte*", "pmix*", "ssh-*", "krb5cc*", "hsperfdata_*", "ray", "wandb*"),
     *("__pycache__", "pytest-*"),
 )
 # Less is a lock or a mark; more files are a data set.
 LEAST_BYTES, MOST_FILES = 1024, 1000
+# Others need the disk as well.
+ROOM = 1 << 30
 # What mktemp and Python's tempfile call things that are mostly removed again: less is a rest.
 TEMPORARY, LEAST_TEMPORARY_BYTES = "tmp", 1 << 20
 
@@ -37,22 +40,32 @@ def container_places() -> tuple[str, str]:
     return "/tmp", os.path.expanduser("~")
 
 
-def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: int) -> None:
+def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: int = ROOM) -> None:
     """Copy what a program left in some places to the run directory, and note it.
 
-    Nothing is copied by half: a folder gets its name when all of it is there.
+    Nothing is copied by half: a folder gets its name when all of it is there. Whatever is in the
+    way, nothing is raised: the run has ended, and how is still to be told.
 
     Args:
         room: bytes that are to stay free on the disk of the run directory.
     """
-    noted = []
-    for path, files, size in _left(places, run_dir):
-        disk = os.statvfs(run_dir)
-        fits = files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize
-        kept = fits and _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
-        noted.append({"path": path, "files": files, "bytes": size, "kept": kept})
-    if noted:
+    found = list(islice(_left(places, run_dir), MOST_FILES))
+    noted = [
+        {"path": path, "files": files, "bytes": size, "kept": False} for path, files, size in found
+    ]
+    # Before, too: a container may end while a large copy is made.
+    _note(run_dir, host, noted)
+    for entry, (path, files, size) in zip(noted, found, strict=True):
         with contextlib.suppress(OSError):
+            disk = os.statvfs(run_dir)
+            if files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize:
+                entry["kept"] = _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
+    _note(run_dir, host, noted)
+
+
+def _note(run_dir: Path, host: str, noted: Sequence[dict[str, Any]]) -> None:
+    with contextlib.suppress(OSError):
+        if noted:
             write_json(run_dir / FOLDER / f"container-{host}.json", noted)
 
 
@@ -65,7 +78,9 @@ def _left(places: Sequence[str], run_dir: Path) -> Iterator[tuple[str, int, int]
                     continue
                 if run_dir.is_relative_to(entry.path):
                     continue
-                sizes = list(_sizes(entry.path))
+                sizes: list[int] = []
+                with contextlib.suppress(RecursionError):  # of a thousand folders in each other
+                    sizes = list(_sizes(entry.path))
                 temporary = entry.name.startswith(TEMPORARY)
                 if sum(sizes) >= (LEAST_TEMPORARY_BYTES if temporary else LEAST_BYTES):
                     yield entry.path, len(sizes), sum(sizes)
@@ -92,13 +107,16 @@ def _copy(path: str, target: Path, run_dir: Path) -> bool:
         target.parent.mkdir(parents=True, exist_ok=True)
         if os.path.isdir(path):
             shutil.copytree(path, passing, symlinks=True, ignore=_no_files)
-            shutil.rmtree(target, ignore_errors=True)  # of an attempt before
         else:
             shutil.copy2(path, passing, follow_symlinks=False)
+        shutil.rmtree(target, ignore_errors=True)  # of an attempt before
         passing.rename(target)
-    except (OSError, shutil.Error):
-        shutil.rmtree(passing, ignore_errors=True)
+    except (OSError, shutil.Error, RecursionError):
         return False
+    finally:
+        shutil.rmtree(passing, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            passing.unlink()  # a file
     return True
 
 

@@ -28,13 +28,13 @@ def main() -> None:
     """Sample until a signal comes."""
     hosts = Project.read(program_file(os.environ)).hosts
     look = NodeLook(hosts, os.environ)
-    # The default would end this process at once.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    # The default would end this process at once. One that comes too early is not lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with UtilisationSampler(utilisation_file(run_dir(os.environ)), first_processes, look):
-        signal.pause()
+        signal.sigwait({signal.SIGTERM})
     host = os.uname().nodename
     if host != hosts[0]:
-        keep_container_files(run_dir(os.environ), host, container_places(), 0)
+        keep_container_files(run_dir(os.environ), host, container_places())
 
 
 if __name__ == "__main__":

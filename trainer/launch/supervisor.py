@@ -98,9 +98,7 @@ class Supervisor:
         for copy in copies:
             copy.close()
         if self._settings.is_project:
-            room = self._settings.limits.full_bytes
-            host = socket.gethostname()
-            keep_container_files(self._settings.run_dir, host, container_places(), room)
+            keep_container_files(self._settings.run_dir, socket.gethostname(), container_places())
         if self._settings.is_project and self._signal is not None:
             # The program may have ended well when it was asked to; the run has not.
             return 128 + self._signal

@@ -67,7 +67,7 @@ class LogView:
         """
         output = self._outputs.setdefault(rank, Output())
         if offset < output.end:
-            text = text.encode()[output.end - offset :].decode(errors="replace")
+            text = text.encode(errors="replace")[output.end - offset :].decode(errors="replace")
         for piece in pieces_of(text):
             lines, _ = output.take(max(offset, output.end), piece)
             self._print(rank, lines)

@@ -46,7 +46,10 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
     inventory = read_inventory(context.project, context.inventory)
     # What all of them have in common, the first seed among it.
     resolve(request, inventory)
-    values = read_sweep(sweep, yaml.safe_load)
+    try:
+        values = read_sweep(sweep, yaml.safe_load)
+    except yaml.YAMLError as error:
+        raise RequestError([f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64"]) from error
     cases = cases_of(request, values, seeds)
     problems: list[str] = []
     for case in cases.values():
@@ -57,7 +60,9 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
     if problems:
         raise RequestError(problems)
     asked = json.dumps([request.to_json(), values, seeds], sort_keys=True, default=str)
-    series = request.name or f"series-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
+    # With the digest too where it has a name: under that another request may have been trained.
+    series = f"{request.name or 'series'}-{digest}"
     context.console.print(f"{plural(len(cases), 'training')}: {escape(series)}", soft_wrap=True)
     runs, status = train_each(context, series, cases, goes_on=True)
     if status not in (Exit.DONE, Exit.FAILED):
@@ -74,7 +79,7 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
     ]
     best = best_of(rows)
     show_series(context.console, rows, best)
-    path = context.project.runs / series / "series.json"
+    path = context.project.runs / f"series-{digest}" / "series.json"
     document = {"series": series, "rows": [asdict(row) for row in rows]}
     write_json(path, {**document, "best": None if best is None else best.label})
     context.console.print(escape(context.project.shown(path)), soft_wrap=True)

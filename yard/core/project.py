@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yard.core.errors import RequestError
+from yard.core.typed import TYPES_YARD
 
 # The checkout that this code lies in, for a command that is given somewhere else.
 OWN = Path(__file__).parents[2]
@@ -32,10 +33,13 @@ class Project:
     def find(cls, start: Path) -> "Project":
         """Return the checkout that holds `start`, or else the one that this code lies in.
 
+        The installed command is always of its own: other projects of Ansible have such files too,
+        and it must not run theirs.
+
         Raises:
             RequestError: neither is one.
         """
-        for folder in (start, *start.parents, OWN):
+        for folder in (OWN,) if os.environ.get(TYPES_YARD) else (start, *start.parents, OWN):
             if (folder / "site.yml").is_file() and (folder / "ansible.cfg").is_file():
                 return cls(folder)
         raise RequestError([f"{start} is not inside a Trainyard checkout (no site.yml)"])
@@ -55,7 +59,8 @@ class Project:
 
         A path that is not there is one of the checkout: `inventory/mysite` is so from everywhere.
         """
-        path = named or Path(os.environ.get("INVENTORY") or "inventory/local")
+        told = named or os.environ.get("INVENTORY")
+        path = Path(told) if told else self.own_inventory
         return path if path.exists() or path.is_absolute() else self.root / path
 
     def playbook(self, name: str) -> Path:

@@ -34,7 +34,9 @@ def to_yard(text: str) -> str:
         kept.append(_command(found[1], found[2]) if found[1] in COMMANDS else found[0])
         return f"\0{len(kept) - 1}\0"
 
-    text = re.sub(VARIABLE, lambda found: _option(found[0], ""), COMMAND.sub(keep, text))
+    # A text of others may have what marks them, too.
+    text = COMMAND.sub(keep, text.replace("\0", ""))
+    text = re.sub(VARIABLE, lambda found: _option(found[0], ""), text)
     return re.sub("\0(\\d+)\0", lambda found: kept[int(found[1])], text)
 
 

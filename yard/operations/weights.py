@@ -37,6 +37,9 @@ def with_weights(project: Project, request: TrainRequest, job: Training) -> Trai
         )
     # What best.pt is a link to is another file tomorrow.
     path = path.resolve()
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RequestError([f"WEIGHTS={typed}: cannot be read: {error.strerror}"]) from error
     return replace(job, weights=str(path), weights_sha256=digest)

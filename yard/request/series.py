@@ -1,5 +1,6 @@
 """Several trainings that differ in some values: seeds, and all combinations of a sweep."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -53,13 +54,15 @@ def cases_of(
     """
     if seeds > 1 and SEED in sweep:
         raise RequestError(["SEEDS= and seed= in SWEEP=: give one of them"])
+    # Before they are made: they may be more than the memory holds.
+    count = seeds * math.prod(map(len, sweep.values()))
+    if count > MOST:
+        raise RequestError([f"{count:,} trainings: {MOST} at the most"])
     values = dict(sweep)
     if seeds > 1:
         first = request.options.get(SEED, 1)
         values[SEED] = [first + number for number in range(seeds)]
     combinations = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
-    if len(combinations) > MOST:
-        raise RequestError([f"{len(combinations)} trainings: {MOST} at the most"])
     return {label_of(each): _with(request, each) for each in combinations}
 
 

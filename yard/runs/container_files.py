@@ -11,6 +11,7 @@ from yard.core.words import plural, size
 # Of one node; a rank can write anything there.
 MOST = 8
 PATH_CHARACTERS = 200
+MOST_BYTES = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,13 @@ def _is_whole(entry: Any) -> bool:
         isinstance(entry, dict)
         and isinstance(entry.get("path"), str)
         and entry["path"].startswith("/")
+        and ".." not in entry["path"].split("/")
         and entry["path"].isprintable()
         and len(entry["path"]) <= PATH_CHARACTERS
-        and all(type(entry.get(name)) is int for name in ("files", "bytes"))
+        and all(
+            type(entry.get(name)) is int and 0 < entry[name] < MOST_BYTES
+            for name in ("files", "bytes")
+        )
     )
 
 

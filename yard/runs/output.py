@@ -95,11 +95,11 @@ class Output:
                 self.rows.append("")
         elif part == "\r":
             self._begins_anew = True
-        elif part.startswith("\x1b[") and part.endswith("A"):
+        elif _MOVES.fullmatch(part) and part.endswith("A"):
             up = int(part[2:-1] or 1)
             self._reach = min(max(self._reach, up), MOST_REACHED)
             self._row = max(0, self._row - up)
-        elif part.startswith("\x1b[") and part.endswith("K"):
+        elif _MOVES.fullmatch(part):
             if self._begins_anew or "2" in part:
                 self.rows[self._row] = ""
         elif shown := harmless(part):
