@@ -116,10 +116,7 @@ def used_options() -> dict[str, set[str]]:
             continue
         for name, text_of in macros.items():
             line = line.replace(f"$({name})", text_of)
-        names = re.findall(
-            r"\$\((?:call (?:option|switch|typed|arguments?),|value )([A-Z0-9_]+)", line
-        )
-        options.setdefault(target, set()).update(names)
+        options.setdefault(target, set()).update(HANDED_ON.findall(line))
     return options
 
 

@@ -1,5 +1,15 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: find mistakes in an inventory, all together, before any machine is contacted."""
+"""Action: finds mistakes in an inventory, all together, before any machine is contacted.
+
+Reads inventory, group_vars and the roles' argument_specs.yml in Ansible's own process, and fails
+with a list of all mistakes, each with file, line and remedy. Changes nothing.
+
+Takes the `sources` of the inventory, the directories of the `site`-wide group_vars and of the
+`roles`, the `playbook` whose groups must exist, further variables that an inventory may set
+(`known`), and old names of variables with their new ones (`renamed`). With `files_only` it fails
+only where a file cannot be read, at which Ansible would stop as soon as it needs the variables of a
+host; what the other files show is named together with it.
+"""
 
 from __future__ import annotations
 
@@ -32,59 +42,6 @@ from ansible.module_utils.inventory_check_problem import report  # noqa: E402
 REFERENCE = re.compile(r"\{\{ *(\w+) *\}\}")
 # So many such steps are followed; then Ansible, which finds circles, has its turn.
 DEPTH = 8
-
-DOCUMENTATION = r"""
----
-module: inventory_check
-short_description: Finds mistakes in the inventory
-description:
-  - Reads inventory, group_vars and the roles' argument_specs.yml in Ansible's own process, without
-    a connection to any machine, and fails with a list of all mistakes, each with file, line and
-    remedy. Changes nothing.
-author: Trainyard
-options:
-  sources:
-    description: Files and directories of the inventory.
-    type: list
-    elements: path
-    required: true
-  site:
-    description: Directory of the site-wide group_vars.
-    type: path
-    required: true
-  roles:
-    description: Directory of the roles.
-    type: path
-    required: true
-  playbook:
-    description: The playbook whose groups must exist.
-    type: path
-    required: true
-  known:
-    description: Further variables that an inventory may set.
-    type: list
-    elements: str
-    default: []
-  renamed:
-    description: Old names of variables, with the new name of each.
-    type: dict
-    default: {}
-  files_only:
-    description:
-      - Fail only where a file cannot be read, at which Ansible would stop as soon as it needs the
-        variables of a host. What the other files show is named together with it.
-    type: bool
-    default: false
-"""
-
-EXAMPLES = r"""
-- name: Look for mistakes in the inventory
-  inventory_check:
-    sources: "{{ ansible_inventory_sources }}"
-    site: "{{ playbook_dir }}"
-    roles: "{{ playbook_dir }}/../roles"
-    playbook: "{{ playbook_dir }}/../site.yml"
-"""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types

@@ -50,11 +50,6 @@ def address_problem(address: str) -> str:
     return ""
 
 
-def has_password(address: str) -> bool:
-    """Whether an address has what to log in with."""
-    return "@" in urlsplit(address).netloc
-
-
 def hidden(text: str) -> str:
     """Return a text in which no address has what to log in with."""
     return re.sub(r"(https?://)[^\s\"/]*@", r"\1…@", text)
