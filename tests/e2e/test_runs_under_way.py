@@ -45,9 +45,9 @@ def stopped(cluster: Cluster) -> Stop:
     logs.wait_for_output("[0 node1] rank 0 of 1 on node1")
     stop = make("stop", RUN=run.run_id)
     outcome, beside_outcome = run.finish(), beside.finish()
-    records = [json.loads((each.directory / "ranks/0.json").read_text()) for each in (run, beside)]
-    ended, other = records
-    under_way = other["started_at"] < ended["ended_at"] < other["ended_at"]
+    # Not by a record of the stopped rank: on a busy machine mpirun kills it before it writes one.
+    other = json.loads((beside.directory / "ranks/0.json").read_text())
+    under_way = other["started_at"] < run.noticed_at() < other["ended_at"]
     return Stop(run, outcome, beside, beside_outcome, stop, logs.finish(60), under_way)
 
 
