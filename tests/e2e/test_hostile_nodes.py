@@ -272,7 +272,7 @@ def test_a_command_ends_with_a_sentence_whatever_a_node_answers(
     target, variables, _ = COMMANDS[module]
     if module == "record":
         # What another lie had the control node take for a run, it knows from then on.
-        shutil.rmtree(RUNS / variables["RUN"], ignore_errors=True)
+        shutil.rmtree(RUNS / str(variables["RUN"]), ignore_errors=True)
     before = watched()
     with lying(module, lie):
         outcome = make(target, **variables)
