@@ -86,7 +86,7 @@ def test_after_a_failure_come_the_logs_of_its_rank_and_the_request(
     run = recorded("killed")
     lines = end_of(run, model="vit", nodes=4, min_nodes=2)
     assert row(lines, "next").startswith(f"make logs RUN={run.name}")
-    assert lines[-1].strip() == "make train MODEL=vit NODES=2-4"
+    assert lines[-1].strip() == "make train MODEL=vit NODES=2..4"
 
 
 @pytest.mark.parametrize("request_", [{"lock": "x"}, {"options": {"depth": 3}}, {"recipe": {}}])

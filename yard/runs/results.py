@@ -88,7 +88,7 @@ def train_command(request: Mapping[str, Any]) -> str | None:
         return None
     said = {name: request[name] for name in TYPED if name in request}
     if "min_nodes" in request:
-        said["nodes"] = f"{request['min_nodes']}-{request['nodes']}"
+        said["nodes"] = f"{request['min_nodes']}..{request['nodes']}"
     said |= {flags[name][2:].replace("-", "_"): value for name, value in options.items()}
     said |= {"resume": request["resume"]} if "resume" in request else {}
     words = [f"{name.upper()}={shlex.quote(str(value))}" for name, value in said.items()]
