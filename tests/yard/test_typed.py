@@ -1,6 +1,7 @@
 """The command `yard` in a user's shell: where it is, what it completes, whose words it speaks."""
 
 import os
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from yard_command import REPOSITORY
 
-from yard import cli
+from yard import cli, make_help
+from yard.arguments import build_parser
 from yard.core.console import ForeignTextConsole
 from yard.core.project import Project
 from yard.core.typed import TYPES_YARD, to_yard
@@ -26,6 +28,11 @@ from yard.core.typed import TYPES_YARD, to_yard
             "yard --inventory inventory/lab train --nodes 2..4",
         ),
         ("make exec CMD='free -g' ON=node1,node2", "yard exec --on node1,node2 -- 'free -g'"),
+        (
+            "make train RUNTIME=native MODEL=vit ARGS='--set ema=0.9'",
+            "TRAINYARD_RUNTIME=native yard train --model vit --set ema=0.9",
+        ),
+        ("make setup BUNDLE=b.tar, or BUNDLE=none", "make setup BUNDLE=b.tar, or BUNDLE=none"),
         ("make data DATASET=cifar10", "yard data cifar10"),
         ("make data SOURCE=folder NAME=faces", "yard data --source folder --name faces"),
         ("(make setup)", "(yard setup)"),
@@ -38,6 +45,23 @@ from yard.core.typed import TYPES_YARD, to_yard
 )
 def test_commands_in_messages_are_those_that_the_user_types(make: str, yard: str) -> None:
     assert to_yard(make) == yard
+
+
+def test_every_variable_of_make_becomes_what_yard_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    checked = 0
+    for texts in make_help.targets((REPOSITORY / "Makefile").read_text()).values():
+        for target in texts.keys() & cli.COMMANDS.keys():
+            with pytest.raises(SystemExit):
+                build_parser().parse_args([target, "--help"])
+            known = {"--inventory", *re.findall(r"--[a-z0-9-]+", capsys.readouterr().out)}
+            for name in re.findall(r"\b([A-Z][A-Z0-9_]*)=", texts[target]):
+                words = to_yard(f"make {target} {name}=1").split()
+                flags = {word for word in words if word.startswith("--")} - {"--"}
+                assert flags <= known, f"{target} {name}="
+                checked += 1
+    assert checked > 100
 
 
 def test_the_screen_speaks_make_unless_the_user_types_yard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,12 @@ VALUE = r"""=(?:'[^']*'|"[^"]*"|[^\s,;:.'")`]*(?:[,:.][^\s,;:.'")`]+)*)"""
 VARIABLE = rf"\b[A-Z][A-Z0-9_]+{VALUE}"
 COMMAND = re.compile(rf"\bmake ([a-z]+(?:-[a-z]+)*)\b((?: {VARIABLE})*)")
 POSITIONAL = ("RUN", "NODE", "SITE")
-SWITCHES = ("YES", "FOLLOW", "JSON", "CSV")
+SWITCHES = ("YES", "FOLLOW", "JSON", "CSV", "DATA")
 OTHERWISE = {"LIMIT": "--seconds"}
+# What make takes for itself: such a command stays make's.
+OF_MAKE = re.compile(r"\b(?:BUNDLE|HELP|PYTHON|VENV)=")
+# What yard has from the environment, whose words stand in front of the command.
+ENVIRONMENT = {"RUNTIME": "TRAINYARD_RUNTIME", "NOTIFY": "TRAINYARD_NOTIFY"}
 
 
 def as_typed(text: str) -> str:
@@ -31,7 +35,8 @@ def to_yard(text: str) -> str:
 
     def keep(found: re.Match[str]) -> str:
         # What is translated already, or is make's, is not looked at again.
-        kept.append(_command(found[1], found[2]) if found[1] in COMMANDS else found[0])
+        is_of_yard = found[1] in COMMANDS and not OF_MAKE.search(found[2])
+        kept.append(_command(found[1], found[2]) if is_of_yard else found[0])
         return f"\0{len(kept) - 1}\0"
 
     # A text of others may have what marks them, too.
@@ -41,19 +46,25 @@ def to_yard(text: str) -> str:
 
 
 def _command(target: str, variables: str) -> str:
-    options = [_option(found, target) for found in re.findall(VARIABLE, variables)]
-    before = [option for option in options if option.startswith("--inventory")]
+    words = [_option(found, target) for found in re.findall(VARIABLE, variables)]
+    front = [word for word in words if word.startswith(tuple(ENVIRONMENT.values()))]
+    before = [word for word in words if word.startswith("--inventory")]
+    rest = [word for word in words if word not in (*front, *before)]
     # What exec runs comes last, for it may begin with a dash.
-    options.sort(key=lambda option: option.startswith("-- "))
-    return " ".join(
-        ["yard", *before, target, *(option for option in options if option not in before)]
-    )
+    rest.sort(key=lambda word: word.startswith("-- "))
+    return " ".join([*front, "yard", *before, target, *rest])
 
 
 def _option(typed: str, target: str) -> str:
     name, _, value = typed.partition("=")
     if target and (name in POSITIONAL or (name, target) == ("DATASET", "data")):
         return value or f"<{name.lower()}>"
+    if OF_MAKE.match(typed):
+        return typed
+    if name in ENVIRONMENT:
+        return f"{ENVIRONMENT[name]}={value}"
+    if target and name == "ARGS":
+        return value.strip("'\"")  # they are options of yard
     if name == "CMD":
         return f"-- {value}"
     flag = OTHERWISE.get(name, f"--{name.lower().replace('_', '-')}")
