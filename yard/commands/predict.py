@@ -24,8 +24,6 @@ def evaluate(context: Context, name: str, dataset: str | None, which: str) -> Ex
         RequestError: the request makes no sense; nothing has been written.
         ClusterError, Interrupted: see `run_operation`.
     """
-    if dataset is not None:
-        check_dataset(dataset, read_inventory(context.project, context.inventory))
     return _look(context, name, which, dataset, None)
 
 
@@ -46,6 +44,8 @@ def _look(
 ) -> Exit:
     project, console = context.project, context.console
     inventory = read_inventory(project, context.inventory)
+    if dataset is not None:
+        check_dataset(dataset, inventory)
     run = find_training(project, name)
     checkpoint, manifest = checkpoint_of(context, run, which)
     trained_on = manifest.configuration["dataset"]

@@ -111,23 +111,23 @@ def train_each(
     """
     runs: dict[str, Path] = {}
     worst = Exit.DONE
+    before = _succeeded(context.project.runs)
     for label, case in cases.items():
         name = f"{series}, {label}"
-        run = _succeeded(context.project.runs, name)
+        run = before.get(name)
         if run is None:
             context.console.rule(escape(label), align="left")
             status = train(context, replace(case, name=name), time.time())
             worst = worst if worst != Exit.DONE else status
             if status != Exit.DONE and not (goes_on and status == Exit.FAILED):
                 return runs, status
-            run = _succeeded(context.project.runs, name)
+            run = _succeeded(context.project.runs).get(name)
         if run is not None:
             runs[label] = run
     return runs, worst
 
 
-def _succeeded(runs: Path, name: str) -> Path | None:
-    """The newest run that bears a name and went well."""
-    overviews = {run: overview_of(run) for run in list_runs(runs)}
-    matches = [run for run, of in overviews.items() if (of.name, of.status) == (name, "succeeded")]
-    return matches[-1] if matches else None
+def _succeeded(runs: Path) -> dict[str | None, Path]:
+    """By name, the newest run that went well."""
+    overviews = ((run, overview_of(run)) for run in list_runs(runs))
+    return {overview.name: run for run, overview in overviews if overview.status == "succeeded"}
