@@ -35,9 +35,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests/circles"))
 
-# Found through the line above
-from results import FAILED, PASSED, Case, write_cases  # noqa: E402
-from units import SCENARIO, find_units  # noqa: E402
+from results import FAILED, PASSED, Case, write_cases  # noqa: E402  # found through the line above
+from units import SCENARIO, find_units  # noqa: E402  # likewise
 
 BASE = ROOT / "molecule/shared/base.yml"
 # Makes what all scenarios start from

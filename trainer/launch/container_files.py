@@ -88,11 +88,9 @@ def _left(places: Sequence[str], run_dir: Path) -> Iterator[tuple[str, int, int]
 
 def _sizes(path: str) -> Iterator[int]:
     """Yield the size of each plain file below a path, or of the path itself."""
-    files = [path] if not os.path.isdir(path) else []
-    folders = (path,) if not files and not os.path.islink(path) else ()
-    for folder in folders:
-        for above, _, names in os.walk(folder):
-            files += [os.path.join(above, name) for name in names]
+    files = [path]  # of a folder and of a link none is counted
+    if not os.path.islink(path):
+        files += [os.path.join(above, name) for above, _, names in os.walk(path) for name in names]
     for file in files:
         with contextlib.suppress(OSError):
             about = os.lstat(file)

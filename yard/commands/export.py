@@ -6,11 +6,9 @@ from pathlib import Path
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.operations.trainer_here import checkpoint_of, run_trainer_here
+from yard.operations.weights import SUFFIXES
 from yard.plays.inventory import read_inventory
 from yard.runs.measurements import find_training
-
-# What the name of the file says of its form; see trainer/export.py.
-SUFFIXES = (".pt", ".pth", ".safetensors")
 
 
 def export(context: Context, name: str, to: Path, which: str) -> Exit:

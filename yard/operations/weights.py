@@ -10,6 +10,7 @@ from yard.request.training import Training, TrainRequest
 from yard.runs.folder import list_runs
 from yard.runs.measurements import find_training
 
+# What the name of a file says of its form; see trainer/export.py.
 SUFFIXES = (".pt", ".pth", ".safetensors")
 
 
