@@ -1,4 +1,4 @@
-"""In the processes of tasks Python looks for garbage rarely, and not at what was there before."""
+"""The processes of tasks have filters and tests, and look for garbage rarely and not there."""
 
 import json
 import os
@@ -11,14 +11,21 @@ from role_files import ROLES
 pytestmark = pytest.mark.process
 
 PLUGINS = ROLES.parent / "playbooks/callback_plugins"
+# Objects that were there before are in none of the generations that Python looks at.
 ACTION = """import gc
+import sys
 
 from ansible.plugins.action import ActionBase
 
 
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
-        return {"frozen": gc.get_freeze_count(), "threshold": gc.get_threshold()[0]}
+        known = {id(entry) for entry in gc.get_objects()}
+        loaded = [
+            name.rsplit("_", 1)[0] for name, module in sys.modules.items()
+            if name.startswith("ansible.plugins.") and id(module.__dict__) not in known
+        ]
+        return {"before": loaded, "frozen": gc.get_freeze_count(), "threshold": gc.get_threshold()[0]}
 """
 
 
@@ -46,6 +53,7 @@ def test_tasks_inherit_what_is_set(with_plugin: bool, tmp_path: Path) -> None:
     (task,) = json.loads(done.stdout)["plays"][0]["tasks"]
     found = task["hosts"]["localhost"]
     if with_plugin:
+        assert {f"ansible.plugins.{kind}.core" for kind in ("filter", "test")} <= set(found["before"])
         assert found["frozen"] > 50_000
         assert found["threshold"] == 10_000
     else:
