@@ -380,7 +380,7 @@ def test_each_way_to_gpus_is_looked_at_and_the_image_in_each(
     native = engine == "native"
     for module in (engine_gpus, fit, probe):
         monkeypatch.setattr(module, "is_native", lambda: native)
-    monkeypatch.setattr(cdi.find_specification, "__defaults__", (cdi.NVIDIA_GPU, [str(folder)]))
+    monkeypatch.setattr(cdi.find_specification, "__defaults__", ([str(folder)],))
     if isinstance(engine, str):
         base = TOOLKIT if engine == "reads both" else ALONE
         engine = {**base, "CDISpecDirs": [str(folder)]}
