@@ -23,6 +23,7 @@ from ..machine.gpus import (
     Gpu,
     GpuUser,
     chosen_gpus,
+    loaded_release,
     read_gpu_users,
     read_gpus,
     runs_on,
@@ -244,12 +245,9 @@ def specification_problems(sys: str) -> list[Problem]:
         if is_native():
             return [problem("gpu_specification_missing", message="there is none")]
         return [] if has_runtime() else [problem("gpu_runtime_missing")]
-    try:
-        with open(f"{sys}/module/nvidia/version", encoding="ascii") as file:
-            loaded = file.read().strip()
-    except FileNotFoundError:
-        return []  # which is said of the driver
-    if not specification.release or specification.release == loaded:
+    loaded = loaded_release(sys)
+    # Where none is loaded, that is said of the driver.
+    if not loaded or specification.release in ("", loaded):
         return []
     values = {"path": specification.path, "release": specification.release, "driver": loaded}
     return [problem("gpu_specification_old", **values)]

@@ -10,21 +10,15 @@ from typing import Any
 from ..machine.amd import driver_release as amd_release
 from ..machine.amd import read_amd_gpus
 from ..machine.gpu_faults import bus_slot, kernel_log, xids
-from ..machine.gpus import AMD, NO_ANSWER, NVIDIA, Gpu, ask_smi
+from ..machine.gpus import AMD, NO_ANSWER, NVIDIA, Gpu, ask_smi, loaded_release
 from ..machine.gpus import read_gpus as ask_gpus
 from .check import Check, at_most, equal
-
-DRIVER = "/proc/driver/nvidia/version"
 
 
 def driver_release(sys: str = "/sys") -> str:
     """Release of the driver in the kernel; empty where none is loaded."""
-    try:
-        with open(DRIVER, encoding="ascii") as file:
-            match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", file.read())
-    except FileNotFoundError:
-        return amd_release(sys) if os.path.isdir(f"{sys}/module/amdgpu") else ""
-    return match[1] if match else ""
+    amd = amd_release(sys) if os.path.isdir(f"{sys}/module/amdgpu") else ""
+    return loaded_release(sys) or amd
 
 
 def read_gpus(vendor: str = NVIDIA, sys: str = "/sys") -> tuple[list[dict[str, Any]], str]:

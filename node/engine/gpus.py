@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..machine.cdi import Specification, SpecificationError, find_specification
+from ..machine.cdi import NVIDIA_GPU, Specification, SpecificationError, find_specification
 from ..machine.gpus import chosen_gpus, read_gpus
 from .containers import EngineError, is_native
 from .docker import get
@@ -36,7 +36,7 @@ def gpu_specification() -> Specification | None:
         return find_specification()
     folders = get("/info").get("CDISpecDirs")
     try:
-        return find_specification(folders=folders) if folders else None
+        return find_specification(folders) if folders else None
     except SpecificationError:
         if has_runtime():
             return None
@@ -58,7 +58,7 @@ def gpu_host_configuration(gpus: str) -> dict[str, Any]:
         specification = gpu_specification()
         if specification is not None:
             names = specification.names_of(chosen_gpus(read_gpus()[0], gpus)[0])
-            devices = [f"{specification.kind}={name}" for name in names]
+            devices = [f"{NVIDIA_GPU}={name}" for name in names]
             return {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": devices}]}
     except SpecificationError as error:
         raise EngineError(str(error)) from error

@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""What containers get of this machine's devices, by the specifications that say it.
+"""What containers get of this machine's NVIDIA GPUs, by the specifications that say it.
 
 CDI, the Container Device Interface (github.com/cncf-tags/container-device-interface, SPEC.md):
 files in two folders name devices, `nvidia.com/gpu=0`, each with what a container gets. NVIDIA's
@@ -46,15 +46,13 @@ class Edits:
 
 @dataclass(frozen=True)
 class Specification:
-    """The devices of a kind that this machine has for containers.
+    """The GPUs that this machine has for containers.
 
     Attributes:
-        kind: of the devices: `nvidia.com/gpu`.
         path: a file that names some.
         devices: what a container gets with each, by name, in parts (`containerEdits`).
     """
 
-    kind: str
     path: str
     devices: dict[str, list[dict[str, Any]]]
 
@@ -73,7 +71,7 @@ class Specification:
         edits = Edits()
         for name in names:
             if name not in self.devices:
-                raise SpecificationError(f"{self.path} has no device {self.kind}={name}")
+                raise SpecificationError(f"{self.path} has no device {NVIDIA_GPU}={name}")
             for part in self.devices[name]:
                 edits.environment.update(
                     entry.partition("=")[::2] for entry in part.get("env") or ()
@@ -106,10 +104,8 @@ class Specification:
         return names
 
 
-def find_specification(
-    kind: str = NVIDIA_GPU, folders: Sequence[str] = FOLDERS
-) -> Specification | None:
-    """The specification of a kind of devices; None where this machine has none.
+def find_specification(folders: Sequence[str] = FOLDERS) -> Specification | None:
+    """The specification of NVIDIA's GPUs; None where this machine has none.
 
     Raises:
         SpecificationError: what there is cannot be read.
@@ -119,7 +115,7 @@ def find_specification(
     for file in _files(folders):
         try:
             document = _read(file)
-            if document.get("kind") != kind:
+            if document.get("kind") != NVIDIA_GPU:
                 continue
             common = document.get("containerEdits") or {}
             for device in document["devices"]:
@@ -132,7 +128,7 @@ def find_specification(
             path = file
     if not devices and trouble:
         raise SpecificationError(trouble)
-    return Specification(kind, path, devices) if devices else None
+    return Specification(path, devices) if devices else None
 
 
 def _files(folders: Sequence[str]) -> list[str]:

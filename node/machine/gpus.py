@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
+from .hardware import read_text
+
 # Whose GPUs a node has, as the inventory's groups gpu_nodes and amd_nodes say it.
 NVIDIA, AMD = "nvidia", "amd"
 SMI = "nvidia-smi"
@@ -143,6 +145,16 @@ def read_gpus(seconds: float | None = None) -> tuple[list[Gpu], str]:
     if status != 0 and all(gpu.trouble for gpu in gpus):
         return [], said or f"{SMI} ended with status {status}"
     return gpus, ""
+
+
+def loaded_release(sys: str) -> str:
+    """Release of NVIDIA's driver in the kernel; empty where none is loaded.
+
+    Args:
+        sys: /sys on a real machine.
+    """
+    release: str = read_text(f"{sys}/module/nvidia/version")
+    return release
 
 
 def parse_gpus(said: str) -> list[Gpu]:

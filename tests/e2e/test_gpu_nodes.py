@@ -13,12 +13,12 @@ import pytest
 import yaml
 from commands import RUNS, BackgroundMake, make
 from machines import CHECKOUT, CHECKOUT_HASH, docker, write_inventory
+from ordinary_account import HOME, add_account, write_native_inventory
 
 NAME = f"gpus-{CHECKOUT_HASH[:4]}"
 # 10.117.0.0/24 is the local cluster's.
 NETWORK = f"10.117.{(int(CHECKOUT_HASH[:2], 16) + 7) % 254 + 1}.0/24"
 GPUS = {"profile": "a100", "count": 4, "driver": "550.163.01", "toolkit": True}
-STATE = "/opt/stand-in-driver/state"
 # Tells which GPUs its container has, and computes on none.
 PROGRAM = """\
 import subprocess, sys, time
@@ -40,40 +40,52 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     machines = {"local_cluster_size": 1, "local_cluster_gpus": {"node1": GPUS}}
     document["container_hosts"]["vars"] |= machines
     (folder / "hosts.yml").write_text(yaml.safe_dump(document))
-    (folder / "group_vars").mkdir()
-    # This machine, which builds the image, has to see it too.
-    (folder / "group_vars/all.yml").write_text("trainer_image_target: runtime\n")
+    of_processors(folder)
     try:
         up = make("setup", INVENTORY=folder)
         assert up.status == 0
-        label_the_image()
+        image = on_node("docker images --format '{{.Repository}}:{{.Tag}}' trainyard/trainer")
+        changes = " ".join(f"--change 'LABEL {name}=\"{text}\"'" for name, text in labels().items())
+        on_node(f"c=$(docker create {image}) && docker commit {changes} $c {image} && docker rm $c")
         yield folder
     finally:
         make("local-down", INVENTORY=folder)
+
+
+@pytest.fixture(scope="module")
+def native(inventory: Path) -> Path:
+    """The same node, for an account without root and without an engine."""
+    add_account(on_node)
+    folder = inventory.parent / "native"
+    write_native_inventory(folder, inventory / "nodes.yml", ["node1"])
+    of_processors(folder)
+    assert make("setup", INVENTORY=folder).status == 0
+    path = on_node(f"ls {HOME}/.trainyard/node1/images/*/image.json")
+    about = json.loads(on_node(f"cat {path}"))
+    about["Config"]["Labels"] |= labels()
+    on_node(f"cat > {path} <<'END'\n{json.dumps(about)}\nEND")
+    return folder
+
+
+def of_processors(inventory: Path) -> None:
+    """Have an inventory take the image for processors, whatever its nodes have."""
+    (inventory / "group_vars").mkdir()
+    # This machine, which builds the image, has to see it too.
+    (inventory / "group_vars/all.yml").write_text("trainer_image_target: runtime\n")
 
 
 def on_node(command: str) -> str:
     return docker("exec", f"{NAME}-node1", "sh", "-c", command)
 
 
-def label_the_image() -> None:
-    """Have the trainer image say that it is one for GPUs."""
-    image = on_node("docker images --format '{{.Repository}}:{{.Tag}}' trainyard/trainer")
+def labels() -> dict[str, str]:
+    """What an image for GPUs says of itself."""
     cuda = yaml.safe_load((CHECKOUT / "docker/trainer/cuda.yml").read_text())["cuda12"]
-    labels = {
+    return {
         "trainyard.cuda": cuda["cuda"],
-        "trainyard.driver": cuda["driver"],
-        "trainyard.capabilities": f'"{" ".join(cuda["capabilities"])}"',
+        "trainyard.driver": str(cuda["driver"]),
+        "trainyard.capabilities": " ".join(cuda["capabilities"]),
     }
-    changes = " ".join(f"--change 'LABEL {name}={value}'" for name, value in labels.items())
-    on_node(f"c=$(docker create {image}) && docker commit {changes} $c {image} && docker rm $c")
-
-
-@pytest.fixture
-def healthy(inventory: Path) -> Iterator[Path]:
-    """All GPUs are well, before and afterwards."""
-    yield inventory
-    on_node(f"rm --force {STATE}")
 
 
 def launched(inventory: Path, folder: Path, gpus: int, *arguments: str) -> BackgroundMake:
@@ -104,8 +116,12 @@ def gpus_seen(run: Path) -> list[str]:
     return re.findall(r"GPU-[0-9a-f-]+", (run / "logs/rank-0.log").read_text())
 
 
-def test_two_runs_at_once_have_each_its_own_gpus(healthy: Path, tmp_path: Path) -> None:
-    runs = [launched(healthy, tmp_path / f"p{gpus}", gpus, "20") for gpus in (1, 2)]
+@pytest.mark.parametrize("kind", ["inventory", "native"])
+def test_two_runs_at_once_have_each_its_own_gpus(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    nodes = request.getfixturevalue(kind)
+    runs = [launched(nodes, tmp_path / f"p{gpus}", gpus, "20") for gpus in (1, 2)]
     assert [run.finish().status for run in runs] == [0, 0]
     one, two = (folder_of(run) for run in runs)
     held = [json.loads((run / "manifest.json").read_text())["gpus"]["node1"] for run in (one, two)]
@@ -118,27 +134,16 @@ def test_two_runs_at_once_have_each_its_own_gpus(healthy: Path, tmp_path: Path) 
     assert max(span["started_at"] for span in spans) < min(span["ended_at"] for span in spans)
 
 
-def test_a_gpu_that_is_lost_meanwhile_is_the_cause(healthy: Path, tmp_path: Path) -> None:
-    run = launched(healthy, tmp_path / "p", 1, "10", "fail")
+def test_a_gpu_that_is_lost_meanwhile_is_the_cause(inventory: Path, tmp_path: Path) -> None:
+    run = launched(inventory, tmp_path / "p", 1, "10", "fail")
     run.wait_for_output("GPU 0, port")
-    on_node(f"echo '0 lost' > {STATE}")
+    on_node("echo '0 lost' > /opt/stand-in-driver/state")
     outcome = run.finish()
     assert outcome.status == 1
     diagnosis = json.loads((folder_of(run) / "summary.json").read_text())["diagnosis"]
     assert (diagnosis["signature"], diagnosis["host"]) == ("gpu_lost", "node1")
     assert "GPU 0 (NVIDIA A100-SXM4-40GB) of node1 no longer answers" in outcome.output
-    # The next one gets another GPU.
-    again = launched(healthy, tmp_path / "p", 1, "0")
+    # The next one gets another GPU; three are left, as many as the other tests take.
+    again = launched(inventory, tmp_path / "p", 1, "0")
     assert again.finish().status == 0
     assert "node1: GPU 1" in again.output
-
-
-def test_memory_errors_that_a_run_got_over_are_warned_of(healthy: Path, tmp_path: Path) -> None:
-    run = launched(healthy, tmp_path / "p", 1, "10")
-    run.wait_for_output("GPU 0, port")
-    on_node(f"echo '0 errors' > {STATE}")
-    outcome = run.finish()
-    assert outcome.status == 0
-    (warning,) = json.loads((folder_of(run) / "summary.json").read_text())["warnings"]
-    assert warning.startswith("GPU 0 of node1 had uncorrected errors of its memory")
-    assert warning.partition(":")[0] in outcome.output

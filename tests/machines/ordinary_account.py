@@ -35,7 +35,8 @@ def write_native_inventory(folder: Path, nodes: Path, hosts: Sequence[str]) -> N
         nodes: the file with the nodes of the local cluster, where set-up has put the data.
         hosts: those of them that have the account.
     """
-    local = yaml.safe_load(nodes.read_text())["trainers"]
+    document = yaml.safe_load(nodes.read_text())
+    local = document["trainers"]
     variables = {
         **local["vars"],
         "ansible_user": STUDENT,
@@ -45,4 +46,6 @@ def write_native_inventory(folder: Path, nodes: Path, hosts: Sequence[str]) -> N
     folder.mkdir(parents=True, exist_ok=True)
     trainers = {"hosts": {host: local["hosts"][host] for host in hosts}, "vars": variables}
     groups = {"trainers": trainers, "container_hosts": None}
+    if "gpu_nodes" in document:
+        groups["gpu_nodes"] = document["gpu_nodes"]
     (folder / "hosts.yml").write_text(yaml.safe_dump(groups))

@@ -16,6 +16,7 @@ from ansible.module_utils.local_cluster_gpus import GpuMachine
 from node.check import gpu_fit as fit
 from node.engine import gpus as engine_gpus
 from node.machine import cdi, gpus
+from node.verbs import probe
 
 RECORDED = Path(__file__).parent / "data/gpus"
 DRIVER = "550.163.01"
@@ -339,40 +340,57 @@ ALONE: dict[str, Any] = {"Runtimes": {"runc": {}}}
 TOOLKIT: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
 
 
+@pytest.mark.parametrize(("labels", "of_image"), [(CUDA12, []), (CUDA13, ["gpu_driver_old"])])
 @pytest.mark.parametrize(
     ("engine", "written", "code"),
     [
-        (ALONE, "550.163.01", "gpu_runtime_missing"),  # before Docker 25 it knows no such key
-        ({**ALONE, "CDISpecDirs": None}, "550.163.01", "gpu_runtime_missing"),
+        (ALONE, DRIVER, "gpu_runtime_missing"),  # before Docker 25 it knows no such key
+        ({**ALONE, "CDISpecDirs": None}, DRIVER, "gpu_runtime_missing"),
         (TOOLKIT, "", ""),
-        ("reads", "550.163.01", ""),
+        ("reads", DRIVER, ""),
         ("reads", "", "gpu_runtime_missing"),
         ("reads", "535.183.01", "gpu_specification_old"),
         ("reads", "unreadable", "gpu_specification_missing"),
         ("reads both", "unreadable", ""),
-        ("native", "550.163.01", ""),
+        ("native", DRIVER, ""),
         ("native", "", "gpu_specification_missing"),
         ("native", "535.183.01", "gpu_specification_old"),
     ],
 )
-def test_containers_have_gpus_by_a_specification_or_by_the_runtime(
-    engine: Any, written: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_way_to_gpus_is_looked_at_and_the_image_in_each(
+    engine: Any,
+    written: str,
+    code: str,
+    labels: dict[str, str],
+    of_image: list[str],
+    answer: Any,
+    bus: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder = tmp_path / "cdi"
+    """The gang check of launches by CDI, by NVIDIA's runtime, and without an engine."""
+    answer(0, lines(DRIVER))
+    folder = bus / "cdi"
     folder.mkdir()
     if written:
         document = GpuMachine("a100", 1, written).specification()
         text = "{" if written == "unreadable" else json.dumps(document)
         (folder / "nvidia.json").write_text(text)
-    (tmp_path / "module/nvidia").mkdir(parents=True)
-    (tmp_path / "module/nvidia/version").write_text("550.163.01\n")
+    (bus / "module/nvidia").mkdir(parents=True)
+    (bus / "module/nvidia/version").write_text(f"{DRIVER}\n")
     native = engine == "native"
-    for module in (engine_gpus, fit):
+    for module in (engine_gpus, fit, probe):
         monkeypatch.setattr(module, "is_native", lambda: native)
-    monkeypatch.setattr(cdi.find_specification, "__defaults__", (cdi.NVIDIA_GPU, [str(folder)]))
+    monkeypatch.setattr(cdi.find_specification, "__defaults__", ([str(folder)],))
     if isinstance(engine, str):
         base = TOOLKIT if engine == "reads both" else ALONE
         engine = {**base, "CDISpecDirs": [str(folder)]}
     monkeypatch.setattr(engine_gpus, "get", lambda path: engine)
-    codes = [problem.code for problem in fit.specification_problems(str(tmp_path))]
-    assert codes == [code] * bool(code)
+    monkeypatch.setattr(probe, "require_engine", lambda: None)
+    for name in ("ask_strays", "containers"):
+        monkeypatch.setattr(probe, name, lambda _: [])
+    trainer = {"Id": "sha256:1", "Config": {"Labels": labels}}
+    monkeypatch.setattr(probe, "image", lambda reference: trainer)
+    needs = probe.Needs("trainer:1", "", "", "", 0, 0, 0, 0, 0, 0, gpus="all", sys=str(bus))
+    asked = probe.ask_engine(needs)
+    problems = [*asked.problems, *probe.look_for_gpus(needs, asked).problems]
+    assert [problem.code for problem in problems] == [code] * bool(code) + of_image

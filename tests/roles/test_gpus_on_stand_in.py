@@ -190,7 +190,8 @@ def test_no_driver_is_named(drive: Drive, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_healthy_machine_is_healthy(drive: Drive) -> None:
-    drive("a100", 3, "535.183.01")
+    driver = drive("a100", 3, "535.183.01")
+    assert health.driver_release(str(driver.sys)) == "535.183.01"
     assert faults_of(3, "NVIDIA A100-SXM4-40GB") == {}
     told, _ = health.read_gpus()
     assert {(gpu["driver"], gpu["cuda"]) for gpu in told} == {("535.183.01", "12.2")}

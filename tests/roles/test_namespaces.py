@@ -159,7 +159,7 @@ def test_two_containers_have_each_their_own_gpu(
         name: [common, {"deviceNodes": [{"path": f"/dev/nvidia{name}", "hostPath": path}]}]
         for name, path in (("0", "/dev/null"), ("1", "/dev/zero"))
     }
-    found = Specification("nvidia.com/gpu", "nvidia.json", devices)
+    found = Specification("nvidia.json", devices)
     monkeypatch.setattr(namespaces, "find_specification", lambda: found)
     script = (
         "echo /dev/nvidia*; nvidia-smi; cat $LD_LIBRARY_PATH/libcuda.so.1; echo; echo $PATH; "

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils import nvidia_driver_cards
-from ansible.module_utils.nvidia_driver_openpgp import KeyFileError, fingerprints, packets
 from ansible.module_utils.training_node.machine import gpus as gpu_queries
 from gpu_machines import have_smi_hang
 from role_files import ROLES
@@ -107,45 +106,34 @@ def test_what_fits_no_card_is_named(
     assert said in misfit
 
 
-# A key made for this test (gpg 2.2, ed25519), and the fingerprint that gpg tells.
-KEY_PRINT = "758B6324BC8C2EE858EA6B053FFE5F17722AE533"
+# A key made for this test (gpg 2.2, ed25519), the fingerprint that gpg tells, and the head of a
+# package source without packages, signed with it.
+KEY_PRINT = "7D73B0C5F9FC9909A560A95B2AEFB3C903694E8D"
+NVIDIAS_PRINT = "EB693B3035CD5710E231E123A4B469963BF863CC"
 KEY = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 
-mDMEawT6chYJKwYBBAHaRw8BAQdAsWB0Dwq0cWzHDhJM25KU2SqOi/IdMNHL2kpT
-2uCydze0H1N0YW5kLWluIDxzdGFuZC1pbkBleGFtcGxlLmNvbT6IkAQTFggAOBYh
-BHWLYyS8jC7oWOprBT/+XxdyKuUzBQJrBPpyAhsDBQsJCAcCBhUKCQgLAgQWAgMB
-Ah4BAheAAAoJED/+XxdyKuUzZPoA/jdecbkeadF7PnaswaKaO7HB+KqSWe/4j7xz
-UsR29nsgAP9pDGaMWR9u8G6eohqL+HfrU8uiCDJYR8+4K6ltxpKKDQ==
-=kIuz
+mDMEZ3SFgRYJKwYBBAHaRw8BAQdAYLLQyhsNh3xrQdZ3enwQhBKzEeZuB8GTWXp1
+OKLoH2i0CHN0YW5kLWluiJAEExYIADgWIQR9c7DF+fyZCaVgqVsq77PJA2lOjQUC
+Z3SFgQIbAwULCQgHAgYVCgkICwIEFgIDAQIeAQIXgAAKCRAq77PJA2lOjdvIAP9A
+ubqBurjPcDdaunj9wYAU/vnbTDu5gLlvwqnE/r3+nQD+KTLu+irqk8yegj0fT9S2
+dQRu9nDab3yGf3AGkR0T/Qc=
+=RH4J
 -----END PGP PUBLIC KEY BLOCK-----
 """
+RELEASE = """-----BEGIN PGP SIGNED MESSAGE-----
+Hash: SHA256
 
+Date: Wed, 01 Jan 2025 00:00:00 UTC
+SHA256:
+ e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 0 Packages
+-----BEGIN PGP SIGNATURE-----
 
-def test_a_fingerprint_is_what_gpg_tells() -> None:
-    assert fingerprints(KEY) == [KEY_PRINT]
-    assert fingerprints(KEY.replace("\n", "\r\n") + KEY) == [KEY_PRINT, KEY_PRINT]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("<html>Not found</html>", "no OpenPGP key"),
-        (KEY.replace("mDME", "tDME"), "no public key"),  # the first packet is a user's name
-        (KEY.replace("mDMEawT6", "mDMFawT6"), "not of version 4"),
-    ],
-)
-def test_what_is_no_key_is_refused(text: str, said: str) -> None:
-    with pytest.raises(KeyFileError, match=said):
-        fingerprints(text)
-
-
-def test_packets_of_both_formats_are_read() -> None:
-    old = bytes([0x99, 0, 2]) + b"ab"
-    new = bytes([0xC6, 2]) + b"cd"
-    long = bytes([0xC6, 0xC0, 8]) + bytes(200)
-    longest = bytes([0xC6, 0xFF, 0, 0, 1, 0]) + bytes(256)
-    read = list(packets(old + new + long + longest))
-    assert read == [(6, b"ab"), (6, b"cd"), (6, bytes(200)), (6, bytes(256))]
+iHUEARYIAB0WIQR9c7DF+fyZCaVgqVsq77PJA2lOjQUCZ3XXAAAKCRAq77PJA2lO
+jRIPAP0S/KRwradUzAG3Fv1cWvxhciJeYCZXVl435gr2JCzBgwD/T9g0/FuMKXvF
+Dd1j4tPcetfgZTGXLvFHenDGD+MHlgs=
+=CUD6
+-----END PGP SIGNATURE-----
+"""
 
 
 def looker() -> dict[str, Any]:
@@ -287,43 +275,42 @@ def test_the_distributions_branch_needs_no_source_of_nvidia(tmp_path: Path) -> N
     assert "passed until here" in played(tmp_path, debian("13"), PASSED, CHECK)
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> dict[str, Any]:
-    """Where the stand-in for NVIDIA's source is, and where what comes of it goes."""
-    return {
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("fingerprint", "said"),
+    [
+        (KEY_PRINT, "does not give localhost branch 580"),
+        # NVIDIA's own, which is pinned where nothing else is said
+        ("", "is not signed"),
+    ],
+)
+def test_packages_are_taken_that_are_signed_with_the_pinned_key(
+    tmp_path: Path, fingerprint: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "apt.conf").write_text(
+        f'Dir::State "{tmp_path}/state"; Dir::Cache "{tmp_path}/cache"; APT::Sandbox::User "";'
+    )
+    (tmp_path / "state").mkdir()
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    (tmp_path / "published.asc").write_text(KEY)
+    (tmp_path / "InRelease").write_text(RELEASE)
+    (tmp_path / "Packages").touch()
+    asked = {
         "nvidia_driver_source": "nvidia",
         "nvidia_driver_branch": 580,
-        "nvidia_driver_repository": f"file://{tmp_path}/nowhere",
+        "nvidia_driver_repository": f"file://{tmp_path}",
         "nvidia_driver_repository_key": f"file://{tmp_path}/published.asc",
         "nvidia_driver_vendor_keyring": str(tmp_path / "keyrings/key.asc"),
         "nvidia_driver_vendor_source": str(tmp_path / "vendor.sources"),
     }
-
-
-@pytest.mark.process
-def test_another_key_than_the_pinned_one_is_refused(tmp_path: Path, source: dict[str, Any]) -> None:
-    """The key is one of a stand-in, and the pinned one NVIDIA's."""
-    (tmp_path / "published.asc").write_text(KEY)
+    asked |= {"nvidia_driver_repository_fingerprint": fingerprint} if fingerprint else {}
     take = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "vendor"}}
-    said = played(tmp_path, debian("12"), source, take)
-    assert "EB693B3035CD5710E231E123A4B469963BF863CC is expected" in said
-    assert f"it holds {KEY_PRINT}" in said
-    assert not (tmp_path / "keyrings/key.asc").exists()
-    assert not (tmp_path / "vendor.sources").exists()
-
-
-@pytest.mark.process
-def test_the_source_is_named_with_the_pinned_key(tmp_path: Path, source: dict[str, Any]) -> None:
-    (tmp_path / "published.asc").write_text(KEY)
-    take = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "vendor"}}
-    asked = source | {"nvidia_driver_repository_fingerprint": KEY_PRINT}
-    said = played(tmp_path, debian("12"), asked, take)
-    assert "cannot use NVIDIA's package source" in said, "the stand-in has no packages"
+    assert said in played(tmp_path, debian("12"), asked, take)
     assert (tmp_path / "vendor.sources").read_text().splitlines()[1:] == [
         "Types: deb",
-        f"URIs: file://{tmp_path}/nowhere",
+        f"URIs: file://{tmp_path}",
         "Suites: /",
-        f"Signed-By: {tmp_path}/keyrings/key.asc",
+        f"Signed-By: {tmp_path}/keyrings/key.asc {fingerprint or NVIDIAS_PRINT}",
     ]
 
 

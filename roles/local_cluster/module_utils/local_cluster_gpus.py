@@ -30,8 +30,7 @@ CUDA_OF_BRANCH = {
     575: "12.9",
     580: "13.0",
 }
-# Below the machine's root: what nvidia-smi reads, and what stands in for /sys and /proc, which a
-# machine cannot write to.
+# Below the machine's root: what nvidia-smi reads, and what stands in for /sys.
 PLACE = "opt/stand-in-driver"
 SPECIFICATION = "etc/cdi/nvidia.json"
 NVIDIA, DISPLAY = 0x10DE, 0x030200
@@ -205,28 +204,13 @@ def write_driver(root: Path, machine: GpuMachine, files: Path) -> None:
 
 
 def _write_kernel(place: Path, machine: GpuMachine) -> None:
-    """Write what the kernel and its module show: `sys` and `proc`."""
+    """Write what the kernel shows: `sys`."""
     loaded = place / "sys/module/nvidia"
     loaded.mkdir(parents=True)
     (loaded / "version").write_text(f"{machine.driver}\n")
-    driver = place / "proc/driver/nvidia"
-    driver.mkdir(parents=True)
-    (driver / "version").write_text(
-        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {machine.driver}  stand-in of Trainyard\n"
-    )
-    for index, uuid in enumerate(machine.uuids):
-        slot = f"0000:{BUSES[index]:02x}:00.0"
-        card = place / "sys/bus/pci/devices" / slot
+    for bus in BUSES[: machine.count]:
+        card = place / f"sys/bus/pci/devices/0000:{bus:02x}:00.0"
         card.mkdir(parents=True)
         for name, value in (("vendor", NVIDIA), ("device", machine.model.device)):
             (card / name).write_text(f"0x{value:04x}\n")
         (card / "class").write_text(f"0x{DISPLAY:06x}\n")
-        about = driver / "gpus" / slot
-        about.mkdir(parents=True)
-        (about / "information").write_text(
-            f"Model: \t\t {machine.model.name}\n"
-            f"GPU UUID: \t {uuid}\n"
-            f"Bus Type: \t PCIe\n"
-            f"Bus Location: \t {slot}\n"
-            f"Device Minor: \t {index}\n"
-        )

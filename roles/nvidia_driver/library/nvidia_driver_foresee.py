@@ -8,11 +8,9 @@ capability is that of their device id on the PCI bus, and empty where that is no
 
 from __future__ import annotations
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import capability_of, find_cards
-from ansible.module_utils.training_node.machine.gpus import Gpu, read_gpus
+from ansible.module_utils.training_node.machine.gpus import Gpu, loaded_release, read_gpus
 
 
 def merge(answered: list[Gpu], sys: str) -> list[dict[str, str]]:
@@ -39,13 +37,9 @@ def main() -> None:
     )
     answered, _ = read_gpus()
     loaded = next((gpu.driver for gpu in answered if gpu.driver), "")
-    if not loaded:
-        try:
-            with open(os.path.join(module.params["sys"], "module/nvidia/version")) as file:
-                loaded = file.read().strip()
-        except FileNotFoundError:
-            loaded = ""
-    module.exit_json(changed=False, loaded=loaded, gpus=merge(answered, module.params["sys"]))
+    sys = module.params["sys"]
+    loaded = loaded or loaded_release(sys)
+    module.exit_json(changed=False, loaded=loaded, gpus=merge(answered, sys))
 
 
 if __name__ == "__main__":

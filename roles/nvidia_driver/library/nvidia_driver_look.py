@@ -16,19 +16,11 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import count_switches, find_cards, settle_modules
-from ansible.module_utils.training_node.machine.gpus import ask, read_gpus
+from ansible.module_utils.training_node.machine.gpus import ask, loaded_release, read_gpus
+from ansible.module_utils.training_node.machine.hardware import read_text
 
 # How long nvidia-smi may take, in seconds: without the persistence daemon it wakes every card.
 PATIENCE = 60
-
-
-def text_of(path: str) -> str:
-    """What a file says; empty where there is none."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        return ""
 
 
 def library_version() -> str:
@@ -94,7 +86,7 @@ def main() -> None:
     sys, kernel = module.params["sys"], os.uname().release
     cards = find_cards(sys)
     modules, misfit = settle_modules(cards, module.params["branch"], module.params["modules"])
-    loaded = text_of(os.path.join(sys, "module/nvidia/version"))
+    loaded = loaded_release(sys)
     library = library_version()
     reboot = []
     if os.path.isdir(os.path.join(sys, "module/nouveau")):
@@ -117,7 +109,7 @@ def main() -> None:
         trouble=trouble,
         headers=os.path.isdir(f"/lib/modules/{kernel}/build/"),
         machine={
-            "boot": text_of("/proc/sys/kernel/random/boot_id"),
+            "boot": read_text("/proc/sys/kernel/random/boot_id"),
             "processes": os.readlink("/proc/self/ns/pid"),
             "container": container == 0,
         },
