@@ -25,11 +25,16 @@ _ESCAPES = re.compile(
 _CUT_OFF = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?|[ -/]{1,8})?\Z")
 
 
+def without_sequences(text: str) -> str:
+    """A text without the escape sequences of terminals: colours, say."""
+    return _ESCAPES.sub("", text)
+
+
 def harmless(text: str) -> str:
     """A part of a line without escape sequences and what else cannot be printed."""
     if text.isprintable():
         return text
-    text = _ESCAPES.sub("", text).expandtabs()
+    text = without_sequences(text).expandtabs()
     return "".join(character for character in text if character.isprintable())
 
 
