@@ -512,6 +512,29 @@ def test_tracebacks_of_groups_and_messages_below() -> None:
     assert told.frames == (("a.py", 1),)
 
 
+def test_a_child_of_torchrun_that_leaves_by_itself_fell_by_no_exception(run: Path) -> None:
+    """Its Python wrote no file. Where it did, words below are a part of the message."""
+    last = "no such configuration: a.yml\n"
+    agent = (
+        "E1128 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)\n"
+        'Traceback (most recent call last):\n  File "/usr/bin/torchrun", line 33, in <module>\n'
+        f"torch.ChildFailedError: \n=====\n{FAILED.format(code=1, words='To enable')}"
+    )
+    make_project(run, program=["bash", "run.sh"], per="node")
+    for rank in (0, 1):
+        with (run / f"logs/rank-{rank}.log").open("a") as log:
+            log.write(HANDLED + last + agent)
+    end_ranks(run, 1, 1)
+    found = diagnosed(run)
+    assert found.cause == "The program ended with ChildFailedError: exit code 1 (pid: 13)"
+    assert found.proof[-2:] == (last.strip(), "ChildFailedError: exit code 1 (pid: 13)")
+    for rank in (0, 1):
+        own = TRACEBACK.format(exception="KeyError: 'fc'")
+        text = HANDLED + own + last + agent.replace("<N/A>", "/tmp/error.json")
+        (run / f"logs/rank-{rank}.log").write_text(text)
+    assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
+
+
 def test_colours_hide_nothing(run: Path) -> None:
     """Those of Python 3.13 with FORCE_COLOR."""
     coloured = re.sub(r'("[^"\n]+"|\d+)', "\x1b[35m\\1\x1b[0m", TRACEBACK)

@@ -46,7 +46,10 @@ PROCESS_KILLED = re.compile(
 ENDS_NOTHING = ("Exception ignored in", "Exception in thread")
 # How torchrun and accelerate fall when a process of theirs has failed.
 LAUNCHERS = frozenset({"ChildFailedError", "CalledProcessError", "SignalException"})
-# What they say of how the process ended
+# Their first line after it, and what they say of how it ended. Python in the image notes the
+# exception that ended it (docker/trainer/python/trainyard_abort.py), in a file that they name.
+OF_LAUNCHER = re.compile(r"^[EWI]\d{4} .*\belastic/", re.MULTILINE)
+NO_EXCEPTION = re.compile(r"^\s+error_file: <N/A>", re.MULTILINE)
 PROCESS_ENDED = re.compile(r"\s+(?:traceback : (?=Signal)|exitcode {2}: (?=\d))(.*)")
 # What comes after an exception without a word of the program: the rest of its message, lines of
 # libraries, bars, and what wandb and Hydra say at their end
@@ -130,7 +133,9 @@ def read_crashes(
     found = {}
     for rank, log, text in logs:
         fell = said.get(rank)
-        told = parse_traceback(text, alone if fell is None else not fell)
+        if fell is None:
+            fell = not alone and not NO_EXCEPTION.search(text)
+        told = parse_traceback(text, not fell)
         if told is not None:
             place = place_of(run, told.frames)
             found[rank] = Crash(rank, log, told.error, told.message, place, told.starting)
@@ -190,12 +195,20 @@ def parse_traceback(text: str, alone: bool = False) -> Traceback | None:
     for lines in spoken.values():
         found = list(_tracebacks(lines))
         if alone:
-            found = [each for each in found if each.may_end][-1:]
+            follows = [each for each in found if each.told.error in LAUNCHERS]
+            found = [each for each in found if each.may_end and each not in follows][-1:]
             if found and _has_words([words for number, words in lines if number > found[0].end]):
                 found = []
+            found += follows
         last += sorted(found)[-1:]
     weighty = [found for found in last if found.weighty]
     return min(weighty or last, key=lambda found: found.line).told if last else None
+
+
+def before_launcher(text: str) -> str:
+    """What a program said, up to where its launcher tells of its end."""
+    launcher = OF_LAUNCHER.search(text)
+    return text[: launcher.start()] if launcher else text
 
 
 def without_tracebacks(text: str) -> str:
@@ -243,7 +256,7 @@ def _tracebacks(lines: Sequence[tuple[int, str]]) -> Iterator[_Found]:
 
 def _has_words(lines: Sequence[str]) -> bool:
     """Whether a program said something."""
-    said = without_tracebacks("\n".join(lines)).splitlines()
+    said = without_tracebacks(before_launcher("\n".join(lines))).splitlines()
     return any(any(map(str.isalnum, line)) and not NO_WORDS.match(line) for line in said)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
-from yard.runs.crashes import Crash, without_tracebacks
+from yard.runs.crashes import LAUNCHERS, Crash, before_launcher, without_tracebacks
 from yard.runs.findings import Finding
 from yard.runs.record import Log, RunRecord, known
 from yard.runs.signatures import Signature, load_signatures
@@ -170,6 +170,9 @@ def _fell_by_itself(record: RunRecord, first_failed: int | None) -> bool:
 def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     """The exception that ended a rank of the user's own program, as a finding."""
     proof = tuple(filter(None, (crash.place, crash.sentence)))
+    if crash.error in LAUNCHERS:  # which say nothing of why
+        said = next(log.text for log in record.rank_logs if log.rank == crash.rank)
+        proof = (*_written(before_launcher(said))[-PROOF_LINES:], crash.sentence)
     values = {"exception": crash.sentence}
     host = record.host_of(crash.rank)
     lacking = NO_PROGRAM.search(crash.sentence) if crash.starting else None
