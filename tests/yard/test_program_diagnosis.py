@@ -535,6 +535,22 @@ def test_a_child_of_torchrun_that_leaves_by_itself_fell_by_no_exception(run: Pat
     assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
 
 
+def test_why_a_worker_ended_counts_more_than_that_it_did(run: Path) -> None:
+    worker = (
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible"
+    )
+    said = (
+        'Traceback (most recent call last):\n  File "dataloader.py", line 1251, in _try_get_data\n'
+        f"{worker}\n\nThe above exception was the direct cause of the following exception:\n\n"
+        + TRACEBACK.format(
+            exception="RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
+        )
+    )
+    found = diagnosed(failed(run, "", said))
+    assert found.signature == "program_shm_full"
+    assert found.proof == ("code/train.py:5: x = 1 / 0", worker)
+
+
 def test_colours_hide_nothing(run: Path) -> None:
     """Those of Python 3.13 with FORCE_COLOR."""
     coloured = re.sub(r'("[^"\n]+"|\d+)', "\x1b[35m\\1\x1b[0m", TRACEBACK)

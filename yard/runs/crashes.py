@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from yard.core.files import read_object
@@ -56,6 +56,8 @@ PROCESS_ENDED = re.compile(r"\s+(?:traceback : (?=Signal)|exitcode {2}: (?=\d))(
 NO_WORDS = re.compile(
     r"\s|\[?(?:rank\d+\]:\[)?[EWIF]\d{4} |wandb: |.*\d%\||Set the environment variable"
 )
+# What PyTorch says last of a worker that ended; how it ended, the exception before says.
+OF_WORKER = "DataLoader worker (pid(s) "
 # The file of an error is small; a rank can write anything in its place.
 FILE_BYTES = 1 << 20
 MESSAGE_CHARACTERS = 600
@@ -240,14 +242,18 @@ class _Found:
 def _tracebacks(lines: Sequence[tuple[int, str]]) -> Iterator[_Found]:
     """The tracebacks of what one process said, line by line; of a chain the last one."""
     numbers, said = [number for number, _ in lines], [line for _, line in lines]
-    begin = _next(said, 0)
+    begin, cause = _next(said, 0), None
     while begin < len(said):
         before = next((line for line in reversed(said[:begin]) if line.strip()), "")
         told, count = _first_block(said[begin:])
         begins, begin = begin, _next(said, begin + max(count, 1))
         after = next((line for line in said[begins + count :] if line.strip()), "")
         if told is None or after in CHAIN:
+            cause = told
             continue
+        if cause is not None and told.message.startswith(OF_WORKER):
+            told = replace(cause, frames=told.frames)
+        cause = None
         follows = told.error in LAUNCHERS or PEER_GONE.search(f"{told.error}: {told.message}")
         may_end = not before.startswith(ENDS_NOTHING)
         line, end = numbers[begins], numbers[begins + count - 1]
