@@ -19,7 +19,7 @@ PIECE_CHARACTERS = 1 << 20
 _MOVES = re.compile(r"(\n|\r|\x1b\[\d{0,3}A|\x1b\[[012]?K)")
 # Any other sequence, see ECMA-48: colours, titles of windows. None of them is let through.
 _ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]{0,8}[0-~])"
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)?|[ -/]{0,8}[0-~])"
 )
 # The beginning of one that has not come whole.
 _CUT_OFF = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?|[ -/]{1,8})?\Z")
