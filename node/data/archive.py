@@ -4,7 +4,8 @@
 An archive is read twice: the first time all of it is checked and measured, so that nothing is
 written of one that is broken, leads out of its folder or has no room. Files are written into a new
 folder. Links are made last, when nothing is written through them any more; whether they lead out
-is seen by who lists the files.
+is seen by who lists the files. What the desktops of macOS and Windows put into every archive is
+passed over, and names from them are read as their makers saw them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import errno
 import lzma
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -43,8 +45,14 @@ BROKEN = (
 ODD = (errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 # Of a link, in bytes (PATH_MAX): a zip has its target as content, which may have any size.
 MOST_TARGET = 4096
-# Of a zip: bit of a member's flags.
-ENCRYPTED = 0x1
+# Of a zip: bits of a member's flags.
+ENCRYPTED, NAMES_IN_UTF8 = 0x1, 0x800
+
+# What desktops write for themselves. macOS adds a file "._name" to each that has attributes.
+DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+DESKTOP_FOLDER, DOUBLE = "__MACOSX", "._"
+# Of the names of a zip that says no encoding, in what its bytes make sense: words in Chinese
+CHINESE = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+")
 
 FILE, FOLDER, LINK, COPY = "file", "folder", "link", "copy"
 
@@ -87,9 +95,11 @@ def unpack(archive: str, folder: str) -> None:
             raise DataError(f"{archive}: there is no file in it")
         check_room(os.path.dirname(folder), total, f"to unpack {os.path.basename(archive)}")
         os.mkdir(folder)
-        links = []
+        links, doubles = [], []
         for member in _members(archive):
             path = os.path.join(folder, member.name)
+            if os.path.basename(path).startswith(DOUBLE):
+                doubles.append(path)
             os.makedirs(path if member.kind == FOLDER else os.path.dirname(path), exist_ok=True)
             if member.kind == FILE:
                 _write(member, path)
@@ -99,6 +109,10 @@ def unpack(archive: str, folder: str) -> None:
                 links.append((member.target, path))
         for target, path in links:
             os.symlink(target, path)
+        for path in doubles:
+            of = os.path.join(os.path.dirname(path), os.path.basename(path)[len(DOUBLE) :])
+            if os.path.lexists(of) and os.path.isfile(path):
+                os.unlink(path)
 
 
 def check_room(folder: str, size: int, purpose: str) -> None:
@@ -153,7 +167,8 @@ def _members(archive: str) -> Iterator[Member]:
     name = archive.lower()
     reader = _of_zip if name.endswith(ZIP) else _of_zstd if name.endswith(ZSTD) else _of_tar
     for member in reader(archive):
-        if member.name in ("", "."):
+        parts = member.name.split("/")
+        if member.name in ("", ".") or parts[0] == DESKTOP_FOLDER or parts[-1] in DESKTOP_FILES:
             continue
         for path in (member.name, *([member.target] if member.kind == COPY else [])):
             if not leads_down(path):
@@ -236,12 +251,13 @@ def _of_open_tar(archive: str, packed: tarfile.TarFile) -> Iterator[Member]:
 
 
 def _of_zip(archive: str) -> Iterator[Member]:
-    with zipfile.ZipFile(archive) as packed:
+    with zipfile.ZipFile(archive, metadata_encoding=_encoding_of_names(archive)) as packed:
         for info in packed.infolist():
             if info.flag_bits & ENCRYPTED:
                 raise DataError(f"{archive} is encrypted: unpack it, and give SOURCE= the folder")
             kind, target = FILE, ""
-            if info.is_dir():
+            name = info.filename.replace("\\", "/")  # as older programs of Windows part them
+            if name.endswith("/"):
                 kind = FOLDER
             elif stat.S_ISLNK(info.external_attr >> 16):
                 with packed.open(info) as link:
@@ -252,7 +268,26 @@ def _of_zip(archive: str) -> Iterator[Member]:
                 return packed.open(info)
 
             size = info.file_size if kind == FILE else 0
-            yield Member(_plain(info.filename), kind, size, target, content)
+            yield Member(_plain(name), kind, size, target, content)
+
+
+def _encoding_of_names(archive: str) -> str | None:
+    """Tell in which encoding the names of a zip are that does not say it; None for the usual one.
+
+    The usual one is that of DOS (CP437). macOS writes UTF-8 and does not say so, Windows in Chinese
+    GB18030: what is that by chance is hardly all words.
+    """
+    with zipfile.ZipFile(archive) as packed:
+        names = [each.filename for each in packed.infolist() if not each.flag_bits & NAMES_IN_UTF8]
+    written = "".join(names).encode("cp437", "ignore")
+    for encoding in ("utf-8", "gb18030"):
+        try:
+            name = written.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if encoding == "utf-8" or CHINESE.fullmatch("".join(c for c in name if not c.isascii())):
+            return encoding
+    return None
 
 
 def _plain(name: str) -> str:

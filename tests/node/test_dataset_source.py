@@ -206,6 +206,55 @@ def test_links_within_an_archive_are_copies(tmp_path: Path, cache: Path) -> None
     assert contents(had.folder) == {"a": b"a", "hard": b"a", "soft": b"a"}
 
 
+def zip_of(archive: Path, *names: bytes) -> Path:
+    """A zip of files with such names, of which it says no encoding."""
+    standing_for = [bytes([ord("a") + number]) * len(name) for number, name in enumerate(names)]
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for name in standing_for:
+            zipped.writestr(name.decode(), "" if name == standing_for[-1] else "1")
+    content = archive.read_bytes()
+    for stand, name in zip(standing_for, names, strict=True):
+        content = content.replace(stand, name)
+    archive.write_bytes(content)
+    return archive
+
+
+DESKTOP = ["__MACOSX/._faces", "__MACOSX/faces/._a.jpg", ".DS_Store", "faces/.DS_Store"]
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar"])
+def test_what_a_desktop_adds_is_no_data(suffix: str, tmp_path: Path, cache: Path) -> None:
+    """So the one folder is the only one at the top. What only looks like it stays."""
+    names = [*DESKTOP, "faces/._a.jpg", "faces/a.jpg", "faces/Thumbs.db", "faces/._own"]
+    archive = tmp_path / f"mac{suffix}"
+    if suffix == ".zip":
+        zip_of(archive, *map(str.encode, names), b"faces/")
+    else:
+        with tarfile.open(archive, "w") as tar:
+            for name in names:
+                tar.addfile(tarfile.TarInfo(name))
+    had = dataset_source.have(str(archive), str(cache))
+    assert list(contents(had.folder)) == ["._own", "a.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        (b"faces\\train\\1.jpg", "train/1.jpg"),
+        ("faces/caf\u00e9.jpg".encode(), "caf\u00e9.jpg"),
+        ("faces/cafe\u0301.jpg".encode(), "cafe\u0301.jpg"),
+        ("faces/\u732b\u7684\u7167\u7247.jpg".encode("gb18030"), "\u732b\u7684\u7167\u7247.jpg"),
+        ("faces/\u00fcber \u00e9t\u00e9.jpg".encode("cp437"), "\u00fcber \u00e9t\u00e9.jpg"),
+    ],
+)
+def test_names_of_other_systems_are_read_as_they_were(
+    name: bytes, read: str, tmp_path: Path, cache: Path
+) -> None:
+    """Backslashes, and UTF-8, GB18030 and the code page of DOS where a zip does not say which."""
+    had = dataset_source.have(str(zip_of(tmp_path / "other.zip", name, b"faces\\")), str(cache))
+    assert list(contents(had.folder)) == [read]
+
+
 def test_an_encrypted_archive_is_told(tmp_path: Path, cache: Path) -> None:
     archive = tmp_path / "secret.zip"
     with zipfile.ZipFile(archive, "w") as zipped:

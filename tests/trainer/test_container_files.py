@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.launch.container_files import KEPT, keep_container_files
+from trainer.launch.container_files import KEPT, Stopped, keep_container_files
 
 
 def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
@@ -95,3 +95,24 @@ def test_what_cannot_be_copied_is_noted_and_leaves_nothing(
     assert kept == {f"{place}/model": True, f"{place}/other": False}
     assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
     assert (run / f"{KEPT}/{place}/model").is_file()
+
+
+def test_a_copy_that_is_stopped_leaves_nothing_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, place = tmp_path / "run", tmp_path / "tmp"
+    for folder in (run / "failures", place):
+        folder.mkdir(parents=True)
+    (place / "model").write_bytes(b"w" * 5000)
+
+    def copy(path: str, target: Path, **options: bool) -> None:
+        target.write_bytes(b"half")
+        raise Stopped
+
+    monkeypatch.setattr(shutil, "copy2", copy)
+    keep_container_files(run, "node1", [str(place)], 0)
+    (entry,) = json.loads((run / "failures/container-node1.json").read_text())
+    assert entry["kept"] is False
+    assert not [
+        path for path in run.rglob("*") if path.is_file() and path.parent.name != "failures"
+    ]

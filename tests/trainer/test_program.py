@@ -299,6 +299,59 @@ def test_a_process_of_a_program_notes_nothing(tmp_path: Path) -> None:
     assert first_ended(tmp_path)["exception"] is False
 
 
+OF_TORCHRUN = """
+import os, subprocess, sys
+told = {"TORCHELASTIC_ERROR_FILE": os.environ["RANK"] + ".json", "GROUP_RANK": "0"}
+own = "import subprocess, sys\\nsubprocess.run([sys.executable, '-c', 'raise TypeError(1)'])\\n"
+subprocess.run([sys.executable, "-c", own + "raise KeyError('fc')"], env={**os.environ, **told})
+"""
+
+
+def test_a_rank_that_torchrun_starts_tells_it_of_its_exception(tmp_path: Path) -> None:
+    """What that rank starts in turn does not."""
+    assert run(tmp_path, {"main.py": OF_TORCHRUN}, ["python3", "main.py"]) == 0
+    for rank in (0, 1):
+        told = json.loads((tmp_path / f"project/{rank}.json").read_text())
+        assert told["message"]["message"] == "KeyError: 'fc'"
+    assert list((tmp_path / "failures").iterdir()) == []
+
+
+# In the place of Python: the sampler copies for two seconds, the program waits for its start.
+COPIES = """#!/bin/sh
+case "$*" in
+    *sampler) ;;
+    *) while ! [ -e "$TRAINYARD_RUN_DIR/ready" ]; do sleep 0.1; done; exit ;;
+esac
+trap '' TERM
+touch "$TRAINYARD_RUN_DIR/ready"
+trap 'echo asked >>"$TRAINYARD_RUN_DIR/copied"; exit' URG
+for _ in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; done
+echo whole >>"$TRAINYARD_RUN_DIR/copied"
+"""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_rank_ends_when_what_ends_with_the_container_is_copied(
+    asked: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "program.json").touch()
+    (tmp_path / "python3").write_text(COPIES)
+    (tmp_path / "python3").chmod(0o755)
+    number = {"RANK": "0", "SIZE": "1", "LOCAL_RANK": "0"}
+    names = {f"OMPI_COMM_WORLD_{name}": value for name, value in number.items()}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {**os.environ, **directories(tmp_path), **names, "PATH": path}
+    process = subprocess.Popen([RANK], env=environment)
+    until((tmp_path / "ranks/0.json").exists)
+    if asked:
+        process.send_signal(signal.SIGURG)
+    assert process.wait(30) == 0
+    if asked:
+        until((tmp_path / "copied").exists)
+    assert (tmp_path / "copied").read_text() == ("asked\n" if asked else "whole\n")
+
+
 # Rank 1 fails while the other one waits for it: in MPI_Finalize both would wait for ever.
 JOINS_BY_MPI4PY = """
 from mpi4py import MPI

@@ -137,7 +137,9 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
     git(folder, "init")
     with pytest.raises(RequestError, match=r"out of the folder; .* or name it in .trainyardignore"):
         find_files(folder)
-    write(folder, ".trainyardignore", "data\n")
+    # As an editor on Windows writes it
+    (folder / ".trainyardignore").write_bytes(b"\xef\xbb\xbfdata\r\n*.log\r\n")
+    write(folder, "a.log")
     assert list(find_files(folder).travelling) == [".gitignore", ".trainyardignore", "train.py"]
 
 
@@ -185,6 +187,10 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         (f"#!/bin/bash\n{STARTS_BOTH}", None, "run.sh:2: torchrun starts the ranks of a node"),
         (f"set -e\nexec {STARTS_BOTH}", "rank", "LAUNCH=node starts it once on each node"),
         ("A=1 python -m torch.distributed.run x.py\n", "rank", "python -m torch.distributed.run"),
+        ("/opt/venv/bin/torchrun train.py\n", "rank", "run.sh:1: torchrun starts the ranks"),
+        ('nohup env A="b c" \\\n  numactl -N 0 torchrun train.py\n', "rank", "run.sh:2: torchrun"),
+        ("if ! uv run torchrun x.py; then exit 1; fi\n", "rank", "LAUNCH=node"),
+        ("python3.13 -u -m accelerate.commands.launch x.py\n", "rank", "LAUNCH=node"),
         ("true && accelerate  launch x.py\n", "rank", "run.sh:1: accelerate launch starts"),
         ("horovodrun -np 2 python3 hvd.py\n", "node", "horovodrun starts ranks on all nodes"),
         ("\nsrun python3 train.py\n", "rank", "run.sh:2: srun starts ranks on all nodes"),
@@ -203,10 +209,19 @@ def test_a_script_that_would_start_another_world_is_refused(
 
 
 @pytest.mark.process
+def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
+    folder, entry = str(make(**{"train.py": ""})), "-m torch.distributed.run"
+    with pytest.raises(RequestError, match="LAUNCH=node starts it once on each node"):
+        read_code(Project(Path("/nowhere")), folder, entry)
+    read_code(Project(Path("/nowhere")), folder, entry, launch="node")
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "launch"),
     [
         (STARTS_BOTH, "node"),
+        ('A="b" B=$(which torchrun) C=1 python3 train.py\n', "rank"),
         ("# torchrun train.py\npython3 train.py\n", "rank"),
         ("echo start torchrun\npython3 mpirun.py\n", "rank"),
         ("pip install torchrun-tools\nwhich mpirun\n", "rank"),
@@ -298,7 +313,7 @@ def test_what_cannot_travel_is_told_together(make: Make) -> None:
     text = problems_of(lambda: find_files(folder))
     for problem in (
         "out is a link to ../secret, out of the folder",
-        "around is a link to ., out of the folder",
+        "around is a link to ., the folder itself",
         "lost is a link to nowhere, which is not there",
         r"'two\nlines' cannot be printed",
         r"'latin\udce9' cannot be printed",
@@ -409,10 +424,10 @@ def test_the_program_is_found(make: Make) -> None:
     assert program(folder, entry="-m pkg.mod") == ("python3", "-m", "pkg.mod")
     assert program(folder, entry="-m pkg") == ("python3", "-m", "pkg")
     # A module of the image.
-    assert program(folder, entry="-m torch.distributed.run") == (
+    assert program(folder, entry="-m torch.distributed.checkpoint") == (
         "python3",
         "-m",
-        "torch.distributed.run",
+        "torch.distributed.checkpoint",
     )
 
 

@@ -1,6 +1,7 @@
 """Why a program of the user's own failed: its exception, and the line of its code."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,9 +165,33 @@ def test_a_program_that_leaves_by_itself_fell_by_no_exception(run: Path) -> None
     assert record.crashes == ()
     found = diagnosed(run)
     assert found.signature is None
-    assert found.cause.startswith("Unknown: rank 1 of the program ended with status 1")
+    assert found.cause == (
+        "Rank 1 of the program ended by itself with status 1; the last that it said: "
+        "FATAL: learning rate file is missing the key warmup"
+    )
     assert found.proof[-1] == "FATAL: learning rate file is missing the key warmup"
     assert worth_another(record) is not None
+
+
+@pytest.mark.parametrize(("exception", "status"), [(False, 1), (None, 3)])
+@pytest.mark.parametrize(
+    "after", ["", "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"]
+)
+def test_an_exception_that_a_program_prints_and_leaves_for_is_the_cause(
+    run: Path, after: str, exception: bool | None, status: int
+) -> None:
+    """By sys.exit or os._exit: nothing of its own comes after it. Where it goes on, it got over."""
+    said = HANDLED + TRACEBACK.format(exception="KeyError: 'fc'") + after
+    failed(run, "", said, statuses=(1, status))
+    end = run / "ranks/1.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "exception": exception}))
+    assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
+    with (run / "logs/rank-1.log").open("a") as log:
+        log.write("no such configuration: a.yml\n")
+    assert diagnosed(run).cause == (
+        f"Rank 1 of the program ended by itself with status {status}; the last that it said: "
+        "no such configuration: a.yml"
+    )
 
 
 def test_what_a_rank_s_python_says_counts_more_than_its_log(run: Path) -> None:
@@ -267,6 +292,12 @@ EXCEPTIONS = [
         "the library libGL.so.1",
     ),
     ("program_place_full", "OSError: [Errno 28] No space left on device", "wrote to on node2"),
+    (
+        "program_memory_refused",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate "
+        "memory: you tried to allocate 4000000000 bytes. Error code 12 (Cannot allocate memory)",
+        "memory on node2",
+    ),
     ("package_missing", "ModuleNotFoundError: No module named 'hydra'", "package hydra"),
     (
         "device_ids_without_gpu",
@@ -402,7 +433,7 @@ def test_only_lines_of_the_snapshot_are_shown(run: Path, file: str) -> None:
 
 def test_an_end_without_words_says_how_it_ended(run: Path) -> None:
     found = diagnosed(failed(run, statuses=(0, 7)))
-    assert found.cause.startswith("Unknown: rank 1 of the program ended with status 7")
+    assert found.cause == "Rank 1 of the program ended by itself with status 7, without a word."
     assert "signatures.yml" not in found.remedy
 
 
@@ -437,6 +468,95 @@ def test_tracebacks_in_all_their_forms() -> None:
     assert (told.error, told.frames) == ("SyntaxError", (("a.py", 3),))
     for text in ("", "no traceback", "Traceback (most recent call last):\n", "Traceback"):
         assert parse_traceback(text) is None
+
+
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "a.py", line 9, in <module>
+  |     asyncio.run(main())
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "a.py", line 3, in f
+    |     raise ValueError("inner")
+    | ValueError: inner
+    +------------------------------------
+"""
+FAILED = """train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  exitcode  : {code} (pid: 13)
+  error_file: <N/A>
+  traceback : {words}
+"""
+
+
+def test_tracebacks_of_groups_and_messages_below() -> None:
+    told = parse_traceback(GROUP)
+    assert told is not None
+    assert (told.error, told.message, told.frames) == ("ValueError", "inner", (("a.py", 3),))
+    head = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
+    told = parse_traceback(f"{head}RuntimeError: \n    An attempt has been made\n    to start\n")
+    assert told is not None
+    assert told.message == "An attempt has been made"
+    for code, words, message in (
+        (-11, "Signal 11 (SIGSEGV) received by PID 13", "Signal 11 (SIGSEGV) received by PID 13"),
+        (1, "To enable traceback see: https://pytorch.org", "exit code 1 (pid: 13)"),
+    ):
+        block = FAILED.format(code=code, words=words)
+        told = parse_traceback(f"{head}torch.ChildFailedError: \n=====\n{block}")
+        assert told is not None
+        assert (told.error, told.message) == ("ChildFailedError", message)
+    spoken = "".join(f"[default0]:{line}\n" for line in [*head.splitlines(), "KeyError: 3"])
+    told = parse_traceback(spoken)
+    assert told is not None
+    assert told.frames == (("a.py", 1),)
+
+
+def test_a_child_of_torchrun_that_leaves_by_itself_fell_by_no_exception(run: Path) -> None:
+    """Its Python wrote no file. Where it did, words below are a part of the message."""
+    last = "no such configuration: a.yml\n"
+    agent = (
+        "E1128 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)\n"
+        'Traceback (most recent call last):\n  File "/usr/bin/torchrun", line 33, in <module>\n'
+        f"torch.ChildFailedError: \n=====\n{FAILED.format(code=1, words='To enable')}"
+    )
+    make_project(run, program=["bash", "run.sh"], per="node")
+    for rank in (0, 1):
+        with (run / f"logs/rank-{rank}.log").open("a") as log:
+            log.write(HANDLED + last + agent)
+    end_ranks(run, 1, 1)
+    found = diagnosed(run)
+    assert found.cause == "The program ended with ChildFailedError: exit code 1 (pid: 13)"
+    assert found.proof[-2:] == (last.strip(), "ChildFailedError: exit code 1 (pid: 13)")
+    for rank in (0, 1):
+        own = TRACEBACK.format(exception="KeyError: 'fc'")
+        text = HANDLED + own + last + agent.replace("<N/A>", "/tmp/error.json")
+        (run / f"logs/rank-{rank}.log").write_text(text)
+    assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
+
+
+def test_why_a_worker_ended_counts_more_than_that_it_did(run: Path) -> None:
+    worker = (
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible"
+    )
+    said = (
+        'Traceback (most recent call last):\n  File "dataloader.py", line 1251, in _try_get_data\n'
+        f"{worker}\n\nThe above exception was the direct cause of the following exception:\n\n"
+        + TRACEBACK.format(
+            exception="RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
+        )
+    )
+    found = diagnosed(failed(run, "", said))
+    assert found.signature == "program_shm_full"
+    assert found.proof == ("code/train.py:5: x = 1 / 0", worker)
+
+
+def test_colours_hide_nothing(run: Path) -> None:
+    """Those of Python 3.13 with FORCE_COLOR."""
+    coloured = re.sub(r'("[^"\n]+"|\d+)', "\x1b[35m\\1\x1b[0m", TRACEBACK)
+    failed(run, "", coloured.format(exception="\x1b[1;35mKeyError\x1b[0m: \x1b[35m'fc'\x1b[0m"))
+    found = diagnosed(run)
+    assert found.proof == ("code/train.py:5: x = 1 / 0", "KeyError: 'fc'")
 
 
 def test_a_full_place_is_named_and_no_node_is_at_fault(run: Path) -> None:

@@ -211,7 +211,7 @@ def test_who_was_over_at_once_with_words_alone_is_warned_of(run: Path) -> None:
     last_ranks(run, 3)
     (warning,) = conclude(run).warnings
     assert warning.startswith(LEFT_WORDS)
-    assert warning.endswith("'Unable to locate sufficient 2 gpus\\x1b]0;x'")
+    assert warning.endswith(": Unable to locate sufficient 2 gpus")
     assert "Unable to locate sufficient" in shown(run)
     assert "Unable to locate sufficient" in (run / "report.html").read_text()
     assert faults(run) == []

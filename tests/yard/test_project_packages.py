@@ -168,6 +168,9 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
         ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
         ("git+https://code/x", "requirements.txt:1: git+https://code/x: what comes from a repo"),
         ("x @ git+ssh://code/x", "requirements.txt:1: x @ git+ssh://code/x: what comes from"),
+        ("x\n--no-deps", "requirements.txt:2: --no-deps: an option that is not known here"),
+        ("-fwheels", "requirements.txt:1: -fwheels: an option"),
+        ('x --config-settings="a=b"', 'requirements.txt:1: x --config-settings="a=b": an option'),
     ],
 )
 def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -213,6 +216,13 @@ def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -
         ({"setup.py": "setup(install_requires=['x'])\n"}, "setup.py"),
         ({"setup.py": "setup(name='x')\n"}, None),
         ({"requirements-gpu.txt": "x\n"}, "requirements-gpu.txt"),
+        ({"poetry.lock": ""}, "poetry.lock"),
+        ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, "uv.lock"),
+        ({"requirements.txt": "y\n", "uv.lock": ""}, None),
+        (
+            {"train.py": "#!/usr/bin/env python\n# /// script\n# dependencies = ['rich']\n# ///\n"},
+            "the head of train.py",
+        ),
         ({"requirements-gpu.txt": "x\n", "requirements.txt": "y\n"}, None),
         (
             {"pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.11'\nx = '^1'\n"},
@@ -378,7 +388,8 @@ def test_options_of_the_file_hold_for_settling_and_fetching(
     """A folder is relative to the file that names it; an index is passed on as it is."""
     monkeypatch.delenv("PIP_FIND_LINKS")
     files = {
-        "requirements.txt": "-r more/own.txt\n--pre\ntidy  # --find-links elsewhere\n",
+        "requirements.txt": "-r more/own.txt\n--pre\n--only-binary=:all:\n"
+        "tidy  # --find-links elsewhere\n",
         "more/own.txt": "--find-links ../wheels  # ours\n",
     }
     shutil.copytree(index, tmp_path / "project" / "wheels")
@@ -386,6 +397,7 @@ def test_options_of_the_file_hold_for_settling_and_fetching(
     assert found is not None
     assert set(found.options().splitlines()) == {
         "--pre",
+        "--only-binary :all:",
         f"--find-links {tmp_path / 'project'}/wheels",
     }
     (tmp_path / "lock.txt").write_text(lock(found, HELD))

@@ -35,6 +35,10 @@ ROOM = 1 << 30
 TEMPORARY, LEAST_TEMPORARY_BYTES = "tmp", 1 << 20
 
 
+class Stopped(Exception):
+    """What a signal raises during the copy, which may take minutes: it ends."""
+
+
 def container_places() -> tuple[str, str]:
     """Where a program may write that ends with the container."""
     return "/tmp", os.path.expanduser("~")
@@ -55,11 +59,12 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
     ]
     # Before, too: a container may end while a large copy is made.
     _note(run_dir, host, noted)
-    for entry, (path, files, size) in zip(noted, found, strict=True):
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(run_dir)
-            if files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize:
-                entry["kept"] = _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
+    with contextlib.suppress(Stopped):
+        for entry, (path, files, size) in zip(noted, found, strict=True):
+            with contextlib.suppress(OSError):
+                disk = os.statvfs(run_dir)
+                if files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize:
+                    entry["kept"] = _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
     _note(run_dir, host, noted)
 
 

@@ -1,15 +1,17 @@
 """Samples what a project takes of this node: `python3 -P -m trainer.launch.sampler`.
 
 The trainer does so itself, from a thread of its first rank on a node; of a project's program
-docker/trainer/bin/rank starts this beside its first rank, and ends it. Then it keeps what the ranks
-left in places that end with the container; on the first node the launcher does that.
+docker/trainer/bin/rank starts this beside its first rank, ends it, and waits for it: it keeps what
+the ranks left in places that end with the container, until SIGURG. On the first node the launcher
+does that.
 """
 
 import os
 import signal
+from types import FrameType
 
 from trainer.launch.connections import NodeLook
-from trainer.launch.container_files import container_places, keep_container_files
+from trainer.launch.container_files import Stopped, container_places, keep_container_files
 from trainer.launch.processes import rank_processes
 from trainer.launch.program import Project
 from trainer.launch.settings import program_file, run_dir
@@ -24,6 +26,11 @@ def first_processes() -> dict[int, int]:
     return first
 
 
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGURG, signal.SIG_IGN)
+    raise Stopped
+
+
 def main() -> None:
     """Sample until a signal comes."""
     hosts = Project.read(program_file(os.environ)).hosts
@@ -34,6 +41,7 @@ def main() -> None:
         signal.sigwait({signal.SIGTERM})
     host = os.uname().nodename
     if host != hosts[0]:
+        signal.signal(signal.SIGURG, _stop)
         keep_container_files(run_dir(os.environ), host, container_places())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import BinaryIO
 
-from trainer.launch.container_files import container_places, keep_container_files
+from trainer.launch.container_files import Stopped, container_places, keep_container_files
 from trainer.launch.copies import WORKDIR, WORKDIR_COPIES, CheckpointCopies
 from trainer.launch.failures import LaunchFailures
 from trainer.launch.mpirun import Mpirun
@@ -40,6 +40,7 @@ class Supervisor:
         self._mpirun: Mpirun | None = None
         self._signal: int | None = None
         self._asked_at = math.inf
+        self._is_keeping = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._received)
 
@@ -98,7 +99,9 @@ class Supervisor:
         for copy in copies:
             copy.close()
         if self._settings.is_project:
+            self._is_keeping = True
             keep_container_files(self._settings.run_dir, socket.gethostname(), container_places())
+            self._is_keeping = False
         if self._settings.is_project and self._signal is not None:
             # The program may have ended well when it was asked to; the run has not.
             return 128 + self._signal
@@ -134,6 +137,9 @@ class Supervisor:
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
+        if self._is_keeping:
+            self._is_keeping = False
+            raise Stopped
         if self._mpirun is None:
             return
         if self._settings.is_project:

@@ -188,7 +188,9 @@ class _Survey:
             said = f"{path} is a link to {printable(os.readlink(self.root / path))}"
             if not target.exists():
                 self.problems.append(f"{said}, which is not there; remove it")
-            elif target == self.root or not target.is_relative_to(self.root):
+            elif target == self.root:
+                self.problems.append(f"{said}, the folder itself; name it in {IGNORE}")
+            elif not target.is_relative_to(self.root):
                 self.problems.append(
                     f"{said}, out of the folder; put a copy in its place, or name it in {IGNORE}"
                 )

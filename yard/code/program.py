@@ -13,10 +13,16 @@ ENTRIES = ("train.py", "main.py")
 
 FORMS = "script.py, run.sh or -m package.module"
 
-# At the beginning of a command of a shell script: what starts ranks
+# Modules that start the ranks of a node
+LAUNCHER_MODULES = r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.\S+"
+# At the beginning of a command of a shell script: what starts ranks. A backslash continues a line.
 LAUNCHER = re.compile(
-    r"""(?:^|[;&|(]|\b(?:then|do|else|exec|time|if|!)(?=\s))\s*(?:\w+=\S*\s+)*
-    (?:(?P<here>torchrun|deepspeed|accelerate\s+launch|python3?\s+-m\s+torch\.distributed\.(?:run|launch))
+    rf"""(?:^|[;&|(])\s*
+    (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"']*)|then|do|else|exec|time|if|while|!|env|nohup|nice|command
+        |stdbuf|numactl|timeout|(?:uv|poetry|conda)\s+run|-\S+|\d+[a-z]?)(?:\s|\\\n)+)*
+    (?:[\w./~${{}}-]*/)?
+    (?:(?P<here>torchrun|deepspeed|accelerate\s+launch
+        |python[\d.]*(?:\s+-[a-zA-Z])*\s+-m\s+(?:{LAUNCHER_MODULES}))
     |(?P<everywhere>horovodrun|mpirun|mpiexec|srun))(?=\s|$)""",
     re.MULTILINE | re.VERBOSE,
 )
@@ -66,6 +72,11 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
     Args:
         per_rank: whether each rank is one of it (LAUNCH=rank), and not each node.
     """
+    if program[1] == "-m" and per_rank and re.fullmatch(LAUNCHER_MODULES, program[2]):
+        return [
+            f"entry -m {program[2]}: starts the ranks of a node by itself, and each rank would "
+            "start it: LAUNCH=node starts it once on each node"
+        ]
     path = program[1]
     if program[0] not in ("bash", "python3") or path not in files.travelling:
         return []

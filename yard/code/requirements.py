@@ -26,20 +26,28 @@ _OTHER_FILES = re.compile(
     r"(?:environment|conda)[\w.-]*\.ya?ml|Pipfile|setup\.(?:py|cfg)"
     r"|requirements?[_/.-][\w.-]+\.(?:txt|in)|requirements\.in"
 )
+_LOCKS = re.compile(r"(?:uv|poetry|pdm|pixi|Pipfile)\.lock|pylock(?:\.\w+)?\.toml")
+# How a script says itself what it requires (PEP 723)
+_SCRIPT = re.compile(r"^# /// script$.*?^# *dependencies", re.MULTILINE | re.DOTALL)
 _TABLES = (
     *("tool.poetry.dependencies", "tool.poetry.group", "tool.uv.sources", "tool.pdm.source"),
     *("project.optional-dependencies", "dependency-groups"),
 )
 _MOST_NAMED = 6
+# Of a script, in characters
+_HEAD = 4096
 
 # A line that brings in another file, one that names a repository, and one that names a folder or
 # the project itself.
 _NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]*(\S+)")
 _REPOSITORY = re.compile(r"(?:[^#@]*@\s*)?(?:git|hg|svn|bzr)\+")
 _PLACE = re.compile(
-    r"(?P<option>-i|--index-url|--extra-index-url|-f|--find-links|--trusted-host|--no-index|--pre)"
+    r"(?P<option>-i|--index-url|--extra-index-url|-f|--find-links|--trusted-host|--no-index|--pre"
+    r"|--no-binary|--only-binary|--prefer-binary|--require-hashes)"
     r"(?:[\s=]+(?P<place>\S+))?\s*(?:#.*)?"
 )
+# Of one package: all but its hashes
+_OF_PACKAGE = re.compile(r"-(?!-hash)|.*\s--(?!hash)[a-z]")
 _LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
 
 
@@ -112,13 +120,20 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     """
     if asked is not None:
         return []
-    named = [] if found and found.path == REQUIREMENTS else _tables_of_tools(files)
+    named = []
+    if found is None or found.path != REQUIREMENTS:
+        named = [*_tables_of_tools(files), *filter(_LOCKS.fullmatch, files.travelling)]
     if found is None:
         named += [
             path
             for path in files.travelling
             if _OTHER_FILES.fullmatch(path)
             and (path not in _SETUP or "install_requires" in _text(files.folder / path))
+        ]
+        named += [
+            f"the head of {path}"
+            for path, file in files.travelling.items()
+            if path.endswith(".py") and "/" not in path and _SCRIPT.search(_head(file.source))
         ]
     if not named:
         return []
@@ -153,6 +168,11 @@ def _text(path: Path) -> str:
     content = path.read_bytes()
     is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_wide else "utf-8-sig")
+
+
+def _head(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_HEAD)
 
 
 def _settle(files: Files, asked: str | None) -> str | None:
@@ -217,4 +237,9 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
             problems.append(
                 f"{path}:{number}: {entry}: the project's own files travel as they are, and are "
                 "not installed; take the line out, or name another file with REQUIREMENTS="
+            )
+        elif not nested and not _PLACE.fullmatch(entry) and _OF_PACKAGE.match(entry.split(" #")[0]):
+            problems.append(
+                f"{path}:{number}: {entry}: an option that is not known here; take it out, or have "
+                "pip's settings say it (pip config)"
             )

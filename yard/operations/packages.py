@@ -178,7 +178,7 @@ def _have(
     context: Context, environment: Environment, store: Path, requirements: Requirements, text: str
 ) -> Packages | None:
     """Fetch the packages of a lock, unless they are there."""
-    if not any("==" in line for line in text.splitlines() if not line.startswith("#")):
+    if not any(line[:1].isalnum() for line in text.splitlines()):
         return None
     folder = store / hashlib.sha256(text.encode()).hexdigest()[:12]
     if not folder.exists():

@@ -1,9 +1,10 @@
 """How a program of the user's own fell: its exception, and the line of the user's code."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from yard.core.files import read_object
@@ -14,6 +15,8 @@ PROJECT, CODE = "/run/trainyard/project/", "code"
 SPEAKER = re.compile(r"\[(?:rank|default)\d+\]:[ ]?")
 HEADER = "Traceback (most recent call last):"
 FRAME = re.compile(r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,7})')
+# In front of the lines of a group of exceptions, each of which has a traceback of its own
+MARGIN = re.compile(r"^ +(?:\| ?|\+ Exception Group (?=Traceback)|\+-.*)")
 EXCEPTION = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
 # A chain of exceptions goes on after one of these sentences; its last one ended the program.
 CHAIN = (
@@ -31,6 +34,7 @@ HOMES = {
 PEER_GONE = re.compile(
     r"Connection (?:closed|reset) by peer|remote process exited|HorovodInternalError"
     r"|Broken pipe|Socket closed|connection was terminated by the remote"
+    r"|[Ff]ailed to recv, got 0 bytes|Connection was likely closed"
 )
 # What a program says whose process the kernel killed, for want of memory perhaps
 PROCESS_KILLED = re.compile(
@@ -42,6 +46,18 @@ PROCESS_KILLED = re.compile(
 ENDS_NOTHING = ("Exception ignored in", "Exception in thread")
 # How torchrun and accelerate fall when a process of theirs has failed.
 LAUNCHERS = frozenset({"ChildFailedError", "CalledProcessError", "SignalException"})
+# Their first line after it, and what they say of how it ended. Python in the image notes the
+# exception that ended it (docker/trainer/python/trainyard_abort.py), in a file that they name.
+OF_LAUNCHER = re.compile(r"^[EWI]\d{4} .*\belastic/", re.MULTILINE)
+NO_EXCEPTION = re.compile(r"^\s+error_file: <N/A>", re.MULTILINE)
+PROCESS_ENDED = re.compile(r"\s+(?:traceback : (?=Signal)|exitcode {2}: (?=\d))(.*)")
+# What comes after an exception without a word of the program: the rest of its message, lines of
+# libraries, bars, and what wandb and Hydra say at their end
+NO_WORDS = re.compile(
+    r"\s|\[?(?:rank\d+\]:\[)?[EWIF]\d{4} |wandb: |.*\d%\||Set the environment variable"
+)
+# What PyTorch says last of a worker that ended; how it ended, the exception before says.
+OF_WORKER = "DataLoader worker (pid(s) "
 # The file of an error is small; a rank can write anything in its place.
 FILE_BYTES = 1 << 20
 MESSAGE_CHARACTERS = 600
@@ -100,7 +116,10 @@ class Traceback:
 
 
 def read_crashes(
-    run: Path, logs: Iterable[tuple[int, str, str]], said: Mapping[int, bool | None]
+    run: Path,
+    logs: Iterable[tuple[int, str, str]],
+    said: Mapping[int, bool | None],
+    alone: bool,
 ) -> tuple[Crash, ...]:
     """What the ranks of a run left of their exceptions, by rank.
 
@@ -111,17 +130,21 @@ def read_crashes(
     Args:
         logs: rank, path relative to the run directory, and text.
         said: whether an exception ended a rank, as its Python said, or None.
+        alone: whether the log of a rank is of one process.
     """
     found = {}
     for rank, log, text in logs:
-        told = None if said.get(rank) is False else parse_traceback(text)
+        fell = said.get(rank)
+        if fell is None:
+            fell = not alone and not NO_EXCEPTION.search(text)
+        told = parse_traceback(text, not fell)
         if told is not None:
             place = place_of(run, told.frames)
             found[rank] = Crash(rank, log, told.error, told.message, place, told.starting)
     for path in sorted((run / "failures").glob("torch-*.json")):
         crash = _of_torch(run, path)
         if crash is None or said.get(crash.rank) is False:
-            continue
+            continue  # @record notes a SystemExit, too
         if crash.rank not in found or crash.place is not None or said.get(crash.rank):
             found[crash.rank] = crash
     return tuple(found[rank] for rank in sorted(found))
@@ -155,21 +178,39 @@ def holder_of(run: Path, crash: Crash, hosts: Sequence[str], host: str | None) -
     return None
 
 
-def parse_traceback(text: str) -> Traceback | None:
+def parse_traceback(text: str, alone: bool = False) -> Traceback | None:
     """The traceback of a text that ended its program, with those that its exception led to.
 
     The last one: what came before, the program got over. Of several processes in one log, as
     torchrun has them, it is that of the first to fall. What only followed from another failure, or
     ended nothing, counts where there is nothing else.
+
+    Args:
+        alone: one process wrote it, which said no more after an exception that it left for.
     """
     spoken: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(text.splitlines()):
-        speaker = _speaker(line)
-        spoken.setdefault(speaker, []).append((number, line[len(speaker) :]))
+        speaker, words = _told(line)
+        spoken.setdefault(speaker, []).append((number, words))
     # Others may speak in between; the lines of one are together for it.
-    last = [found[-1] for lines in spoken.values() if (found := sorted(_tracebacks(lines)))]
+    last = []
+    for lines in spoken.values():
+        found = list(_tracebacks(lines))
+        if alone:
+            follows = [each for each in found if each.told.error in LAUNCHERS]
+            found = [each for each in found if each.may_end and each not in follows][-1:]
+            if found and _has_words([words for number, words in lines if number > found[0].end]):
+                found = []
+            found += follows
+        last += sorted(found)[-1:]
     weighty = [found for found in last if found.weighty]
     return min(weighty or last, key=lambda found: found.line).told if last else None
+
+
+def before_launcher(text: str) -> str:
+    """What a program said, up to where its launcher tells of its end."""
+    launcher = OF_LAUNCHER.search(text)
+    return text[: launcher.start()] if launcher else text
 
 
 def without_tracebacks(text: str) -> str:
@@ -177,7 +218,7 @@ def without_tracebacks(text: str) -> str:
     kept: list[str] = []
     inside = False
     for line in text.splitlines():
-        said = line[len(_speaker(line)) :]
+        said = _told(line)[1]
         if _begins(said):
             inside = True
         elif inside and said.strip() and not said[0].isspace():
@@ -193,22 +234,36 @@ class _Found:
 
     weighty: bool
     line: int
+    end: int
+    may_end: bool
     told: Traceback = field(compare=False)
 
 
 def _tracebacks(lines: Sequence[tuple[int, str]]) -> Iterator[_Found]:
     """The tracebacks of what one process said, line by line; of a chain the last one."""
     numbers, said = [number for number, _ in lines], [line for _, line in lines]
-    begin = _next(said, 0)
+    begin, cause = _next(said, 0), None
     while begin < len(said):
         before = next((line for line in reversed(said[:begin]) if line.strip()), "")
         told, count = _first_block(said[begin:])
         begins, begin = begin, _next(said, begin + max(count, 1))
         after = next((line for line in said[begins + count :] if line.strip()), "")
         if told is None or after in CHAIN:
+            cause = told
             continue
+        if cause is not None and told.message.startswith(OF_WORKER):
+            told = replace(cause, frames=told.frames)
+        cause = None
         follows = told.error in LAUNCHERS or PEER_GONE.search(f"{told.error}: {told.message}")
-        yield _Found(not follows and not before.startswith(ENDS_NOTHING), numbers[begins], told)
+        may_end = not before.startswith(ENDS_NOTHING)
+        line, end = numbers[begins], numbers[begins + count - 1]
+        yield _Found(may_end and not follows, line, end, may_end, told)
+
+
+def _has_words(lines: Sequence[str]) -> bool:
+    """Whether a program said something."""
+    said = without_tracebacks(before_launcher("\n".join(lines))).splitlines()
+    return any(any(map(str.isalnum, line)) and not NO_WORDS.match(line) for line in said)
 
 
 def _next(said: Sequence[str], start: int) -> int:
@@ -238,9 +293,11 @@ def _begins(line: str) -> bool:
     return line.startswith(HEADER) or FRAME.match(line) is not None
 
 
-def _speaker(line: str) -> str:
+def _told(line: str) -> tuple[str, str]:
+    """Who of several processes speaks in a line, and what, without the margin of a group."""
     match = SPEAKER.match(line)
-    return match[0] if match else ""
+    words = line[len(match[0]) :] if match else line
+    return match[0].rstrip() if match else "", MARGIN.sub("", words, count=1)
 
 
 def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, int]:
@@ -255,10 +312,23 @@ def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, int]:
         match = EXCEPTION.fullmatch(line.rstrip())
         if match is None:
             return None, number
-        message = (match["message"] or "")[:MESSAGE_CHARACTERS]
-        told = Traceback(match["error"].split(".")[-1], message, tuple(frames))
+        message = match["message"]
+        if message == "":
+            message = _message_below(lines[number + 1 :])
+        told = Traceback(
+            match["error"].split(".")[-1], (message or "")[:MESSAGE_CHARACTERS], tuple(frames)
+        )
         return told, number + 1
     return None, len(lines)
+
+
+def _message_below(lines: Sequence[str]) -> str:
+    """A message whose first line is empty; of a launcher, how the process ended that failed."""
+    block = list(itertools.takewhile(lambda line: not _begins(line), lines))
+    ended = [match[1] for line in block if (match := PROCESS_ENDED.match(line))]
+    if ended:
+        return ended[-1] if ended[-1].startswith("Signal") else f"exit code {ended[-1]}"
+    return next((line.strip() for line in block[:2] if line.strip()), "")
 
 
 def _of_torch(run: Path, path: Path) -> Crash | None:

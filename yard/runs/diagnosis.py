@@ -10,7 +10,7 @@ from typing import Any
 
 from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
-from yard.runs.crashes import Crash, without_tracebacks
+from yard.runs.crashes import LAUNCHERS, Crash, before_launcher, without_tracebacks
 from yard.runs.findings import Finding
 from yard.runs.record import Log, RunRecord, known
 from yard.runs.signatures import Signature, load_signatures
@@ -26,6 +26,8 @@ NO_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] .*: '(?P<program>[^'/\n
 # What the kernel does where memory ran out
 OUT_OF_MEMORY = ("container_out_of_memory", "node_out_of_memory")
 ANSIBLE_LOG = "ansible.log"
+# The line that docker/trainer/bin/rank writes into each log
+OWN_LINE = re.compile(r"rank \d+ of \d+ on ")
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,9 @@ def _fell_by_itself(record: RunRecord, first_failed: int | None) -> bool:
 def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     """The exception that ended a rank of the user's own program, as a finding."""
     proof = tuple(filter(None, (crash.place, crash.sentence)))
+    if crash.error in LAUNCHERS:  # which say nothing of why
+        said = next(log.text for log in record.rank_logs if log.rank == crash.rank)
+        proof = (*_written(before_launcher(said))[-PROOF_LINES:], crash.sentence)
     values = {"exception": crash.sentence}
     host = record.host_of(crash.rank)
     lacking = NO_PROGRAM.search(crash.sentence) if crash.starting else None
@@ -209,11 +214,10 @@ def _program_texts(record: RunRecord, first_failed: int | None) -> list[Log]:
 
 
 def _without_handled(record: RunRecord, log: Log) -> Log:
-    """A log without the exceptions that ended nothing, where it is known which one did."""
-    ended = [crash.sentence for crash in record.crashes if crash.rank == log.rank]
-    said = [end.exception for end in record.rank_ends if end.rank == log.rank]
-    if not ended and said in ([], [None]):
+    """A log of a program without the exceptions that ended nothing."""
+    if not record.is_project:
         return log
+    ended = [crash.sentence for crash in record.crashes if crash.rank == log.rank]
     return replace(log, text="\n".join([without_tracebacks(log.text), *ended]))
 
 
@@ -313,13 +317,16 @@ def _unknown(record: RunRecord, first_failed: int | None) -> Diagnosis:
     if record.launcher_exit_status is not None:
         ended = f"mpirun ended with status {record.launcher_exit_status}"
     lines = [line for line in log.text.splitlines() if line.strip()] if log else []
+    cause = f"Unknown: {ended}, and no known signature is in the logs."
     own = next((end for end in record.rank_ends if end.rank == rank and record.is_project), None)
     if own is not None:
-        ended = f"rank {rank} of the program ended with status {own.exit_status}"
+        said = next((line.strip() for line in reversed(lines) if not OWN_LINE.match(line)), None)
+        cause = f"Rank {rank} of the program ended by itself with status {own.exit_status}"
+        cause += f"; the last that it said: {said}" if said else ", without a word."
     return Diagnosis(
         host=record.host_of(rank) if rank is not None else None,
         rank=rank,
-        cause=f"Unknown: {ended}, and no known signature is in the logs.",
+        cause=cause,
         remedy="Read the lines below, then the other logs."
         if record.is_project
         else "Read the lines below, then the other logs; a cause that others may meet belongs "

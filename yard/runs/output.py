@@ -19,17 +19,22 @@ PIECE_CHARACTERS = 1 << 20
 _MOVES = re.compile(r"(\n|\r|\x1b\[\d{0,3}A|\x1b\[[012]?K)")
 # Any other sequence, see ECMA-48: colours, titles of windows. None of them is let through.
 _ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|[ -/]{0,8}[0-~])"
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)?|[ -/]{0,8}[0-~])"
 )
 # The beginning of one that has not come whole.
 _CUT_OFF = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?|[ -/]{1,8})?\Z")
+
+
+def without_sequences(text: str) -> str:
+    """A text without the escape sequences of terminals: colours, say."""
+    return _ESCAPES.sub("", text)
 
 
 def harmless(text: str) -> str:
     """A part of a line without escape sequences and what else cannot be printed."""
     if text.isprintable():
         return text
-    text = _ESCAPES.sub("", text).expandtabs()
+    text = without_sequences(text).expandtabs()
     return "".join(character for character in text if character.isprintable())
 
 

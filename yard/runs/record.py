@@ -18,6 +18,7 @@ from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
+from yard.runs.output import without_sequences
 from yard.runs.readings import Reading
 from yard.runs.silences import Silence, read_silences
 from yard.runs.utilisation import Heat, never_connected, slowed_by_heat
@@ -40,7 +41,7 @@ class Log:
     Attributes:
         path: relative to the run directory.
         host, rank: whose it is, where that is known.
-        text: the end of it, at most `LOG_TAIL_BYTES`.
+        text: the end of it, at most `LOG_TAIL_BYTES`, without colours.
     """
 
     path: str
@@ -185,7 +186,9 @@ def read_run(run: Path) -> RunRecord:
         readings=all_readings(run) if is_project else (),
         crashes=tuple(
             replace(crash, holder=holder_of(run, crash, hosts, world.host_of(crash.rank)))
-            for crash in (read_crashes(run, crashed, said) if is_project else ())
+            for crash in (
+                read_crashes(run, crashed, said, _is_python(manifest)) if is_project else ()
+            )
         ),
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
@@ -194,6 +197,12 @@ def read_run(run: Path) -> RunRecord:
         heat=slowed_by_heat(run, manifest.hosts),
         empty_hosts=_read_empty_hosts(run),
     )
+
+
+def _is_python(manifest: Manifest) -> bool:
+    """Whether each rank is a Python of its own, and the log of one that of one process."""
+    project = manifest.project or {}
+    return project.get("per") == "rank" and str(project["program"][0]).startswith("python")
 
 
 def known(host: str | None, hosts: Collection[str]) -> str | None:
@@ -363,5 +372,5 @@ def _read_rank_log(run: Path, path: Path, rank: int) -> Log:
 def _read_log(run: Path, path: Path, host: str | None = None, rank: int | None = None) -> Log:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-        text = file.read().decode("utf-8", errors="replace")
+        text = without_sequences(file.read().decode("utf-8", errors="replace"))
     return Log(str(path.relative_to(run)), text, host, rank)

@@ -4,7 +4,8 @@ Python imports this at every start (trainyard.pth). Outside of a rank it does no
 
 A log cannot say whether an exception in it ended the program: a program may log one that it got
 over. The interpreter knows. What ended it goes to the file that @record of PyTorch writes, in its
-form, where the program has not done that. That none did is said beside the rank's sign of life.
+form, where the program has not done that; torchrun reads it of the ranks that it starts. That none
+did is said beside the rank's sign of life.
 
 When a process ends, mpi4py and PyTorch's backend of MPI call MPI_Finalize, which waits for all
 ranks. Where one has failed, the others mostly wait for a message of it, so that none would end.
@@ -22,6 +23,12 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
     # A place with less free bytes is full.
     LEAST_ROOM = 1 << 20
 
+    # Whether torchrun started this process as a rank. It gives each a file of its own, which what
+    # the rank starts in turn finds too.
+    FILE = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+    IS_OF_TORCHRUN = os.environ.get("TRAINYARD_ERROR_FILE", FILE) != FILE
+    os.environ["TRAINYARD_ERROR_FILE"] = FILE
+
     def _end() -> None:
         """Note the end; after an error leave with Python's status for it, without MPI_Finalize."""
         failed = _has_failed()
@@ -38,11 +45,15 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
 
     def _note(failed: bool) -> None:
         """Write whether an exception ended the rank's own process, and which."""
-        if os.environ.get("TRAINYARD_PROGRAM") != str(os.getpid()):
+        is_own = os.environ.get("TRAINYARD_PROGRAM") == str(os.getpid())
+        if not is_own and not IS_OF_TORCHRUN:
             return  # a process that the program started
-        rank, run = os.environ["RANK"], os.environ["TRAINYARD_RUN_DIR"]
-        with open(f"{run}/ranks/{rank}.exception", "w", encoding="ascii") as file:
-            file.write("true" if failed else "false")
+        # With LAUNCH=node the log is of a node, and so is its number.
+        rank = os.environ["GROUP_RANK" if IS_OF_TORCHRUN else "RANK"]
+        run = os.environ["TRAINYARD_RUN_DIR"]
+        if is_own:
+            with open(f"{run}/ranks/{rank}.exception", "w", encoding="ascii") as file:
+                file.write("true" if failed else "false")
         if not failed:
             return
         import json
@@ -54,14 +65,16 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         full = _full_place(error)
         if full:
             finding = {"rank": int(rank), "host": os.uname().nodename, **full}
-            with open(f"{run}/failures/rank-{rank}.json", "x", encoding="utf-8") as file:
+            path = f"{run}/failures/rank-{rank}.json"
+            # Another rank of torchrun's may have written it.
+            with contextlib.suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
                 json.dump({**finding, "message": str(error)[:MESSAGE]}, file)
         stack = "".join(traceback.format_exception(error))
         told = {
             "message": f"{type(error).__name__}: {error}"[:MESSAGE],
             "extraInfo": {"py_callstack": stack[-STACK:], "timestamp": str(int(time.time()))},
         }
-        with open(os.environ["TORCHELASTIC_ERROR_FILE"], "x", encoding="utf-8") as file:
+        with open(FILE, "x", encoding="utf-8") as file:
             json.dump({"message": told}, file)
 
     def _full_place(error: BaseException) -> "dict[str, object] | None":
