@@ -12,6 +12,7 @@ from yard.core.files import write_json, write_text
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
 from yard.request.job import AS_EACH_HAS
+from yard.request.own_data import with_own_data
 from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
 from yard.runs.scaling import compare, read_point
@@ -29,7 +30,7 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
         RequestError: the request makes no sense; nothing has been touched.
         ClusterError, Interrupted: see `train`.
     """
-    inventory = read_inventory(context.project, context.inventory)
+    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     several = replace(request, nodes=request.nodes or 2, min_nodes=None)
     if several.nodes == 1:
         raise RequestError(["nodes 1: scaling compares one node with more"])

@@ -16,6 +16,7 @@ from yard.core.errors import Exit, RequestError
 from yard.core.files import write_json
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
+from yard.request.own_data import with_own_data
 from yard.request.resolve import resolve
 from yard.request.series import SEED, cases_of, label_of, read_sweep
 from yard.request.training import TrainRequest
@@ -43,7 +44,7 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
         raise RequestError(
             ["SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more"]
         )
-    inventory = read_inventory(context.project, context.inventory)
+    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     # What all of them have in common, the first seed among it.
     resolve(request, inventory)
     try:
