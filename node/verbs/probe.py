@@ -315,7 +315,7 @@ def probe(needs: Needs) -> dict[str, Any]:
     return {
         "problems": [entry.asdict() for entry in problems],
         "checks": [check.asdict() for check in checks],
-        "hardware": hardware(),
+        "hardware": hardware(needs.data),
         "image_id": engine.image_id,
         "run": engine.run,
         "address": needs.address,
