@@ -1,4 +1,4 @@
-"""GPUs that slowed themselves down for heat or had little to do, as sampled beside a run."""
+"""What is odd about a run: GPUs that are too hot or idle, and what W&B refused."""
 
 import json
 from collections.abc import Callable
@@ -55,6 +55,22 @@ def test_a_rank_cannot_make_up_gpus(recorded: Recorded) -> None:
     run = recorded("succeeded")
     assert warnings_of(run, *[made_up] * 9) == ()
     assert len(warnings_of(run, *[made_up[:2]] * 9)) == 2
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"), [("no network\x1b[2J", (r"W&B: 'no network\x1b[2J'",)), (7, ()), ("", ())]
+)
+def test_what_weights_and_biases_refused_is_told(
+    refused: object, said: tuple[str, ...], recorded: Recorded
+) -> None:
+    run = recorded("succeeded")
+    path = run / "metrics.jsonl"
+    first, *others = path.read_text().splitlines()
+    line = json.loads(first)
+    assert line["event"] == "start"
+    line["wandb_refused"] = refused
+    path.write_text("\n".join([json.dumps(line), *others, ""]))
+    assert summarise_so_far(read_run(run), NOW).warnings == said
 
 
 def idle(run: Path, *shares: float, samples: int = 12, busy: object = 41) -> tuple[str, ...]:

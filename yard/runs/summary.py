@@ -298,6 +298,11 @@ def _summary(
             *_gpu_warnings(record),
             *_heat_warnings(record),
             *_idle_warnings(record),
+            *dict.fromkeys(
+                f"W&B: {_shown(metric.wandb_refused)}"
+                for metric in record.metrics
+                if metric.wandb_refused
+            ),
         ),
         effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
         resumed=record.world.resumed,
