@@ -130,9 +130,13 @@ def test_what_other_archives_left_does_not_mix_in(source: Path, tmp_path: Path) 
     out = tmp_path / "imagenet"
     for left in (out, tmp_path / ".imagenet.0123456789ab"):
         (left / "train" / "n00000000").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"has no dataset.json: .* move it away"):
+        prepare(source, out)
+    out.rename(tmp_path / "mine")
     assert prepare(source, out)
+    assert list((tmp_path / "mine/train").iterdir())
     assert len(list((out / "train").iterdir())) == 4
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["downloads", "imagenet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["downloads", "imagenet", "mine"]
 
 
 def test_other_archives_replace_it_and_the_same_do_not(prepared: Path, tmp_path: Path) -> None:

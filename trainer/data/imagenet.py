@@ -121,8 +121,16 @@ def prepare(
         if store.read_description(directory).source_sha256 == digest:
             return False
         report(f"{directory} was made from other archives and will be replaced")
+    elif directory.exists():
+        raise DataError(
+            f"{directory} has no dataset.json: an earlier version left it half done, or it is "
+            "somebody else's; move it away, and give the same command again"
+        )
     scratch = directory.with_name(f".{directory.name}.{digest[:12]}")
-    _remove_others(scratch, directory)
+    for other in directory.parent.glob(f".{directory.name}.*"):
+        # What attempts with other archives left, which only this function makes.
+        if other != scratch:
+            shutil.rmtree(other)
     missing = [folder for folder in folders if not (scratch / folder.path).is_dir()]
     if len(missing) < len(folders):
         report(f"{len(folders) - len(missing)} of {len(folders)} folders are there already")
@@ -223,15 +231,6 @@ def _check_folders(source: Path, counts: Counts, report: Report) -> None:
         {str(folder.relative_to(source)): folder for folder in folders if folder.is_dir()},
         report,
     )
-
-
-def _remove_others(scratch: Path, directory: Path) -> None:
-    """Remove what attempts with other archives left, and those of versions before this one."""
-    others = [path for path in scratch.parent.glob(f".{directory.name}.*") if path != scratch]
-    if directory.exists() and not (directory / "dataset.json").exists():
-        others.append(directory)
-    for path in others:
-        shutil.rmtree(path)
 
 
 def _check_room(folder: Path, size: int) -> None:
