@@ -178,8 +178,8 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 
-scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
-	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call arguments,ARGS)
+scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ROUNDS= ARGS=
+	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call option,ROUNDS,--rounds) $(call arguments,ARGS)
 
 runs: $(READY) ## the table of runs, also as runs/index.html: JSON=1 CSV=1
 	@$(YARD) runs $(call switch,JSON,--json) $(call switch,CSV,--csv)

@@ -71,7 +71,6 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="write the weights of a checkpoint")
     export.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
     export.add_argument("--to", type=Path, required=True, help=".pt, .pth or .safetensors")
-    export.add_argument("--data", type=Path, help="where prepared data sets lie")
 
     predict = commands.add_parser("predict", help="tell the classes of images by a checkpoint")
     predict.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
@@ -141,7 +140,7 @@ def _data(arguments: argparse.Namespace) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     from trainer.export import export
 
-    export(arguments.checkpoint, arguments.to, arguments.data)
+    export(arguments.checkpoint, arguments.to)
 
 
 def _predict(arguments: argparse.Namespace) -> None:

@@ -56,7 +56,8 @@ class Checkpoint:
             number of images they are of; `model` and `ema`, the buffers of the two by name. Empty
             between two epochs.
         data: what the parameters were made for: `train_images`, `validation_images`, `classes`
-            and `image_size`, the edge in pixels. Empty in older ones.
+            and `image_size`, the edge in pixels; `description`, that of the data set. Empty in
+            older ones, which do not have the last one either.
         loss: mean over the training images of the epoch that it ends; None in older ones, and
             within an epoch.
         validations: loss and accuracy of each validation so far, in their order.
@@ -76,7 +77,7 @@ class Checkpoint:
     images: int | None = None
     epoch_images: int = 0
     ranks: list[dict[str, Any]] = field(default_factory=list)
-    data: dict[str, int] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
     loss: float | None = None
     validations: list[tuple[float, float]] = field(default_factory=list)
 

@@ -43,7 +43,7 @@ class Checkpointer:
         config: TrainConfig,
         engine: Engine,
         learner: Learner,
-        data: dict[str, int],
+        data: dict[str, Any],
         best_accuracy: float,
     ) -> None:
         self._config, self._engine, self._learner, self._data = config, engine, learner, data

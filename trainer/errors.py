@@ -66,6 +66,15 @@ class ShareGoneError(DataError):
         TrainerError.__init__(self, path=path, share=share, message=message)
 
 
+class FileDeniedError(DataError):
+    """The account of the ranks may not read or write a file."""
+
+    code = "file_denied"
+
+    def __init__(self, path: str) -> None:
+        TrainerError.__init__(self, path=path)
+
+
 class CheckpointError(DataError):
     """A checkpoint is missing or damaged."""
 

@@ -1,6 +1,5 @@
 """A trained model as a file that plain PyTorch reads: parameters and buffers, nothing else."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from torch import Tensor
 
 from trainer.atomic import replacing, write_json
 from trainer.checkpoint import Checkpoint
-from trainer.data import store
 from trainer.errors import ConfigError
 
 # How the file of weights may end, and what it is then.
@@ -28,7 +26,7 @@ SAFE_TYPES = {
 }
 
 
-def export(path: Path, to: Path, data: Path | None) -> None:
+def export(path: Path, to: Path) -> None:
     """Write the weights of a checkpoint, and beside them what they are for.
 
     Where the run averaged its parameters, they are the averaged ones, which were evaluated.
@@ -37,20 +35,17 @@ def export(path: Path, to: Path, data: Path | None) -> None:
         path: the checkpoint.
         to: the file to write; its end says the form. What the weights are for goes to the same name
             with `.json`.
-        data: where prepared data sets lie; where that of the training is there, it says the names
-            of the classes and the normalisation.
 
     Raises:
         CheckpointError: the checkpoint is damaged.
         ConfigError: the name of the file to write ends otherwise.
-        DataError: the data set is damaged.
     """
     if to.suffix not in (*STATE_DICT, SAFETENSORS):
         known = ", ".join((*STATE_DICT, SAFETENSORS))
         raise ConfigError(f"{to.name}: the name is to end in one of {known}")
     checkpoint = Checkpoint.load(path)
     weights = evaluated_weights(checkpoint)
-    about = describe(checkpoint, data)
+    about = describe(checkpoint)
     if to.suffix == SAFETENSORS:
         with replacing(to) as stream:
             stream.writelines(safetensors(weights, {"format": "pt", **_as_text(about)}))
@@ -69,21 +64,18 @@ def evaluated_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in averaged if name.startswith(prefix)}
 
 
-def describe(checkpoint: Checkpoint, data: Path | None) -> dict[str, Any]:
-    """What weights are for: model, images, normalisation, classes."""
-    known: dict[str, Any] = {
+def describe(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What weights are for; classes and normalisation are not said by older checkpoints."""
+    description = checkpoint.data.get("description", {})
+    names = ("channel_means", "channel_deviations")
+    return {
         "model": checkpoint.config["model"],
         "dataset": checkpoint.config["dataset"],
         "epoch": checkpoint.epoch,
-        "classes": checkpoint.data.get("classes"),
+        "classes": description.get("classes", checkpoint.data.get("classes")),
         "image_size": checkpoint.data.get("image_size"),
+        **{name: description[name] for name in names if description},
     }
-    dataset = None if data is None else data / known["dataset"]
-    if dataset is not None and dataset.exists():
-        description = dataclasses.asdict(store.read_description(dataset))
-        names = ("classes", "channel_means", "channel_deviations")
-        known |= {name: list(description[name]) for name in names}
-    return known
 
 
 def safetensors(tensors: dict[str, Tensor], metadata: dict[str, str]) -> list[bytes]:

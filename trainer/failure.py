@@ -60,6 +60,8 @@ def problem_of(error: Exception, run_dir: str) -> Problem:
         path = error.filename if isinstance(error.filename, str) else None
         if error.errno == errno.ENOSPC:
             return Problem("disk_full", {"path": path or run_dir})
+        if isinstance(error, PermissionError) and path is not None:
+            return Problem("file_denied", {"path": path})
         # Without a path it is a connection, not a file.
         if error.errno in OUT_OF_REACH and path is not None:
             values = {"path": path, "message": os.strerror(error.errno)}

@@ -99,10 +99,16 @@ class MetricsWriter:
     Args:
         path: the file.
         listeners: called with every line as well.
+        notes: what the line of `start` has beside the others.
     """
 
-    def __init__(self, path: Path, listeners: Sequence[Listener] = ()) -> None:
-        self._listeners = listeners
+    def __init__(
+        self,
+        path: Path,
+        listeners: Sequence[Listener] = (),
+        notes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._listeners, self._notes = listeners, notes
         # Line buffered: a reader never sees half a line, and a killed run loses none.
         self._stream = path.open("a", encoding="utf-8", buffering=1)
 
@@ -132,7 +138,7 @@ class MetricsWriter:
             images_per_second,
             learning_rate,
             seconds_per_step,
-            results or {},
+            (self._notes if event == "start" else results) or {},
         )
         self._stream.write(json.dumps(line.to_json()) + "\n")
         for listener in self._listeners:

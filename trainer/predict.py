@@ -12,20 +12,25 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional
+from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from trainer.atomic import write_json
 from trainer.checkpoint import Checkpoint
 from trainer.data import store
 from trainer.data.augment import Normalise
-from trainer.data.folder import EVALUATION_MARGIN, FileSet, FolderEvaluationBatches
+from trainer.data.folder import (
+    EVALUATION_MARGIN,
+    FileSet,
+    FolderEvaluationBatches,
+    is_folder,
+    read_folder,
+)
 from trainer.data.memory import EvaluationBatches, ImageSet
 from trainer.errors import ConfigError
 from trainer.evaluation import MOST_CONFUSED, TOP
 from trainer.export import evaluated_weights
 from trainer.models import build_model
 
-# How the names of image files end.
-SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 # The class of an image that nobody has said.
 UNKNOWN = -1
 MOST_SHOWN = 24
@@ -48,8 +53,7 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
 
     Args:
         path: the checkpoint.
-        data: where prepared data sets lie; that of the training has the classes' names and the
-            normalisation.
+        data: where data sets lie.
         dataset: whose test set is looked at; None for that of the training.
         source: a folder with image files, to look at these in its place. One in a folder with the
             name of a class is of that class.
@@ -61,7 +65,13 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
         DataError: a data set is not here or damaged, or a file is no image.
     """
     checkpoint = Checkpoint.load(path)
-    trained_on = store.read_description(data / checkpoint.config["dataset"])
+    known = checkpoint.data.get("description")
+    # Older checkpoints do not say it.
+    trained_on = (
+        store.Description(**known)
+        if known
+        else store.read_description(data / checkpoint.config["dataset"])
+    )
     classes, size = trained_on.classes, checkpoint.data.get("image_size")
     if size is None:
         raise ConfigError(f"{path.name} is of an older version, and does not say its image size")
@@ -71,7 +81,8 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
     normalise = Normalise(trained_on.channel_means, trained_on.channel_deviations)
     if source is None:
         directory = data / (dataset or checkpoint.config["dataset"])
-        images = _test_set(directory, trained_on, size, normalise)
+        seed = checkpoint.sampler["seed"]
+        images = _test_set(directory, trained_on, size, normalise, seed)
     else:
         margin = EVALUATION_MARGIN if trained_on.layout == "folder" else 1.0
         images = _files(source, classes, size, margin, normalise)
@@ -85,16 +96,20 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
 
 
 def _test_set(
-    directory: Path, trained_on: store.Description, size: int, normalise: Normalise
+    directory: Path, trained_on: store.Description, size: int, normalise: Normalise, seed: int
 ) -> Images:
-    description = store.read_description(directory)
+    files: FileSet | None = None
+    if is_folder(directory):
+        description, both = read_folder(directory, seed)
+        files = both["test"]
+    else:
+        description = store.read_description(directory)
     if description.classes != trained_on.classes:
         raise ConfigError(
             f"{description.name} has other classes than {trained_on.name}, which the model tells "
             "apart"
         )
-    if description.layout == "folder":
-        files = FileSet.load(directory, "test", description.classes)
+    if files is not None:
         threads = torch.get_num_threads()
         batches = FolderEvaluationBatches(files, size, threads, normalise, torch.device("cpu"))
         return Images(files.files, batches)
@@ -110,9 +125,9 @@ def _test_set(
 def _files(
     source: Path, classes: tuple[str, ...], size: int, margin: float, normalise: Normalise
 ) -> Images:
-    files = [file for file in sorted(source.rglob("*")) if file.suffix.lower() in SUFFIXES]
+    files = [file for file in sorted(source.rglob("*")) if file.suffix.lower() in IMG_EXTENSIONS]
     if not files:
-        raise ConfigError(f"no image among the files: {', '.join(sorted(SUFFIXES))}")
+        raise ConfigError(f"no image among the files: {', '.join(IMG_EXTENSIONS)}")
     numbers = {name: number for number, name in enumerate(classes)}
     labels = torch.tensor([numbers.get(file.parent.name, UNKNOWN) for file in files])
     names = tuple(str(file.relative_to(source)) for file in files)

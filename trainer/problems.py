@@ -24,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "loss_not_a_number": ("{message}; a smaller learning rate or a longer warm-up usually helps"),
     "share_gone": "the file system of {path} can no longer be read: {message}; it is {share}",
+    "file_denied": "the account of the ranks may not read or write {path}",
     "file_system_gone": "{path} can no longer be read or written: {message}",
     "dataset_missing": (
         "no prepared data set in {path}: dataset.json is missing; prepare it first"

@@ -35,8 +35,9 @@ def recording(
             return
         events = stack.enter_context(closing(EventWriter(run_dir / "tensorboard")))
         listeners: list[Listener] = [events]
-        wandb = start_wandb(run_dir, config.to_json())
+        wandb, refused = start_wandb(run_dir, config.to_json())
         if wandb is not None:
             listeners.append(wandb)
-        writer = MetricsWriter(run_dir / "metrics.jsonl", listeners)
+        notes = {"wandb_refused": refused} if refused else {}
+        writer = MetricsWriter(run_dir / "metrics.jsonl", listeners, notes)
         yield stack.enter_context(closing(writer))

@@ -1,6 +1,7 @@
 """A training run from start to end."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -57,7 +58,8 @@ def _train(config: TrainConfig, engine: Engine) -> None:
     if engine.rank == 0:
         write_world(Path(config.run_dir) / "world.json", ranks, scale, start.resumed)
     print(describe(config, data, scale), flush=True)
-    checkpointer = Checkpointer(config, engine, learner, data.dimensions, start.best_accuracy)
+    made_for = {**data.dimensions, "description": asdict(data.description)}
+    checkpointer = Checkpointer(config, engine, learner, made_for, start.best_accuracy)
     with recording(config, engine, ranks) as metrics, checkpointer:
         TrainingLoop(config, engine, data, learner, metrics, checkpointer).run(start)
 

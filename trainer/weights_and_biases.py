@@ -9,36 +9,36 @@ from trainer.metrics import Listener, MetricsLine
 KEY, MODE = "WANDB_API_KEY", "WANDB_MODE"
 # Seconds that training waits for the service to answer.
 PATIENCE = 30.0
+NO_PACKAGE = "the package wandb is not in this image: no W&B run. Build one with it, or unset it."
 
 
-def start_wandb(run_dir: Path, config: dict[str, Any]) -> Listener | None:
+def start_wandb(run_dir: Path, config: dict[str, Any]) -> tuple[Listener | None, str]:
     """Open a W&B run when there is a key in the environment, or the mode is "offline".
 
     Offline runs lie in `<run_dir>/wandb`, from where `wandb sync` sends them. A run that the
     service does not take is kept there too: training does not fail for want of it.
 
     Returns:
-        What takes the lines of `metrics.jsonl`, or None.
+        What takes the lines of `metrics.jsonl`, or None; and why the service has no such run, empty
+        where it has or was not asked.
     """
     if not (os.environ.get(KEY) or os.environ.get(MODE) == "offline"):
-        return None
+        return None, ""
     try:
         import wandb
     except ImportError:
-        print(
-            f"{KEY} or {MODE} is set, but the package wandb is not in this image: no W&B run. "
-            "Build an image that has it, or unset the variable.",
-            flush=True,
-        )
-        return None
+        print(f"{KEY} or {MODE} is set, but {NO_PACKAGE}", flush=True)
+        return None, NO_PACKAGE
     # What ranks print has logs already, and nobody types an answer here.
     settings = wandb.Settings(console="off", init_timeout=PATIENCE, silent=True)
     options = {"dir": run_dir, "name": config["model"], "config": config, "settings": settings}
+    refused = ""
     try:
         run = wandb.init(**options)
     except wandb.Error as error:
-        reason = str(error).partition("\n")[0]
-        print(f"W&B does not take this run ({reason}); it is kept for `wandb sync`", flush=True)
+        reason = str(error).partition("\n")[0].replace(os.environ.get(KEY) or "\n", "***")
+        refused = f"it does not take this run ({reason}); it is kept for `wandb sync`"
+        print(f"W&B: {refused}", flush=True)
         run = wandb.init(**options, mode="offline")
 
     def listen(line: MetricsLine) -> None:
@@ -53,4 +53,4 @@ def start_wandb(run_dir: Path, config: dict[str, Any]) -> Listener | None:
         if line.event == "end":
             run.finish()
 
-    return listen
+    return listen, refused

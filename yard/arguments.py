@@ -331,6 +331,8 @@ def _add_scaling(commands: Any) -> None:
         help="what is the same: the images of a rank in a step (the global batch grows with the "
         "nodes), or those of all ranks; default: rank-batch",
     )
+    text = "how often each is trained, in turns; default: 2"
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help=text)
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:

@@ -147,7 +147,7 @@ def _scaling(context: Context, options: argparse.Namespace) -> Exit:
                 "run with NODES=1 and one with more"
             ]
         )
-    return scaling(context, _request(context, options), options.hold)
+    return scaling(context, _request(context, options), options.hold, options.rounds)
 
 
 def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":

@@ -19,12 +19,16 @@ IP = "/usr/sbin/ip"
 NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
 
 
-def hardware() -> dict[str, Any]:
-    """Processor, memory, disks, network cards, and the kernel that drives them."""
+def hardware(data: str) -> dict[str, Any]:
+    """Processor, memory, disks, network cards, and the kernel that drives them.
+
+    Args:
+        data: directory of the data sets.
+    """
     return {
         "cpu": cpu(),
         "memory_bytes": memory_bytes(),
-        "disks": disks(),
+        "disks": disks(disks_below(data)),
         "nics": nics(),
         "kernel": os.uname().release,
     }
@@ -66,8 +70,36 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def disks() -> list[dict[str, Any]]:
-    """Disks with size, model and kind: NVMe, SSD, HDD or virtual."""
+def disks_below(path: str, sys: str = "/sys") -> set[str]:
+    """Names of the disks that hold a directory, through RAID, LVM and encryption.
+
+    None where its file system is on no block device of its own: a share, memory, ZFS, btrfs.
+
+    Args:
+        path: the directory, or one that it is to be made in.
+        sys: /sys on a real machine.
+    """
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    device = os.stat(path).st_dev
+    waiting = [os.path.realpath(f"{sys}/dev/block/{os.major(device)}:{os.minor(device)}")]
+    found = set()
+    while waiting:
+        block = waiting.pop()
+        slaves = list(listed(f"{block}/slaves"))
+        waiting += [os.path.realpath(f"{block}/slaves/{name}") for name in slaves]
+        if not slaves and os.path.exists(f"{block}/dev"):
+            is_part = os.path.exists(f"{block}/partition")
+            found.add(os.path.basename(os.path.dirname(block) if is_part else block))
+    return found
+
+
+def disks(with_data: set[str]) -> list[dict[str, Any]]:
+    """Disks with size, model and kind: NVMe, SSD, HDD or virtual.
+
+    Args:
+        with_data: names of those that hold the data sets.
+    """
     drives = []
     for name in listed("/sys/block"):
         if name.startswith(NO_DISKS):
@@ -79,7 +111,8 @@ def disks() -> list[dict[str, Any]]:
             continue
         model = read_text(f"{base}/device/model")
         rotates = read_text(f"{base}/queue/rotational") == "1"
-        drives.append({"name": name, "kind": _kind(name, rotates), "bytes": size, "model": model})
+        about = {"name": name, "kind": _kind(name, rotates), "bytes": size, "model": model}
+        drives.append({**about, "data": name in with_data})
     return drives
 
 

@@ -252,6 +252,9 @@ def path_problems(needs: Needs) -> list[Problem]:
     path = os.path.join(needs.data, needs.dataset)
     # Data is put in place as a whole; what comes from elsewhere has at least something in it.
     trouble = trouble_in(path) if needs.own_data else trouble_at(os.path.join(path, "dataset.json"))
+    if is_missing(trouble) and not needs.own_data:
+        # Of images that came as folders.
+        trouble = trouble_at(os.path.join(path, "train"))
     if is_missing(trouble) and needs.own_data:
         problems.append(problem("own_data_missing", path=path, dataset=needs.dataset))
     elif is_missing(trouble):
@@ -312,7 +315,7 @@ def probe(needs: Needs) -> dict[str, Any]:
     return {
         "problems": [entry.asdict() for entry in problems],
         "checks": [check.asdict() for check in checks],
-        "hardware": hardware(),
+        "hardware": hardware(needs.data),
         "image_id": engine.image_id,
         "run": engine.run,
         "address": needs.address,

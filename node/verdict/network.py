@@ -48,7 +48,7 @@ class Matches:
 
 def judge_network(cluster: Cluster) -> list[Finding]:
     """Open ports, source addresses, clocks, latency and bandwidth."""
-    matches = _matches(cluster)
+    matches = matches_of(cluster)
     limits = cluster.thresholds
     latency = {
         pair: at_most("latency", round(value, 3), limits.latency_milliseconds, "ms", "high_latency")
@@ -115,7 +115,8 @@ def _clocks(cluster: Cluster) -> list[Finding]:
     ]
 
 
-def _matches(cluster: Cluster) -> Matches:
+def matches_of(cluster: Cluster) -> Matches:
+    """What the pairs measured."""
     matches = Matches()
     for a, answer in cluster.answers(PART):
         for b, match in answer["matches"].items():

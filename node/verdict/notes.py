@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..check.rdma import ACTIVE, SOFTWARE
 from .cluster import Cluster
+from .network import matches_of
 
+# What training over several machines should have between two of them, in Gbit/s; and the share of
+# the median below which a pair has something of its own.
+GIGABITS, FAR_BELOW = 10, 0.5
+# Of the slowest; a node that is slow to all others would have one for each.
+MOST_PAIRS = 5
 # What a node may say of a port: it is shown on terminals.
 SHOWN = re.compile(r"[ -~]{0,64}")
 # By code; names in braces are filled in.
@@ -22,6 +29,15 @@ TEXTS = {
     "rdma_elsewhere": (
         "RDMA is there ({ports}), but not behind the training network, so UCX sends over {ucx}: "
         "cluster_network decides which interface that is"
+    ),
+    "network_slow": (
+        "the median of the pairs is {median} Gbit/s, and training over several machines should "
+        "have {wanted}: look at communication in the report of a run; a larger BATCH= exchanges "
+        "less often"
+    ),
+    "pair_slow": (
+        "{a} to {b} has {rate} Gbit/s, and the median of the pairs is {median}: look at cables, "
+        "ports and the route between the two"
     ),
 }
 
@@ -59,7 +75,23 @@ def notes(cluster: Cluster, transport: Transport) -> list[Note]:
     for host in cluster.up:
         for code, text in _of_rdma(cluster.answer(host, "node"), transport):
             said.setdefault((code, text), []).append(host)
-    return [Note(code, tuple(hosts), text) for (code, text), hosts in said.items()]
+    rdma = [Note(code, tuple(hosts), text) for (code, text), hosts in said.items()]
+    return [*_of_network(cluster), *rdma]
+
+
+def _of_network(cluster: Cluster) -> Iterator[Note]:
+    """A network that passes, and is slow all the same: all of it, or a pair."""
+    rates = matches_of(cluster).gigabits
+    if not rates:
+        return
+    median = statistics.median(rates.values())
+    values = {"median": f"{median:.3g}", "wanted": GIGABITS}
+    if median < GIGABITS:
+        yield Note("network_slow", tuple(cluster.up), TEXTS["network_slow"].format(**values))
+    for rate, (a, b) in sorted((rate, pair) for pair, rate in rates.items())[:MOST_PAIRS]:
+        if cluster.thresholds.bandwidth_gigabits <= rate < FAR_BELOW * median:
+            text = TEXTS["pair_slow"].format(a=a, b=b, rate=f"{rate:.3g}", **values)
+            yield Note("pair_slow", (a, b), text)
 
 
 def _of_rdma(answer: Mapping[str, Any], transport: Transport) -> list[tuple[str, str]]:

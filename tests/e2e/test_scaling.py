@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("ready_cluster")
 def test_compares_one_node_with_two() -> None:
     """A rank keeps its batch. tests/yard/test_scaling.py has HOLD=global-batch."""
     wish = {"MODEL": "cnn_a", "NODES": 2, "EPOCHS": 1, "TRAIN_IMAGES": 640, "BATCH": 16}
+    wish["ROUNDS"] = 1
     outcome = make("scaling", **wish)
     assert outcome.status == 0
     written = outcome.output.split("Written to ", 1)[1].split(" and ", 1)[0]

@@ -9,7 +9,7 @@ import pytest
 from node.check.check import Check, at_least, equal
 from node.check.problems import PROBLEMS, problem
 from node.verdict import containers as in_containers
-from node.verdict import judgement, programs
+from node.verdict import judgement, notes, programs
 from node.verdict.cluster import Cluster, Thresholds
 from node.verdict.finding import GPU_PROBLEMS, NODE_PROBLEMS, REMEDIES, remedy
 from node.verdict.network import ssh_trouble
@@ -175,6 +175,34 @@ def test_a_login_by_a_wrong_name_is_the_fault_of_who_has_it(good: Measured) -> N
     good["node2"]["node"]["checks"] = [wrong.asdict()]
     good["node2"]["ssh"]["logins"]["node3"]["trouble"] = "ssh: connect: Connection timed out"
     assert blame(good) == {"node2": {"names", "ssh"}}
+
+
+def test_the_threshold_of_a_site_takes_effect(good: Measured) -> None:
+    def slow(gigabits: float) -> list[str]:
+        limits = THRESHOLDS._replace(bandwidth_gigabits=gigabits)
+        found = judgement.judge(Cluster(good, limits), None, None)
+        return [finding.check.code for finding in found if not finding.check.ok]
+
+    assert slow(9.0) == []
+    assert slow(9.5) == ["low_bandwidth"] * 12
+
+
+def test_a_slow_network_and_a_slow_pair_are_worth_a_note(good: Measured) -> None:
+    def known() -> list[tuple[str, tuple[str, ...]]]:
+        said = notes.notes(Cluster(good, THRESHOLDS), notes.Transport("tcp", rdma=False))
+        return [(note.code, note.hosts) for note in said]
+
+    assert known() == [("network_slow", HOSTS)]
+    for answer in good.values():
+        for match in answer["pairs"]["matches"].values():
+            if "bits_per_second" in match:
+                match["bits_per_second"] = [25e9, 25e9]
+    assert known() == []
+    good["node3"]["pairs"]["matches"]["node1"]["bits_per_second"] = [12e9, 13e9]
+    assert known() == [("pair_slow", ("node3", "node1"))]
+    # One below the threshold is a fault, and no note.
+    good["node3"]["pairs"]["matches"]["node1"]["bits_per_second"] = [0.5e9, 13e9]
+    assert known() == []
 
 
 def test_a_single_login_that_fails_names_the_pair(good: Measured) -> None:

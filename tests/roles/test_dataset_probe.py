@@ -47,6 +47,7 @@ def problems(data: Path, own: bool) -> list[dict[str, Any]]:
         (["faces/a.bin"], False, "dataset_missing"),
         (["faces/a.bin"], True, None),
         (["faces/dataset.json"], False, None),
+        (["faces/train/"], False, None),
         # What is on its way does not count.
         ([".transfer/faces/files/a.bin"], True, "own_data_missing"),
     ],

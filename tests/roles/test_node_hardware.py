@@ -1,7 +1,9 @@
-"""What a node says of its network interfaces."""
+"""What a node says of its network interfaces, and of the disks that hold its data."""
 
+import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,35 @@ def test_addresses_of_ipv6_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_machine_without_that_program_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "IP", "/nowhere/ip")
     assert hardware.interface_of("127.0.0.1") == ""
+
+
+@pytest.mark.parametrize(
+    ("begins", "disks"),
+    [
+        # A partition; LVM on a RAID of two partitions; what is on no block device.
+        ("sda/sda1", {"sda"}),
+        ("dm-0", {"nvme0n1", "nvme1n1"}),
+        (None, set()),
+    ],
+)
+def test_the_disks_below_a_directory(begins: str | None, disks: set[str], tmp_path: Path) -> None:
+    """A tree of files stands for /sys."""
+    devices = tmp_path / "devices"
+    for part in ("sda/sda1", "nvme0n1/nvme0n1p1", "nvme1n1/nvme1n1p1"):
+        (devices / part).mkdir(parents=True)
+        for name in ("partition", "dev", "../dev"):
+            (devices / part / name).touch()
+    for above, below in {
+        "md127": ["nvme0n1/nvme0n1p1", "nvme1n1/nvme1n1p1"],
+        "dm-0": ["md127"],
+    }.items():
+        (devices / above / "slaves").mkdir(parents=True)
+        (devices / above / "dev").touch()
+        for name in below:
+            (devices / above / "slaves" / Path(name).name).symlink_to(devices / name)
+    block = tmp_path / "dev/block"
+    block.mkdir(parents=True)
+    if begins is not None:
+        device = os.stat(tmp_path).st_dev
+        (block / f"{os.major(device)}:{os.minor(device)}").symlink_to(devices / begins)
+    assert hardware.disks_below(str(tmp_path / "data/sets"), str(tmp_path)) == disks

@@ -1,6 +1,10 @@
 """Every image in which runs start has the programs that launches name."""
 
 import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +73,49 @@ def test_an_image_for_another_number_has_a_name_of_its_own() -> None:
         site = of_the_site("trainer_image", trainyard_uid=uid, trainer_image_sources="of docker/")
         names.add(site.template(site.available_variables["trainer_image_sources_hash"]))
     assert len(names) == 2
+
+
+def append(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("\n")
+
+
+# What the image is built from, a file of each kind and what may happen to one.
+INPUTS: dict[str, Callable[[Path], object]] = {
+    "a Dockerfile": lambda docker: append(docker / "Dockerfile"),
+    "a list of packages": lambda docker: append(docker / "requirements/runtime.txt"),
+    "a patch": lambda docker: append(docker / "patches/0001-cxx17.patch"),
+    "a program to compile": lambda docker: append(docker / "hello_mpi.c"),
+    "a program to copy": lambda docker: append(docker / "bin/rank"),
+    "a module for projects": lambda docker: append(docker / "python/trainyard_run.py"),
+    "what apt leaves out": lambda docker: append(docker / "dpkg.cfg"),
+    "a file that comes": lambda docker: (docker / "patches/0009.patch").touch(),
+    "a file that goes": lambda docker: (docker / "rocm.yml").unlink(),
+    "another name": lambda docker: (docker / "rocm.yml").rename(docker / "roc.yml"),
+    "a program that is none any more": lambda docker: (docker / "bin/rank").chmod(0o644),
+}
+NO_INPUTS: dict[str, Callable[[Path], object]] = {
+    "a text for people": lambda docker: (docker / "NOTES.md").touch(),
+    "byte code": lambda docker: (docker / "python/x.pyc").touch(),
+    "the umask of who cloned": lambda docker: (docker / "Dockerfile").chmod(0o664),
+    "a time": lambda docker: (docker / "Dockerfile").touch(),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", [*INPUTS, *NO_INPUTS])
+def test_each_kind_of_input_changes_the_tag(name: str, tmp_path: Path) -> None:
+    docker = tmp_path / "docker/trainer"
+    shutil.copytree(DOCKER, docker)
+
+    def tag() -> str:
+        site = of_the_site("trainer_image")
+        listing = site.template(site.available_variables["trainer_image_listing"])
+        command = ["bash", "-c", listing]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        site = of_the_site("trainer_image", trainyard_uid=2000, trainer_image_sources=done.stdout)
+        return str(site.template(site.available_variables["trainer_image_base"]))
+
+    before = tag()
+    (INPUTS | NO_INPUTS)[name](docker)
+    assert (tag() != before) == (name in INPUTS)

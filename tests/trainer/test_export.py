@@ -19,7 +19,7 @@ Save = Callable[..., Path]
 def test_a_state_dict_loads_into_the_model(save: Save, averages: bool) -> None:
     path = save(averages)
     to = path.with_name("cnn_a.pt")
-    export(path, to, None)
+    export(path, to)
     weights = torch.load(to, weights_only=True)
     model = build_model("cnn_a", 10, 32)
     model.load_state_dict(weights)
@@ -35,7 +35,7 @@ def test_a_state_dict_loads_into_the_model(save: Save, averages: bool) -> None:
 def test_safetensors_have_the_same_values(save: Save) -> None:
     path = save()
     to = path.with_name("cnn_a.safetensors")
-    export(path, to, None)
+    export(path, to)
     data = to.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header, values = json.loads(data[8 : 8 + length]), data[8 + length :]
@@ -56,8 +56,8 @@ def test_safetensors_have_the_same_values(save: Save) -> None:
 def test_what_cannot_be_exported_is_said(save: Save) -> None:
     path = save()
     with pytest.raises(ConfigError, match=r"cnn_a\.onnx: the name is to end in one of \.pt, \.pth"):
-        export(path, path.with_name("cnn_a.onnx"), None)
+        export(path, path.with_name("cnn_a.onnx"))
     path.write_bytes(b"spoilt")
     with pytest.raises(CheckpointError):
-        export(path, path.with_name("cnn_a.pt"), None)
+        export(path, path.with_name("cnn_a.pt"))
     assert not path.with_name("cnn_a.pt").exists()

@@ -34,6 +34,16 @@ def test_lines_have_always_the_same_keys_and_are_there_at_once(tmp_path: Path) -
     assert step == {"event": "step", "step": 5, "images": 640, **place, **numbers}
 
 
+def test_the_first_line_has_what_is_noted_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with closing(MetricsWriter(path, notes={"wandb_refused": "no network"})) as metrics:
+        metrics.write("start", Position(0, 20, 1, 2, 0))
+        metrics.write("step", Position(5, 20, 1, 2, 640))
+    start, step = map(json.loads, path.read_text().splitlines())
+    assert start["wandb_refused"] == "no network"
+    assert "wandb_refused" not in step
+
+
 def test_lines_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     for step in (1, 2):

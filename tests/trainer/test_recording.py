@@ -4,11 +4,14 @@ import importlib.util
 import json
 import os
 import struct
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
+import pytest
 
 from trainer.metrics import MetricsLine, Position
 from trainer.tensorboard import EventWriter, masked_crc
@@ -77,6 +80,51 @@ def test_without_a_driver_there_are_no_gpus() -> None:
     # The package that asks is in the image; there is nothing here that would answer.
     assert importlib.util.find_spec("pynvml") is not None
     assert Gpus().sample() == []
+
+
+def test_nvml_is_asked_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in of NVML's library, which knows no power; its names are those of the package."""
+    import pynvml
+
+    class Nvml:
+        NVMLError = pynvml.NVMLError
+        nvmlClocksThrottleReasonHwThermalSlowdown = 0x40
+        nvmlClocksThrottleReasonSwThermalSlowdown = 0x20
+
+        def nvmlInit(self) -> None:
+            """It is there."""
+
+        def nvmlDeviceGetCount(self) -> int:
+            return 2
+
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+            return index
+
+        def nvmlDeviceGetName(self, handle: int) -> str:
+            return f"card {handle}"
+
+        def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:
+            return SimpleNamespace(gpu=41 + handle, memory=3)
+
+        def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+            return SimpleNamespace(used=5, total=9)
+
+        def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+        def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+            assert sensor == pynvml.NVML_TEMPERATURE_GPU
+            return 60
+
+        def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+            return (0x1 | 0x4, 0x20)[handle]
+
+    assert {name for name in vars(Nvml) if name.startswith(("nvml", "NVML"))} <= vars(pynvml).keys()
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    assert Gpus().sample() == [
+        GpuSample(0, "card 0", 41, 5, None, 60, False),
+        GpuSample(1, "card 1", 42, 5, None, 60, True),
+    ]
 
 
 def test_a_container_tells_of_the_amd_gpus_that_it_was_given(tmp_path: Path) -> None:

@@ -43,8 +43,10 @@ def test_a_share_that_is_gone_is_told_from_a_damaged_file(tmp_path: Path) -> Non
     assert gone.startswith(
         f"the file system of {path} can no longer be read: Host is down; it is /"
     )
-    for other in (OSError(errno.EACCES, "Permission denied"), OSError("no image"), ValueError()):
+    for other in (OSError("no image"), ValueError()):
         assert str(cannot_read(path, other, "damaged")) == "damaged"
+    denied = cannot_read(path, PermissionError(errno.EACCES, "Permission denied"), "damaged")
+    assert str(denied) == f"the account of the ranks may not read or write {path}"
 
 
 def test_a_directory_of_the_kernel_that_fails_to_read_is_no_damage(tmp_path: Path) -> None:

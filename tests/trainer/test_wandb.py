@@ -69,7 +69,7 @@ def holding(directory: Path, text: str) -> list[Path]:
 
 
 def test_unasked_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert start_wandb(tmp_path, {"model": "vit"}) is None
+    assert start_wandb(tmp_path, {"model": "vit"}) == (None, "")
     assert capsys.readouterr().out == ""
 
 
@@ -78,9 +78,11 @@ def test_without_its_package_it_is_said(
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     monkeypatch.setitem(sys.modules, "wandb", None)
-    assert start_wandb(tmp_path, {"model": "vit"}) is None
+    listen, refused = start_wandb(tmp_path, {"model": "vit"})
     told = capsys.readouterr().out
-    assert "wandb is not in this image" in told
+    assert listen is None
+    assert "wandb is not in this image" in refused
+    assert refused in told
     assert KEY not in told
 
 
@@ -89,8 +91,10 @@ def test_out_of_reach_it_is_kept(
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     monkeypatch.setattr(weights_and_biases, "PATIENCE", 5.0)
-    listen = start_wandb(tmp_path, {"model": "vit"})
+    listen, refused = start_wandb(tmp_path, {"model": "vit"})
     assert listen is not None
+    assert "does not take this run" in refused
+    assert KEY not in refused
     position = Position(1, 1, 1, 1, 64)
     listen(MetricsLine("step", 1.5, position, loss=0.5))
     listen(MetricsLine("end", 2.5, position, loss=0.25))

@@ -36,7 +36,7 @@ def test_weights_are_those_of_the_file(
     path = checkpoint = save(averages)
     if form != "checkpoint":
         path = tmp_path / f"weights{form}"
-        export(checkpoint, path, None)
+        export(checkpoint, path)
     if form == ".safetensors":
         # Those of a cache have no suffix.
         path = path.rename(tmp_path / "weights")

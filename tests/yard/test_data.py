@@ -15,7 +15,9 @@ from yard.plays.contract import HAVE_OWN_DATA
 from yard.plays.events import Outcome, TaskFailure
 from yard.plays.inventory import Inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
-from yard.request.own_data import as_datasets, check_own_data, note_own_data, read_own_data
+from yard.request.own_data import check_own_data, note_own_data, read_own_data, with_own_data
+from yard.request.resolve import resolve
+from yard.request.training import TrainRequest
 
 pytestmark = pytest.mark.process
 
@@ -106,7 +108,7 @@ def asked(yard: Yard, folder: Path, dataset: str | None) -> Any:
     return resolve_project(ProjectRequest(str(folder), dataset=dataset), inventory, checkout)
 
 
-def test_a_program_can_ask_for_it_and_the_trainer_cannot(
+def test_a_program_can_ask_for_it_and_so_can_the_trainer(
     ready: Yard, faces: Path, project: Path
 ) -> None:
     with pytest.raises(RequestError, match="make data SOURCE=folder-or-URL NAME=name"):
@@ -119,10 +121,16 @@ def test_a_program_can_ask_for_it_and_the_trainer_cannot(
     assert asked(ready, project, None).dataset == "faces"
     assert "training_run_own_data" not in asked(ready, project, "cifar10").extravars()
     with pytest.raises(RequestError, match=r"faces +from .*/faces, 20"):
-        asked(ready, project, "no-faces")
-    done = ready("train", "--model", "vit", "--dataset", "faces")
-    assert done.returncode == 2
-    assert "dataset 'faces'" in done.stderr
+        asked(ready, project, "elsewhere")
+    checkout = Project(ready.root)
+    inventory = with_own_data(checkout, read_inventory(checkout, ready.root / "inventory/local"))
+    training = resolve(TrainRequest("vit", dataset="faces", nodes=2), inventory)
+    assert training.extravars()["training_run_own_data"] is True
+    # Not the part of CIFAR-10 that a local cluster trains on unasked.
+    assert (training.train_images, training.train_images_available) == (None, None)
+    known = resolve(TrainRequest("vit", dataset="cifar10", nodes=2), inventory)
+    assert "training_run_own_data" not in known.extravars()
+    assert known.train_images is not None
 
 
 def test_a_program_can_ask_for_a_folder_of_the_nodes(ready: Yard, project: Path) -> None:
@@ -165,7 +173,7 @@ def test_what_was_fetched_is_shown_without_its_key(tmp_path: Path, lab: Inventor
     assert remembered["faces"].command == (
         "make data SOURCE=https://data.example.com/faces.tar NAME=faces"
     )
-    assert "secret" not in as_datasets(remembered)["faces"].description
+    assert "secret" not in with_own_data(checkout, lab).datasets["faces"].description
 
 
 def test_data_that_cannot_be_had_is_a_request_that_makes_no_sense() -> None:

@@ -317,6 +317,7 @@ FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("loss_not_a_number", {"message": "became nan at step 20"}, RANK, "became nan at step 20"),
     ("share_gone", {"share": "/data (cifs)", "message": "Host is down"}, RANK, "read /data (cifs)"),
     ("file_system_gone", {"path": "/a.pt", "message": "Stale"}, RANK, "or write /a.pt: Stale"),
+    ("file_denied", {"path": "/data/a/1.jpg"}, RANK, "may not read or write /data/a/1.jpg"),
     ("dataset_missing", {"path": "/data/cifar10"}, RANK, "/data/cifar10 is empty"),
     ("dataset_damaged", {"message": "wrong shape"}, RANK, "wrong shape"),
     ("checkpoint_unusable", {"message": "its sha256 is wrong"}, RANK, "its sha256 is wrong"),

@@ -1,4 +1,4 @@
-"""GPUs that slowed themselves down for heat, from what was sampled beside a run."""
+"""What is odd about a run: GPUs that are too hot or idle, and what W&B refused."""
 
 import json
 from collections.abc import Callable
@@ -55,3 +55,54 @@ def test_a_rank_cannot_make_up_gpus(recorded: Recorded) -> None:
     run = recorded("succeeded")
     assert warnings_of(run, *[made_up] * 9) == ()
     assert len(warnings_of(run, *[made_up[:2]] * 9)) == 2
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"), [("no network\x1b[2J", (r"W&B: 'no network\x1b[2J'",)), (7, ()), ("", ())]
+)
+def test_what_weights_and_biases_refused_is_told(
+    refused: object, said: tuple[str, ...], recorded: Recorded
+) -> None:
+    run = recorded("succeeded")
+    path = run / "metrics.jsonl"
+    first, *others = path.read_text().splitlines()
+    line = json.loads(first)
+    assert line["event"] == "start"
+    line["wandb_refused"] = refused
+    path.write_text("\n".join([json.dumps(line), *others, ""]))
+    assert summarise_so_far(read_run(run), NOW).warnings == said
+
+
+def idle(run: Path, *shares: float, samples: int = 12, busy: object = 41) -> tuple[str, ...]:
+    """What is said of GPUs that were so busy, in steps of these parts: loading, exchange, rest."""
+    if shares:
+        names = ("data_seconds", "communication_seconds", "compute_seconds")
+        path = run / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            line |= dict(zip(names, shares, strict=True)) if line["event"] == "step" else {}
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    card = {**gpu(0, False), "utilisation_percent": busy}
+    return warnings_of(run, *[[card]] * samples)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ((5.2, 1, 3.8), "; loading images took 52.0 % of a step: more threads"),
+        ((1, 5, 4), "; waiting for other ranks took 50.0 % of a step: a larger BATCH="),
+        ((1, 1, 8), ": a larger BATCH= gives them more to do"),
+    ],
+)
+def test_idle_gpus_are_told_with_what_was_in_the_way(
+    shares: tuple[float, ...], said: str, recorded: Recorded
+) -> None:
+    (warning,) = idle(recorded("succeeded"), *shares)
+    assert warning.startswith(f"GPUs were busy 41 % of the time{said}")
+
+
+@pytest.mark.parametrize(("samples", "busy"), [(12, 60), (11, 41), (12, None), (12, "much")])
+def test_gpus_that_work_or_do_not_tell_are_not_idle(
+    samples: int, busy: object, recorded: Recorded
+) -> None:
+    assert idle(recorded("succeeded"), samples=samples, busy=busy) == ()

@@ -16,6 +16,7 @@ from yard.core.errors import RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.plays.inventory import Inventory
+from yard.request.own_data import OwnData, note_own_data
 
 RESULT = {
     **{"model": "vit", "epoch": 5, "images": 3, "labelled": 3},
@@ -95,3 +96,19 @@ def test_what_is_not_there_is_said(look: Look, run: Path, tmp_path: Path) -> Non
     with pytest.raises(RequestError, match="dataset 'cifar'"):
         look(command.evaluate, "latest", "cifar", "best")
     assert not (run / "evaluations").exists()
+
+
+@pytest.mark.process
+def test_the_test_set_of_data_of_ones_own(
+    look: Look, run: Path, lab: Inventory, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "faces").mkdir()
+    note_own_data(project, lab, OwnData("faces", str(tmp_path / "faces"), None, ""))
+    told = look(command.evaluate, "latest", "faces", "best")
+    assert "'--data', '/own', '--dataset', 'faces'" in told
+    assert f"'datasets': [], 'own': ('faces', PosixPath('{tmp_path}/faces'))" in told
+    address = "https://data.example.com/faces.tar"
+    note_own_data(project, lab, OwnData("faces", address, None, ""))
+    with pytest.raises(RequestError, match=f"came from {address}, which is no folder"):
+        look(command.evaluate, "latest", "faces", "best")

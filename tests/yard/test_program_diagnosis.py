@@ -325,6 +325,11 @@ EXCEPTIONS = [
         "did not find",
     ),
     ("rendezvous_failed", "ConnectionRefusedError: [Errno 111] Connection refused", "not find"),
+    (
+        "file_denied",
+        "PermissionError: [Errno 13] Permission denied: '/data/faces/1.jpg'",
+        "may not read or write /data/faces/1.jpg",
+    ),
     ("read_only_place", "OSError: [Errno 30] Read-only file system: '/data/x'", "/data/x"),
     (
         "program_file_missing",

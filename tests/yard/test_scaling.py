@@ -45,18 +45,46 @@ def test_the_guides_two_machines_were_1_84_times_as_fast() -> None:
 
 def test_gains_are_by_speed_and_by_time(lab: Inventory) -> None:
     training = resolve(TrainRequest("vit"), lab)
-    result = compare("scaling-1", training, RANK_BATCH, ONE, FOUR)
+    result = compare("scaling-1", training, RANK_BATCH, [ONE], [FOUR])
     assert result.throughput.speed_up == pytest.approx(240 / 63, abs=1e-4)
     assert result.throughput.efficiency == pytest.approx(240 / 63 / 4, abs=1e-4)
     assert result.training.speed_up == pytest.approx(400 / 110, abs=1e-4)
     assert "64 images a rank and step" in result.held
     assert "from 64 to 256" in result.held
-    smaller = compare("scaling-1", training, GLOBAL_BATCH, ONE, replace(FOUR, batch_per_rank=16))
+    smaller = compare(
+        "scaling-1", training, GLOBAL_BATCH, [ONE], [replace(FOUR, batch_per_rank=16)]
+    )
     assert "64 images a step of all ranks" in smaller.held
     assert "from 64 to 16" in smaller.held
 
 
-def test_scaling_trains_twice_and_writes_what_it_found(ready: Yard) -> None:
+def test_what_cannot_be_is_said(lab: Inventory) -> None:
+    training = resolve(TrainRequest("vit"), lab)
+
+    def doubts(ones: list[float], manys: list[float]) -> tuple[str, ...]:
+        rounds = [
+            [replace(run, images_per_second=rate, training_seconds=4e4 / rate) for rate in rates]
+            for run, rates in ((ONE, ones), (replace(FOUR, nodes=2), manys))
+        ]
+        return compare("scaling-1", training, RANK_BATCH, *rounds).doubts
+
+    assert doubts([100, 98, 97], [190, 197, 195]) == ()
+    (doubt,) = doubts([100, 100], [602.4, 602.4])
+    assert doubt.startswith("An efficiency of 301.2 % cannot be: 2 nodes bring 2 times the speed")
+    (doubt,) = doubts([100, 80], [160, 160])
+    assert doubt.startswith("The rounds on one node are 22.2 % apart (80.0 to 100.0 images/s)")
+
+
+def test_the_median_of_the_rounds_counts(lab: Inventory) -> None:
+    fast = replace(ONE, images_per_second=90.0, training_seconds=300.0)
+    result = compare(
+        "scaling-1", resolve(TrainRequest("vit"), lab), RANK_BATCH, [ONE, fast, fast], [FOUR] * 3
+    )
+    assert (result.one.images_per_second, result.one.training_seconds) == (90.0, 300.0)
+    assert result.rounds == ((63.0, 240.0), (90.0, 240.0), (90.0, 240.0))
+
+
+def test_scaling_trains_in_turns_and_writes_what_it_found(ready: Yard) -> None:
     done = ready("scaling", "--model", "vit", "--set", "steps=4", "--hold", "global-batch")
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = (ready.root / "runs").glob("scaling-*")
@@ -70,17 +98,21 @@ def test_scaling_trains_twice_and_writes_what_it_found(ready: Yard) -> None:
     assert "guides, time to train, 2 nodes" in page
     assert f'href="../{result["one"]["run_id"]}/report.html"' in page
     assert "Held constant: model, images, 2 epochs" in done.stdout
-    runs = ready("runs").stdout
-    assert f"{folder.name}, 1 node " in runs
-    assert f"{folder.name}, 2 nodes" in runs
+    runs = ready("runs", "--json").stdout
+    named = [(case, number) for number in (1, 2) for case in ("1 node", "2 nodes")]
+    assert all(f"{folder.name}, {case}, round {number}" in runs for case, number in named)
 
 
 def test_the_target_of_make() -> None:
-    assert made("scaling", "MODEL=vit", "HOLD=global-batch").endswith(" --hold='global-batch'")
+    assert made("scaling", "MODEL=vit", "HOLD=global-batch", "ROUNDS=5").endswith(
+        " --hold='global-batch' --rounds='5'"
+    )
 
 
 def test_one_node_is_not_compared_with_itself(fresh: Yard) -> None:
     done = fresh("scaling", "--model", "vit", "--nodes", "1")
     assert done.returncode == 2
     assert "compares one node with more" in done.stderr
+    done = fresh("scaling", "--model", "vit", "--nodes", "2", "--rounds", "0")
+    assert "ROUNDS=0: must be 1 or more" in done.stderr
     assert not (fresh.root / "runs").exists()

@@ -17,6 +17,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.pages import series
 from yard.plays.inventory import Inventory
 from yard.request.series import cases_of, read_sweep
 from yard.request.training import TrainRequest
@@ -95,6 +96,7 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
         *(("list_runs", lambda runs: list(done)), ("read_inventory", lambda *given: lab)),
     ):
         monkeypatch.setattr(command, name, function)
+    monkeypatch.setattr(series, "read_run", lambda run: SimpleNamespace(metrics=()))
 
     def go(
         sweep: str, seeds: int = 1, stop: str | None = None, request: TrainRequest = VIT
@@ -121,6 +123,10 @@ def test_the_best_is_that_of_the_validation_split(train: Train, tmp_path: Path) 
     assert document["best"] == "lr=0.01"
     assert document["rows"][0]["validation_accuracy"]["mean"] == pytest.approx(0.6)
     assert [row["runs"] for row in document["rows"]] == [["run-0", "run-1"], ["run-2", "run-3"]]
+    page = path.with_suffix(".html").read_text()
+    assert "Best on the validation split: lr=0.01" in page
+    assert '<a href="../run-3/report.html">' in page
+    assert "60.0 % ± 14.1 %" in page
     # All of it is there, so that nothing is trained again.
     status, text, begun = train("lr=1e-2,1e-1", seeds=2)
     assert (status, begun) == (Exit.DONE, [])

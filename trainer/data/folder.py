@@ -11,13 +11,21 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes, make_dataset
 
+from trainer.data import store
 from trainer.data.augment import Mixing, Normalise, Policy
-from trainer.data.sampler import ShardedSampler, random_seed
+from trainer.data.sampler import ShardedSampler, random_seed, training_and_validation
 from trainer.data.share import cannot_read
+from trainer.data.store import Description
 from trainer.errors import DataError
 
 FOLDERS = {"train": "train", "test": "val"}
+# Of one folder that nobody has parted, so much of each class is the test set.
+TEST_FRACTION = 0.1
+# Of ImageNet, known from torchvision's reference training; usual for other photographs too.
+MEANS = (0.485, 0.456, 0.406)
+DEVIATIONS = (0.229, 0.224, 0.225)
 EVALUATION_BATCH = 100
 # Batches in preparation beside the one in use.
 AHEAD = 2
@@ -55,35 +63,103 @@ class FileSet:
         )
 
     @classmethod
-    def load(cls, directory: Path, split: str, classes: tuple[str, ...]) -> "FileSet":
-        """Read the list of files of a split.
+    def load(cls, directory: Path, split: str, seed: int) -> "FileSet":
+        """Find the image files of a split, in the order of their paths.
 
         Args:
-            directory: the data set.
+            directory: the data set: `train/` and `val/` with a folder for each class, or one folder
+                with the folders of the classes, of which the seed parts the test set.
             split: "train" or "test".
-            classes: names of the classes, which are the folders.
+            seed: of that.
 
         Raises:
-            DataError: the list is missing, or names a class that there is not.
+            DataError: a class has no image, or the data set cannot be read.
+            ConfigError: a class has too few images to be parted.
         """
-        index = directory / f"{FOLDERS[split]}_files.txt"
-        try:
-            # A name a line; there may be blanks in it.
-            files = tuple(index.read_text(encoding="utf-8").splitlines())
-        except OSError as error:
-            message = f"cannot read {index}: {error.strerror}; prepare it again"
-            raise cannot_read(index, error, message) from error
+        if (directory / FOLDERS["train"]).is_dir():
+            root = directory / FOLDERS[split]
+            return cls._below(root, classes_of(directory))
+        whole = cls._below(directory, classes_of(directory))
+        train, test = training_and_validation(whole.labels, None, TEST_FRACTION, seed)
+        return whole.chosen(train if split == "train" else test)
+
+    @classmethod
+    def _below(cls, root: Path, classes: tuple[str, ...]) -> "FileSet":
         numbers = {name: number for number, name in enumerate(classes)}
         try:
-            labels = torch.tensor([numbers[file.partition("/")[0]] for file in files])
-        except KeyError as error:
-            raise DataError(f"{index} names the class {error}, dataset.json does not") from error
-        return cls(directory / FOLDERS[split], files, labels)
+            samples = make_dataset(root, numbers, IMG_EXTENSIONS)
+        except OSError as error:
+            raise cannot_read(root, error, f"{root}: {error}") from error
+        files = tuple(path[len(f"{root}/") :] for path, _ in samples)
+        return cls(root, files, torch.tensor([label for _, label in samples]))
 
     def chosen(self, numbers: Tensor) -> "FileSet":
         """Those of these numbers."""
         files = tuple(self.files[number] for number in numbers.tolist())
         return FileSet(self.root, files, self.labels[numbers])
+
+
+def classes_of(directory: Path) -> tuple[str, ...]:
+    """Names of the classes of a data set of files, which are its folders.
+
+    Raises:
+        DataError: there are none, or training and test images have others.
+    """
+    roots = [directory]
+    if (directory / FOLDERS["train"]).is_dir():
+        roots = [directory / folder for folder in FOLDERS.values()]
+    try:
+        train, *test = (find_classes(root)[0] for root in roots)
+    except OSError as error:
+        raise cannot_read(
+            directory,
+            error,
+            f"{directory} is no data set of images: {error} It has train/ and val/ with a folder "
+            "for each class, or the folders of the classes",
+        ) from error
+    if differ := sorted(set(train).symmetric_difference(*test or [train])):
+        raise DataError(
+            f"{directory}: train/ and val/ have other classes: {', '.join(differ[:5])}"
+            + (f" and {len(differ) - 5} more" if len(differ) > 5 else "")
+        )
+    return tuple(train)
+
+
+def is_folder(directory: Path) -> bool:
+    """Whether a data set is one of files, with a `dataset.json` or without.
+
+    Raises:
+        DataError: there is none, or it is damaged.
+    """
+    is_prepared = (directory / "dataset.json").exists()
+    if is_prepared or not directory.is_dir() or not any(directory.iterdir()):
+        return store.read_description(directory).layout == "folder"
+    return True
+
+
+def read_folder(directory: Path, seed: int) -> tuple[Description, dict[str, FileSet]]:
+    """Find the files of a data set, by split, and tell what it is.
+
+    Args:
+        directory: where it is.
+        seed: parts the test set, where the folder has not.
+
+    Raises:
+        DataError: it cannot be read, or has more or fewer images than its `dataset.json` says.
+        ConfigError: a class has too few images.
+    """
+    files = {split: FileSet.load(directory, split, seed) for split in store.SPLITS}
+    train, test = (len(files[split]) for split in store.SPLITS)
+    if not (directory / "dataset.json").exists():
+        given = directory.name, classes_of(directory), train, test, MEANS, DEVIATIONS
+        return Description(*given, source=directory.name, source_sha256="", layout="folder"), files
+    description = store.read_description(directory)
+    if (train, test) != (description.train_images, description.test_images):
+        raise DataError(
+            f"{directory} has {train:,} and {test:,} images, and its dataset.json says "
+            f"{description.train_images:,} and {description.test_images:,}; prepare it again"
+        )
+    return description, files
 
 
 @dataclass(frozen=True)

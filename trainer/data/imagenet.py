@@ -5,22 +5,30 @@ Its two archives are published as `ILSVRC2012_img_train.tar`, which holds a tar 
 belongs to is not in there: `imagenet_validation.txt.xz` beside this file has it, one class a line
 in the order of the images' numbers, as tensorflow-datasets publishes it (Apache-2.0).
 
-They become a folder for each class. Unpacking can be interrupted at any moment and goes on with
-the class it had come to.
+They become a folder for each class, beside the data set's own until all of them are right.
+Unpacking can be interrupted at any moment and goes on with the class it had come to. A source that
+has `train/` and `val/` with a folder for each class is taken as it is.
 """
 
 import collections
+import hashlib
+import io
 import lzma
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import IO, Any
 
-from trainer.atomic import replacing, write_json
-from trainer.data.folder import FOLDERS
+from PIL import Image
+
+from trainer.atomic import write_json
+from trainer.data import store
+from trainer.data.folder import DEVIATIONS, FOLDERS, MEANS, FileSet, classes_of
 from trainer.data.preparation import Report
 from trainer.data.store import Description
 from trainer.errors import DataError
@@ -29,10 +37,9 @@ NAME = "imagenet"
 TRAIN_TAR = "ILSVRC2012_img_train.tar"
 VALIDATION_TAR = "ILSVRC2012_img_val.tar"
 VALIDATION_CLASSES = Path(__file__).with_name("imagenet_validation.txt.xz")
-# Known from torchvision's reference training.
-MEANS = (0.485, 0.456, 0.406)
-DEVIATIONS = (0.229, 0.224, 0.225)
 REPORT_EVERY = 50
+# So many folders, or images of one, are named that something is wrong with.
+NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,18 @@ class _ClassFolder:
 
     Attributes:
         archive: the tar file.
-        offset: where in it the class's own tar file begins; None where images lie flat.
-        members: position and size in bytes of each flat image, by name.
-        target: the folder to make.
+        path: the folder to make, below that of the data set.
+        members: name, position and size in bytes of each of its images, or of its own tar file.
     """
 
     archive: Path
-    target: Path
-    offset: int | None = None
-    members: tuple[tuple[str, int, int], ...] = ()
+    path: Path
+    members: tuple[tuple[str, int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that its images take, at the most."""
+        return sum(size for _, _, size in self.members)
 
 
 def prepare(
@@ -74,37 +84,64 @@ def prepare(
     counts: Counts = Counts(),
     validation_classes: Path = VALIDATION_CLASSES,
 ) -> bool:
-    """Unpack both archives into a folder for each class.
+    """Unpack both archives into a folder for each class, or check folders that are there.
 
     Args:
-        source: the folder that holds them.
-        directory: where the data set goes; `dataset.json` appears there when it is complete.
+        source: the folder that holds the archives, or `train/` and `val/`.
+        directory: where the data set goes; it appears, or changes, when all of it is right.
         report: called with a line of progress now and then.
         counts: how much there must be in the end.
         validation_classes: the class of each validation image, a line each, as text or xz.
 
     Returns:
-        Whether anything was written: a complete data set is left alone.
+        Whether anything was written: a data set of these archives is left alone, as folders are.
 
     Raises:
-        DataError: an archive is missing or damaged, or the counts differ.
+        DataError: an archive is missing or damaged, there is no room, or the counts differ.
     """
-    if (directory / "dataset.json").exists():
+    if (source / FOLDERS["train"]).is_dir():
+        if (source / TRAIN_TAR).exists():
+            raise DataError(f"{source} holds {TRAIN_TAR} and train/: leave one of them there")
+        _check_folders(source, counts, report)
         return False
     for name in (TRAIN_TAR, VALIDATION_TAR):
         if not (source / name).is_file():
-            raise DataError(f"no file {source / name}; SOURCE= takes the folder that holds it")
+            raise DataError(
+                f"no file {source / name}; SOURCE= takes the folder that holds both archives, or "
+                "train/ and val/ with a folder for each class"
+            )
+    folders = [
+        *_train_folders(source / TRAIN_TAR),
+        *_validation_folders(source / VALIDATION_TAR, validation_classes, counts),
+    ]
+    # What the archives list tells them from others; what they hold would take an hour to read.
+    listed = hashlib.sha256(repr([(folder.path, folder.members) for folder in folders]).encode())
+    digest = listed.hexdigest()
+    if (directory / "dataset.json").exists():
+        if store.read_description(directory).source_sha256 == digest:
+            return False
+        report(f"{directory} was made from other archives and will be replaced")
+    elif directory.exists():
+        raise DataError(
+            f"{directory} has no dataset.json: an earlier version left it half done, or it is "
+            "somebody else's; move it away, and give the same command again"
+        )
+    scratch = directory.with_name(f".{directory.name}.{digest[:12]}")
+    for other in directory.parent.glob(f".{directory.name}.*"):
+        # What attempts with other archives left, which only this function makes.
+        if other != scratch:
+            shutil.rmtree(other)
+    missing = [folder for folder in folders if not (scratch / folder.path).is_dir()]
+    if len(missing) < len(folders):
+        report(f"{len(folders) - len(missing)} of {len(folders)} folders are there already")
+    _check_room(directory.parent, sum(folder.size for folder in missing))
+    _in_processes(partial(_unpack, scratch), {str(each.path): each for each in missing}, report)
     try:
-        folders = [
-            *_train_folders(source / TRAIN_TAR, directory / FOLDERS["train"]),
-            *_validation_folders(
-                source / VALIDATION_TAR, directory / FOLDERS["test"], validation_classes
-            ),
-        ]
-        _unpack(folders, report)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError(f"cannot unpack {source}: {error}") from error
-    classes = _complete(directory, counts)
+        classes = _count(scratch, counts)
+    except DataError:
+        # A class that ends too early in zeros looks whole: nobody knows which one.
+        shutil.rmtree(scratch)
+        raise
     description = Description(
         name=NAME,
         classes=classes,
@@ -113,115 +150,204 @@ def prepare(
         channel_means=MEANS,
         channel_deviations=DEVIATIONS,
         source=f"{TRAIN_TAR}, {VALIDATION_TAR}",
-        source_sha256="",
+        source_sha256=digest,
         layout="folder",
     )
-    write_json(directory / "dataset.json", asdict(description))
+    write_json(scratch / "dataset.json", asdict(description))
+    store.put(scratch, directory)
     report(f"{counts.classes:,} classes, {counts.train:,} and {counts.validation:,} images")
     return True
 
 
-def _train_folders(archive: Path, root: Path) -> Iterable[_ClassFolder]:
-    with tarfile.open(archive) as tar:
-        for inner in tar:
-            if inner.isreg() and inner.name.endswith(".tar"):
-                name = Path(inner.name).stem
-                yield _ClassFolder(archive, root / name, offset=inner.offset)
+def _train_folders(archive: Path) -> Iterator[_ClassFolder]:
+    with archive.open("rb") as stream:
+        for inner in _members(stream, archive):
+            if inner.name.endswith(".tar"):
+                path = Path(FOLDERS["train"], Path(inner.name).stem)
+                yield _ClassFolder(archive, path, ((inner.name, inner.offset_data, inner.size),))
 
 
-def _validation_folders(archive: Path, root: Path, classes_file: Path) -> Iterable[_ClassFolder]:
+def _validation_folders(
+    archive: Path, classes_file: Path, counts: Counts
+) -> Iterable[_ClassFolder]:
     content = classes_file.read_bytes()
     if classes_file.suffix == ".xz":
         content = lzma.decompress(content)
     classes = content.decode().split()
     by_class: dict[str, list[tuple[str, int, int]]] = collections.defaultdict(list)
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            if not member.isreg():
-                continue
+    with archive.open("rb") as stream:
+        for member in _members(stream, archive):
             name = Path(member.name).name
             # ILSVRC2012_val_00000001.JPEG is the first.
-            number = int(Path(name).stem.rpartition("_")[2])
-            if not 1 <= number <= len(classes):
-                raise DataError(f"{archive} holds {name}; {classes_file} ends at {len(classes)}")
-            by_class[classes[number - 1]].append((name, member.offset_data, member.size))
+            number = Path(name).stem.rpartition("_")[2]
+            if not number.isdecimal() or not 1 <= int(number) <= len(classes):
+                raise DataError(
+                    f"{archive} holds {name}, and {classes_file.name} has the classes of the "
+                    f"images 1 to {len(classes)}"
+                )
+            by_class[classes[int(number) - 1]].append((name, member.offset_data, member.size))
+    if (found := sum(map(len, by_class.values()))) != counts.validation:
+        raise DataError(f"{archive} holds {found:,} images, expected {counts.validation:,}")
     for name, members in by_class.items():
-        yield _ClassFolder(archive, root / name, members=tuple(members))
+        yield _ClassFolder(archive, Path(FOLDERS["test"], name), tuple(members))
 
 
-def _unpack(folders: list[_ClassFolder], report: Report) -> None:
-    """Unpack what is not there yet, one process a core."""
-    missing = [folder for folder in folders if not folder.target.is_dir()]
-    if len(missing) < len(folders):
-        report(f"{len(folders) - len(missing)} of {len(folders)} folders are there already")
+def _members(stream: IO[bytes], archive: Path) -> Iterator[tarfile.TarInfo]:
+    """The files of a tar file, to the mark of its end.
+
+    Raises:
+        DataError: it is damaged or cut short.
+    """
+    last = "its begin"
+    try:
+        with tarfile.open(fileobj=stream, mode="r:") as tar:
+            for member in tar:
+                last = member.name
+                if member.isreg():
+                    yield member
+            # To tarfile one that is cut or damaged between two members is whole; a block of zeros
+            # ends it, and nothing comes after that.
+            stream.seek(tar.offset)
+            mark = stream.read(tarfile.BLOCKSIZE)
+            rest = iter(partial(stream.read, tarfile.RECORDSIZE), b"")
+            if len(mark) < tarfile.BLOCKSIZE or any(any(block) for block in (mark, *rest)):
+                raise tarfile.ReadError("it does not end as a tar file does")
+    except (tarfile.TarError, OSError) as error:
+        raise DataError(
+            f"{archive} is damaged or cut short behind {last}: {error}; fetch it again"
+        ) from error
+
+
+def _check_folders(source: Path, counts: Counts, report: Report) -> None:
+    """See that folders of images are ImageNet's and can be decoded.
+
+    Raises:
+        DataError: they are not.
+    """
+    _count(source, counts)
+    folders = [folder for part in FOLDERS.values() for folder in (source / part).iterdir()]
+    _in_processes(
+        _check_images,
+        {str(folder.relative_to(source)): folder for folder in folders if folder.is_dir()},
+        report,
+    )
+
+
+def _check_room(folder: Path, size: int) -> None:
+    """See that what is to be unpacked has room.
+
+    Raises:
+        DataError: it has not.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise DataError(
+            f"{folder} has {free / 1e9:,.1f} GB free, and the images take {size / 1e9:,.1f} GB: "
+            "make room there, or use another dataset_cache"
+        )
+
+
+def _in_processes(work: Callable[[Any], None], items: dict[str, Any], report: Report) -> None:
+    """Do something with each folder, one process a core.
+
+    Raises:
+        DataError: it failed for some, after all others were done; the message names them.
+    """
+    failed: list[str] = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        done = as_completed([pool.submit(_unpack_folder, folder) for folder in missing])
+        futures = {pool.submit(work, item): name for name, item in items.items()}
         try:
-            for number, future in enumerate(done, start=1):
-                future.result()
-                if number % REPORT_EVERY == 0 or number == len(missing):
-                    report(f"unpacked {number} of {len(missing)} folders")
+            for number, future in enumerate(as_completed(futures), start=1):
+                try:
+                    future.result()
+                except DataError as error:
+                    failed.append(f"{futures[future]}: {error}")
+                if number % REPORT_EVERY == 0 or number == len(items):
+                    report(f"{number} of {len(items)} folders")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _unpack_folder(folder: _ClassFolder) -> None:
-    """Fill a folder beside its name, then give it the name: it is complete or not there."""
-    scratch = folder.target.with_name(f".{folder.target.name}.partial")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    with folder.archive.open("rb") as stream:
-        for name, offset, size in folder.members:
-            stream.seek(offset)
-            _write(scratch / name, stream.read(size), size)
-    if folder.offset is not None:
-        with folder.archive.open("rb") as stream:
-            # A tar file that begins in the middle of another: its one member is the class's own.
-            stream.seek(folder.offset)
-            with tarfile.open(fileobj=stream, mode="r:") as outer:
-                inner = outer.next()
-                content = outer.extractfile(inner) if inner else None
-                if content is None:
-                    raise DataError(f"{folder.archive} has no tar file at {folder.offset}")
-                with tarfile.open(fileobj=content, mode="r:") as tar:
-                    for member in tar:
-                        image = tar.extractfile(member)
-                        if image is not None:
-                            # The last part of the name alone: nothing is written elsewhere.
-                            _write(scratch / Path(member.name).name, image.read(), member.size)
-    scratch.rename(folder.target)
-
-
-def _write(path: Path, content: bytes, size: int) -> None:
-    if len(content) != size:
-        raise DataError(f"the archive ends within {path.name}")
-    path.write_bytes(content)
-
-
-def _complete(directory: Path, counts: Counts) -> tuple[str, ...]:
-    """Count what was unpacked, write the lists of files, and return the names of the classes."""
-    names: dict[str, tuple[str, ...]] = {}
-    for split, expected in (("train", counts.train), ("test", counts.validation)):
-        root = directory / FOLDERS[split]
-        names[split] = tuple(
-            sorted(
-                path.name
-                for path in root.iterdir()
-                if path.is_dir() and not path.name.startswith(".")
+    if failed:
+        more = [f"and {len(failed) - NAMED} more"] if len(failed) > NAMED else []
+        told = [
+            f"{len(failed)} of {len(items)} folders are damaged:",
+            *sorted(failed)[:NAMED],
+            *more,
+        ]
+        raise DataError(
+            "\n".join(
+                [*told, "with what is damaged fetched again, the same command does these alone"]
             )
         )
-        files = [
-            f"{name}/{file}" for name in names[split] for file in sorted(os.listdir(root / name))
-        ]
-        if len(files) != expected or len(names[split]) != counts.classes:
+
+
+def _unpack(root: Path, folder: _ClassFolder) -> None:
+    """Fill a folder beside its name, then give it the name: it is complete or not there.
+
+    Raises:
+        DataError: the archive is damaged there, or an image is.
+    """
+    target = root / folder.path
+    scratch = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        with folder.archive.open("rb") as stream:
+            for name, offset, size in folder.members:
+                stream.seek(offset)
+                content = stream.read(size)
+                if len(content) != size:
+                    raise DataError(f"{folder.archive} ends within {name}; fetch it again")
+                if name.endswith(".tar"):
+                    _unpack_tar(content, folder.archive / name, scratch)
+                else:
+                    (scratch / name).write_bytes(content)
+        _check_images(scratch)
+        scratch.rename(target)
+    except OSError as error:
+        raise DataError(f"cannot unpack: {error}") from error
+
+
+def _unpack_tar(content: bytes, name: Path, folder: Path) -> None:
+    """Write the files of a class's own tar file, under the last part of their names alone."""
+    with io.BytesIO(content) as stream:
+        for member in _members(stream, name):
+            begin = member.offset_data
+            (folder / Path(member.name).name).write_bytes(content[begin : begin + member.size])
+
+
+def _check_images(folder: Path) -> None:
+    """Decode the images of a folder, as small as their format can do that.
+
+    Raises:
+        DataError: some cannot be decoded; the message names them.
+    """
+    broken = []
+    for path in sorted(folder.iterdir()):
+        try:
+            with Image.open(path) as image:
+                image.draft("RGB", (1, 1))
+                image.load()
+        except (OSError, SyntaxError, ValueError):  # what Pillow raises for damaged files
+            broken.append(path.name)
+    if broken:
+        more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
+        raise DataError(f"cannot decode {', '.join(broken[:NAMED])}{more}")
+
+
+def _count(directory: Path, counts: Counts) -> tuple[str, ...]:
+    """Count classes and images, and return the names of the classes.
+
+    Raises:
+        DataError: there are more or fewer, or training and validation images have other classes.
+    """
+    classes = classes_of(directory)
+    for split, expected in (("train", counts.train), ("test", counts.validation)):
+        images = len(FileSet.load(directory, split, seed=0))
+        if (images, len(classes)) != (expected, counts.classes):
             raise DataError(
-                f"{root} holds {len(files):,} images in {len(names[split]):,} classes, "
-                f"expected {expected:,} in {counts.classes:,}; remove what is wrong there and "
-                "try again"
+                f"{FOLDERS[split]}/ holds {images:,} images in {len(classes):,} classes, expected "
+                f"{expected:,} in {counts.classes:,}"
             )
-        with replacing(directory / f"{FOLDERS[split]}_files.txt") as stream:
-            stream.write("".join(f"{file}\n" for file in files).encode())
-    if names["train"] != names["test"]:
-        raise DataError("training and validation images are not of the same classes")
-    return names["train"]
+    return classes

@@ -1,5 +1,8 @@
 """The batches of a data set, however it is stored."""
 
+import os
+import socket
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +14,17 @@ from torch import Tensor
 from trainer.config import POLICIES, TrainConfig
 from trainer.data import store
 from trainer.data.augment import Mixing, Normalise, Policy
-from trainer.data.folder import FileSet, FolderEvaluationBatches, FolderTrainingBatches
+from trainer.data.folder import (
+    FileSet,
+    FolderEvaluationBatches,
+    FolderTrainingBatches,
+    is_folder,
+    read_folder,
+)
 from trainer.data.memory import EvaluationBatches, ImageSet, TrainingBatches
 from trainer.data.sampler import ShardedSampler, training_and_validation
 from trainer.engines import Engine
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, DataError
 
 # Edge in pixels of what is cut out of files, unless the configuration says otherwise.
 FILE_IMAGE_SIZE = 224
@@ -82,7 +91,12 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
         ConfigError: it has too few images for the request.
     """
     directory = Path(config.data_dir) / config.dataset
-    description = store.read_description(directory)
+    files: dict[str, FileSet] = {}
+    if is_folder(directory):
+        description, files = read_folder(directory, config.seed)
+        check_same(files, engine)
+    else:
+        description = store.read_description(directory)
     normalise = Normalise(description.channel_means, description.channel_deviations)
     mixing = None
     if config.mixup or config.cutmix:
@@ -97,24 +111,23 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
         )
 
     shard = engine.rank, engine.world_size
-    if description.layout == "folder":
+    if files:
         size = config.image_size or FILE_IMAGE_SIZE
         # The launch gives a rank its part of the cores to compute with.
         workers = config.workers or torch.get_num_threads()
-        classes = description.classes
-        all_files = FileSet.load(directory, "train", classes)
+        all_files = files["train"]
         train, held_out = training_and_validation(
             all_files.labels, config.train_images, config.validation_fraction, config.seed
         )
-        files = all_files.chosen(train)
+        trained = all_files.chosen(train)
 
         def shown(those: FileSet) -> FolderEvaluationBatches:
             return FolderEvaluationBatches(those.shard(*shard), size, workers, normalise, device)
 
         return Data(
             FolderTrainingBatches(
-                files,
-                sampler(len(files)),
+                trained,
+                sampler(len(trained)),
                 size,
                 workers,
                 normalise,
@@ -124,10 +137,10 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
                 policy,
             ),
             shown(all_files.chosen(held_out)),
-            shown(FileSet.load(directory, "test", classes)),
+            shown(files["test"]),
             description,
             size,
-            len(files),
+            len(trained),
             len(held_out),
         )
     images, validation = ImageSet.load_training(
@@ -153,3 +166,22 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
         len(images),
         len(validation),
     )
+
+
+def check_same(files: dict[str, FileSet], engine: Engine) -> None:
+    """See that all ranks have the same files: each deals them out to itself.
+
+    Raises:
+        DataError: a host has others.
+    """
+    names = "\n".join(name for split in store.SPLITS for name in files[split].files)
+    digest = zlib.crc32(os.fsencode(names))
+    counts = [len(files[split]) for split in store.SPLITS]
+    first, *others = engine.gather([digest, counts, socket.gethostname()])
+    for other in others:
+        if other[0] != first[0]:
+            told = [f"{host}: {train:,} and {test:,}" for _, (train, test), host in (first, other)]
+            raise DataError(
+                f"the nodes have other images for training and test ({'; '.join(told)}): "
+                "put the data set there again with make data"
+            )

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from trainer.errors import DataError, ShareGoneError
+from trainer.errors import DataError, FileDeniedError, ShareGoneError
 from trainer.mounts import OUT_OF_REACH, mount_of
 
 
@@ -15,6 +15,8 @@ def cannot_read(path: Path, error: Exception, otherwise: str) -> DataError:
         error: what came of reading it.
         otherwise: the message for errors that the file itself is the cause of.
     """
+    if isinstance(error, PermissionError):
+        return FileDeniedError(str(error.filename or path))
     if not isinstance(error, OSError) or error.errno not in OUT_OF_REACH:
         return DataError(otherwise)
     return ShareGoneError(str(path), str(mount_of(path)), os.strerror(error.errno))

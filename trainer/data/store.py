@@ -2,8 +2,7 @@
 
 * `train_images.npy`, `test_images.npy`: uint8, images x channels x height x width
 * `train_labels.npy`, `test_labels.npy`: uint8, one per image
-* `train/`, `val/`: a folder for each class with its images, JPEG files of any size, and
-  `train_files.txt`, `val_files.txt`: their names, a line each, so that nobody has to look for them
+* `train/`, `val/`: a folder for each class with its images, files of any size
 * `dataset.json`: the fields of `Description`
 """
 
@@ -168,13 +167,18 @@ def write(directory: Path, description: Description, splits: dict[str, Split]) -
             dataclasses.asdict(dataclasses.replace(description, sha256=sums)),
         )
         scratch.chmod(0o755)  # mkdtemp makes it private, but the training user reads it
-        if directory.exists():
-            old = scratch.with_name(scratch.name + ".old")
-            os.rename(directory, old)
-            os.rename(scratch, directory)
-            shutil.rmtree(old)
-        else:
-            os.rename(scratch, directory)
+        put(scratch, directory)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def put(scratch: Path, directory: Path) -> None:
+    """Give a complete data set its place beside it; what was there before goes."""
+    if directory.exists():
+        old = scratch.with_name(scratch.name + ".old")
+        os.rename(directory, old)
+        os.rename(scratch, directory)
+        shutil.rmtree(old)
+    else:
+        os.rename(scratch, directory)

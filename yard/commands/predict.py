@@ -8,6 +8,7 @@ from yard.core.files import read_object, write_text
 from yard.core.words import percent
 from yard.operations.trainer_here import checkpoint_of, run_trainer_here
 from yard.plays.inventory import read_inventory
+from yard.request.own_data import read_own_data, with_own_data
 from yard.request.resolve import check_dataset
 from yard.runs.measurements import find_training
 
@@ -45,25 +46,30 @@ def _look(
     project, console = context.project, context.console
     inventory = read_inventory(project, context.inventory)
     if dataset is not None:
-        check_dataset(dataset, inventory)
+        check_dataset(dataset, with_own_data(project, inventory))
     run = find_training(project, name)
     checkpoint, manifest = checkpoint_of(context, run, which)
-    trained_on = manifest.configuration["dataset"]
-    what = source.name if source is not None else dataset or trained_on
+    tested = dataset or manifest.configuration["dataset"]
+    own = read_own_data(project, inventory).get(tested) if source is None else None
+    if own is not None and not Path(own.source).is_dir():
+        raise RequestError(
+            [
+                f"DATASET={tested}: came from {own.shown}, which is no folder of this machine; "
+                "unpack it, and give SOURCE=folder of make predict its test images"
+            ]
+        )
+    what = source.name if source is not None else tested
     kind = "evaluation" if source is None else "prediction"
     out = run / f"{kind}s" / f"{what}_{checkpoint.stem}"
     out.mkdir(parents=True, exist_ok=True)
-    arguments = ["--out", "/to"]
-    if source is not None:
-        arguments += ["--source", "/source"]
-    elif dataset is not None:
-        arguments += ["--dataset", dataset]
-    datasets = dict.fromkeys([trained_on, dataset or trained_on])
+    arguments = ["--out", "/to", "--data", "/data" if own is None else "/own"]
+    arguments += ["--dataset", tested] if source is None else ["--source", "/source"]
     run_trainer_here(
         *(context, inventory, "predict", checkpoint, arguments),
         to=out,
         source=source,
-        datasets=list(datasets),
+        datasets=[tested] if source is None and own is None else [],
+        own=None if own is None else (tested, Path(own.source)),
     )
     result = read_object(out / "evaluation.json")
     # Only now: the page takes a while to import.

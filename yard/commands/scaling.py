@@ -12,16 +12,20 @@ from yard.core.files import write_json, write_text
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
 from yard.request.job import AS_EACH_HAS
+from yard.request.own_data import with_own_data
 from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
-from yard.runs.scaling import compare, read_point
+from yard.runs.scaling import ROUNDS, compare, read_point
 from yard.screen.scaling import show_scaling
 
 
-def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> Exit:
-    """Train on one node, then on several, and write down what that brought.
+def scaling(
+    context: Context, request: TrainRequest, hold: str = RANK_BATCH, rounds: int = ROUNDS
+) -> Exit:
+    """Train on one node and on several, in turns, and write down what that brought.
 
     Args:
+        rounds: how often each is trained.
         hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
             the nodes; with the same images of all ranks the batch of a rank shrinks.
 
@@ -29,10 +33,12 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
         RequestError: the request makes no sense; nothing has been touched.
         ClusterError, Interrupted: see `train`.
     """
-    inventory = read_inventory(context.project, context.inventory)
+    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     several = replace(request, nodes=request.nodes or 2, min_nodes=None)
     if several.nodes == 1:
         raise RequestError(["nodes 1: scaling compares one node with more"])
+    if rounds < 1:
+        raise RequestError([f"ROUNDS={rounds}: must be 1 or more"])
     many = resolve(several, inventory)
     if many.procs_per_node == AS_EACH_HAS:
         raise RequestError(
@@ -48,12 +54,17 @@ def scaling(context: Context, request: TrainRequest, hold: str = RANK_BATCH) -> 
 
     scaling_id = f"scaling-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     runs = context.project.runs
-    cases = {plural(1, "node"): single, plural(many.nodes, "node"): several}
+    cases = {
+        f"{plural(case.nodes or 1, 'node')}, round {number}": case
+        for number in range(1, rounds + 1)
+        for case in (single, several)
+    }
     trained, status = train_each(context, scaling_id, cases)
     if status != Exit.DONE:
         context.console.print("Without this run there is nothing to compare.")
         return status
-    result = compare(scaling_id, one, hold, *map(read_point, trained.values()))
+    points = list(map(read_point, trained.values()))
+    result = compare(scaling_id, one, hold, points[::2], points[1::2])
     folder = runs / scaling_id
     write_json(folder / "scaling.json", result.to_json())
     show_scaling(context.console, result)

@@ -13,9 +13,10 @@ from rich.markup import escape
 from yard.commands.train import train
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
-from yard.core.files import write_json
+from yard.core.files import write_json, write_text
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
+from yard.request.own_data import with_own_data
 from yard.request.resolve import resolve
 from yard.request.series import SEED, cases_of, label_of, read_sweep
 from yard.request.training import TrainRequest
@@ -43,7 +44,7 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
         raise RequestError(
             ["SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more"]
         )
-    inventory = read_inventory(context.project, context.inventory)
+    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     # What all of them have in common, the first seed among it.
     resolve(request, inventory)
     try:
@@ -82,14 +83,13 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
     path = context.project.runs / f"series-{digest}" / "series.json"
     document = {"series": series, "rows": [asdict(row) for row in rows]}
     write_json(path, {**document, "best": None if best is None else best.label})
-    context.console.print(escape(context.project.shown(path)), soft_wrap=True)
     # It takes a while to import.
-    from yard.pages.plot import COLOURS
+    from yard.pages.series import series_page
 
-    names = [run.name for run in runs.values()][: len(COLOURS)]
-    if len(names) > 1:
-        told = f"their curves on one page: make report RUN={','.join(names)}"
-        context.console.print(told, soft_wrap=True)
+    page = path.with_suffix(".html")
+    write_text(page, series_page(context.project.runs, series, rows, best))
+    shown = [context.project.shown(file) for file in (page, path)]
+    context.console.print(escape(", ".join(shown)), soft_wrap=True)
     return status
 
 

@@ -31,6 +31,7 @@ from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
+from yard.request.own_data import with_own_data
 from yard.request.resolve import VALIDATION, resolve
 from yard.request.training import Training, TrainRequest
 from yard.runs.failure_rate import expected_failures
@@ -63,7 +64,8 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     if isinstance(request, ProjectRequest):
         job = resolve_project(request, inventory, project)
     else:
-        job = with_weights(project, request, resolve(request, inventory))
+        known = with_own_data(project, inventory)
+        job = with_weights(project, request, resolve(request, known))
     earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
         _check_same_kind(job, earlier)

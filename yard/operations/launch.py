@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.context import Context
+from yard.core.words import printable
 from yard.operations.checkpoints import CheckpointCarrier
 from yard.operations.lines import Lines, lines_of
 from yard.operations.live_report import LiveReport
@@ -26,6 +27,7 @@ from yard.plays.events import Event, Outcome, shortened
 from yard.plays.play import play
 from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest, write_manifest
+from yard.runs.metrics import Metric
 from yard.runs.silences import MOST, Silence, known_silences
 from yard.screen.display import make_progress
 from yard.screen.progress import PHASE_TEXTS, Progress
@@ -222,6 +224,8 @@ class RunFollower:
         progress.output(printed.lines, printed.rows)
         for line in (*new, *printed.readings):
             progress.training(line, received_at)
+            if isinstance(line, Metric) and line.wandb_refused:
+                progress.note(f"warning: W&B: {shortened(printable(line.wandb_refused))}")
         if not new and not printed.readings:
             progress.goes_on()
         if printed.trouble:

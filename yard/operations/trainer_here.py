@@ -43,6 +43,7 @@ def run_trainer_here(
     to: Path,
     source: Path | None = None,
     datasets: Sequence[str] = (),
+    own: tuple[str, Path] | None = None,
 ) -> None:
     """Run a command of the trainer on a checkpoint.
 
@@ -50,7 +51,8 @@ def run_trainer_here(
         arguments: what else it takes; there `to` is /to and `source` is /source.
         to: the folder that it may write to.
         source: a folder that it reads.
-        datasets: those that it needs, prepared on this machine.
+        datasets: those that it needs at /data, prepared on this machine.
+        own: name and folder of a user's own data, for /own.
 
     Raises:
         ClusterError, Interrupted: see `run_operation`.
@@ -61,9 +63,11 @@ def run_trainer_here(
     ]
     if source is not None:
         mounts.append({"source": str(source), "target": "/source", "read_only": True})
+    if own is not None:
+        mounts.append({"source": str(own[1]), "target": f"/own/{own[0]}", "read_only": True})
     variables = {
         "trainer_here_arguments": [
-            *(command, "--checkpoint", f"/checkpoints/{checkpoint.name}", "--data", "/data"),
+            *(command, "--checkpoint", f"/checkpoints/{checkpoint.name}"),
             *arguments,
         ],
         "trainer_here_mounts": [{"type": "bind", **mount} for mount in mounts],

@@ -49,11 +49,15 @@ class Model:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set; `train_images` is the size of its training part where the inventory tells."""
+    """A data set; `train_images` is the size of its training part where the inventory tells.
+
+    `own` says that a user has put it on the nodes.
+    """
 
     name: str
     description: str
     train_images: int | None = None
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory
 from yard.request.job import Job, Request
-from yard.request.own_data import as_datasets, folder_of_nodes, is_folder, read_own_data
+from yard.request.own_data import folder_of_nodes, is_folder, with_own_data
 from yard.request.values import Values, unknown
 
 HOW_TO_PUT = (
@@ -109,6 +109,7 @@ class ProjectRun(Job):
             "transport": self.transport,
             "stall_seconds": self.stall_seconds,
             "weights": None,
+            "weights_sha256": None,
             "options": {},
         }
 
@@ -201,8 +202,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
     if grace is not None and grace < 0:
         problems.append(f"grace {grace}: must be 0 or more")
     dataset = request.dataset or settings.data
-    own = read_own_data(checkout, inventory)
-    known = {**inventory.datasets, **as_datasets(own)}
+    known = with_own_data(checkout, inventory).datasets
     if dataset is not None and is_folder(dataset):
         try:
             dataset = folder_of_nodes(dataset)
@@ -226,6 +226,5 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         code=code,
         grace_seconds=grace,
         retries=request.retries,
-        own_data=dataset is not None
-        and (is_folder(dataset) or (dataset in own and dataset not in inventory.datasets)),
+        own_data=dataset is not None and (is_folder(dataset) or known[dataset].own),
     )

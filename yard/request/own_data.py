@@ -6,8 +6,7 @@ set-up: on machines it stays through a new set-up, and new nodes of a local clus
 
 import posixpath
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -112,9 +111,13 @@ def note_own_data(project: Project, inventory: Inventory, data: OwnData) -> None
     write_json(path, {**read_object(path), data.name: entry}, OWNER)
 
 
-def as_datasets(own: Mapping[str, OwnData]) -> dict[str, Dataset]:
-    """The same as a list of what a request can name."""
-    return {name: Dataset(name, f"from {data.shown}, {data.put}") for name, data in own.items()}
+def with_own_data(project: Project, inventory: Inventory) -> Inventory:
+    """An inventory whose data sets are also those that users have put on its nodes."""
+    own = read_own_data(project, inventory).values()
+    datasets = {
+        data.name: Dataset(data.name, f"from {data.shown}, {data.put}", own=True) for data in own
+    }
+    return replace(inventory, datasets={**datasets, **inventory.datasets})
 
 
 def is_folder(dataset: str) -> bool:

@@ -123,6 +123,7 @@ class _Resolver(Values):
             min_nodes=min_nodes,
             stall_seconds=request.stall,
             checkpoint_seconds=request.checkpoint_seconds,
+            own_data=dataset is not None and dataset.own,
         )
 
     def missing(self, label: str) -> None:
@@ -143,7 +144,10 @@ class _Resolver(Values):
 
     def train_images(self, name: str, dataset: Dataset | None) -> int | None:
         """How many images are trained on; None for all of the data set."""
-        value = self.value("train_images", self.request.train_images)
+        value = self.request.train_images
+        if dataset is None or not dataset.own:
+            # What the inventory says of the data sets that it knows.
+            value = self.value("train_images", value)
         if value in (None, ALL_IMAGES):
             return None
         images: int | None = self.number("train images", "train_images", value)

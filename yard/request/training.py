@@ -80,6 +80,7 @@ class Training(Job):
         train_images_available: size of the training set, where the inventory tells.
         engine, precision, checkpoint_seconds: None leaves them to the launch role's default.
         learning_rate: of the whole job, not of a rank.
+        own_data: whether the data set is of a user's own.
         weights, weights_sha256: the file of this machine that it begins from; None for fresh ones.
     """
 
@@ -93,6 +94,7 @@ class Training(Job):
     precision: str | None
     options: Mapping[str, Any]
     checkpoint_seconds: int | str | None = None
+    own_data: bool = False
     weights: str | None = None
     weights_sha256: str | None = None
 
@@ -112,7 +114,7 @@ class Training(Job):
     def to_json(self) -> dict[str, Any]:
         """The plain values, for the manifest."""
         values = {**asdict(self), "world_size": self.world_size}
-        del values["slots"]  # the inventory's
+        del values["slots"], values["own_data"]  # the inventory's
         return values
 
     def extravars(self) -> dict[str, Any]:
@@ -125,6 +127,8 @@ class Training(Job):
             "training_run_train_images": self.train_images,
             "training_run_options": dict(self.options),
         }
+        if self.own_data:
+            variables["training_run_own_data"] = True
         for name in ("engine", "precision", "checkpoint_seconds", "weights", "weights_sha256"):
             if getattr(self, name) is not None:
                 variables[f"training_run_{name}"] = getattr(self, name)

@@ -22,7 +22,10 @@ RESULTS = (
     *("best_test_loss", "best_test_accuracy"),
     *("validation_top5", "test_top5", "best_test_top5"),
 )
-OPTIONAL = (*SECONDS, "images", *RESULTS, "best_epoch", "classes", "test_confusion")
+OPTIONAL = (
+    *(*SECONDS, "images", *RESULTS),
+    *("best_epoch", "classes", "test_confusion", "wandb_refused"),
+)
 # Where a value may be missing, as of the loss before the first step.
 MEASURED = ("loss", "accuracy", "images_per_second", "lr", *SECONDS, *RESULTS)
 
@@ -50,6 +53,7 @@ class Metric:
             checkpoint was taken, and what it does on the test set.
         validation_top5, test_top5, best_test_top5: likewise, how often the class was among the five
             most likely; None of five classes or fewer.
+        wandb_refused: of `start`: why W&B has no such run.
         classes, test_confusion: of `end`: the names of the classes, and how many test images of
             each (row) got which answer (column); None of more than 100 classes.
     """
@@ -80,6 +84,7 @@ class Metric:
     best_test_top5: float | None = None
     classes: list[str] | None = None
     test_confusion: list[list[int]] | None = None
+    wandb_refused: str | None = None
 
     @classmethod
     def from_json(cls, line: Any) -> "Metric | None":
@@ -99,6 +104,8 @@ class Metric:
             or not all(values[name] is None or _is_number(values[name]) for name in MEASURED)
         ):
             return None
+        if not isinstance(values["wandb_refused"], str):
+            values["wandb_refused"] = None
         if not _is_confusion(values["classes"], values["test_confusion"]):
             values |= {"classes": None, "test_confusion": None}
         if values["event"] in ("epoch", "end") and line.keys().isdisjoint(RESULTS):

@@ -21,7 +21,7 @@ from yard.runs.metrics import Metric, read_metrics
 from yard.runs.output import without_sequences
 from yard.runs.readings import Reading
 from yard.runs.silences import Silence, read_silences
-from yard.runs.utilisation import Heat, never_connected, slowed_by_heat
+from yard.runs.utilisation import Heat, idle_gpus, never_connected, slowed_by_heat
 from yard.runs.world import World, read_world
 
 # Of a long log only the end is read: what ends a run stands there.
@@ -96,6 +96,7 @@ class RunRecord:
         silences: when no rank of it gave a sign of life for long.
         never_connected: whether no rank of it held a connection to another node.
         heat: its GPUs that were too hot.
+        idle_gpus: how busy its GPUs were, in percent, where that is little.
         container_files: what it wrote to places that end with the container.
         empty_hosts: nodes that were asked at the end and had no container of the run.
     """
@@ -119,6 +120,7 @@ class RunRecord:
     left_files: bool = False
     never_connected: bool = False
     heat: tuple[Heat, ...] = ()
+    idle_gpus: float | None = None
     silences: tuple[Silence, ...] = ()
     container_files: tuple[ContainerFiles, ...] = ()
     empty_hosts: tuple[str, ...] = ()
@@ -195,6 +197,7 @@ def read_run(run: Path) -> RunRecord:
         container_files=read_container_files(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         heat=slowed_by_heat(run, manifest.hosts),
+        idle_gpus=idle_gpus(run, manifest.hosts),
         empty_hosts=_read_empty_hosts(run),
     )
 

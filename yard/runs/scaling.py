@@ -1,9 +1,12 @@
 """What several nodes bring over one: two runs compared."""
 
-from dataclasses import asdict, dataclass
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from yard.core.words import percent
 from yard.request.training import RANK_BATCH, Training
 from yard.runs.metrics import of_event
 from yard.runs.record import read_run
@@ -11,6 +14,12 @@ from yard.runs.summary import read_summary
 
 # What the guides that this project follows measured on one machine and on two, in seconds.
 GUIDES_SECONDS = (57 * 60 + 32, 31 * 60 + 18)
+# How often each is trained unless the request says otherwise: two rounds show what is chance.
+ROUNDS = 2
+# A little above the ideal may be chance; more than this share of it no further nodes can bring.
+MOST_EFFICIENT = 1.05
+# Turns of the same that are further apart than this share of their median measure something else.
+MOST_APART = 0.1
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,10 @@ class Scaling:
 
     Attributes:
         held: what was the same on both, in words.
-        one, many: the runs on one node and on several.
+        one, many: the runs on one node and on several: the first ones, with the medians of all
+            rounds as rate and time to train.
+        rounds: images per second in each round, on one node and on several.
+        doubts: what speaks against the numbers, a sentence each.
         throughput: gain in images per second: the training alone.
         training: gain in time to train: with evaluation, as the guides measured it.
     """
@@ -68,6 +80,8 @@ class Scaling:
     many: ScalingRun
     throughput: Gain
     training: Gain
+    rounds: tuple[tuple[float, float], ...]
+    doubts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The document as written."""
@@ -76,9 +90,18 @@ class Scaling:
 
 
 def compare(
-    scaling_id: str, training: Training, hold: str, one: ScalingRun, many: ScalingRun
+    scaling_id: str,
+    training: Training,
+    hold: str,
+    ones: Sequence[ScalingRun],
+    manys: Sequence[ScalingRun],
 ) -> Scaling:
-    """What the further nodes brought."""
+    """What the further nodes brought.
+
+    Args:
+        ones, manys: the runs on one node and on several, by round.
+    """
+    one, many = _median(ones), _median(manys)
     common = f"model, images, {training.epochs} epochs"
     if one.learning_rate == many.learning_rate:
         common += f", learning rate {one.learning_rate:g}"
@@ -93,6 +116,12 @@ def compare(
             f"The batch of a rank shrinks, from {one.batch_per_rank} to {many.batch_per_rank}."
         )
     nodes = many.nodes / one.nodes
+    throughput = gain(many.images_per_second / one.images_per_second, nodes)
+    time_to_train = gain(one.training_seconds / many.training_seconds, nodes)
+    rounds = [
+        (first.images_per_second, second.images_per_second)
+        for first, second in zip(ones, manys, strict=True)
+    ]
     return Scaling(
         scaling_id,
         training.model,
@@ -100,9 +129,40 @@ def compare(
         held,
         one,
         many,
-        gain(many.images_per_second / one.images_per_second, nodes),
-        gain(one.training_seconds / many.training_seconds, nodes),
+        throughput,
+        time_to_train,
+        tuple(rounds),
+        tuple(_doubts(throughput, time_to_train, many.nodes, rounds)),
     )
+
+
+def _median(runs: Sequence[ScalingRun]) -> ScalingRun:
+    """The first run with the medians of all as rate and time to train."""
+    return replace(
+        runs[0],
+        images_per_second=statistics.median(run.images_per_second for run in runs),
+        training_seconds=statistics.median(run.training_seconds for run in runs),
+    )
+
+
+def _doubts(
+    throughput: Gain, time_to_train: Gain, nodes: int, rounds: Sequence[tuple[float, float]]
+) -> Iterator[str]:
+    """What speaks against the numbers."""
+    highest = max(throughput.efficiency, time_to_train.efficiency)
+    if highest > MOST_EFFICIENT:
+        yield (
+            f"An efficiency of {percent(highest)} cannot be: {nodes} nodes bring {nodes} times the "
+            "speed at the most. The runs on one node were slowed down, by other work there or by a "
+            "rate that had not settled: measure with ROUNDS=5 and more images, on idle nodes."
+        )
+    for which, rates in zip(("one node", f"{nodes} nodes"), zip(*rounds, strict=True), strict=True):
+        apart = (max(rates) - min(rates)) / statistics.median(rates)
+        if apart > MOST_APART:
+            yield (
+                f"The rounds on {which} are {percent(apart)} apart ({min(rates):,.1f} to "
+                f"{max(rates):,.1f} images/s): a difference below that says nothing."
+            )
 
 
 def gain(speed_up: float, nodes: float) -> Gain:

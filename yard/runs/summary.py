@@ -38,6 +38,8 @@ LEFT_WORDS = (
     "said is:"
 )
 MOST_WORDS = 200
+# What takes so much of a step keeps GPUs idle.
+IN_THE_WAY = 0.25
 CHANCE_REMEDY = (
     "Look at the training loss in the report. Where it does not fall, try LR= a tenth or ten times "
     "as high, and more EPOCHS= or TRAIN_IMAGES=: large models need many steps. Where it falls, the "
@@ -295,6 +297,12 @@ def _summary(
             *_share_warnings(record),
             *_gpu_warnings(record),
             *_heat_warnings(record),
+            *_idle_warnings(record),
+            *dict.fromkeys(
+                f"W&B: {_shown(metric.wandb_refused)}"
+                for metric in record.metrics
+                if metric.wandb_refused
+            ),
         ),
         effective_training_time_ratio=effective_training_time_ratio(record.metrics, seconds_total),
         resumed=record.world.resumed,
@@ -415,6 +423,26 @@ def _heat_warnings(record: RunRecord) -> tuple[str, ...]:
         f"{heat.slowed} of the last {heat.samples} looks at it: see what cools it."
         for heat in record.heat
     )
+
+
+def _idle_warnings(record: RunRecord) -> tuple[str, ...]:
+    """How little the GPUs had to do, what of a step was in the way, and what helps."""
+    if record.idle_gpus is None:
+        return ()
+    told = f"GPUs were busy {record.idle_gpus:.0f} % of the time"
+    steps = [m for m in record.metrics if m.event == "step" and m.compute_seconds is not None]
+    loading, exchange = (
+        sum(getattr(step, name) or 0.0 for step in steps)
+        for name in ("data_seconds", "communication_seconds")
+    )
+    whole = loading + exchange + sum(step.compute_seconds or 0.0 for step in steps)
+    if whole and max(loading, exchange) / whole >= IN_THE_WAY:
+        what = "loading images" if loading >= exchange else "waiting for other ranks"
+        told += f"; {what} took {percent(max(loading, exchange) / whole)} of a step"
+        if loading >= exchange:
+            return (f'{told}: more threads that read images help, ARGS="--set workers=16"',)
+        return (f"{told}: a larger BATCH= exchanges less often, and so does a faster TRANSPORT=",)
+    return (f"{told}: a larger BATCH= gives them more to do in a step",)
 
 
 def _shown(value: Any) -> str:

@@ -18,6 +18,8 @@ ENOUGH_SAMPLES = 4
 # A GPU counts as too hot that slowed itself down in so many of the newest samples, and in this
 # share of them: a moment of it is no trouble.
 HOT_SAMPLES, HOT_SHARE = 3, 0.1
+# Below this, in percent, GPUs count as idle; in a minute of samples the begin counts little.
+IDLE, ENOUGH_FOR_IDLE = 60, 12
 # The end of a file that has as many, of nodes with many ranks and GPUs too.
 TAIL_BYTES = 64 * 1024
 
@@ -159,6 +161,24 @@ def slowed_by_heat(run: Path, hosts: Sequence[str]) -> tuple[Heat, ...]:
     return tuple(
         heat for heat in found if heat.slowed >= max(HOT_SAMPLES, HOT_SHARE * heat.samples)
     )
+
+
+def idle_gpus(run: Path, hosts: Sequence[str]) -> float | None:
+    """How busy the GPUs of a run were on average in its newest attempt, in percent.
+
+    Returns:
+        None where they were busy enough, or nothing is known of that.
+    """
+    busy = [
+        gpu.utilisation_percent
+        for host in hosts
+        if len(samples := _newest(run / "nodes" / host / FILE)) >= ENOUGH_FOR_IDLE
+        for sample in samples
+        for gpu in sample.gpus
+        if gpu.utilisation_percent is not None
+    ]
+    mean = sum(busy) / len(busy) if busy else IDLE
+    return mean if 0 <= mean < IDLE else None
 
 
 def _newest(path: Path) -> list[Sample]:

@@ -41,3 +41,5 @@ def show_scaling(console: Console, result: Scaling) -> None:
         efficiency = percent(gained.efficiency)
         console.print(f"  {label:<32}[bold]{gained.speed_up:.2f}[/] times, efficiency {efficiency}")
     console.print(f"\nHeld constant: {escape(result.held)}", soft_wrap=True)
+    for doubt in result.doubts:
+        console.print(f"[yellow]doubtful[/]: {escape(doubt)}", soft_wrap=True)

@@ -9,27 +9,33 @@ from rich.table import Table
 from yard.core.words import percent
 from yard.runs.series import Measure, Row
 
+HEADINGS = ("validation accuracy", "test accuracy", "training loss", "images/s")
+
 
 def show_series(console: Console, rows: Sequence[Row], best: Row | None) -> None:
     """Print a row for each combination, with mean and standard deviation over its seeds."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for heading in ("", "runs"):
         table.add_column(heading)
-    for heading in ("validation accuracy", "test accuracy", "training loss", "images/s"):
+    for heading in HEADINGS:
         table.add_column(heading, justify="right")
     for row in rows:
-        cells = [
-            _cell(row.validation_accuracy, percent),
-            _cell(row.test_accuracy, percent),
-            _cell(row.final_loss, lambda value: f"{value:.3f}"),
-            _cell(row.images_per_second, lambda value: f"{value:,.1f}"),
-        ]
         name = escape(row.label or "all seeds")
         shown = f"[bold]{name}[/]" if row is best else name
-        table.add_row(shown, str(len(row.runs)) if row.runs else "failed", *cells)
+        table.add_row(shown, str(len(row.runs)) if row.runs else "failed", *cells_of(row))
     console.print(table)
     if best is not None:
         console.print(f"Best on the validation split: [bold]{escape(best.label)}[/]")
+
+
+def cells_of(row: Row) -> list[str]:
+    """A combination's measures below `HEADINGS`."""
+    return [
+        _cell(row.validation_accuracy, percent),
+        _cell(row.test_accuracy, percent),
+        _cell(row.final_loss, lambda value: f"{value:.3f}"),
+        _cell(row.images_per_second, lambda value: f"{value:,.1f}"),
+    ]
 
 
 def _cell(measure: Measure | None, form: Callable[[float], str]) -> str:

@@ -45,7 +45,9 @@ def hardware_cells(node: Mapping[str, Any]) -> tuple[str, ...]:
     """One node: processor, cores, NUMA nodes, memory, disks, GPUs, network cards, RDMA."""
     cpu = node["cpu"]
     disks = [
-        f"{disk['name']} {disk['kind']} {disk['bytes'] / 1e9:,.0f} GB" for disk in node["disks"]
+        f"{disk['name']} {disk['kind']} {disk['bytes'] / 1e9:,.0f} GB"
+        + (", with the data sets" if disk.get("data") else "")
+        for disk in node["disks"]
     ]
     models = [gpu["model"] for gpu in node["gpus"]]
     gpus = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)]
