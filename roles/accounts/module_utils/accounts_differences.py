@@ -9,13 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.module_utils.accounts_lists import Group, Lists, User
-from ansible.module_utils.accounts_machine import Account, Machine, key_lines
-from ansible.module_utils.accounts_sudoers import (
-    former_rule_path,
-    rule_path,
-    rule_text,
-    rule_user,
-)
+from ansible.module_utils.accounts_machine import Account, Machine, key_lines, rule_path
 
 # root owns a rule, and nobody else reads it.
 RULE_ACCESS = (0, 0, 0o440)
@@ -178,7 +172,8 @@ def _rules(lists: Lists, machine: Machine) -> list[dict[str, str]]:
     """Return the rules that are missing or differ."""
     rules = []
     for user in lists.sudo_users:
-        path, text = rule_path(user.name), rule_text(user.name, user.sudo)
+        password = "NOPASSWD: " if user.sudo == "passwordless" else ""
+        path, text = rule_path(user.name), f"{user.name} ALL=(ALL:ALL) {password}ALL\n"
         rule = machine.rules.get(path)
         if rule is None or rule.text != text or rule.access != RULE_ACCESS:
             rules.append({"path": path, "content": text})
@@ -192,10 +187,6 @@ def _stale_rules(lists: Lists, machine: Machine) -> list[str]:
     """
     kept = {rule_path(user.name) for user in lists.sudo_users}
     paths = {rule_path(user.name) for user in lists.users}
-    for user in lists.users:
-        former = former_rule_path(user.name)
-        if former in machine.rules and rule_user(machine.rules[former].text) == user.name:
-            paths.add(former)
     return sorted(paths & machine.rules.keys() - kept)
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from ansible.module_utils.accounts_keys import Home, KeysError, read_keys
 from ansible.module_utils.accounts_lists import Lists
-from ansible.module_utils.accounts_sudoers import PREFIX
 
 SHADOW = Path("/etc/shadow")
+# Of the files in which the role gives the right to sudo
+PREFIX = "/etc/sudoers.d/accounts-"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,6 @@ class Machine:
         missing_shells: those of the listed users that cannot be executed.
         rules: by path.
         sudo: whether sudo is installed.
-        record: whether there is a record of what the role made.
         made_users: users that the role made.
         made_groups: groups that the role made.
     """
@@ -84,7 +84,6 @@ class Machine:
     missing_shells: frozenset[str] = frozenset()
     rules: dict[str, Rule] = field(default_factory=dict)
     sudo: bool = True
-    record: bool = False
     made_users: frozenset[str] = frozenset()
     made_groups: frozenset[str] = frozenset()
     runs: tuple[Run, ...] = ()
@@ -95,7 +94,7 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
 
     Args:
         lists: of whose users homes and keys are read.
-        record: what the role made, as `record_lines` writes it.
+        record: what the role made, as tasks/record.yml writes it.
         run_directory: of training runs; empty where there are none.
 
     Raises:
@@ -139,13 +138,12 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
         ),
         rules=read_rules(PREFIX),
         sudo=shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin:/bin") is not None,
-        record=record.exists(),
         # One that has another number by now was made by somebody else.
         made_users=frozenset(
-            name for name, user in users.items() if user_line(name, user.uid) in recorded
+            name for name, user in users.items() if f"user {name} {user.uid}" in recorded
         ),
         made_groups=frozenset(
-            name for name, group in groups.items() if group_line(name, group.gid) in recorded
+            name for name, group in groups.items() if f"group {name} {group.gid}" in recorded
         ),
         runs=read_runs(run_directory),
     )
@@ -159,6 +157,15 @@ def read_rules(prefix: str) -> dict[str, Rule]:
         access = (status.st_uid, status.st_gid, status.st_mode & 0o7777)
         rules[str(path)] = Rule(_text(path), access)
     return rules
+
+
+def rule_path(user: str) -> str:
+    """Return the path of a user's rule.
+
+    sudo ignores a file with a dot in its name. A plus sign stands for the dot, because no login
+    name contains one: so two users never share a file.
+    """
+    return PREFIX + user.replace(".", "+")
 
 
 def read_runs(directory: str) -> tuple[Run, ...]:
@@ -193,29 +200,6 @@ def authorized_keys(home: Home) -> frozenset[str] | None:
         return key_lines(read_keys(home))
     except KeysError:
         return None
-
-
-def user_line(name: str, uid: int) -> str:
-    """Return the line of the record for a user that the role made."""
-    return f"user {name} {uid}"
-
-
-def group_line(name: str, gid: int) -> str:
-    """Return the line of the record for a group that the role made."""
-    return f"group {name} {gid}"
-
-
-def record_lines(users: list[str], groups: list[str]) -> list[str]:
-    """Return the record of those users and groups that exist, with the numbers that they have."""
-    numbers = [
-        *(user_line(user.pw_name, user.pw_uid) for user in pwd.getpwall() if user.pw_name in users),
-        *(
-            group_line(group.gr_name, group.gr_gid)
-            for group in grp.getgrall()
-            if group.gr_name in groups
-        ),
-    ]
-    return sorted(numbers)
 
 
 def _text(path: Path) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from ansible.module_utils.accounts_keys import without_key
 from ansible.module_utils.accounts_lists import Lists, User
-from ansible.module_utils.accounts_machine import Machine
-from ansible.module_utils.accounts_sudoers import rule_path, rule_user
+from ansible.module_utils.accounts_machine import Machine, rule_path
 
 LOGIN_NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 # The forms of crypt(5) that Debian and Ubuntu accept, whole: yescrypt and gost-yescrypt, SHA-512,
@@ -70,10 +69,7 @@ def problems_of_entry(user: User) -> Iterator[str]:
 
 def problems_of_absence(machine: Machine, login_user: str) -> list[str]:
     """Return what speaks against removing all that the role made."""
-    ours = login_user in machine.made_users or any(
-        path == rule_path(login_user) or rule_user(rule.text) == login_user
-        for path, rule in machine.rules.items()
-    )
+    ours = login_user in machine.made_users or rule_path(login_user) in machine.rules
     said = (
         f"Ansible works as {login_user}, whom this role made or gave the right to sudo. Let "
         "Ansible work as somebody else (ansible_user), such as root."

@@ -4,86 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: login_shell_plan
-short_description: Compares login shells and the site's files for them with the machine
-description:
-  - Reads users, the record and the site's files once, and returns what differs. Changes nothing.
-  - Fails with all problems where the inventory contradicts itself or the machine.
-author: Trainyard
-options:
-  state:
-    description: Whether the shells are set. Without users, too, they are given back.
-    type: str
-    choices: [present, absent]
-    default: present
-  users:
-    description: Users, each with O(users[].name) and O(users[].shell).
-    type: list
-    elements: dict
-    default: []
-  programs:
-    description: Paths by name of shell.
-    type: dict
-    required: true
-  directories:
-    description: Directories in front of PATH.
-    type: list
-    elements: str
-    default: []
-  listed_elsewhere:
-    description: Users whose shell another role sets.
-    type: list
-    elements: str
-    default: []
-  files:
-    description: Files of the site, each with shell, path and content.
-    type: list
-    elements: dict
-    default: []
-  blocks:
-    description: Blocks in files, each with shell, path and content.
-    type: list
-    elements: dict
-    default: []
-  marker:
-    description: First and last line of a block, with C({mark}) in place of BEGIN and END.
-    type: str
-    required: true
-  record:
-    description: Where the role keeps the shells of before.
-    type: path
-    required: true
-  packages:
-    description: Where the names of the packages are that came with the role.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Compare the shells with the machine
-  login_shell_plan:
-    users: [{name: ada, shell: zsh}]
-    programs: {zsh: /usr/bin/zsh}
-    marker: "# {mark} login_shell"
-    record: /var/lib/trainyard/login_shell
-    packages: /var/lib/trainyard/packages/login_shell
-  register: login_shell_plan
-"""
-
-RETURN = r"""
-state:
-  description: What is to be brought about; empty where the role was never here and nobody is named.
-  type: str
-  returned: success
-problems:
-  description: Why nothing is done, each with code, values and text.
-  type: list
-  elements: dict
-  returned: failure
-"""
-
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -96,7 +16,6 @@ from ansible.module_utils.login_shell_differences import (
     problems_of_presence,
     read_machine,
 )
-from ansible.module_utils.login_shell_problems import failure
 
 TEXT = {"type": "str", "required": True}
 SITE_FILE = {
@@ -140,18 +59,15 @@ def main() -> None:
         site_files=tuple(SiteFile(**file) for file in (*parameters["files"], *blocks)),
     )
     machine = read_machine(settings, Path(parameters["record"]), Path(parameters["packages"]))
+    state, problems, differences = "", [], {}
     if parameters["state"] == "absent" or not (users or machine.changes is None):
-        state = "absent"
-        problems = problems_of_absence(machine)
+        state, problems = "absent", [*problems_of_absence(machine)]
         differences = differences_of_absence(settings, machine)
     elif users:
-        state = "present"
-        problems = problems_of_presence(settings, machine, module.check_mode)
+        state, problems = "present", [*problems_of_presence(settings, machine, module.check_mode)]
         differences = differences_of_presence(settings, machine)
-    else:
-        state, problems, differences = "", [], {}
     if problems:
-        module.fail_json(**failure("login_shell: nothing was changed.", problems))
+        module.fail_json(msg="\n".join(["login_shell: nothing was changed.", *problems]))
     module.exit_json(changed=False, state=state, **differences)
 
 

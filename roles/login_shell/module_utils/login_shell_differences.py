@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansible.module_utils.login_shell_problems import Problem, problem
-
 PASSWD = Path("/etc/passwd")
 # What a shell reads without quotes.
 PLAIN_DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]+")
@@ -161,45 +159,42 @@ def record_text(changes: dict[str, Change]) -> str:
     return "".join(f"{user}:{before}:{after}\n" for user, (before, after) in changes.items())
 
 
-def problems_of_presence(settings: Settings, machine: Machine, dry_run: bool) -> list[Problem]:
-    """Return what speaks against setting the shells.
+def problems_of_presence(settings: Settings, machine: Machine, dry_run: bool) -> Iterator[str]:
+    """Yield what speaks against setting the shells, a sentence each.
 
     Args:
         settings: of the inventory.
         machine: as it is now.
         dry_run: whether users may be missing because another role has not created them.
     """
-    return [*_user_problems(settings, machine, dry_run), *_directory_problems(settings)]
-
-
-def _user_problems(settings: Settings, machine: Machine, dry_run: bool) -> Iterator[Problem]:
     for user, count in Counter(settings.names).items():
         account = machine.users.get(user)
         if count > 1:
-            yield problem("listed_twice", user=user)
+            yield f"{user} is listed more than once in login_shell_users."
         if account and account.uid == 0:
-            yield problem("user_is_root", user=user)
+            yield f"{user} is root: keep the shell that the machine is repaired with."
         if account is None and not dry_run:
-            yield problem("user_missing", user=user)
+            yield f"{user} is no user of this machine; site_accounts is where users are listed."
         if user in settings.listed_elsewhere:
-            yield problem("shell_listed_elsewhere", user=user)
-
-
-def _directory_problems(settings: Settings) -> Iterator[Problem]:
+            yield f"{user} has a shell in accounts_users too; name it in one place."
     for directory in settings.directories:
         if not PLAIN_DIRECTORY.fullmatch(directory):
-            yield problem("directory_invalid", directory=directory)
+            yield (
+                f'"{directory}" in login_shell_path is not an absolute path of letters, digits, '
+                '".", "_", "+" and "-".'
+            )
 
 
-def problems_of_absence(machine: Machine) -> list[Problem]:
-    """Return who would be locked out when the shells go that came with the role."""
+def problems_of_absence(machine: Machine) -> Iterator[str]:
+    """Yield who would be locked out when the shells go that came with the role."""
     changes = machine.changes or {}
-    return [
-        problem("shell_removed", user=user, shell=account.shell)
-        for user, account in machine.users.items()
-        if Path(account.shell).name in machine.installed
-        and (user not in changes or account.shell != changes[user].after)
-    ]
+    for user, account in machine.users.items():
+        set_here = user in changes and account.shell == changes[user].after
+        if Path(account.shell).name in machine.installed and not set_here:
+            yield (
+                f"{user} ({account.shell}) would be locked out: this role installed the shell, but "
+                f"somebody else set it. Give them another one (chsh -s /bin/bash {user})."
+            )
 
 
 def differences_of_presence(settings: Settings, machine: Machine) -> dict[str, Any]:

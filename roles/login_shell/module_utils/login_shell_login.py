@@ -8,8 +8,6 @@ import selectors
 import subprocess
 from typing import NamedTuple
 
-from ansible.module_utils.login_shell_problems import Problem, problem
-
 STARTED = "login_shell has started"
 # The second command prints the program that runs it. The last one keeps the shell from making way
 # for the one before.
@@ -91,17 +89,22 @@ def _read_until_end(process: subprocess.Popen[bytes]) -> list[bytes]:
     return texts
 
 
-def login_problem(user: str, shell: str, login: Login, patience: int) -> Problem | None:
-    """Return what was wrong with a login that should have run a shell."""
+def start_problem(shell: str, login: Login, patience: int) -> str:
+    """Return why a login's shell did not start, nothing where it did."""
     message = next(iter(login.errors.splitlines()), "")
-    lines = login.output.splitlines()
     if login.status in TIMED_OUT:
-        return problem("start_too_slow", user=user, shell=shell, seconds=patience, message=message)
+        return f"{shell} did not start within {patience} s {message}"
     if login.status != 0:
-        return problem("start_failed", user=user, shell=shell, status=login.status, message=message)
-    if STARTED not in lines:
-        return problem("start_ended", user=user, shell=shell, message=message)
+        return f"{shell} ended with status {login.status} {message}"
+    if STARTED not in login.output.splitlines():
+        return f"{shell} ended before it ran a command {message}"
+    return ""
+
+
+def other_program(shell: str, login: Login) -> str:
+    """Return what a login ran in place of the shell, nothing where it ran that."""
+    lines = login.output.splitlines()
     program = lines[lines.index(STARTED) + 1 :]
     if os.path.realpath(shell) not in program:
-        return problem("other_program", user=user, shell=shell, program=" ".join(program))
-    return None
+        return f"a login ran {' '.join(program)}, not {shell}"
+    return ""
