@@ -68,6 +68,6 @@ def test_a_check_that_is_not_passed_is_said_as_before() -> None:
     assert found.code == "low_disk"
     assert found.values == {"path": "/srv", "value": 0.5, "threshold": 1.0}
     assert found.text == (
-        "disk /srv: 0.5 GB free, wanted is at least 1.0 GB free: "
+        "disk /srv: 0.5 GB free, should be at least 1.0 GB free: "
         "make room on the disk of /srv: du -x tells what takes it"
     )
