@@ -248,6 +248,9 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    text = "only on these nodes or groups (default of --nodes: all of them)"
+    on = parser.add_argument("--on", default="", metavar="HOST,...", help=text)
+    _completed(on, completion.hosts)
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
     )

@@ -86,6 +86,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         name=options.name,
         resume=options.resume,
         retries=options.retries,
+        on=_names(options.on),
     )
     if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
         from yard.commands.series import train_series

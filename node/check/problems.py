@@ -44,6 +44,9 @@ PROBLEMS = {
         "choose another TRANSPORT",
     ),
     "held": Wording("it is held by run {run} of {owner} since {since}", WAIT),
+    "drained": Wording(
+        "it is out of use: {reason}", "where that is over: sudo rm {path} on this node"
+    ),
     # A container of a run without the lock of that run.
     "held_by_container": Wording("it is held by run {run}", WAIT),
     # The lock went to somebody else between the look at the node and the start.
