@@ -305,8 +305,12 @@ clean-up: $(READY) ## what nothing needs any more: old images, runs older than D
 	@$(YARD) clean-up $(call option,DAYS,--days) $(call switch,YES,--yes)
 
 .PHONY: remove
-remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: DATA=1 YES=1
-	@$(YARD) remove $(call switch,DATA,--data) $(call switch,YES,--yes)
+remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: ON=host,group DATA=1 YES=1
+	@$(YARD) remove $(call option,ON,--on) $(call switch,DATA,--data) $(call switch,YES,--yes)
+
+.PHONY: rotate-keys
+rotate-keys: $(READY) ## give the nodes of INVENTORY= new keys for each other, while they are in use
+	@$(YARD) rotate-keys
 
 .PHONY: docs
 docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml

@@ -100,8 +100,11 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="print one JSON document")
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
+    on = command.add_argument("--on", default="", metavar="HOST,...", help="only from these nodes")
+    _completed(on, completion.hosts)
     command.add_argument("--data", action="store_true", help="data sets too")
     command.add_argument("--yes", action="store_true", help="the answer to the question")
+    _add(commands, "rotate-keys", "give the nodes new keys for each other", operates=True)
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
     text = "only these nodes or groups"

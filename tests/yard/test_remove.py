@@ -163,6 +163,33 @@ def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
 
 
 @pytest.mark.process
+def test_one_machine_leaves_and_the_others_are_remembered(site: Yard) -> None:
+    run = {
+        **{"run": RUN_ID, "state": "running", "metric": None, "earlier": None, "nodes": ["alpha"]},
+        **{"owner": "ada@ws1", "since": None, "home": None, "gpus": []},
+    }
+    (site.root / "nodes/alpha/status.json").write_text(json.dumps({"runs": [run]}))
+    done = site(*LAB, "remove", "--on", "beta", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert removed(site) == {"beta": "all"}
+    assert "From beta: " in done.stdout
+    assert "Next: take beta out of inventory/lab, host_vars too, then make setup" in done.stdout
+    assert "setup.json" in remembered(site)
+    assert site(*LAB, "remove", "--on", "alpha", "--yes").returncode == 2  # a run is there
+    assert site(*LAB, "remove", "--on", "gamma", "--yes").returncode == 2
+
+
+@pytest.mark.process
+@pytest.mark.promise("make rotate-keys")
+def test_new_keys_are_given_by_a_target(site: Yard) -> None:
+    assert made("rotate-keys").endswith(" rotate-keys")
+    done = site(*LAB, "rotate-keys")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 nodes have new keys for each other" in done.stdout
+    assert (site.root / "nodes/beta/rotated").exists()
+
+
+@pytest.mark.process
 def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
     for host in HOSTS:
         (site.root / "nodes" / host / "unplugged").touch()
@@ -183,10 +210,14 @@ def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> N
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("target", "command"),
-    [(("remove",), "remove"), (("remove", "DATA=1", "YES=1"), "remove --data --yes")],
+    [
+        (("remove",), "remove"),
+        (("remove", "DATA=1", "YES=1"), "remove --data --yes"),
+        (("remove", "ON=gpu07"), "remove --on='gpu07'"),
+    ],
 )
 def test_the_target_of_make(target: tuple[str, ...], command: str) -> None:
-    assert made(*target).endswith(f" {command}")
+    assert " ".join(made(*target).split()).endswith(f" {command}")
 
 
 def test_what_local_up_made_is_said_with_what_comes_next(fresh: Yard) -> None:
