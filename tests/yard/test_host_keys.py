@@ -38,8 +38,29 @@ COMMANDS = (
     ("verify", "CHECKS=nodes"),
     ("bootstrap",),
     ("remove", "YES=1"),
+    ("rotate-keys",),
     ("clean-up",),
 )
+# All other targets that contact machines do so by Ansible, or by one of these.
+SSH_OF_OUR_OWN = {
+    "yard/contact/ssh.py": "doctor: StrictHostKeyChecking=yes before all else",
+    "yard/contact/tunnel.py": "a notebook: the arguments that Ansible has for the host",
+    "roles/trainer_image/action_plugins/trainer_image_registry.py": "likewise, built by Ansible",
+    "roles/trainer_image/library/trainer_image_pull.py": "node to node: StrictHostKeyChecking=yes",
+    "roles/ssh_trust/tasks/rotate.yml": "node to node: StrictHostKeyChecking=yes",
+    "node/verbs/log_in.py": "node to node: the settings of role ssh_trust, which are strict",
+    "trainer/launch/reports.py": "between containers: node/runs/ssh.py, which is strict",
+    "playbooks/bootstrap.yml": "ssh -G, which contacts nobody; keys are shown and asked for",
+    "yard/contact/way.py": "commands for people to paste",
+}
+STARTS_SSH = re.compile(r"""["']ssh["'],\s*(?:\*|["']-)|\[target\.executable|\bssh, -""")
+# What switches the check off, or learns a key unseen.
+UNCHECKED = re.compile(
+    r"StrictHostKeyChecking[= ]\\?(?:no|off|accept-new)|UserKnownHostsFile[= ]/dev/null"
+    r"|host_key_checking\s*[:=]\s*(?:false|no|0)|verify_host:\s*(?:false|no)",
+    re.IGNORECASE,
+)
+PRODUCT = ("yard", "node", "roles", "playbooks", "group_vars", "inventory", "trainer", "docker")
 
 
 @dataclass(frozen=True)
@@ -170,6 +191,20 @@ def test_the_inventory_has_the_last_word(site: Site) -> None:
     unchecked.write_text(yaml.safe_dump(document))
     done = Site(unchecked, site.known_hosts, site.line, site.log).make("exec", "CMD=id -un")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_way_in_is_known_and_none_switches_the_check_off() -> None:
+    started, unchecked = set(), []
+    files = [path for room in PRODUCT for path in (REPOSITORY / room).rglob("*")]
+    for path in [*files, REPOSITORY / "ansible.cfg", REPOSITORY / "Makefile"]:
+        if path.suffix not in (".py", ".yml", ".cfg", ".j2", ".sh", "") or not path.is_file():
+            continue
+        text, name = path.read_text(errors="replace"), str(path.relative_to(REPOSITORY))
+        if STARTS_SSH.search(text) and path.suffix in (".py", ".yml"):
+            started.add(name)
+        unchecked += [f"{name}: {found}" for found in UNCHECKED.findall(text)]
+    assert started == set(SSH_OF_OUR_OWN)
+    assert unchecked == []
 
 
 def test_what_has_an_ssh_of_its_own_checks_too() -> None:
