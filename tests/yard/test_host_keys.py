@@ -229,3 +229,22 @@ def _tasks(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for part in ("block", "rescue", "always"):
             inner = task.get(part)
             yield from _tasks(inner) if isinstance(inner, list) else ()
+
+
+def test_what_docs_say_of_libraries_has_its_test() -> None:
+    text = (REPOSITORY / "docs/security.md").read_text()
+    _, _, table = text.partition("| library | its default |")
+    rows = [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) > 15
+    for row in rows[1:]:
+        tests = re.findall(r"`(tests/[^`]+)`", row)
+        assert tests, row
+        assert all((REPOSITORY / test).exists() for test in tests), row
+
+
+def test_yaml_builds_no_objects() -> None:
+    safe = r"BaseLoader|SafeLoader|LOADER"
+    for room in PRODUCT:
+        for path in (REPOSITORY / room).rglob("*.py"):
+            for call in re.findall(r"yaml\.load\(.*", path.read_text()):
+                assert re.search(safe, call), f"{path}: {call}"
