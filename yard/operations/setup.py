@@ -17,8 +17,8 @@ from yard.core.errors import (
     UnreachableError,
 )
 from yard.core.project import Project
-from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
-from yard.plays.events import Event, Outcome
+from yard.plays.contract import AGREE, HAVE_OWN_DATA, INVENTORY_CHECK, SAY
+from yard.plays.events import Event, Outcome, shortened
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.play import dated_log, play
@@ -163,6 +163,9 @@ def run_operation(
             roles[:] = roles_of(project, event.play)
         _show(progress, event, roles)
         _note_job(jobs, event)
+        wait = wait_for_apt(event)
+        if wait:
+            progress.note(wait)
         take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
             messages.append(str(event.result.get("msg", "")))
@@ -212,6 +215,14 @@ def raise_refusal(outcome: Outcome) -> None:
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
             raise RequestError(failure.message.splitlines())
+
+
+def wait_for_apt(event: Event) -> str:
+    """What to say of an event where a node installs packages already; "" for nothing."""
+    held = event.result.get("apt") if event.module == AGREE else None
+    if not isinstance(held, str) or not held:
+        return ""
+    return f"{event.host}: {shortened(held)} has apt's lock; what is installed waits for it"
 
 
 def _note_job(jobs: set[str], event: Event) -> None:

@@ -14,6 +14,7 @@ TAKE_NODE = "training_node_take"
 # What calls the program of the nodes. Its results have the names of verbs in place of a module's.
 CALL_NODE = "training_node"
 READ_STATUS = "status"
+AGREE = "site"
 POLL_RUN = "poll"
 READ_LOGS = "logs"
 OFFER_CHECKPOINTS = "checkpoints"
