@@ -22,8 +22,9 @@ from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import setup
 from yard.operations.setup import run_operation
-from yard.plays.events import Event, Outcome, failure_message, parse_event
+from yard.plays.events import Event, Outcome, TaskFailure, failure_message, parse_event
 from yard.plays.playbook import run_playbook
+from yard.screen.failures import show_failures
 
 pytestmark = pytest.mark.process
 
@@ -353,3 +354,12 @@ def test_who_keeps_apt_busy_is_said() -> None:
     )
     told["answer"] = {"changed": False, "apt": ""}
     assert setup.wait_for_apt(parse_event({**raw, "event_data": about})) == ""
+
+
+def test_a_shell_that_prints_is_named_where_files_do_not_arrive() -> None:
+    words = "protocol version mismatch -- is your shell clean?\n(see the rsync manpage)"
+    failure = TaskFailure("gpu01", "Copy the files", "dataset", "", words, unreachable=False)
+    console = Console(file=io.StringIO(), width=100)
+    show_failures(console, Outcome("failed", (failure,), {}))
+    assert isinstance(console.file, io.StringIO)
+    assert "a shell there prints by itself: make doctor" in console.file.getvalue()
