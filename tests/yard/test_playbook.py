@@ -356,10 +356,19 @@ def test_who_keeps_apt_busy_is_said() -> None:
     assert setup.wait_for_apt(parse_event({**raw, "event_data": about})) == ""
 
 
-def test_a_shell_that_prints_is_named_where_files_do_not_arrive() -> None:
-    words = "protocol version mismatch -- is your shell clean?\n(see the rsync manpage)"
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("protocol version mismatch -- is your shell clean?\n(see", "make doctor names the remedy"),
+        (
+            "bash: line 1: rsync: command not found\n(error)",
+            "never set up, or rsync was removed",
+        ),
+    ],
+)
+def test_where_files_do_not_arrive_the_remedy_is_said(words: str, remedy: str) -> None:
     failure = TaskFailure("gpu01", "Copy the files", "dataset", "", words, unreachable=False)
     console = Console(file=io.StringIO(), width=100)
     show_failures(console, Outcome("failed", (failure,), {}))
     assert isinstance(console.file, io.StringIO)
-    assert "a shell there prints by itself: make doctor" in console.file.getvalue()
+    assert remedy in console.file.getvalue()

@@ -5,8 +5,11 @@ from rich.markup import escape
 
 from yard.plays.events import Outcome
 
-# rsync's word for what comes before its own first bytes.
-SHELL_PRINTS = "is your shell clean?"
+# What rsync and the shell it is started by say, and what to do about it.
+OF_RSYNC = {
+    "is your shell clean?": "a shell there prints by itself: make doctor names the remedy",
+    "rsync: command not found": "the machine was never set up, or rsync was removed: make setup",
+}
 
 
 def show_failures(console: Console, outcome: Outcome) -> None:
@@ -16,5 +19,6 @@ def show_failures(console: Console, outcome: Outcome) -> None:
         console.print(f"[red bold]{escape(failure.host)}[/]  {escape(task)}", soft_wrap=True)
         for line in failure.message.splitlines():
             console.print(f"    {escape(line)}", soft_wrap=True)
-        if SHELL_PRINTS in failure.message:
-            console.print("    a shell there prints by itself: make doctor names the remedy")
+        for words, remedy in OF_RSYNC.items():
+            if words in failure.message:
+                console.print(f"    {remedy}", soft_wrap=True)
