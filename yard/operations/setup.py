@@ -1,5 +1,6 @@
 """Runs the playbooks that change machines: set-up, the data sets, the local cluster."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +19,9 @@ from yard.core.errors import (
 )
 from yard.core.project import Project
 from yard.plays.contract import AGREE, HAVE_OWN_DATA, INVENTORY_CHECK, SAY
-from yard.plays.events import Event, Outcome, shortened
-from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
-from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.events import Event, Outcome, TaskFailure, shortened
+from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources, inventory_files
+from yard.plays.inventory import VAULT, Inventory, read_inventory
 from yard.plays.play import dated_log, play
 from yard.request.own_data import OwnData, note_own_data
 from yard.runs.setup_record import (
@@ -37,6 +38,8 @@ from yard.screen.progress import Progress
 
 # This machine, as plays name it.
 HERE = "localhost"
+# Settings of the inventory that hold one, as Ansible calls them in its messages and files.
+PASSWORD = re.compile(r"become_pass|ansible_(?:ssh_)?pass|password")
 
 
 def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
@@ -186,7 +189,7 @@ def run_operation(
         context.console.print(escape(message), soft_wrap=True)
     if outcome.cancelled:
         raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
-    raise_refusal(outcome)
+    raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
         show_failures(context.console, outcome)
         raise _kind(outcome)(
@@ -205,7 +208,7 @@ def _kind(outcome: Outcome) -> type[ClusterError]:
     return SomeNodesError if whole and failed <= nodes else ClusterError
 
 
-def raise_refusal(outcome: Outcome) -> None:
+def raise_refusal(outcome: Outcome, inventory: Path) -> None:
     """Say it where a playbook refused the inventory, or the data that a user brings.
 
     Raises:
@@ -214,7 +217,23 @@ def raise_refusal(outcome: Outcome) -> None:
     """
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
-            raise RequestError(failure.message.splitlines())
+            raise RequestError([*failure.message.splitlines(), *about_braces(failure, inventory)])
+
+
+def about_braces(failure: TaskFailure, inventory: Path) -> list[str]:
+    """What to say where Ansible takes a password for a template: it names neither file nor way."""
+    if "in template" not in failure.message or not PASSWORD.search(failure.message):
+        return []
+    texts = {path: path.read_bytes() for path in inventory_files(inventory)}
+    files = [
+        str(path)
+        for path, text in texts.items()
+        if text.startswith(VAULT) or PASSWORD.search(text.decode(errors="replace"))
+    ]
+    return [
+        'A password with "{{" or "{%" in it is taken for a template. Write it as '
+        f'!unsafe "the password", where it stands: {", ".join(files) or "in the inventory"}'
+    ]
 
 
 def wait_for_apt(event: Event) -> str:
