@@ -16,6 +16,7 @@ from yard.plays.inventory import parse_inventory
     [
         ("ok", {"rc": 0, "stdout": "a\n", "stderr": "b\n"}, 0, "a\nb\n"),
         ("failed", {"rc": 3, "stdout": "a"}, 3, "a"),
+        ("ok", {"rc": 0, "stdout": "caf\udce9\n"}, 0, "caf\ufffd\n"),
         ("failed", {"rc": 124, "stdout": "a\n"}, 124, "a\nstopped after 60 s\n"),
         (
             "failed",

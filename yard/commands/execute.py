@@ -17,6 +17,8 @@ from yard.plays.play import fresh_log, play
 # As ssh(1) and timeout(1) have it.
 UNREACHABLE = 255
 TIMED_OUT = 124
+# Ansible refuses output that is no UTF-8, such as a file's name of another decade.
+ANY_BYTES = {"ANSIBLE_MODULE_STRICT_UTF8_RESPONSE": "false"}
 # The command ran, and nobody can read what it said.
 NO_RESULT = 1
 
@@ -59,7 +61,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
         console.file.flush()
 
     # Through the environment, as for those who start the playbook by themselves.
-    os.environ.update(TRAINYARD_COMMAND=command, TRAINYARD_SECONDS=str(seconds))
+    os.environ.update(TRAINYARD_COMMAND=command, TRAINYARD_SECONDS=str(seconds), **ANY_BYTES)
     outcome = play(context, "exec", {}, show, log=fresh_log(context, "exec"), limit=hosts)
     if outcome.cancelled:
         raise Interrupted("interrupted; the command may still run on nodes until its time is up")
@@ -103,4 +105,5 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
     text = str(result.get("stdout", "")) + str(result.get("stderr", ""))
     if status == TIMED_OUT:
         text = f"{text.rstrip()}\nstopped after {seconds} s\n".lstrip()
-    return status, text
+    # Bytes that are no UTF-8 are surrogates here, which no terminal takes.
+    return status, text.encode(errors="surrogateescape").decode(errors="replace")
