@@ -27,6 +27,7 @@ from yard.plays.inventory import parse_inventory
         ("unreachable", {"msg": "No route to host"}, 255, "unreachable: No route to host\n"),
         # What Ansible or ansible-runner could not take has nothing to do with time.
         ("failed", {"msg": "invalid UTF8"}, 1, "no result: invalid UTF8\n"),
+        ("failed", {"rc": 127, "msg": "no python3"}, 1, "no result: no python3\n"),
         ("ok", {}, 1, "no result: the output is larger than 32 MB\n"),
     ],
 )

@@ -98,7 +98,8 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
     if "timedout" in result:
         # The node took the connection and then fell silent, so that Ansible gave up on it.
         return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"
-    if type(result.get("rc")) is not int:
+    # Without output nothing ran: the status is of Ansible's own module, for lack of Python say.
+    if type(result.get("rc")) is not int or "stdout" not in result:
         reason = str(result.get("msg", "")).strip()
         return NO_RESULT, f"no result: {reason or 'the output is larger than 32 MB'}\n"
     status: int = result["rc"]
