@@ -14,6 +14,7 @@ from yard_command import REPOSITORY, RUN_ID, Yard, made
 
 from yard.commands.remove import NATIVE_ROOT, _native_place, _native_ways
 from yard.core.project import Project
+from yard.plays.contract import LAST_OF_SETUP
 from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
 from yard.runs.setup_record import SetupRecord
@@ -218,6 +219,27 @@ def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> N
 )
 def test_the_target_of_make(target: tuple[str, ...], command: str) -> None:
     assert " ".join(made(*target).split()).endswith(f" {command}")
+
+
+@pytest.mark.process
+def test_machines_that_set_up_went_well_on_can_train(fresh: Yard) -> None:
+    hosts = fresh.root / "inventory/lab/hosts.yml"
+    hosts.write_text("trainers: {hosts: {alpha: {}, beta: {}}, vars: {break_setup: beta}}\n")
+    done = fresh(*LAB, "setup")
+    assert done.returncode == 3
+    assert "beta  Obey a breakage" in done.stdout
+    assert "alpha can train; the others are left out until make setup passes" in done.stdout
+    record = json.loads((fresh.root / ".trainyard/lab/setup.json").read_text())
+    assert record["nodes"] == ["alpha"]
+    hosts.write_text(hosts.read_text().replace("beta}}", "''}}"))
+    assert fresh(*LAB, "setup").returncode == 0
+
+
+def test_the_last_play_of_set_up_is_the_one_that_is_known() -> None:
+    *_, last = yaml.safe_load((REPOSITORY / "site.yml").read_text())
+    plays = yaml.safe_load((REPOSITORY / last["ansible.builtin.import_playbook"]).read_text())
+    assert plays[-1]["name"] == LAST_OF_SETUP
+    assert plays[-1]["hosts"] == "trainers"
 
 
 def test_what_local_up_made_is_said_with_what_comes_next(fresh: Yard) -> None:

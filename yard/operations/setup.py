@@ -18,7 +18,7 @@ from yard.core.errors import (
     UnreachableError,
 )
 from yard.core.project import Project
-from yard.plays.contract import AGREE, HAVE_OWN_DATA, INVENTORY_CHECK, SAY
+from yard.plays.contract import AGREE, HAVE_OWN_DATA, INVENTORY_CHECK, LAST_OF_SETUP, SAY
 from yard.plays.events import Event, Outcome, TaskFailure, shortened
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources, inventory_files
 from yard.plays.inventory import VAULT, Inventory, read_inventory
@@ -67,22 +67,56 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
         # Set-up is told the size each time, so that it never shrinks a cluster that was grown.
         size = nodes if nodes is not None else inventory.cluster_size or 1
         extravars["local_cluster_size"] = max(size, len(inventory.trainers))
-    outcome = run_operation(context, "setup", extravars)
+    ready: set[str] = set()
+
+    def note(event: Event) -> None:
+        if event.play == LAST_OF_SETUP and event.kind == "runner_on_ok":
+            ready.add(event.host)
+
+    try:
+        outcome = run_operation(context, "setup", extravars, take=note)
+    except SomeNodesError as error:
+        # Machines that went through to the end can train; those of a local cluster are made anew.
+        done = tuple(host for host in inventory.trainers if host in ready - error.failed)
+        if done and not inventory.container_hosts:
+            _record(project, inventory, before, done, sources)
+            context.console.print(
+                f"{', '.join(done)} can train; the others are left out until make setup passes",
+                soft_wrap=True,
+                markup=False,
+            )
+        raise
     for host, stats in sorted(outcome.stats.items()):
         context.console.print(f"{host} changed={stats.changed} ok={stats.ok} failed={stats.failed}")
     changed = any(stats.changed for stats in outcome.stats.values())
     after = read_inventory(project, inventory.path)
-    fingerprint = sources | fingerprint_inventory(inventory.path)
+    _record(project, inventory, None if changed else before, after.trainers, sources)
+    return after
+
+
+def _record(
+    project: Project,
+    inventory: Inventory,
+    before: SetupRecord | None,
+    nodes: tuple[str, ...],
+    sources: Mapping[str, str],
+) -> None:
+    """Write down which nodes are set up.
+
+    Args:
+        before: the record of the set-up before; None where something was changed since.
+        sources: the fingerprint of what was read, without the inventory.
+    """
+    fingerprint = {**sources, **fingerprint_inventory(inventory.path)}
     # Where it reads something else, that may be how a data set is made.
-    known = before is not None and before.fingerprint == fingerprint and not changed
+    known = before is not None and before.fingerprint == fingerprint
     record = SetupRecord(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        nodes=after.trainers,
+        nodes=nodes,
         datasets=before.datasets if before and known else (),
         fingerprint=fingerprint,
     )
     write_record(project, inventory, record)
-    return after
 
 
 def deliver_image(context: Context, inventory: Inventory) -> None:
@@ -192,9 +226,12 @@ def run_operation(
     raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
         show_failures(context.console, outcome)
-        raise _kind(outcome)(
+        error = _kind(outcome)(
             f"{project.playbook(playbook).name} failed; the whole output is in {project.shown(log)}"
         )
+        if isinstance(error, SomeNodesError):
+            error.failed = frozenset(failure.host for failure in outcome.failures)
+        raise error
     return outcome
 
 

@@ -15,6 +15,8 @@ TAKE_NODE = "training_node_take"
 CALL_NODE = "training_node"
 READ_STATUS = "status"
 AGREE = "site"
+# The play with which set-up ends: a node that a task of it went well on has passed all before.
+LAST_OF_SETUP = "Deliver the trainer image"
 POLL_RUN = "poll"
 READ_LOGS = "logs"
 OFFER_CHECKPOINTS = "checkpoints"
