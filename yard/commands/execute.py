@@ -45,9 +45,10 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     statuses: dict[str, int] = {}
 
     def show(event: Event) -> None:
-        if event.module != RUN_COMMAND or event.host not in hosts or event.host in statuses:
+        if event.host not in hosts or event.host in statuses:
             return
-        if event.kind not in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable"):
+        bad = event.kind in ("runner_on_failed", "runner_on_unreachable")
+        if not (bad or (event.kind == "runner_on_ok" and event.module == RUN_COMMAND)):
             return
         status, text = result_of(event, seconds)
         statuses[event.host] = status
