@@ -161,10 +161,10 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= ON=host,group GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
 		$(call option,SEEDS,--seeds) $(call option,SWEEP,--sweep) \
-		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
+		$(call option,NAME,--name) $(call option,ON,--on) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
 		$(call option,ENTRY,--entry) $(if $(filter SCRIPT_ARGS,$(TYPED)),--script-args=$(call quoted,$(call typed,SCRIPT_ARGS))) \
 		$(call arguments,ARGS)
@@ -305,8 +305,12 @@ clean-up: $(READY) ## what nothing needs any more: old images, runs older than D
 	@$(YARD) clean-up $(call option,DAYS,--days) $(call switch,YES,--yes)
 
 .PHONY: remove
-remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: DATA=1 YES=1
-	@$(YARD) remove $(call switch,DATA,--data) $(call switch,YES,--yes)
+remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: ON=host,group DATA=1 YES=1
+	@$(YARD) remove $(call option,ON,--on) $(call switch,DATA,--data) $(call switch,YES,--yes)
+
+.PHONY: rotate-keys
+rotate-keys: $(READY) ## give the nodes of INVENTORY= new keys for each other, while they are in use
+	@$(YARD) rotate-keys
 
 .PHONY: docs
 docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml

@@ -100,8 +100,11 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="print one JSON document")
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
+    on = command.add_argument("--on", default="", metavar="HOST,...", help="only from these nodes")
+    _completed(on, completion.hosts)
     command.add_argument("--data", action="store_true", help="data sets too")
     command.add_argument("--yes", action="store_true", help="the answer to the question")
+    _add(commands, "rotate-keys", "give the nodes new keys for each other", operates=True)
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
     text = "only these nodes or groups"
@@ -248,6 +251,9 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    text = "only on these nodes or groups (default of --nodes: all of them)"
+    on = parser.add_argument("--on", default="", metavar="HOST,...", help=text)
+    _completed(on, completion.hosts)
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
     )

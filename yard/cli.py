@@ -86,6 +86,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         name=options.name,
         resume=options.resume,
         retries=options.retries,
+        on=_names(options.on),
     )
     if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
         from yard.commands.series import train_series
@@ -304,7 +305,7 @@ def _provision_check(context: Context, options: argparse.Namespace) -> Exit:
 def _remove(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.remove import remove
 
-    return remove(context, options.data, options.yes)
+    return remove(context, options.data, options.yes, _names(options.on))
 
 
 def _report(context: Context, options: argparse.Namespace) -> Exit:
@@ -318,6 +319,12 @@ def _rerun(context: Context, options: argparse.Namespace) -> Exit:
     from yard.runs.measurements import find_training
 
     return rerun(context, find_training(context.project, options.run), STARTED_AT)
+
+
+def _rotate_keys(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.cluster import rotate_keys
+
+    return rotate_keys(context)
 
 
 def _runs(context: Context, options: argparse.Namespace) -> Exit:
@@ -388,6 +395,7 @@ COMMANDS: Mapping[str, Command] = {
     "rerun": _rerun,
     "remove": _remove,
     "report": _report,
+    "rotate-keys": _rotate_keys,
     "runs": _runs,
     "scaling": _scaling,
     "setup": _setup,

@@ -1,5 +1,5 @@
 # Copyright Trainyard. Apache-2.0
-"""Latency and bandwidth between two nodes, the latter measured by iperf3."""
+"""Latency between two nodes, and by iperf3 bandwidth and loss."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ def server(address: str) -> Iterator[int]:
         process.wait()
 
 
-def bits_per_second(
+def flow(
     source: str, address: str, port: int, seconds: float, limit: float, backwards: bool
-) -> float:
-    """Send for some seconds (or receive), and return what arrived.
+) -> tuple[float, float]:
+    """Send for some seconds (or receive).
 
-    A link so slow that even the end of the test does not get through in time counts as 0.
+    Returns:
+        Bits per second that arrived, and the share of TCP's segments that had to be sent again, in
+        percent. A link so slow that even the end of the test does not get through in time has 0 of
+        both.
 
     Raises:
         OSError: iperf3 failed.
@@ -68,16 +71,19 @@ def bits_per_second(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        return 0.0
+        return 0.0, 0.0
     answer = json.loads(done.stdout or "{}")
     trouble = answer.get("error", done.stderr.strip())
     if trouble:
         raise OSError(f"iperf3: {trouble}")
-    return float(answer["end"]["sum_received"]["bits_per_second"])
+    sent, received = answer["end"]["sum_sent"], answer["end"]["sum_received"]
+    segments = sent["bytes"] / answer["start"]["tcp_mss_default"]
+    lost = 100 * sent.get("retransmits", 0) / max(segments, 1)
+    return float(received["bits_per_second"]), min(lost, 100.0)
 
 
 class Meter:
-    """Latency, then bandwidth in both directions."""
+    """Latency, then bandwidth and loss in both directions."""
 
     def __init__(self, seconds: float, limit: float) -> None:
         self.seconds = seconds
@@ -96,15 +102,18 @@ class Meter:
                     line.hear()
             return {}
         try:
-            there, back = (self._bits_per_second(line, me, peer, way) for way in DIRECTIONS)
+            there, back = (self._flow(line, me, peer, way) for way in DIRECTIONS)
         except (OSError, ValueError) as error:
             return {"latency_seconds": latency, "trouble": trouble_of(error)}
-        return {"latency_seconds": latency, "bits_per_second": [there, back]}
+        rates, lost = zip(there, back)
+        return {
+            "latency_seconds": latency,
+            "bits_per_second": list(rates),
+            "lost_percent": list(lost),
+        }
 
-    def _bits_per_second(self, line: Line, me: Node, peer: Node, backwards: bool) -> float:
+    def _flow(self, line: Line, me: Node, peer: Node, backwards: bool) -> tuple[float, float]:
         port = line.hear(port=int)["port"]
-        rate: float = bits_per_second(
-            me.address, peer.address, port, self.seconds, self.limit, backwards
-        )
+        measured = flow(me.address, peer.address, port, self.seconds, self.limit, backwards)
         line.say(done=True)
-        return rate
+        return measured

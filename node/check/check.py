@@ -11,6 +11,8 @@ from typing import Any
 
 # How a threshold is meant.
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
+# What is well in a word: a value that differs says by itself what is wrong.
+STATES = ("", "yes", "none", "open", "right", "answers", "an answer", "logs in", "start and end")
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Check:
         subject = f" {self.subject}" if self.subject else ""
         value = self.value if self.value != "" else "nothing"
         text = f"{self.name}{subject}: {value} {self.unit}".rstrip()
-        if self.threshold != "":
-            text += f", wanted is {LIMITS[self.limit]}{self.threshold} {self.unit}".rstrip()
+        if self.threshold not in STATES:
+            text += f", should be {LIMITS[self.limit]}{self.threshold} {self.unit}".rstrip()
         return text
 
 

@@ -82,6 +82,9 @@ def open_files(count: int) -> Check:
         numbers += [] if limit == "unlimited" else [int(limit)]
     except FileNotFoundError:
         pass  # no engine, which is a finding of its own
+    # Of the whole system it is 2^63 where nobody sets one: no process can have so many.
+    with open("/proc/sys/fs/nr_open", encoding="ascii") as file:
+        numbers.append(int(file.read()))
     return at_least("open files", min(numbers), count, "files", "few_open_files")
 
 
@@ -182,7 +185,7 @@ def stray_checks(problems: Sequence[Problem]) -> list[Check]:
         equal(
             "stray processes",
             STRAYS[problem.code].format(**problem.values),
-            "none of no run",
+            "none",
             "stray",
             remedy=problem.remedy,
         )

@@ -44,6 +44,9 @@ PROBLEMS = {
         "choose another TRANSPORT",
     ),
     "held": Wording("it is held by run {run} of {owner} since {since}", WAIT),
+    "drained": Wording(
+        "it is out of use: {reason}", "where that is over: sudo rm {path} on this node"
+    ),
     # A container of a run without the lock of that run.
     "held_by_container": Wording("it is held by run {run}", WAIT),
     # The lock went to somebody else between the look at the node and the start.
@@ -194,7 +197,7 @@ PROBLEMS = {
         "end what listens there (ss -ltnp tells), or set training_node_ssh_port",
     ),
     "low_disk": Wording(
-        "disk {path}: {value} GB free, wanted is at least {threshold} GB free",
+        "disk {path}: {value} GB free, should be at least {threshold} GB free",
         "make room on the disk of {path}: du -x tells what takes it",
     ),
     # While a run is brought here: the check of the disk was passed.
@@ -211,31 +214,31 @@ PROBLEMS = {
         "raise the quota of root or of the training user there, or make room: quota -v tells",
     ),
     "low_memory": Wording(
-        "memory: {value} GB available, wanted is at least {threshold} GB available",
+        "memory: {value} GB available, should be at least {threshold} GB available",
         "end what else uses memory there: ps --sort=-rss -eo rss,user,args | head",
     ),
     "low_shared_memory": Wording(
-        "shared memory {path}: {value} GB free, wanted is at least {threshold} GB free",
+        "shared memory {path}: {value} GB free, should be at least {threshold} GB free",
         "remove what ended programs left in {path}, or remount it larger",
     ),
     "few_open_files": Wording(
-        "open files: {value} files, wanted is at least {threshold} files",
+        "open files: {value} files, should be at least {threshold} files",
         "raise LimitNOFILE= of docker.service, or fs.file-max",
     ),
     "unreadable": Wording(
-        "readable {path}: {value}, wanted is yes",
+        "the training user cannot read {path}: {value}",
         "make {path} readable for the training user; is it mounted?",
     ),
     "unwritable": Wording(
-        "writable {path}: {value}, wanted is yes",
+        "the training user cannot write in {path}: {value}",
         "make {path} writable for the training user; is the disk full?",
     ),
     "stray_process": Wording(
-        "stray processes: {command} (pid {pid}), wanted is none of no run",
+        "{command} (pid {pid}) is the training user's, and of no run",
         "kill {pid} on this node, if nobody needs it",
     ),
     "stray_container": Wording(
-        "stray processes: container {name} of {image}, wanted is none of no run",
+        "container {name} of {image} is of no run",
         "docker rm --force {name} on this node, if nobody needs it",
     ),
 }

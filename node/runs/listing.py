@@ -15,6 +15,9 @@ from .untrusted import logs_of, read_lines
 
 # Of the end of a run's metrics: many lines of the trainer.
 METRICS_BYTES = 64 << 10
+# In the directory of all runs, which is not the ranks' own.
+DRAINED = ".drained"
+MOST_REASON = 200
 
 
 def runs_of(root: str, host: str) -> list[dict[str, Any]]:
@@ -53,6 +56,16 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
             }
         )
     return runs
+
+
+def drained_by(root: str) -> tuple[str, str]:
+    """Return the file by which an operator keeps runs off this node, and why; "" for none."""
+    path = os.path.join(root, DRAINED)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return path, file.readline(MOST_REASON).strip() or "no reason is given"
+    except FileNotFoundError:
+        return "", ""
 
 
 def has_begun(directory: str) -> bool:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from ..engine.docker import EngineError, ask, get
 from ..forms import LocalPath
+from ..runs.lock import holders
 
 # Seconds to remove an image of some gigabytes.
 REMOVAL_PATIENCE = 120.0
@@ -48,9 +49,21 @@ def runs(root: str) -> list[dict[str, Any]]:
     """Return the runs with files here; they go when these have been brought home."""
     if not os.path.isdir(root):
         return []
+    try:
+        live = {lock["run"] for lock in holders(root)}
+    except EngineError:
+        live = set()
     with os.scandir(root) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
-    return [{"kind": "run", "name": name, "bytes": None, "kept": "not_home"} for name in names]
+    return [
+        {
+            "kind": "run",
+            "name": name,
+            "bytes": None,
+            "kept": "goes_on" if name in live else "not_home",
+        }
+        for name in names
+    ]
 
 
 def remove_image(name: str) -> None:

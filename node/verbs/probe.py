@@ -49,6 +49,7 @@ from ..runs.allocation import (
     shortage,
     why_deaf,
 )
+from ..runs.listing import drained_by
 from ..runs.lock import holder_values, holders
 
 
@@ -241,6 +242,9 @@ def path_problems(needs: Needs) -> list[Problem]:
     problems = []
     if not os.path.isdir(needs.directory):
         problems.append(problem("no_directory", path=needs.directory))
+    path, reason = drained_by(needs.directory)
+    if path:
+        problems.append(problem("drained", path=path, reason=reason))
     if not needs.dataset:
         return problems
     if needs.own_data and os.path.isabs(needs.dataset):

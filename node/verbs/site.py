@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -17,6 +18,10 @@ from ..check.site import (
     write_site,
 )
 from ..failure import RefusedError, VerbError
+
+# Whoever installs packages holds it.
+APT_LOCK = "/var/lib/dpkg/lock-frontend"
+LOCKS = "/proc/locks"
 
 
 class SetUp(NamedTuple):
@@ -46,7 +51,8 @@ def site(setup: SetUp) -> dict[str, Any]:
     """Compare the settings with the record on this machine, and write them there.
 
     Returns:
-        `changed`: whether the record was changed, or would have been.
+        `changed`: whether the record was changed, or would have been; and `apt`: the program that
+        holds its lock now, for which set-up will wait; empty for none.
 
     Raises:
         RefusedError: others have agreed on other values.
@@ -57,9 +63,24 @@ def site(setup: SetUp) -> dict[str, Any]:
             return {"changed": _leave(setup)}
         # A dry run leaves nothing there, nor a lock.
         with nullcontext() if setup.dry else alone():
-            return {"changed": _enter(setup)}
+            return {"changed": _enter(setup), "apt": apt_holder()}
     except SiteError as error:
         raise VerbError("failed", message=f"training_node: {error}.") from error
+
+
+def apt_holder() -> str:
+    """Who holds the lock of apt and dpkg, by name and number (proc_locks(5)); "" for nobody."""
+    try:
+        place = os.stat(APT_LOCK)
+        with open(LOCKS, encoding="ascii") as file:
+            locks = [line.split() for line in file]
+        for entry in locks:
+            if entry[1] != "->" and entry[5].endswith(f":{place.st_ino}"):
+                with open(f"/proc/{entry[4]}/comm", encoding="utf-8", errors="replace") as file:
+                    return f"{file.read().strip()} (pid {entry[4]})"
+    except OSError:
+        pass  # there is no apt, or it has just ended
+    return ""
 
 
 def _enter(setup: SetUp) -> bool:

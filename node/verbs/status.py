@@ -9,7 +9,7 @@ from typing import Any
 
 from ..engine.docker import EngineError
 from ..machine.load import Gpus, ProcessorLook, load
-from ..runs.listing import runs_of
+from ..runs.listing import drained_by, runs_of
 
 # Between two looks at the processor, in seconds: whoever asked waits for the second one. Its times
 # are counted in hundredths for each core: on two cores one of them is 4 %.
@@ -36,6 +36,9 @@ def status(root: str, host: str) -> dict[str, Any]:
     trouble: dict[str, Any] | None = None
     try:
         runs = runs_of(root, host)
+        path, reason = drained_by(root)
+        if path:
+            trouble = {"code": "drained", "values": {"path": path, "reason": reason}}
     except FileNotFoundError:
         trouble = {"code": "no_directory", "values": {"path": root}}
     except EngineError as error:

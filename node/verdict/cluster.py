@@ -26,6 +26,7 @@ class Thresholds(NamedTuple):
         clock_seconds: how far a clock may be from the others.
         bandwidth_gigabits: least bandwidth between two nodes, in 10^9 bits per second.
         latency_milliseconds: longest time there and back.
+        loss_percent: most of TCP's segments that may have to be sent again.
         allreduce_gigabits: least bus bandwidth over all nodes, in 10^9 bits per second.
         gpu_slowness: longest time of a GPU, as a multiple of the median of its model.
     """
@@ -34,6 +35,7 @@ class Thresholds(NamedTuple):
     clock_seconds: float
     bandwidth_gigabits: float
     latency_milliseconds: float
+    loss_percent: float
     allreduce_gigabits: float
     gpu_slowness: float
 
@@ -130,10 +132,11 @@ def is_well(answer: Mapping[str, Any]) -> bool:
         texts += [entry["source"] for entry in answer.get("greetings", {}).values()]
         numbers = [entry["clock_seconds"] or 0 for entry in answer.get("greetings", {}).values()]
         numbers += [match.get("latency_seconds", 0) for match in matches]
-        numbers += [rate for match in matches for rate in match.get("bits_per_second", [0])]
         numbers += [match[name] for match in matches for name in ("at_home", "round")]
         measured = [match for match in matches if "bits_per_second" in match]
         numbers += [match[name] for match in measured for name in ("from", "until")]
+        pairs = [match[n] for match in measured for n in ("bits_per_second", "lost_percent")]
+        numbers += [number for pair in pairs for number in pair]
         for entry in answer.get("problems", []):
             if entry["code"] in PROBLEMS:
                 texts.append(Problem(entry["code"], entry["values"]).text)
@@ -142,7 +145,7 @@ def is_well(answer: Mapping[str, Any]) -> bool:
     return (
         all(isinstance(text, str) for text in texts)
         and all(isinstance(number, (int, float)) for number in numbers)
-        and all(len(match.get("bits_per_second", [0, 0])) == 2 for match in matches)
+        and all(len(pair) == 2 for pair in pairs)
         and isinstance(answer.get("hardware", {}), Mapping)
         and are_checks(answer.get("checks", []))
     )

@@ -77,6 +77,7 @@ REMEDIES = {
     "not_measured": "",
     "high_latency": _LINK,
     "low_bandwidth": _LINK,
+    "high_loss": _LINK,
     # a program over all nodes
     "left_out": "",
     "mpi_not_started": _OUTPUT,

@@ -38,16 +38,18 @@ class Matches:
     Attributes:
         milliseconds: there and back.
         gigabits: 10^9 bits per second, from the first of the pair to the second.
+        lost: percent of TCP's segments that had to be sent again, likewise.
         troubles: why there is no bandwidth.
     """
 
     milliseconds: dict[Pair, float] = field(default_factory=dict)
     gigabits: dict[Pair, float] = field(default_factory=dict)
+    lost: dict[Pair, float] = field(default_factory=dict)
     troubles: dict[Pair, str] = field(default_factory=dict)
 
 
 def judge_network(cluster: Cluster) -> list[Finding]:
-    """Open ports, source addresses, clocks, latency and bandwidth."""
+    """Open ports, source addresses, clocks, latency, bandwidth and loss."""
     matches = matches_of(cluster)
     limits = cluster.thresholds
     latency = {
@@ -60,14 +62,13 @@ def judge_network(cluster: Cluster) -> list[Finding]:
         )
         for pair, value in matches.gigabits.items()
     }
-    latency_limit = f"{limits.latency_milliseconds} ms"
-    bandwidth_limit = f"{limits.bandwidth_gigabits} Gbit/s"
     return [
         *_ports(cluster),
         *_sources(cluster),
         *_clocks(cluster),
-        *_links(cluster, "latency", latency, matches.troubles, latency_limit),
-        *_links(cluster, "bandwidth", bandwidth, matches.troubles, bandwidth_limit),
+        *_links(cluster, "latency", latency, matches.troubles),
+        *_links(cluster, "bandwidth", bandwidth, matches.troubles),
+        *_losses(cluster, matches.lost),
     ]
 
 
@@ -127,6 +128,7 @@ def matches_of(cluster: Cluster) -> Matches:
             if "bits_per_second" in match:
                 matches.gigabits[there] = match["bits_per_second"][0] / 1e9
                 matches.gigabits[back] = match["bits_per_second"][1] / 1e9
+                matches.lost[there], matches.lost[back] = match["lost_percent"]
             elif not match["at_home"]:
                 matches.troubles[there] = matches.troubles[back] = match["trouble"]
     return matches
@@ -137,7 +139,6 @@ def _links(
     name: str,
     checks: Mapping[Pair, Check],
     troubles: Mapping[Pair, str],
-    limit: str,
 ) -> list[Finding]:
     """Findings about a number of each pair.
 
@@ -145,7 +146,6 @@ def _links(
         name: of the check.
         checks: where there is a number.
         troubles: why there is none.
-        limit: the threshold with its unit.
     """
     failed = [pair for pair, check in checks.items() if not check.ok]
     failed += [pair for pair in troubles if pair not in checks]
@@ -155,11 +155,25 @@ def _links(
         if pair in checks:
             findings.append(about_pair(pair, checks[pair], because.get(pair)))
         elif pair in troubles:
-            check = equal(name, f"not measured: {troubles[pair]}", limit, "not_measured")
+            check = equal(name, f"not measured: {troubles[pair]}", "", "not_measured")
             findings.append(about_pair(pair, check, because.get(pair)))
         else:
             findings.append(cluster.untested(name, PART, pair))
     return findings
+
+
+def _losses(cluster: Cluster, lost: Mapping[Pair, float]) -> list[Finding]:
+    limit = cluster.thresholds.loss_percent
+    failed = [pair for pair, percent in lost.items() if percent > limit]
+    because = cluster.because(failed, lost)
+    return [
+        about_pair(
+            pair,
+            at_most("loss", round(percent, 2), limit, "% sent again", "high_loss"),
+            because.get(pair),
+        )
+        for pair, percent in lost.items()
+    ]
 
 
 def judge_logins(cluster: Cluster) -> list[Finding]:

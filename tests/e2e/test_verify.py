@@ -172,7 +172,7 @@ FAULTS = {
         f"iptables -t nat -D POSTROUTING 1; ip address del {SECOND_ADDRESS}/24 dev eth0",
         "pairs",
         "source address",
-        ".99, wanted is",
+        ".99, should be",
     ),
     "1 Mbit/s on one link": Fault(
         "node2",
@@ -188,7 +188,7 @@ FAULTS = {
         "tc qdisc del dev eth0 root",
         "pairs",
         "latency",
-        "ms, wanted is at most",
+        "ms, should be at most",
     ),
     "port of the containers closed": Fault(
         "node3",
@@ -205,7 +205,7 @@ FAULTS = {
         "rm /usr/local/bin/mpirun",
         "nodes",
         "Open MPI",
-        "4.1.4, wanted is 5.",
+        "4.1.4, should be 5.",
     ),
     "another image": Fault(
         "node2",
@@ -216,7 +216,7 @@ FAULTS = {
         "kept:$t; done; docker rmi other:1",
         "nodes",
         "image",
-        "wanted is sha256:",
+        "should be sha256:",
     ),
     "full disk": Fault(
         "node3",
@@ -234,7 +234,7 @@ FAULTS = {
         "rm /etc/ld.so.preload /etc/faketimerc",
         "pairs",
         "clock",
-        "s off, wanted is at most 1",
+        "s off, should be at most 1",
     ),
     "stray process": Fault(
         "node1",

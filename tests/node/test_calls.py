@@ -15,6 +15,8 @@ from node_program import answered
 from node import calls
 from node.calls import CallError
 from node.forms import Attachment
+from node.runs.listing import drained_by
+from node.verbs.probe import Needs, path_problems
 
 PROGRAM = Path(calls.__file__).parent
 
@@ -65,6 +67,17 @@ def test_a_machine_without_an_engine_says_so_and_how_busy_it_is(
     assert told["trouble"]["code"] == "no_engine"
     assert str(tmp_path / "none") in told["trouble"]["values"]["message"]
     assert told["load"]["disk_bytes"] > 0
+
+
+def test_a_node_that_is_out_of_use_says_why(tmp_path: Path) -> None:
+    assert drained_by(str(tmp_path)) == ("", "")
+    mark = tmp_path / ".drained"
+    mark.write_text("the fan is broken\nmore\n")
+    assert drained_by(str(tmp_path)) == (str(mark), "the fan is broken")
+    (found,) = path_problems(Needs("", str(tmp_path), "", "", 0, 0, 0, 0, 0, 0))
+    assert found.text == f"it is out of use: the fan is broken: {found.remedy}"
+    mark.write_text("")
+    assert drained_by(str(tmp_path)) == (str(mark), "no reason is given")
 
 
 def test_a_folder_of_an_account_begins_at_its_home(

@@ -16,6 +16,7 @@ THRESHOLDS = {
     "clock_seconds": "1.0",
     "bandwidth_gigabits": 1,
     "latency_milliseconds": 10,
+    "loss_percent": 1,
     "allreduce_gigabits": 1,
     "gpu_slowness": 1.15,
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node.check.check import Check, at_least, equal
+from node.check.check import Check, at_least, at_most, equal
 from node.check.problems import PROBLEMS, problem
 from node.verdict import containers as in_containers
 from node.verdict import judgement, notes, programs
@@ -20,6 +20,7 @@ THRESHOLDS = Thresholds(
     clock_seconds=1.0,
     bandwidth_gigabits=1.0,
     latency_milliseconds=10.0,
+    loss_percent=1.0,
     allreduce_gigabits=1.0,
     gpu_slowness=1.15,
 )
@@ -59,6 +60,7 @@ def good() -> Measured:
                             if host < peer
                             else {
                                 **{"bits_per_second": [9e9, 9e9], "latency_seconds": 1e-4},
+                                "lost_percent": [0.0, 0.1],
                                 **{"from": 0.0, "until": 1.0},
                             }
                         ),
@@ -222,6 +224,15 @@ def test_a_slow_link_of_one_node(good: Measured) -> None:
             if "bits_per_second" in match and "node4" in (host, peer):
                 match["bits_per_second"] = [9e9, 1e6]
     assert blame(good) == {"node4": {"bandwidth"}}
+
+
+def test_a_link_that_loses_packets(good: Measured) -> None:
+    """Fifteen of a hundred leave enough of a fast link for its bandwidth to pass."""
+    for host in HOSTS:
+        for peer, match in good[host]["pairs"]["matches"].items():
+            if "lost_percent" in match and "node4" in (host, peer):
+                match["lost_percent"] = [15.0, 0.0]
+    assert blame(good) == {"node4": {"loss"}}
 
 
 def test_latency_stays_where_bandwidth_cannot_be_measured(good: Measured) -> None:
@@ -653,3 +664,13 @@ def test_gpus_that_the_image_or_the_runtime_cannot_use_are_not_usable(
 @pytest.mark.parametrize("code", GPU_PROBLEMS)
 def test_the_gpu_problems_are_those_of_the_gang_check(code: str) -> None:
     assert code in PROBLEMS
+
+
+def test_a_reason_has_the_limit_where_it_says_something() -> None:
+    assert at_most("clock", 3.5, 1.0, "s off", "clock_off").reason() == (
+        "clock: 3.5 s off, should be at most 1.0 s off"
+    )
+    assert equal("Open MPI", "4.1.4", "5.0.7", "other_release").reason() == (
+        "Open MPI: 4.1.4, should be 5.0.7"
+    )
+    assert equal("engine", "no answer", "answers", "no_engine").reason() == "engine: no answer"

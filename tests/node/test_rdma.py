@@ -14,7 +14,7 @@ from node.verdict.cluster import Cluster, Thresholds
 from node.verdict.finding import remedy
 from node.verdict.judgement import judge
 
-THRESHOLDS = Thresholds([], 1.0, 1.0, 10.0, 1.0, 1.15)
+THRESHOLDS = Thresholds([], 1.0, 1.0, 10.0, 1.0, 1.0, 1.15)
 TCP, UCX = notes.Transport("tcp", False), notes.Transport("ucx", True)
 
 

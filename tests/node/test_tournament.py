@@ -1,14 +1,16 @@
 """The tournament of the pairs: who meets whom, and how long it takes."""
 
+import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from node.check import tournament
+from node.check import bandwidth, tournament
 from node.machine.hardware import any_port
 
 MATCH_SECONDS = 0.25
@@ -119,3 +121,29 @@ def test_a_peer_that_says_anything_ends_no_check_of_this_node(said: str) -> None
             pool.submit(answer)
             told = tournament.Tournament(me, [peer, me], limits, measure).run()
     assert told["greetings"][peer.name]["trouble"]
+
+
+IPERF3 = """#!/bin/sh
+echo "$@" >> {folder}/arguments
+case "$1" in
+--server) echo listening; exec sleep 9 ;;
+esac
+echo '{{"start": {{"tcp_mss_default": 1000}},
+"end": {{"sum_sent": {{"bytes": 1000000, "retransmits": 150}},
+"sum_received": {{"bits_per_second": 8e6}}}}}}'
+"""
+
+
+@pytest.mark.process
+def test_what_iperf3_is_asked_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens on the node's address alone; of a thousand segments 150 were sent again."""
+    program = tmp_path / "iperf3"
+    program.write_text(IPERF3.format(folder=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with bandwidth.server("127.0.0.1") as port:
+        measured = bandwidth.flow("127.0.0.1", "127.0.0.1", port, 1.0, 5.0, backwards=False)
+    assert measured == (8e6, 15.0)
+    server, client = (tmp_path / "arguments").read_text().splitlines()
+    assert f"--bind 127.0.0.1 --port {port} " in server
+    assert f"--bind 127.0.0.1 --port {port} " in client

@@ -43,6 +43,7 @@ THRESHOLDS = Thresholds(
     clock_seconds=1.0,
     bandwidth_gigabits=1.0,
     latency_milliseconds=10.0,
+    loss_percent=1.0,
     allreduce_gigabits=0.5,
     gpu_slowness=1.15,
 )

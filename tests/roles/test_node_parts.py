@@ -19,7 +19,7 @@ from node.machine import gpus as training_node_gpus
 from node.runs import allocation as training_node_parts
 from node.runs import listing as training_node_runs
 from node.runs import lock as training_node_lock
-from node.verbs import logs, probe, reserve, start, take
+from node.verbs import clean_up, logs, probe, reserve, start, take
 
 plugin = action_plugin("training_node", "training_node_take")
 
@@ -224,6 +224,17 @@ def test_the_older_launch_waits_for_the_younger_which_gives_back(
 
 
 @pytest.mark.usefixtures("states")
+def test_what_goes_on_is_told_from_what_is_left(
+    tmp_path: Path, states: dict[str, Any], wanted: Any
+) -> None:
+    for run in ("bench-1", "bench-2"):
+        (tmp_path / run).mkdir()
+    taken(tmp_path, "bench-1", wanted)
+    states["bench-1"] = {"State": {"Running": True, "Status": "running"}}
+    kept = {entry["name"]: entry["kept"] for entry in clean_up.runs(str(tmp_path))}
+    assert kept == {"bench-1": "goes_on", "bench-2": "not_home"}
+
+
 def test_a_node_that_a_run_of_an_older_version_holds_is_held(tmp_path: Path, wanted: Any) -> None:
     (tmp_path / ".lock").write_text(json.dumps(lock_of("old")))
     (text,) = refused(tmp_path, "new", wanted)

@@ -4,12 +4,13 @@ import re
 from string import Formatter
 
 import pytest
+import yaml
 from role_files import ROLES
 
 from node.check import check as training_node_check
 from node.check import problems as training_node_problems
 from node.check.paths import STRAYS
-from node.verdict.finding import NODE_PROBLEMS
+from node.verdict.finding import NODE_PROBLEMS, REMEDIES
 
 PROBLEMS = training_node_problems.PROBLEMS
 MAKEFILE = (ROLES.parent / "Makefile").read_text(encoding="utf-8")
@@ -55,6 +56,26 @@ def test_what_a_sentence_names_exists(code: str) -> None:
         assert (ROLES / role).is_dir()
 
 
+def test_of_every_remedy_it_is_written_whether_it_was_followed() -> None:
+    root = ROLES.parent
+    listed = yaml.safe_load((root / "tests/remedies.yml").read_text())
+    contact = yaml.safe_load((root / "yard/contact/causes.yml").read_text())
+    codes = {
+        "contact": [c["name"] for c in contact["causes"]],
+        "nodes": PROBLEMS,
+        "verdict": REMEDIES,
+    }
+    assert {name: set(entries) for name, entries in listed.items()} == {
+        name: set(known) for name, known in codes.items()
+    }
+    for code, said in {**listed["contact"], **listed["nodes"], **listed["verdict"]}.items():
+        word, _, test = str(said).partition(" ")
+        if word not in ("people", "hardware", "none", "edit"):
+            test = word
+        is_day = re.fullmatch(r"\d{4}-\d\d-\d\d", test)
+        assert not test or is_day or (root / test.partition("::")[0]).is_file(), code
+
+
 def test_a_check_that_is_not_passed_is_said_as_before() -> None:
     check = training_node_check.at_least(
         "disk",
@@ -68,6 +89,6 @@ def test_a_check_that_is_not_passed_is_said_as_before() -> None:
     assert found.code == "low_disk"
     assert found.values == {"path": "/srv", "value": 0.5, "threshold": 1.0}
     assert found.text == (
-        "disk /srv: 0.5 GB free, wanted is at least 1.0 GB free: "
+        "disk /srv: 0.5 GB free, should be at least 1.0 GB free: "
         "make room on the disk of /srv: du -x tells what takes it"
     )

@@ -154,6 +154,7 @@ def test_nodes_outside_the_run() -> None:
         [
             {"item": "away", "unreachable": True},
             {"item": "passed over", "skipped": True},
+            {"item": "broken", "failed": True, "msg": "there is no python3"},
             {"item": "node3", **reading(3)},
         ]
     )

@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,15 @@ def launched(
 
     class Follower:
         def __init__(
-            self, context: Context, run: Path, manifest: object, name: str, variables: Any
+            self,
+            context: Context,
+            run: Path,
+            manifest: object,
+            name: str,
+            variables: Any,
+            limit: Sequence[str],
         ) -> None:
+            assert list(limit) == ["node1", "node2"]  # as the first attempt
             given.append(variables)
 
         def run(self) -> None:
@@ -56,7 +63,7 @@ def try_again(run: Path, local: Inventory, times: int) -> str:
     console = Console(file=said, width=200)
     context = Context(Project(run.parents[1]), run, console, Interrupts())
     job = resolve(TrainRequest(model="vit", nodes=2), local)
-    retries.try_again(context, run, job, job.extravars(), times)
+    retries.try_again(context, run, job, job.extravars(), times, ("node1", "node2"))
     return said.getvalue()
 
 

@@ -122,6 +122,7 @@ def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
     long_ago = time.time() - 60 * clean_up.DAY
     for path in (run / "summary.json", log):
         os.utime(path, (long_ago, long_ago))
+    ready.environment["COLUMNS"] = "200"
     said = ready("clean-up", "--days", "30")
     assert said.returncode == 0, said.stdout + said.stderr
     needless, _, stays = said.stdout.partition("Stays")
@@ -129,6 +130,9 @@ def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
         assert name in needless
     assert "trainyard/trainer:now" in stays
     assert "what is trained with now" in stays
+    words = " ".join(stays.split())
+    assert "it goes on there: make stop RUN=bench-20260101T000000Z ends it" in words
+    assert "files that are not home: make stop RUN=verify-20260101T000000Z brings them" in words
     assert run.is_dir()
     assert log.is_file()
     assert ready("clean-up", "--days", "30", "--yes").returncode == 0

@@ -13,7 +13,7 @@ from yard.core.project import Project
 from yard.operations.setup import raise_refusal
 from yard.plays.contract import HAVE_OWN_DATA
 from yard.plays.events import Outcome, TaskFailure
-from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.inventory import VAULT, Inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.own_data import check_own_data, note_own_data, read_own_data, with_own_data
 from yard.request.resolve import resolve
@@ -180,6 +180,17 @@ def test_data_that_cannot_be_had_is_a_request_that_makes_no_sense() -> None:
     task_file = "/checkout/roles/dataset/tasks/own.yml"
     failure = TaskFailure("localhost", "Have it", "dataset", task_file, "it is\nempty", False)
     with pytest.raises(RequestError) as caught:
-        raise_refusal(Outcome("failed", (failure,), {}))
+        raise_refusal(Outcome("failed", (failure,), {}), Path("hosts.yml"))
     assert caught.value.problems == ("it is", "empty")
     assert (REPOSITORY / "roles" / Path(*HAVE_OWN_DATA)).is_file()
+
+
+def test_a_password_that_is_taken_for_a_template_is_named_with_its_file(tmp_path: Path) -> None:
+    words = "Error processing keyword 'become_pass': Syntax error in template: unexpected end"
+    failure = TaskFailure("localhost", "Look", "inventory_check", "", words, unreachable=False)
+    (tmp_path / "hosts.yml").write_text("trainers: {}\n")
+    vault = tmp_path / "vault.yml"
+    vault.write_bytes(VAULT + b";1.1;AES256\n00\n")
+    with pytest.raises(RequestError) as refused:
+        raise_refusal(Outcome("failed", (failure,), {}), tmp_path)
+    assert refused.value.problems[-1].endswith(f'!unsafe "the password", where it stands: {vault}')

@@ -16,6 +16,7 @@ from yard.plays.inventory import parse_inventory
     [
         ("ok", {"rc": 0, "stdout": "a\n", "stderr": "b\n"}, 0, "a\nb\n"),
         ("failed", {"rc": 3, "stdout": "a"}, 3, "a"),
+        ("ok", {"rc": 0, "stdout": "caf\udce9\n"}, 0, "caf\ufffd\n"),
         ("failed", {"rc": 124, "stdout": "a\n"}, 124, "a\nstopped after 60 s\n"),
         (
             "failed",
@@ -26,6 +27,7 @@ from yard.plays.inventory import parse_inventory
         ("unreachable", {"msg": "No route to host"}, 255, "unreachable: No route to host\n"),
         # What Ansible or ansible-runner could not take has nothing to do with time.
         ("failed", {"msg": "invalid UTF8"}, 1, "no result: invalid UTF8\n"),
+        ("failed", {"rc": 127, "msg": "no python3"}, 1, "no result: no python3\n"),
         ("ok", {}, 1, "no result: the output is larger than 32 MB\n"),
     ],
 )

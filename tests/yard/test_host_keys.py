@@ -38,8 +38,29 @@ COMMANDS = (
     ("verify", "CHECKS=nodes"),
     ("bootstrap",),
     ("remove", "YES=1"),
+    ("rotate-keys",),
     ("clean-up",),
 )
+# All other targets that contact machines do so by Ansible, or by one of these.
+SSH_OF_OUR_OWN = {
+    "yard/contact/ssh.py": "doctor: StrictHostKeyChecking=yes before all else",
+    "yard/contact/tunnel.py": "a notebook: the arguments that Ansible has for the host",
+    "roles/trainer_image/action_plugins/trainer_image_registry.py": "likewise, built by Ansible",
+    "roles/trainer_image/library/trainer_image_pull.py": "node to node: StrictHostKeyChecking=yes",
+    "roles/ssh_trust/tasks/rotate.yml": "node to node: StrictHostKeyChecking=yes",
+    "node/verbs/log_in.py": "node to node: the settings of role ssh_trust, which are strict",
+    "trainer/launch/reports.py": "between containers: node/runs/ssh.py, which is strict",
+    "playbooks/bootstrap.yml": "ssh -G, which contacts nobody; keys are shown and asked for",
+    "yard/contact/way.py": "commands for people to paste",
+}
+STARTS_SSH = re.compile(r"""["']ssh["'],\s*(?:\*|["']-)|\[target\.executable|\bssh, -""")
+# What switches the check off, or learns a key unseen.
+UNCHECKED = re.compile(
+    r"StrictHostKeyChecking[= ]\\?(?:no|off|accept-new)|UserKnownHostsFile[= ]/dev/null"
+    r"|host_key_checking\s*[:=]\s*(?:false|no|0)|verify_host:\s*(?:false|no)",
+    re.IGNORECASE,
+)
+PRODUCT = ("yard", "node", "roles", "playbooks", "group_vars", "inventory", "trainer", "docker")
 
 
 @dataclass(frozen=True)
@@ -172,6 +193,20 @@ def test_the_inventory_has_the_last_word(site: Site) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_way_in_is_known_and_none_switches_the_check_off() -> None:
+    started, unchecked = set(), []
+    files = [path for room in PRODUCT for path in (REPOSITORY / room).rglob("*")]
+    for path in [*files, REPOSITORY / "ansible.cfg", REPOSITORY / "Makefile"]:
+        if path.suffix not in (".py", ".yml", ".cfg", ".j2", ".sh", "") or not path.is_file():
+            continue
+        text, name = path.read_text(errors="replace"), str(path.relative_to(REPOSITORY))
+        if STARTS_SSH.search(text) and path.suffix in (".py", ".yml"):
+            started.add(name)
+        unchecked += [f"{name}: {found}" for found in UNCHECKED.findall(text)]
+    assert started == set(SSH_OF_OUR_OWN)
+    assert unchecked == []
+
+
 def test_what_has_an_ssh_of_its_own_checks_too() -> None:
     """ansible.posix.synchronize switches the check off unless it is told otherwise."""
     found = []
@@ -194,3 +229,22 @@ def _tasks(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for part in ("block", "rescue", "always"):
             inner = task.get(part)
             yield from _tasks(inner) if isinstance(inner, list) else ()
+
+
+def test_what_docs_say_of_libraries_has_its_test() -> None:
+    text = (REPOSITORY / "docs/security.md").read_text()
+    _, _, table = text.partition("| library | its default |")
+    rows = [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) > 15
+    for row in rows[1:]:
+        tests = re.findall(r"`(tests/[^`]+)`", row)
+        assert tests, row
+        assert all((REPOSITORY / test).exists() for test in tests), row
+
+
+def test_yaml_builds_no_objects() -> None:
+    safe = r"BaseLoader|SafeLoader|LOADER"
+    for room in PRODUCT:
+        for path in (REPOSITORY / room).rglob("*.py"):
+            for call in re.findall(r"yaml\.load\(.*", path.read_text()):
+                assert re.search(safe, call), f"{path}: {call}"

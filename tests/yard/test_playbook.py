@@ -22,8 +22,9 @@ from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import setup
 from yard.operations.setup import run_operation
-from yard.plays.events import Event, Outcome, failure_message
+from yard.plays.events import Event, Outcome, TaskFailure, failure_message, parse_event
 from yard.plays.playbook import run_playbook
+from yard.screen.failures import show_failures
 
 pytestmark = pytest.mark.process
 
@@ -341,3 +342,33 @@ def test_a_build_that_has_ended_is_not_ended_once_more() -> None:
         event = Event("runner_on_ok", 0.0, host="localhost", result={**job, **result})
         setup._note_job(jobs, event)
         assert bool(jobs) is ("started" in result)
+
+
+def test_who_keeps_apt_busy_is_said() -> None:
+    told = {"verb": "site", "answer": {"changed": False, "apt": "unattended-upgr (pid 8)"}}
+    raw = {"event": "runner_on_ok", "received_at": 0.0}
+    about = {"host": "gpu01", "task_action": "training_node", "res": told}
+    event = parse_event({**raw, "event_data": about})
+    assert setup.wait_for_apt(event) == (
+        "gpu01: unattended-upgr (pid 8) has apt's lock; what is installed waits for it"
+    )
+    told["answer"] = {"changed": False, "apt": ""}
+    assert setup.wait_for_apt(parse_event({**raw, "event_data": about})) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("protocol version mismatch -- is your shell clean?\n(see", "make doctor names the remedy"),
+        (
+            "bash: line 1: rsync: command not found\n(error)",
+            "never set up, or rsync was removed",
+        ),
+    ],
+)
+def test_where_files_do_not_arrive_the_remedy_is_said(words: str, remedy: str) -> None:
+    failure = TaskFailure("gpu01", "Copy the files", "dataset", "", words, unreachable=False)
+    console = Console(file=io.StringIO(), width=100)
+    show_failures(console, Outcome("failed", (failure,), {}))
+    assert isinstance(console.file, io.StringIO)
+    assert remedy in console.file.getvalue()

@@ -14,6 +14,7 @@ from yard_command import REPOSITORY, RUN_ID, Yard, made
 
 from yard.commands.remove import NATIVE_ROOT, _native_place, _native_ways
 from yard.core.project import Project
+from yard.plays.contract import LAST_OF_SETUP
 from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
 from yard.runs.setup_record import SetupRecord
@@ -163,6 +164,33 @@ def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
 
 
 @pytest.mark.process
+def test_one_machine_leaves_and_the_others_are_remembered(site: Yard) -> None:
+    run = {
+        **{"run": RUN_ID, "state": "running", "metric": None, "earlier": None, "nodes": ["alpha"]},
+        **{"owner": "ada@ws1", "since": None, "home": None, "gpus": []},
+    }
+    (site.root / "nodes/alpha/status.json").write_text(json.dumps({"runs": [run]}))
+    done = site(*LAB, "remove", "--on", "beta", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert removed(site) == {"beta": "all"}
+    assert "From beta: " in done.stdout
+    assert "Next: take beta out of inventory/lab, host_vars too, then make setup" in done.stdout
+    assert "setup.json" in remembered(site)
+    assert site(*LAB, "remove", "--on", "alpha", "--yes").returncode == 2  # a run is there
+    assert site(*LAB, "remove", "--on", "gamma", "--yes").returncode == 2
+
+
+@pytest.mark.process
+@pytest.mark.promise("make rotate-keys")
+def test_new_keys_are_given_by_a_target(site: Yard) -> None:
+    assert made("rotate-keys").endswith(" rotate-keys")
+    done = site(*LAB, "rotate-keys")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 nodes have new keys for each other" in done.stdout
+    assert (site.root / "nodes/beta/rotated").exists()
+
+
+@pytest.mark.process
 def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
     for host in HOSTS:
         (site.root / "nodes" / host / "unplugged").touch()
@@ -183,10 +211,35 @@ def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> N
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("target", "command"),
-    [(("remove",), "remove"), (("remove", "DATA=1", "YES=1"), "remove --data --yes")],
+    [
+        (("remove",), "remove"),
+        (("remove", "DATA=1", "YES=1"), "remove --data --yes"),
+        (("remove", "ON=gpu07"), "remove --on='gpu07'"),
+    ],
 )
 def test_the_target_of_make(target: tuple[str, ...], command: str) -> None:
-    assert made(*target).endswith(f" {command}")
+    assert " ".join(made(*target).split()).endswith(f" {command}")
+
+
+@pytest.mark.process
+def test_machines_that_set_up_went_well_on_can_train(fresh: Yard) -> None:
+    hosts = fresh.root / "inventory/lab/hosts.yml"
+    hosts.write_text("trainers: {hosts: {alpha: {}, beta: {}}, vars: {break_setup: beta}}\n")
+    done = fresh(*LAB, "setup")
+    assert done.returncode == 3
+    assert "beta  Obey a breakage" in done.stdout
+    assert "alpha can train; the others are left out until make setup passes" in done.stdout
+    record = json.loads((fresh.root / ".trainyard/lab/setup.json").read_text())
+    assert record["nodes"] == ["alpha"]
+    hosts.write_text(hosts.read_text().replace("beta}}", "''}}"))
+    assert fresh(*LAB, "setup").returncode == 0
+
+
+def test_the_last_play_of_set_up_is_the_one_that_is_known() -> None:
+    *_, last = yaml.safe_load((REPOSITORY / "site.yml").read_text())
+    plays = yaml.safe_load((REPOSITORY / last["ansible.builtin.import_playbook"]).read_text())
+    assert plays[-1]["name"] == LAST_OF_SETUP
+    assert plays[-1]["hosts"] == "trainers"
 
 
 def test_what_local_up_made_is_said_with_what_comes_next(fresh: Yard) -> None:

@@ -254,6 +254,7 @@ def test_a_node_that_does_not_know_its_runs_has_a_row_with_the_reason(tmp_path: 
         ("node2", "no_engine", {"message": "no engine answers"}),
         ("node3", "no_directory", {"path": "/srv/runs"}),
         ("node4", "{odd}", {}),
+        ("node7", "drained", {"path": "/srv/runs/.drained", "reason": "fan [/x]"}),
     ):
         trouble = {"code": code, "values": values}
         answers.take(host, {"runs": [], "load": LOAD, "time": NOW, "trouble": trouble})
@@ -261,18 +262,27 @@ def test_a_node_that_does_not_know_its_runs_has_a_row_with_the_reason(tmp_path: 
     answers.miss("node6", "unreachable", "no route [/x] to it")
     state = answers.state(NOW, ())
     assert [node["state"] for node in state.to_json()["nodes"]] == [
-        *("busy", "no engine", "not set up", "no answer", "no answer", "unreachable"),
+        *("busy", "no engine", "not set up", "no answer", "no answer", "unreachable", "drained"),
     ]
     text = shown(state)
-    assert text.count("62 %") == 4  # how busy they are is known of those that answer
+    assert text.count("62 %") == 5  # how busy they are is known of those that answer
     for line in (
         "node2: no engine answers: systemctl status docker tells more there",
         "node3: there is no /srv/runs: run make setup",
         "node4: {odd}",
         "node5: silent for 5 s",
         "node6: no route [/x] to it",
+        "node7: fan [/x]; no run starts there until /srv/runs/.drained is removed",
     ):
         assert line in text
+
+
+def test_the_name_that_a_run_was_given_stands_behind_its_id(tmp_path: Path) -> None:
+    (tmp_path / RUN_ID).mkdir()
+    (tmp_path / RUN_ID / "manifest.json").write_text('{"name": "baseline [x]"}')
+    state = cluster(tmp_path, node1=[entry()])
+    assert f"{RUN_ID} (baseline [x])" in shown(state)
+    assert state.to_json()["runs"][0]["name"] == "baseline [x]"
 
 
 @pytest.mark.process

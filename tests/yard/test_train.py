@@ -86,6 +86,23 @@ def test_a_ready_cluster_is_not_set_up_again_and_grows_when_asked(ready: Yard) -
     assert record["datasets"] == ["cifar10"]
 
 
+def test_it_has_the_nodes_that_are_named_and_nothing_is_set_up_for_that(ready: Yard) -> None:
+    done = ready("train", "--model", "vit", "--on", "node2", "--set", "steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Setting up" not in done.stdout
+    assert summary_of(ready)["hosts"] == ["node2"]
+    again = ready("rerun", "latest")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert summary_of(ready)["hosts"] == ["node2"]
+
+
+def test_no_more_nodes_than_are_named(ready: Yard) -> None:
+    few = ready("train", "--model", "vit", "--on", "node2", "--nodes", "2")
+    assert (few.returncode, "nodes 2: this inventory has 1: node2" in few.stderr) == (2, True)
+    other = ready("train", "--model", "vit", "--on", "node7")
+    assert "no node or group node7; there are: node1, node2" in other.stderr
+
+
 def test_a_changed_role_is_set_up_again(ready: Yard) -> None:
     with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
         file.write("# changed\n")

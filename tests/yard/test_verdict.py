@@ -76,3 +76,23 @@ def test_what_is_worth_knowing_is_on_the_screen_and_on_the_page(tmp_path: Path) 
     # A verdict of an earlier version has none.
     earlier = {key: value for key, value in VERDICT.items() if key != "notes"}
     assert Verdict.from_json(earlier).notes == ()
+
+
+def test_the_last_line_names_who_is_at_fault() -> None:
+    cause = {"reason": "memory: 1 GB", "remedy": "", "times": 1}
+    document = {
+        **VERDICT,
+        "ok": False,
+        "faults": [{"who": who, "causes": [cause]} for who in ("node2", "node1 to node3")],
+    }
+    console = Console(file=io.StringIO(), width=100)
+    show_findings(console, Verdict.from_json(document))
+    assert isinstance(console.file, io.StringIO)
+    last = console.file.getvalue().splitlines()[-1]
+    assert last == "Not fit: node2, node1 to node3; 2 nodes looked at, 12 s"
+
+
+def test_large_numbers_are_readable() -> None:
+    check = Check("open files", True, ("node1",), 1048576, "at least 4096 files", "files")
+    (row,) = check_rows([check])
+    assert row.cells[2] == "1,048,576 files"

@@ -19,7 +19,7 @@ from yard.plays.contract import CALL_NODE, CLEAN_UP
 from yard.plays.events import Event, failure_message, shortened
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
-from yard.runs.folder import is_followed, list_runs, remove_run
+from yard.runs.folder import RUN_ID, is_followed, list_runs, remove_run
 from yard.runs.summary import read_summary
 from yard.screen.failures import show_failures
 
@@ -33,6 +33,8 @@ OLD_DAYS = 30
 REASONS = {
     "current": "what is trained with now",
     "in_use": "a container has it",
+    "goes_on": "it goes on there: make stop RUN={name} ends it",
+    "measured": "files that are not home: make stop RUN={name} brings them",
     "not_home": "files of a run that are not home: make attach RUN={name}",
     "unnamed": "left by builds, which go on from there; docker image prune removes them",
     "young": "younger than the limit",
@@ -157,7 +159,10 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
             return
         for found in event.result.get("found", []):
             # What a node keeps for a reason that is not known here it keeps all the same.
-            reason = REASONS.get(found["kept"], found["kept"]) if found["kept"] else ""
+            code = found["kept"]
+            if code == "not_home" and not RUN_ID.fullmatch(found["name"]):
+                code = "measured"  # a verification or a benchmark, which cannot be attached to
+            reason = REASONS.get(code, code) if code else ""
             kept = reason.replace("{name}", found["name"])
             things.append(Thing(place, found["kind"], found["name"], found["bytes"], kept))
         if event.result.get("trouble") and place != HERE:

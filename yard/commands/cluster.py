@@ -1,4 +1,4 @@
-"""`make setup`, `data`, `local-up` and `local-down`: what changes machines."""
+"""`make setup`, `data`, `rotate-keys`, `local-up` and `local-down`: what changes machines."""
 
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,18 @@ def data(
     if path is not None and not path.exists():
         raise RequestError([f"source {source}: no file or folder on this machine"])
     put_dataset(context, inventory, dataset, path)
+    return Exit.DONE
+
+
+def rotate_keys(context: Context) -> Exit:
+    """Give all nodes new keys for each other; logins go on meanwhile.
+
+    Raises:
+        ClusterError, Interrupted: see `run_operation`.
+    """
+    count = len(read_inventory(context.project, context.inventory).trainers)
+    run_operation(context, "rotate_keys", {})
+    context.console.print(f"{plural(count, 'node')} have new keys for each other")
     return Exit.DONE
 
 

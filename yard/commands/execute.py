@@ -17,6 +17,8 @@ from yard.plays.play import fresh_log, play
 # As ssh(1) and timeout(1) have it.
 UNREACHABLE = 255
 TIMED_OUT = 124
+# Ansible refuses output that is no UTF-8, such as a file's name of another decade.
+ANY_BYTES = {"ANSIBLE_MODULE_STRICT_UTF8_RESPONSE": "false"}
 # The command ran, and nobody can read what it said.
 NO_RESULT = 1
 
@@ -43,9 +45,10 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     statuses: dict[str, int] = {}
 
     def show(event: Event) -> None:
-        if event.module != RUN_COMMAND or event.host not in hosts or event.host in statuses:
+        if event.host not in hosts or event.host in statuses:
             return
-        if event.kind not in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable"):
+        bad = event.kind in ("runner_on_failed", "runner_on_unreachable")
+        if not (bad or (event.kind == "runner_on_ok" and event.module == RUN_COMMAND)):
             return
         status, text = result_of(event, seconds)
         statuses[event.host] = status
@@ -59,7 +62,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
         console.file.flush()
 
     # Through the environment, as for those who start the playbook by themselves.
-    os.environ.update(TRAINYARD_COMMAND=command, TRAINYARD_SECONDS=str(seconds))
+    os.environ.update(TRAINYARD_COMMAND=command, TRAINYARD_SECONDS=str(seconds), **ANY_BYTES)
     outcome = play(context, "exec", {}, show, log=fresh_log(context, "exec"), limit=hosts)
     if outcome.cancelled:
         raise Interrupted("interrupted; the command may still run on nodes until its time is up")
@@ -96,11 +99,13 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
     if "timedout" in result:
         # The node took the connection and then fell silent, so that Ansible gave up on it.
         return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"
-    if type(result.get("rc")) is not int:
+    # Without output nothing ran: the status is of Ansible's own module, for lack of Python say.
+    if type(result.get("rc")) is not int or "stdout" not in result:
         reason = str(result.get("msg", "")).strip()
         return NO_RESULT, f"no result: {reason or 'the output is larger than 32 MB'}\n"
     status: int = result["rc"]
     text = str(result.get("stdout", "")) + str(result.get("stderr", ""))
     if status == TIMED_OUT:
         text = f"{text.rstrip()}\nstopped after {seconds} s\n".lstrip()
-    return status, text
+    # Bytes that are no UTF-8 are surrogates here, which no terminal takes.
+    return status, text.encode(errors="surrogateescape").decode(errors="replace")

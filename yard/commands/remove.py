@@ -30,16 +30,17 @@ What stays here: runs/, the logs of commands, the inventory, .venv, and what oth
 use as well: images and archives (make clean-up names those that nothing needs)."""
 
 
-def remove(context: Context, with_data: bool, yes: bool) -> Exit:
+def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ()) -> Exit:
     """Take all roles from the nodes, after a look and a question, and forget them here.
 
     Args:
         with_data: take the data sets as well.
         yes: the question was answered on the command line.
+        on: names of nodes or groups, or patterns; none means all, which are forgotten here then.
 
     Raises:
-        RequestError: a run is on a node, the nodes are containers or have been set up without
-            root, or the answer was no.
+        RequestError: there is no such node, a run is on one, the nodes are containers or have been
+            set up without root, or the answer was no.
         ClusterError: no machine answers, or a task failed; it has been shown. Running it again
             goes on.
         Interrupted: the user stopped it. Running it again goes on.
@@ -51,10 +52,11 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
         raise RequestError(
             [f"the nodes of {project.shown(inventory.path)} are containers: {down} removes them"]
         )
+    leaving = inventory.select(on)
     state = ask_nodes(context)
-    _check_idle(state)
-    silent = [node.host for node in state.nodes if node.state == UNREACHABLE]
-    if len(silent) == len(state.nodes):
+    _check_idle(state, leaving)
+    silent = [n.host for n in state.nodes if n.state == UNREACHABLE and n.host in leaving]
+    if len(silent) == len(leaving):
         doctor = addressed("make doctor", project, inventory.path)
         raise ClusterError(f"no machine answers: {doctor} tells why; nothing was changed")
     if inventory.runtime == NATIVE:
@@ -65,8 +67,9 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
                 *_native_ways(project, inventory),
             ]
         )
-    answering = [host for host in inventory.trainers if host not in silent]
-    _announce(context, inventory, silent, with_data)
+    answering = [host for host in leaving if host not in silent]
+    all_of_them = leaving == inventory.trainers
+    _announce(context, leaving, silent, with_data, all_of_them)
     confirm(context, f"Remove all of it from {plural(len(answering), 'machine')}?", yes)
     asked: dict[str, Any] = {"remove_roles": ALL}
     if with_data:
@@ -82,8 +85,16 @@ def remove(context: Context, with_data: bool, yes: bool) -> Exit:
             soft_wrap=True,
             markup=False,
         )
-    else:
+    elif all_of_them:
         _forget(project, inventory.path)
+    else:
+        setup = addressed("make setup", project, inventory.path)
+        context.console.print(
+            f"\nNext: take {', '.join(leaving)} out of {project.shown(inventory.path)}, host_vars "
+            f"too, then {setup}: it takes the names and keys away from all other machines.",
+            soft_wrap=True,
+            markup=False,
+        )
     context.console.print(f"\n{STAYS}", soft_wrap=True, markup=False)
     return Exit.DONE
 
@@ -125,8 +136,8 @@ def _forget(project: Project, inventory: Path) -> None:
             path.unlink()
 
 
-def _check_idle(state: ClusterState) -> None:
-    """See that nobody trains there.
+def _check_idle(state: ClusterState, hosts: Sequence[str]) -> None:
+    """See that nobody trains on these hosts.
 
     Raises:
         RequestError: somebody does, or what a run left is not home.
@@ -136,21 +147,30 @@ def _check_idle(state: ClusterState) -> None:
         + (f", of {run.owner}" if run.owner else "")
         + f": make stop RUN={run.run} ends it and brings its files home"
         for run in state.runs
+        if set(run.hosts) & set(hosts)
     ]
     if held:
         raise RequestError([*held, "nothing was changed"])
 
 
 def _announce(
-    context: Context, inventory: Inventory, silent: Sequence[str], with_data: bool
+    context: Context,
+    hosts: Sequence[str],
+    silent: Sequence[str],
+    with_data: bool,
+    all_of_them: bool,
 ) -> None:
     """Say what goes from where, before the question."""
     data = "the data sets with them" if with_data else "data sets stay there (DATA=1 removes them)"
     lines = [
-        f"From {', '.join(inventory.trainers)}: what the roles of playbooks/nodes.yml put there, "
+        f"From {', '.join(hosts)}: what the roles of playbooks/nodes.yml put there, "
         f"trainer images and the files of runs; {data}.",
-        "From here: what is remembered of these machines, and the keys that set-up made for them.",
     ]
+    if all_of_them:
+        lines.append(
+            "From here: what is remembered of these machines, and the keys that set-up made for "
+            "them."
+        )
     if silent:
         lines.append(f"{', '.join(silent)}: no answer, so nothing is removed there.")
     context.console.print("\n".join(lines), soft_wrap=True, markup=False)

@@ -60,11 +60,14 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     """
     project, console, interrupts = context.project, context.console, context.interrupts
     inventory = read_inventory(project, context.inventory)
+    wanted = inventory.narrowed(request.on)
+    if request.on:
+        request = replace(request, nodes=request.nodes or len(wanted.trainers))
     job: Job
     if isinstance(request, ProjectRequest):
-        job = resolve_project(request, inventory, project)
+        job = resolve_project(request, wanted, project)
     else:
-        known = with_own_data(project, inventory)
+        known = with_own_data(project, wanted)
         job = with_weights(project, request, resolve(request, known))
     earlier = None if request.resume is None else find_training(project, request.resume)
     if earlier is not None:
@@ -74,7 +77,7 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
         _check_more_is_asked(job, earlier)
         # Its whole name, for the record: `latest` is another run tomorrow.
         request = replace(request, resume=earlier.name)
-    announce(console, inventory, job)
+    announce(console, wanted, job)
     if earlier is not None:
         announce_resumed(console, job, earlier)
     packages = _packages(context, inventory, request, job)
@@ -99,12 +102,13 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     if earlier is not None:
         variables = going_on(job, variables, resume_variables(earlier, same_run=False))
     with followed(run):
-        follower = RunFollower(context, run, manifest, "train", variables)
+        limit = wanted.trainers if request.on else ()
+        follower = RunFollower(context, run, manifest, "train", variables, limit)
         outcome = follower.run()
         too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
         if not too_late and mended(context, inventory, job, packages, outcome):
             follower.run()
-        try_again(context, run, job, variables, request.retries)
+        try_again(context, run, job, variables, request.retries, limit)
         return finish(context, run)
 
 

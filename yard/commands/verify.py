@@ -89,7 +89,7 @@ def _verify(
         word = "interrupted" if interrupts.requested else "stopped by make stop"
         raise Interrupted(f"{word}; {project.shown(directory)} has what was done")
     try:
-        raise_refusal(outcome)
+        raise_refusal(outcome, inventory.path)
     except RequestError:
         shutil.rmtree(directory)  # no node was looked at: there is no verification
         raise

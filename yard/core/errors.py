@@ -41,7 +41,13 @@ class ClusterError(YardError):
 
 
 class SomeNodesError(ClusterError):
-    """Something could not be done on some of the nodes; on the others it was."""
+    """Something could not be done on some of the nodes; on the others it was.
+
+    Attributes:
+        failed: the hosts on which it could not.
+    """
+
+    failed: frozenset[str] = frozenset()
 
 
 class UnreachableError(SomeNodesError):

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,21 @@ def going_on(job: Job, variables: Mapping[str, Any], resumed: Mapping[str, Any])
 
 
 def try_again(
-    context: Context, run: Path, job: Job, variables: Mapping[str, Any], retries: int
+    context: Context,
+    run: Path,
+    job: Job,
+    variables: Mapping[str, Any],
+    retries: int,
+    limit: Sequence[str] = (),
 ) -> None:
     """Launch a failed run again, as often as was asked and may help.
 
     A node that was at fault gets no part while another one is fit, and none after the second time:
     that is the launch role's choice, which is told how often each one was. Where the network was at
     fault, or too few nodes are fit, the attempt waits a while.
+
+    Args:
+        limit: the nodes that it may have; none means all.
     """
     failed: Counter[str] = Counter()
     waits = 0
@@ -77,7 +85,7 @@ def try_again(
             context.console.print(f"{WAITS[fault]}. The next attempt starts in {duration(wait)}.")
             if not wait_unless_interrupted(context, run, wait):
                 return
-        RunFollower(context, run, read_run(run).manifest, "train", again).run()
+        RunFollower(context, run, read_run(run).manifest, "train", again, limit).run()
 
 
 def wait_unless_interrupted(context: Context, run: Path, seconds: float) -> bool:

@@ -1,5 +1,6 @@
 """Runs the playbooks that change machines: set-up, the data sets, the local cluster."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +18,10 @@ from yard.core.errors import (
     UnreachableError,
 )
 from yard.core.project import Project
-from yard.plays.contract import HAVE_OWN_DATA, INVENTORY_CHECK, SAY
-from yard.plays.events import Event, Outcome
-from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources
-from yard.plays.inventory import Inventory, read_inventory
+from yard.plays.contract import AGREE, HAVE_OWN_DATA, INVENTORY_CHECK, LAST_OF_SETUP, SAY
+from yard.plays.events import Event, Outcome, TaskFailure, shortened
+from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources, inventory_files
+from yard.plays.inventory import VAULT, Inventory, read_inventory
 from yard.plays.play import dated_log, play
 from yard.request.own_data import OwnData, note_own_data
 from yard.runs.setup_record import (
@@ -37,6 +38,8 @@ from yard.screen.progress import Progress
 
 # This machine, as plays name it.
 HERE = "localhost"
+# Settings of the inventory that hold one, as Ansible calls them in its messages and files.
+PASSWORD = re.compile(r"become_pass|ansible_(?:ssh_)?pass|password")
 
 
 def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inventory:
@@ -64,22 +67,56 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
         # Set-up is told the size each time, so that it never shrinks a cluster that was grown.
         size = nodes if nodes is not None else inventory.cluster_size or 1
         extravars["local_cluster_size"] = max(size, len(inventory.trainers))
-    outcome = run_operation(context, "setup", extravars)
+    ready: set[str] = set()
+
+    def note(event: Event) -> None:
+        if event.play == LAST_OF_SETUP and event.kind == "runner_on_ok":
+            ready.add(event.host)
+
+    try:
+        outcome = run_operation(context, "setup", extravars, take=note)
+    except SomeNodesError as error:
+        # Machines that went through to the end can train; those of a local cluster are made anew.
+        done = tuple(host for host in inventory.trainers if host in ready - error.failed)
+        if done and not inventory.container_hosts:
+            _record(project, inventory, before, done, sources)
+            context.console.print(
+                f"{', '.join(done)} can train; the others are left out until make setup passes",
+                soft_wrap=True,
+                markup=False,
+            )
+        raise
     for host, stats in sorted(outcome.stats.items()):
         context.console.print(f"{host} changed={stats.changed} ok={stats.ok} failed={stats.failed}")
     changed = any(stats.changed for stats in outcome.stats.values())
     after = read_inventory(project, inventory.path)
-    fingerprint = sources | fingerprint_inventory(inventory.path)
+    _record(project, inventory, None if changed else before, after.trainers, sources)
+    return after
+
+
+def _record(
+    project: Project,
+    inventory: Inventory,
+    before: SetupRecord | None,
+    nodes: tuple[str, ...],
+    sources: Mapping[str, str],
+) -> None:
+    """Write down which nodes are set up.
+
+    Args:
+        before: the record of the set-up before; None where something was changed since.
+        sources: the fingerprint of what was read, without the inventory.
+    """
+    fingerprint = {**sources, **fingerprint_inventory(inventory.path)}
     # Where it reads something else, that may be how a data set is made.
-    known = before is not None and before.fingerprint == fingerprint and not changed
+    known = before is not None and before.fingerprint == fingerprint
     record = SetupRecord(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        nodes=after.trainers,
+        nodes=nodes,
         datasets=before.datasets if before and known else (),
         fingerprint=fingerprint,
     )
     write_record(project, inventory, record)
-    return after
 
 
 def deliver_image(context: Context, inventory: Inventory) -> None:
@@ -163,6 +200,9 @@ def run_operation(
             roles[:] = roles_of(project, event.play)
         _show(progress, event, roles)
         _note_job(jobs, event)
+        wait = wait_for_apt(event)
+        if wait:
+            progress.note(wait)
         take(event)
         if event.kind == "runner_on_ok" and event.module == SAY:
             messages.append(str(event.result.get("msg", "")))
@@ -183,12 +223,15 @@ def run_operation(
         context.console.print(escape(message), soft_wrap=True)
     if outcome.cancelled:
         raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
-    raise_refusal(outcome)
+    raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
         show_failures(context.console, outcome)
-        raise _kind(outcome)(
+        error = _kind(outcome)(
             f"{project.playbook(playbook).name} failed; the whole output is in {project.shown(log)}"
         )
+        if isinstance(error, SomeNodesError):
+            error.failed = frozenset(failure.host for failure in outcome.failures)
+        raise error
     return outcome
 
 
@@ -202,7 +245,7 @@ def _kind(outcome: Outcome) -> type[ClusterError]:
     return SomeNodesError if whole and failed <= nodes else ClusterError
 
 
-def raise_refusal(outcome: Outcome) -> None:
+def raise_refusal(outcome: Outcome, inventory: Path) -> None:
     """Say it where a playbook refused the inventory, or the data that a user brings.
 
     Raises:
@@ -211,7 +254,31 @@ def raise_refusal(outcome: Outcome) -> None:
     """
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
-            raise RequestError(failure.message.splitlines())
+            raise RequestError([*failure.message.splitlines(), *about_braces(failure, inventory)])
+
+
+def about_braces(failure: TaskFailure, inventory: Path) -> list[str]:
+    """What to say where Ansible takes a password for a template: it names neither file nor way."""
+    if "in template" not in failure.message or not PASSWORD.search(failure.message):
+        return []
+    texts = {path: path.read_bytes() for path in inventory_files(inventory)}
+    files = [
+        str(path)
+        for path, text in texts.items()
+        if text.startswith(VAULT) or PASSWORD.search(text.decode(errors="replace"))
+    ]
+    return [
+        'A password with "{{" or "{%" in it is taken for a template. Write it as '
+        f'!unsafe "the password", where it stands: {", ".join(files) or "in the inventory"}'
+    ]
+
+
+def wait_for_apt(event: Event) -> str:
+    """What to say of an event where a node installs packages already; "" for nothing."""
+    held = event.result.get("apt") if event.module == AGREE else None
+    if not isinstance(held, str) or not held:
+        return ""
+    return f"{event.host}: {shortened(held)} has apt's lock; what is installed waits for it"
 
 
 def _note_job(jobs: set[str], event: Event) -> None:

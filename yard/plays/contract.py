@@ -14,6 +14,9 @@ TAKE_NODE = "training_node_take"
 # What calls the program of the nodes. Its results have the names of verbs in place of a module's.
 CALL_NODE = "training_node"
 READ_STATUS = "status"
+AGREE = "site"
+# The play with which set-up ends: a node that a task of it went well on has passed all before.
+LAST_OF_SETUP = "Deliver the trainer image"
 POLL_RUN = "poll"
 READ_LOGS = "logs"
 OFFER_CHECKPOINTS = "checkpoints"

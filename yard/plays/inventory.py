@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
@@ -189,6 +189,10 @@ class Inventory:
             there = ", ".join(self.trainers) or "none"
             raise RequestError([f"no node or group {', '.join(unknown)}; there are: {there}"])
         return tuple(host for host in self.trainers if host in chosen)
+
+    def narrowed(self, names: Sequence[str]) -> "Inventory":
+        """The same with the nodes alone that names stand for; see `select`."""
+        return replace(self, trainers=self.select(names), max_nodes=None) if names else self
 
     @property
     def gpus_per_node(self) -> int:

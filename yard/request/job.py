@@ -1,7 +1,7 @@
 """What every launch has, whether the trainer runs or a user's own code."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ class Request:
         procs_per_node: ranks on each node, or AS_EACH_HAS.
         resume: run whose checkpoints are gone on from.
         retries: how often a failed run is started again.
+        on: the nodes that it may have: their names, groups or patterns; empty for all.
         stall: seconds without a step after which a run counts as hanging; 0: never.
     """
 
@@ -32,13 +33,14 @@ class Request:
     resume: str | None = None
     retries: int = 0
     stall: int | None = None
+    on: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What was said, without what was not."""
         said = asdict(self)
         if self.retries == 0:
             del said["retries"]
-        return {key: value for key, value in said.items() if value not in (None, {})}
+        return {key: value for key, value in said.items() if value not in (None, {}, (), [])}
 
 
 @dataclass(frozen=True, kw_only=True)

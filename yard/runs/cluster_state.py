@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from yard.core.files import read_object
 from yard.runs.metrics import MEASURED, Metric
 from yard.runs.pace import seconds_left_by
 from yard.runs.readings import Reading
@@ -17,6 +18,7 @@ FREE, UNREACHABLE, SILENT = "free", "unreachable", "no answer"
 TROUBLES = {
     "no_engine": ("no engine", "{message}: systemctl status docker tells more there"),
     "no_directory": ("not set up", "there is no {path}: run make setup"),
+    "drained": ("drained", "{reason}; no run starts there until {path} is removed"),
 }
 STARTING, RUNNING, ENDED = "starting", "running", "ended"
 # What goes on is seen before what is left of a run that has ended.
@@ -87,9 +89,9 @@ class NodeState:
     """A node. One that is busy has runs, and one that gives no answer has no load.
 
     Attributes:
-        state: `free` or `busy`; where its runs are not known `no engine`, `not set up`, `no answer`
-            or `unreachable`.
-        reason: why they are not, and what to do; empty where they are.
+        state: `free` or `busy`; `drained` where an operator keeps new runs off it; where its runs
+            are not known `no engine`, `not set up`, `no answer` or `unreachable`.
+        reason: why no run can start there, and what to do; empty where one can.
     """
 
     host: str
@@ -111,6 +113,7 @@ class RunState:
         since: when it took its nodes, Unix seconds.
         newest: the newest line of its metrics.
         seconds_left: until its last step, by its pace so far.
+        name: that somebody gave it, as far as this checkout knows.
     """
 
     run: str
@@ -121,6 +124,12 @@ class RunState:
     since: float | None = None
     newest: Metric | Reading | None = None
     seconds_left: float | None = None
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its id, and the name that somebody gave it."""
+        return f"{self.run} ({self.name})" if self.name else self.run
 
 
 @dataclass(frozen=True)
@@ -201,15 +210,15 @@ class Answers:
             state, reason = self._silent.get(host, (UNREACHABLE, ""))
             return NodeState(host, state, reason=reason)
         load, trouble = NodeLoad.from_json(answer["load"]), answer.get("trouble")
-        if trouble is not None:
-            state, sentence = TROUBLES.get(trouble["code"], (SILENT, "{code}"))
-            known = defaultdict(str, trouble["values"], code=trouble["code"])
-            return NodeState(host, state, (), load, sentence.format_map(known))
         runs = tuple(
             NodeRun(entry["run"], entry["state"], tuple(entry.get("gpus", ())))
             for entry in sorted(answer["runs"], key=lambda entry: ORDER.index(entry["state"]))
         )
-        return NodeState(host, "busy" if runs else FREE, runs, load)
+        if trouble is None:
+            return NodeState(host, "busy" if runs else FREE, runs, load)
+        state, sentence = TROUBLES.get(trouble["code"], (SILENT, "{code}"))
+        known = defaultdict(str, trouble["values"], code=trouble["code"])
+        return NodeState(host, state, runs, load, sentence.format_map(known))
 
     def _run_state(
         self, run: str, by_host: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, float]
@@ -239,6 +248,7 @@ class Answers:
             since=first("since"),
             newest=newest,
             seconds_left=left,
+            name=read_object(self.runs / run / "manifest.json").get("name"),
         )
 
 

@@ -15,7 +15,13 @@ from yard.runs.folder import RUN_ID
 from yard.screen.training_view import progress_of
 
 COLOURS = {
-    **{"busy": "green", "running": "green", "starting": "cyan", "ended": "yellow"},
+    **{
+        "busy": "green",
+        "running": "green",
+        "starting": "cyan",
+        "ended": "yellow",
+        "drained": "yellow",
+    },
     **dict.fromkeys(("unreachable", "no answer", "no engine", "not set up"), "red"),
 }
 NODE_COLUMNS = ("node", "state", "cpu", "memory", "gpu", "disk left", "run")
@@ -78,7 +84,7 @@ def runs_table(runs: Iterable[RunState], now: float) -> Table:
     table = _table(RUN_COLUMNS)
     for run in runs:
         cells = run_cells(run, now)
-        table.add_row(Text(run.run), state_text(run.state), *map(Text, cells))
+        table.add_row(Text(run.shown), state_text(run.state), *map(Text, cells))
     return table
 
 

@@ -5,6 +5,12 @@ from rich.markup import escape
 
 from yard.plays.events import Outcome
 
+# What rsync and the shell it is started by say, and what to do about it.
+OF_RSYNC = {
+    "is your shell clean?": "a shell there prints by itself: make doctor names the remedy",
+    "rsync: command not found": "the machine was never set up, or rsync was removed: make setup",
+}
+
 
 def show_failures(console: Console, outcome: Outcome) -> None:
     """Print which task failed on which host, and what it said."""
@@ -13,3 +19,6 @@ def show_failures(console: Console, outcome: Outcome) -> None:
         console.print(f"[red bold]{escape(failure.host)}[/]  {escape(task)}", soft_wrap=True)
         for line in failure.message.splitlines():
             console.print(f"    {escape(line)}", soft_wrap=True)
+        for words, remedy in OF_RSYNC.items():
+            if words in failure.message:
+                console.print(f"    {remedy}", soft_wrap=True)

@@ -12,6 +12,9 @@ from yard.core.words import duration, plural
 from yard.runs.verdict import Verdict
 from yard.screen.verdict_cells import CHECK_HEADINGS, HARDWARE_HEADINGS, check_rows, hardware_cells
 
+# So many of those at fault are named in the last line.
+MOST_NAMED = 4
+
 
 def show_findings(console: Console, verdict: Verdict) -> None:
     """Print a line for every check, then who is at fault and why, what else is worth knowing, and
@@ -37,8 +40,15 @@ def show_findings(console: Console, verdict: Verdict) -> None:
     for note in verdict.notes:
         hosts = ", ".join(note.hosts)
         console.print(f"[bold yellow]{escape(hosts)}[/]  {escape(note.text)}", soft_wrap=True)
-    what = f"{plural(len(verdict.hosts), 'node')}, {duration(verdict.seconds)}"
-    console.print(f"[bold green]Fit[/]: {what}" if verdict.ok else f"[bold red]Not fit[/]: {what}")
+    nodes, took = plural(len(verdict.hosts), "node"), duration(verdict.seconds)
+    if verdict.ok:
+        console.print(f"[bold green]Fit[/]: {nodes}, {took}")
+        return
+    at_fault = [fault.who for fault in verdict.faults]
+    named = ", ".join(at_fault[:MOST_NAMED])
+    if len(at_fault) > MOST_NAMED:
+        named += f" and {len(at_fault) - MOST_NAMED} more"
+    console.print(f"[bold red]Not fit[/]: {escape(named)}; {nodes} looked at, {took}")
 
 
 def show_hardware(console: Console, nodes: Mapping[str, Mapping[str, Any]]) -> None:

@@ -96,7 +96,7 @@ def _values(checks: Sequence[Check]) -> str:
     numbers = [check.number for check in checks if check.number is not None]
     if numbers:
         low, high = min(numbers), max(numbers)
-        text = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        text = f"{low:,.12g}" if low == high else f"{low:,.12g} to {high:,.12g}"
         return f"{text} {unit}".strip()
     texts = list(dict.fromkeys(_short(str(check.value)) for check in checks))
     rest = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""

@@ -65,7 +65,7 @@ def readings_of_others(results: Iterable[Reading]) -> dict[str, Reading]:
     return {
         result["item"]: result
         for result in results
-        if not result.get("unreachable") and not result.get("skipped")
+        if not any(result.get(reason) for reason in ("unreachable", "skipped", "failed"))
     }
 
 

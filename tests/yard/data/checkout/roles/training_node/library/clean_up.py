@@ -14,6 +14,8 @@ def main() -> None:
     found = [
         {"kind": "image", "name": "trainyard/trainer:now", "bytes": 10**9, "kept": "current"},
         {"kind": "image", "name": "trainyard/trainer:old", "bytes": 10**9, "kept": None},
+        {"kind": "run", "name": "bench-20260101T000000Z", "bytes": None, "kept": "goes_on"},
+        {"kind": "run", "name": "verify-20260101T000000Z", "bytes": None, "kept": "not_home"},
     ]
     module.exit_json(changed=False, found=found, removed=[], trouble="")
 
