@@ -153,7 +153,7 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,EVALUATE_EVERY,--evaluate-every) $(call option,EARLY_STOP,--early-stop) \
 	$(call option,WEIGHTS,--weights) $(call option,FREEZE,--freeze)
 
-.PHONY: train rerun notebook scaling runs status top logs attach stop report export evaluate predict tensorboard bench
+.PHONY: train rerun notebook scaling runs tag status top logs attach stop report export evaluate predict tensorboard bench
 # Who is told of the end; from the environment, because the address of a hook is a secret.
 unexport NOTIFY
 ifdef NOTIFY
@@ -181,8 +181,15 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ARGS=
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call arguments,ARGS)
 
-runs: $(READY) ## the table of runs, also as runs/index.html: JSON=1 CSV=1
-	@$(YARD) runs $(call switch,JSON,--json) $(call switch,CSV,--csv)
+runs: $(READY) ## the table of runs, also as runs/index.html: FIND='failed vit' LAST=10 JSON=1 CSV=1
+	@$(YARD) runs $(call option,FIND,--find) $(call option,LAST,--last) $(call switch,JSON,--json) \
+		$(call switch,CSV,--csv)
+
+# Typed with nothing behind it, each takes away what there was.
+tag: $(READY) ## say something of a run, and find it by that: RUN=latest TAGS=good,paper NOTE='text'
+	@$(YARD) tag $(or $(call argument,RUN),latest) \
+		$(if $(filter TAGS,$(TYPED)),--tags=$(call quoted,$(call typed,TAGS))) \
+		$(if $(filter NOTE,$(TYPED)),--note=$(call quoted,$(call typed,NOTE)))
 
 status: $(READY) ## what runs on which node, how far it is, how busy the nodes are: JSON=1
 	@$(YARD) status $(call switch,JSON,--json)
@@ -301,8 +308,8 @@ install: $(READY) ## the command yard on your PATH, with completion for bash and
 	@./install.sh $(VENV) $(call argument,FOLDER)
 
 .PHONY: clean-up
-clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it
-	@$(YARD) clean-up $(call option,DAYS,--days) $(call switch,YES,--yes)
+clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it; RUN= deletes one, after a question
+	@$(YARD) clean-up $(call argument,RUN) $(call option,DAYS,--days) $(call switch,YES,--yes)
 
 .PHONY: remove
 remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: DATA=1 YES=1

@@ -130,6 +130,13 @@ def build_parser() -> argparse.ArgumentParser:
         text = f"print them as {name.upper()}, with all that a run was asked for"
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
     command = _add(commands, "status", "what runs on which node, and how busy it is", operates=True)
+    text = "only runs that have all these words: in id, name, result, tags, owner, cause, arguments"
+    command.add_argument("--find", default="", metavar="'WORD ...'", help=text)
+    command.add_argument("--last", type=int, metavar="N", help="only the newest N of these")
+    command = _add(commands, "tag", "say something of a run: tags to find it by, and a note")
+    _add_run(command)
+    command.add_argument("--tags", metavar="TAG,...", help="in place of those it has; '' for none")
+    command.add_argument("--note", metavar="TEXT", help="in place of what it has; '' for none")
     command.add_argument("--json", action="store_true", help="print one JSON document")
     _add(commands, "top", "nodes and runs on the whole screen, again and again", operates=True)
     command = _add(commands, "logs", "the logs of a run, tagged by rank and host", operates=True)
@@ -175,7 +182,7 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--days", type=int, metavar="N", help="let go of runs that ended more than N days ago"
     )
-    command.add_argument("--yes", action="store_true", help="remove what nothing needs")
+    command.add_argument("--yes", action="store_true", help="remove it without a question")
     return parser
 
 
@@ -190,6 +197,8 @@ def _add_rent(commands: Any) -> None:
     )
     command.add_argument("--yes", action="store_true", help="answer the question")
     command = _add(commands, "destroy", "give rented machines back", operates=True)
+    text = "delete this run alone, after a question"
+    _completed(command.add_argument("run", metavar="RUN", nargs="?", help=text), completion.runs)
     command.add_argument("site", type=Path, metavar="SITE", help="a site file")
     command.add_argument("--yes", action="store_true", help="answer the question")
     text = "name rented machines that are past their deadline"

@@ -207,8 +207,12 @@ def _bundle(context: Context, options: argparse.Namespace) -> Exit:
 
 
 def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.clean_up import clean_up
+    from yard.commands.clean_up import clean_up, clean_up_run
 
+    if options.run is not None:
+        if options.days is not None:
+            raise RequestError(["RUN: names the one that goes, and DAYS= is for all: give one"])
+        return clean_up_run(context, options.run, options.yes)
     return clean_up(context, options.days, options.yes)
 
 
@@ -323,7 +327,9 @@ def _rerun(context: Context, options: argparse.Namespace) -> Exit:
 def _runs(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.overviews import list_all_runs
 
-    return list_all_runs(context, options.form)
+    if options.last is not None and options.last < 1:
+        raise RequestError(["LAST: must be at least 1"])
+    return list_all_runs(context, options.form, options.find, options.last)
 
 
 def _setup(context: Context, options: argparse.Namespace) -> Exit:
@@ -348,6 +354,12 @@ def _tensorboard(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.tensorboard import tensorboard
 
     return tensorboard(context, options.port)
+
+
+def _tag(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.overviews import tag_run
+
+    return tag_run(context, options.run, options.tags, options.note)
 
 
 def _top(context: Context, options: argparse.Namespace) -> Exit:
@@ -399,3 +411,4 @@ COMMANDS: Mapping[str, Command] = {
     "verify": _verify,
 }
 TYPED.update(COMMANDS)
+    "tag": _tag,
