@@ -153,7 +153,7 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,EVALUATE_EVERY,--evaluate-every) $(call option,EARLY_STOP,--early-stop) \
 	$(call option,WEIGHTS,--weights) $(call option,FREEZE,--freeze)
 
-.PHONY: train rerun notebook scaling runs tag status top logs attach stop report export evaluate predict tensorboard bench
+.PHONY: train rerun notebook scaling runs tag status top web metrics logs attach stop report export evaluate predict tensorboard bench
 # Who is told of the end; from the environment, because the address of a hook is a secret.
 unexport NOTIFY
 ifdef NOTIFY
@@ -196,6 +196,13 @@ status: $(READY) ## what runs on which node, how far it is, how busy the nodes a
 
 top: $(READY) ## nodes and runs on the whole screen, every two seconds: q quits, Enter goes to ranks and logs, s stops, / filters
 	@$(YARD) top
+
+web: $(READY) ## one page for everybody, live, at an address of this machine: PORT=8642 SOCKET=file NAMES=host,host READ_ONLY=1
+	@$(YARD) web $(call option,PORT,--port) $(call option,SOCKET,--socket) $(call option,NAMES,--names) \
+		$(call switch,READ_ONLY,--read-only)
+
+metrics: $(READY) ## nodes, GPUs and runs for Prometheus, as a file for node_exporter: OUT=trainyard.prom
+	@$(YARD) metrics $(call option,OUT,--out)
 
 logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
 	@$(YARD) logs $(or $(call argument,RUN),latest) $(call option,RANK,--rank) $(call switch,FOLLOW,--follow)

@@ -272,6 +272,12 @@ def _logs(context: Context, options: argparse.Namespace) -> Exit:
     return show_logs(context, run, options.rank, options.follow)
 
 
+def _metrics(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.web import write_metrics
+
+    return write_metrics(context, options.out)
+
+
 def _notebook(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.notebook import notebook
     from yard.request.notebook import NotebookRequest
@@ -350,16 +356,16 @@ def _stop(context: Context, options: argparse.Namespace) -> Exit:
     return stop(context, options.run)
 
 
-def _tensorboard(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.tensorboard import tensorboard
-
-    return tensorboard(context, options.port)
-
-
 def _tag(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.overviews import tag_run
 
     return tag_run(context, options.run, options.tags, options.note)
+
+
+def _tensorboard(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.tensorboard import tensorboard
+
+    return tensorboard(context, options.port)
 
 
 def _top(context: Context, options: argparse.Namespace) -> Exit:
@@ -372,6 +378,12 @@ def _verify(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.verify import verify
 
     return verify(context, _names(options.checks), _names(options.on))
+
+
+def _web(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.web import web
+
+    return web(context, options.port, options.socket, _names(options.names), options.read_only)
 
 
 def _names(text: str) -> list[str]:
@@ -393,6 +405,7 @@ COMMANDS: Mapping[str, Command] = {
     "local-down": _local_down,
     "local-up": _local_up,
     "logs": _logs,
+    "metrics": _metrics,
     "notebook": _notebook,
     "predict": _predict,
     "provision": _provision,
@@ -405,10 +418,11 @@ COMMANDS: Mapping[str, Command] = {
     "setup": _setup,
     "status": _status,
     "stop": _stop,
+    "tag": _tag,
     "tensorboard": _tensorboard,
     "top": _top,
     "train": _train,
     "verify": _verify,
+    "web": _web,
 }
 TYPED.update(COMMANDS)
-    "tag": _tag,

@@ -132,7 +132,12 @@ def test_a_file_of_two_names_takes_room_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.promise("make tag")
+@pytest.mark.promise(
+    "make tag",
+    "make tag RUN= TAGS=paper NOTE=",
+    "make runs FIND=failed",
+    "make clean-up RUN=",
+)
 def test_tags_are_given_and_found_and_a_run_deleted_by_commands(fresh: Yard) -> None:
     run = fresh.root / "runs/20261120T112000Z_vit_cifar10_b64_e5_n2_p1"
     shutil.copytree(DATA / "runs/succeeded", run)

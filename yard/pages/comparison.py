@@ -31,6 +31,19 @@ def write_comparison(runs: Path, chosen: Sequence[Path]) -> Path:
     """Draw a page that compares runs; returns the path written.
 
     Raises:
+        RequestError: see `comparison_of`.
+    """
+    text = comparison_of(chosen)
+    stamps = "_".join(run.name.split("_")[0] for run in chosen)
+    path = runs / f"comparison_{stamps}.html"
+    write_text(path, text)
+    return path
+
+
+def comparison_of(chosen: Sequence[Path]) -> str:
+    """The comparison of runs as HTML.
+
+    Raises:
         RequestError: there are fewer than two, more than there are colours, or one is not over.
     """
     problems = []
@@ -46,10 +59,7 @@ def write_comparison(runs: Path, chosen: Sequence[Path]) -> Path:
             entries.append(Compared(label, colour, read_run(run), summary))
     if problems:
         raise RequestError(problems)
-    stamps = "_".join(run.name.split("_")[0] for run in chosen)
-    path = runs / f"comparison_{stamps}.html"
-    write_text(path, comparison_page(entries))
-    return path
+    return comparison_page(entries)
 
 
 def labels_of(runs: Sequence[Path]) -> list[str]:
