@@ -244,15 +244,47 @@ def test_a_comparison_has_every_run_in_every_curve_and_what_differs(tmp_path: Pa
     assert len(charts) == 5
     curves = [[(one["label"], one["colour"]) for one in chart["series"]] for chart in charts]
     assert curves == [[("A", "--c1"), ("B", "--c2")]] * 5
-    assert "<td>64</td><td>128</td>" in page
+    assert re.search(r"<td[^>]*>64</td><td[^>]*>128</td>", page)
     assert "batch_per_rank" in page
     assert '<th scope="row">epochs</th>' not in page, "the same everywhere"
-    assert "Test accuracy</th><td>40.7 %</td><td>40.7 %</td>" in page
+    assert 'Test accuracy</th><td data-label="A">40.7 %</td><td data-label="B">40.7 %</td>' in page
+    assert "What was changed" not in page
     for few in ([runs / RUNS[0]], [runs / RUNS[0], runs / RUNS[0]]):
         with pytest.raises(RequestError, match="2 to 8 different runs"):
             write_comparison(runs, few)
     with pytest.raises(RequestError, match="no summary yet"):
         write_comparison(runs, [runs / RUNS[0], runs / RUNS[2]])
+
+
+def test_a_comparison_begins_with_what_a_person_changed(tmp_path: Path) -> None:
+    runs = several_runs(tmp_path)
+    for name, lr, seconds in ((RUNS[0], 0.1, 3.0), (RUNS[1], 0.2, 9.0)):
+        path = runs / name / "manifest.json"
+        document = json.loads(path.read_text())
+        document["request"] |= {"options": {"optimizer": "sgd", "ema": lr}}
+        if name == RUNS[1]:
+            document["request"]["resume"] = RUNS[0]
+        noise = {"seconds_between_failures": seconds, "weights_sha256": "ab" * 32 + name}
+        document["configuration"] |= noise
+        path.write_text(json.dumps(document))
+        code = runs / name / "code/src"
+        code.mkdir(parents=True)
+        (code / "train.py").write_text(f"import torch\nlr = {lr}\n<b>\n")
+        (code / "same.py").write_text("same\n")
+        (code / "model.bin").write_bytes(b"\xff" + name.encode())
+        (code / "link").symlink_to("/etc/passwd")
+    (runs / RUNS[1] / "code/new.py").write_text("new\n")
+    page = write_comparison(runs, [runs / name for name in RUNS[:2]]).read_text()
+    changed = page[page.index("What was changed") : page.index("<details>")]
+    for row in ("ema", "resumed from", RUNS[0]):
+        assert row in changed
+    assert "optimizer" not in changed, "the same everywhere"
+    for line in ("-lr = 0.1", "+lr = 0.2", " &lt;b&gt;", "src/model.bin differs", "+new"):
+        assert line in changed
+    assert "same.py" not in changed
+    assert "batch_per_rank" in page[page.index("<details>") :]
+    for noise in ("seconds_between_failures", "sha256", "root:"):
+        assert noise not in page
 
 
 def test_the_page_of_all_runs(tmp_path: Path) -> None:
