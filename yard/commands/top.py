@@ -52,6 +52,7 @@ def top(context: Context) -> Exit:
             watcher.news.clear()
             seen = watcher.seen
             view.state, view.logs, view.trouble = seen.state, seen.logs, seen.trouble
+            view.history = seen.history
             _draw(screen, context.console, view)
             drawn_at = time.monotonic()
     return Exit.DONE

@@ -22,6 +22,9 @@ PLAYBOOK = "top"
 # A playbook that ends sooner has found nothing to look at; the next one begins after as long, in
 # seconds.
 LEAST_SECONDS = 5.0
+# After the first answer it is waited so long for those of other nodes, in seconds: of one node
+# alone there would be no runs to see, and then there are.
+FIRST = 1.5
 # Looks of which it is known how busy a node was: of five minutes.
 MOST_LOOKS = 150
 # Events of a look that is over.
@@ -56,6 +59,7 @@ class Watcher:
         self._context = replace(context, interrupts=Interrupts())
         self._answers = Answers(context.project.runs)
         self._logs: dict[str, dict[str, dict[int, str]]] = {}
+        self._first_at = float("inf")
         self._history: dict[str, deque[float]] = {}
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self.seen = Seen()
@@ -99,6 +103,7 @@ class Watcher:
             return
         # Of a node whose answer is none nothing is known now, whatever it was before.
         found = _decoded(event.result.get("stdout"))
+        self._first_at = min(self._first_at, time.monotonic())
         self._answers.take(event.host, found)
         self._logs[event.host] = {} if found is None else _logs_of(found)
         busy = None if found is None else found["load"]["cpu_percent"]
@@ -109,6 +114,8 @@ class Watcher:
     def _publish(self, trouble: str) -> None:
         if self._answers.is_empty:
             self.seen = Seen(trouble=trouble)
+        elif time.monotonic() - self._first_at < FIRST and not trouble:
+            return
         else:
             by_run: dict[str, dict[str, Mapping[int, str]]] = {}
             for host, runs in sorted(self._logs.items()):

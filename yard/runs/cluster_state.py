@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from yard.core.files import read_object
+from yard.runs.folder import RUN_ID
 from yard.runs.metrics import MEASURED, Metric
 from yard.runs.pace import seconds_left_by
 from yard.runs.readings import Reading
@@ -111,6 +113,7 @@ class RunState:
         since: when it took its nodes, Unix seconds.
         newest: the newest line of its metrics.
         seconds_left: until its last step, by its pace so far.
+        name: what its user called it, where this checkout knows.
     """
 
     run: str
@@ -121,6 +124,12 @@ class RunState:
     since: float | None = None
     newest: Metric | Reading | None = None
     seconds_left: float | None = None
+    name: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name, if it has one, and its id."""
+        return f"{self.name} ({self.run})" if self.name else self.run
 
 
 @dataclass(frozen=True)
@@ -239,7 +248,14 @@ class Answers:
             since=first("since"),
             newest=newest,
             seconds_left=left,
+            name=self._name(run),
         )
+
+    def _name(self, run: str) -> str | None:
+        if not RUN_ID.fullmatch(run):
+            return None
+        name = read_object(self.runs / run / "manifest.json").get("name")
+        return name if isinstance(name, str) else None
 
 
 def known_line(line: Any) -> Metric | Reading | None:
