@@ -161,8 +161,9 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= WAIT=1 DETACH=1 STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
+		$(call switch,WAIT,--wait) $(call switch,DETACH,--detach) \
 		$(call option,SEEDS,--seeds) $(call option,SWEEP,--sweep) \
 		$(call option,NAME,--name) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \

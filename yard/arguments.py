@@ -275,6 +275,10 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    text = "wait for nodes that other runs have"
+    parser.add_argument("--wait", action="store_true", help=text)
+    text = "in the background, once the run has begun"
+    parser.add_argument("--detach", action="store_true", help=text)
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
     )

@@ -1,6 +1,7 @@
 """The `yard` command."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -72,6 +73,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
 
         return list_models(context)
     from yard.commands.train import train
+    from yard.operations.beside import DETACHED, detach
     from yard.request.own_code import misplaced
     from yard.request.training import TrainRequest
 
@@ -80,6 +82,8 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     problems = misplaced(vars(options), options.code is not None)
     if problems:
         raise RequestError(problems)
+    if options.detach and DETACHED not in os.environ:
+        return detach(context, *sys.argv[1:])
     asked = _request(context, options) if options.code is None else _project_request(options)
     request = replace(
         asked,
@@ -90,8 +94,8 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
         from yard.commands.series import train_series
 
-        return train_series(context, request, options.sweep or "", options.seeds or 1)
-    return train(context, request, STARTED_AT)
+        return train_series(context, request, options.sweep or "", options.seeds or 1, options.wait)
+    return train(context, request, STARTED_AT, options.wait)
 
 
 def _program_here(project: Project) -> str:

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from yard_command import DATA, RUN_ID, Yard, made
 
-from yard.commands.status import left_runs
 from yard.core.project import Project
+from yard.operations.state import left_runs
 from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.folder import followed
 from yard.runs.metrics import Metric, read_metrics

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from yard.commands.status import ask_nodes
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.files import OWNER, write_text
+from yard.operations.state import ask_nodes
 from yard.runs.folder import list_runs
 from yard.runs.overview import overview_of
 
