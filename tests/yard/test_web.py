@@ -238,12 +238,22 @@ def test_what_ranks_and_people_say_is_text(site: Site, client: TestClient) -> No
         policy = answer.headers["content-security-policy"]
         assert "script-src 'self';" in policy
         assert not re.search(r"<script(?! src=| type=.application/json)", answer.text)
+    framed = re.search(r'data-src="([^"]+)"', client.get(f"/runs/{run.name}").text)
+    assert framed
     report = run / "report.html"
     report.write_text("<script>1</script>")
     served = client.get(f"/runs/{run.name}/files/report.html")
     assert served.headers["content-type"].startswith("text/html")
     assert served.headers["content-security-policy"].startswith("sandbox allow-scripts allow-pop")
     assert "allow-same-origin" not in served.headers["content-security-policy"]
+    # It shows itself anew, without a cookie; what it knows opens itself alone.
+    bare = TestClient(site.app(), base_url=HOME)
+    assert bare.get(f"/runs/{framed[1]}").status_code == 200
+    token = framed[1].partition("?")[2]
+    for path in ("/", f"/runs/{run.name}", f"/runs/{run.name}/files/manifest.json"):
+        assert bare.get(f"{path}?{token}").status_code == 403, path
+    answer = bare.post(f"/runs/{run.name}/files/report.html?{token}", headers={"origin": HOME})
+    assert answer.status_code == 403
 
 
 def test_two_runs_are_compared(site: Site, client: TestClient) -> None:
@@ -252,6 +262,12 @@ def test_two_runs_are_compared(site: Site, client: TestClient) -> None:
     assert "2 runs compared" in page.text
     assert page.headers["content-security-policy"].startswith("sandbox")
     assert client.get("/compare", params={"run": [one.name]}).status_code == 404
+    for link, leads in (
+        ("/index.html", "./"),
+        (f"/runs/{one.name}/index.html", "../../"),
+        (f"/{one.name}/report.html", f"../runs/{one.name}/files/report.html"),
+    ):
+        assert client.get(link).headers["location"] == leads
 
 
 def read_events(text: str) -> list[tuple[str, Any]]:
@@ -307,7 +323,12 @@ def test_nodes_are_asked_only_while_somebody_looks(
 ) -> None:
     monkeypatch.setattr(web_board, "LOOK", 0.02)
     clock = [0.0]
-    monkeypatch.setattr(web_board, "CLOCK", lambda: clock[0])
+
+    def tick() -> float:
+        clock[0] += 0.001
+        return clock[0]
+
+    monkeypatch.setattr(web_board, "CLOCK", tick)
 
     async def look() -> None:
         assert not site.board.is_asking
@@ -315,8 +336,6 @@ def test_nodes_are_asked_only_while_somebody_looks(
         await asyncio.sleep(0)
         assert site.nodes.looked == 1
         clock[0] = web_board.GRACE - 1
-        site.nodes.news.set()
-        await asyncio.sleep(0.3)
         assert site.nodes.looked == 1
         clock[0] = web_board.GRACE + 1
         async with asyncio.timeout(10):

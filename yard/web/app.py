@@ -18,6 +18,7 @@ from starlette.responses import (
     HTMLResponse,
     JSONResponse,
     PlainTextResponse,
+    RedirectResponse,
     Response,
     StreamingResponse,
 )
@@ -77,7 +78,9 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         board.want()
         run = run_of(runs, request.path_params["run"])
         at = await asyncio.to_thread(board.look)
-        return await asyncio.to_thread(lambda: page("web_run.html.j2", at=at, **_about(run)))
+        token = guard.pass_of(f"/runs/{run.name}/files/report.html")
+        about = await asyncio.to_thread(_about, run)
+        return page("web_run.html.j2", at=at, report_pass=token, **about)
 
     async def events(request: Request) -> Response:
         since = request.query_params.get("since", "")
@@ -93,6 +96,13 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         chosen = [run_of(runs, name) for name in request.query_params.getlist("run")]
         text = await asyncio.to_thread(comparison_of, chosen)
         return HTMLResponse(text, headers={"content-security-policy": REPORT})
+
+    async def to(request: Request) -> Response:
+        """Where pages that also lie on disk link to each other."""
+        run = request.path_params.get("run")
+        if not request.url.path.endswith("report.html"):
+            return RedirectResponse("../../" if run else "./", 303)
+        return RedirectResponse(f"../runs/{run}/files/report.html", 303)
 
     async def script(request: Request) -> Response:
         name = request.path_params["name"]
@@ -127,6 +137,9 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
             Route("/compare", compare),
             Route("/metrics", metrics),
             Route("/scripts/{name}", script),
+            Route("/index.html", to),
+            Route("/runs/{run}/index.html", to),
+            Route("/{run}/report.html", to),
             Route("/runs/{run}", one_run),
             Route("/runs/{run}/files/{file:path}", file),
             Route("/runs/{run}/{action}", do, methods=["POST"]),

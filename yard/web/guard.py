@@ -21,7 +21,8 @@ OWN = (
 # Reports and comparisons have all in one file. In a sandbox they are of no origin: whatever a rank
 # might have got into one reaches neither the key nor what can be done here.
 REPORT = (
-    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; "
+    "sandbox allow-scripts allow-popups allow-top-navigation-by-user-activation; "
+    "default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'self'"
 )
 # Files of a run.
@@ -51,11 +52,23 @@ class Guard:
         """What a page of ours sends along, and no page of others can know."""
         return hmac.new((self.key or _OF_PROCESS).encode(), b"csrf", hashlib.sha256).hexdigest()
 
+    def pass_of(self, path: str) -> str:
+        """Stands for the key in the address of one file: a report in a sandbox has no cookies.
+
+        Args:
+            path: from the server's root on.
+        """
+        return hmac.new((self.key or _OF_PROCESS).encode(), path.encode(), "sha256").hexdigest()
+
     def refusal(self, request: Request) -> Response | None:
         """The answer to what is refused; None for what is not."""
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
         if self.names and host not in self.names:
             return PlainTextResponse(f"this server is not called {host!r}\n", 421)
+        if request.method in SAFE and _is(
+            request.query_params.get("pass"), self.pass_of(request.url.path)
+        ):
+            return None
         if self.key is not None and not self._has_key(request, self.key):
             if _is(request.query_params.get("key"), self.key):
                 answer = RedirectResponse(request.url.path, 303)
