@@ -23,7 +23,7 @@ from chromium import Page, open_browser
 from rich.console import Console
 from starlette.testclient import TestClient
 from test_status import cluster, entry
-from yard_command import DATA, RUN_ID, Yard, wait_for
+from yard_command import DATA, RUN_ID, Yard, processes_below, wait_for
 
 from yard.core.context import Context
 from yard.core.interrupts import Interrupts
@@ -505,3 +505,37 @@ def test_a_socket_is_for_its_owner_and_group(fresh: Yard, tmp_path: Path) -> Non
         server.send_signal(signal.SIGINT)
         output, _ = server.communicate(timeout=30)
     assert (server.returncode, path.exists()) == (0, False), output
+
+
+@pytest.mark.process
+def test_nodes_of_a_checkout_are_watched_as_long_as_a_browser_is_there(ready: Yard) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = ready.start("web", "--port", str(port))
+    key = ready.root / ".trainyard/web-key"
+    playbook = "playbooks/top.yml"
+    try:
+        wait_for(key.exists, "the key", 60)
+        headers = {"authorization": f"Bearer {key.read_text().strip()}"}
+
+        def listen() -> bool:
+            try:
+                with httpx2.stream(
+                    "GET", f"http://127.0.0.1:{port}/events", headers=headers, timeout=60
+                ) as answer:
+                    return any("node1" in line and "node2" in line for line in answer.iter_lines())
+            except httpx2.ConnectError:
+                return False
+
+        wait_for(listen, "both nodes", 120)
+        assert any(playbook in line for line in processes_below(ready.root))
+        wait_for(
+            lambda: not any(playbook in line for line in processes_below(ready.root)),
+            "the playbook to end, because nobody looks any more",
+            90,
+        )
+        assert server.poll() is None
+    finally:
+        server.send_signal(signal.SIGINT)
+        output, _ = server.communicate(timeout=60)
+    assert server.returncode == 0, output
