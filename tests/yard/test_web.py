@@ -205,7 +205,9 @@ def test_files_of_ranks_lead_nowhere_and_run_nowhere(site: Site, client: TestCli
         *("..%2f..%2fsecret", "%2e%2e/%2e%2e/secret", "%2fetc%2fpasswd", "x" * 5000),
     ):
         assert client.get(f"{files}/{name}").status_code == 404, name
-    (site.runs / "20260101T000000Z_link").symlink_to(site.runs.parent)
+    elsewhere = site.runs.parent / "elsewhere"
+    shutil.copytree(DATA / "runs/succeeded", elsewhere)
+    (site.runs / "20260101T000000Z_link").symlink_to(elsewhere)
     for name in ("20260101T000000Z_link", "%2e%2e", "latest", "a"):
         assert client.get(f"/runs/{name}").status_code == 404, name
     weights = client.get(f"{files}/checkpoints/best.pt")
