@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -537,7 +537,24 @@ def test_nodes_of_a_checkout_are_watched_as_long_as_a_browser_is_there(ready: Ya
             90,
         )
         assert server.poll() is None
+        # Ctrl-C while somebody looks ends the playbook, too: the fixture sees that nothing is left.
+        looking = threading.Thread(target=listen_on, args=(port, headers), daemon=True)
+        looking.start()
+        wait_for(
+            lambda: any(playbook in line for line in processes_below(ready.root)), "it again", 60
+        )
     finally:
         server.send_signal(signal.SIGINT)
         output, _ = server.communicate(timeout=60)
     assert server.returncode == 0, output
+
+
+def listen_on(port: int, headers: dict[str, str]) -> None:
+    with (
+        suppress(httpx2.TransportError),
+        httpx2.stream(
+            "GET", f"http://127.0.0.1:{port}/events", headers=headers, timeout=60
+        ) as answer,
+    ):
+        for _ in answer.iter_lines():
+            pass
