@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,6 +61,7 @@ def test_a_run_is_found_by_all_that_is_said_of_it(recorded: Recorded) -> None:
     narrow = io.StringIO()
     show_runs(Console(file=narrow, width=80), [overview])
     assert max(map(len, narrow.getvalue().splitlines())) <= 80
+    assert re.search(rf"^{run.name} +failed", narrow.getvalue(), re.M), "whole, to be copied"
     page = write_index(run.parent).read_text()
     for shown in ('<span class="tag">paper</span>', "the one that died", "ada@desk", "MODEL=vit"):
         assert shown in page

@@ -21,7 +21,9 @@ def show_runs(console: Console, runs: Sequence[Overview]) -> None:
     if not runs:
         console.print("no runs")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    # So that the id of a run of the trainer's is on one line, from which it can be copied.
+    gap = 2 if console.width >= STARTED_FROM else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     table.add_column("run", overflow="fold")
     table.add_column("result", no_wrap=True)
     for name in ("time", "accuracy", "loss"):
