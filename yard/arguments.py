@@ -277,7 +277,7 @@ def _add_train(commands: Any) -> None:
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
     text = "wait for nodes that other runs have"
     parser.add_argument("--wait", action="store_true", help=text)
-    text = "in the background, once the run has begun"
+    text = "in the background, once the run has its nodes"
     parser.add_argument("--detach", action="store_true", help=text)
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"

@@ -398,6 +398,9 @@ def test_a_run_is_begun_in_the_background(ready: Yard) -> None:
     assert not (run / "summary.json").exists()
     wait_for((run / "summary.json").exists, "its end")
     assert summary_of(ready)["status"] == "succeeded"
+    (ready.root / "nodes/node2/held").touch()
+    held = ready(*TRAIN, "--detach")
+    assert (held.returncode, "WAIT=1 waits" in held.stdout) == (3, True), held.stdout
     wrong = ready("train", "--model", "vIt", "--detach")
     assert (wrong.returncode, "vit" in wrong.stdout) == (2, True)
 

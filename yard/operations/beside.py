@@ -12,8 +12,10 @@ from yard.plays.play import fresh_log
 
 # Says to a command that it is the one in the background.
 DETACHED = "TRAINYARD_DETACHED"
-# How often is looked for what it says, in seconds, and the line with which its run has begun.
-LOOK, BEGUN = 0.2, "Run "
+# How often is looked for what it says, in seconds.
+LOOK = 0.2
+# Lines of it: which run it is, and that it has its nodes or waits for them.
+RUN, BEGUN = "Run ", ("nodes: ", "Waiting for nodes")
 
 
 def start_beside(context: Context, log: str, *words: str) -> "subprocess.Popen[bytes]":
@@ -32,21 +34,25 @@ def start_beside(context: Context, log: str, *words: str) -> "subprocess.Popen[b
 
 
 def detach(context: Context, *words: str) -> Exit:
-    """Do what a command says in the background; show what it says until its run has begun.
+    """Do what a command says in the background; show what it says until its run has its nodes.
 
     Ctrl-C before that ends it, as it would in front.
     """
     log = f"detached-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
     process = start_beside(context, log, *words)
     path = context.project.logs(context.inventory) / f"{log}.log"
-    told = False
+    told, run, rest = False, "", ""
     with path.open(encoding="utf-8", errors="replace") as said:
         while True:
             status = process.poll()
-            for line in said.read().splitlines():
+            # The last line may not be whole yet.
+            *lines, rest = (rest + said.read()).split("\n")
+            for line in lines:
                 context.console.print(line, markup=False, soft_wrap=True)
-                if line.startswith(BEGUN):
-                    say_how_to_return(context, line.removeprefix(BEGUN).strip(), path)
+                if line.startswith(RUN):
+                    run = line.removeprefix(RUN).strip()
+                if run and line.strip().startswith(BEGUN):
+                    say_how_to_return(context, run, path)
                     return Exit.DONE
             if status is not None:
                 return Exit(status)
