@@ -153,7 +153,7 @@ ASKED = $(call option,MODEL,--model) $(call option,RECIPE,--recipe) $(call optio
 	$(call option,EVALUATE_EVERY,--evaluate-every) $(call option,EARLY_STOP,--early-stop) \
 	$(call option,WEIGHTS,--weights) $(call option,FREEZE,--freeze)
 
-.PHONY: train rerun notebook scaling runs status top logs attach stop report export evaluate predict tensorboard bench
+.PHONY: train rerun notebook scaling runs tag status top web metrics logs attach stop report export evaluate predict tensorboard bench
 # Who is told of the end; from the environment, because the address of a hook is a secret.
 unexport NOTIFY
 ifdef NOTIFY
@@ -161,8 +161,9 @@ train: export TRAINYARD_NOTIFY = $(value NOTIFY)
 rerun: export TRAINYARD_NOTIFY = $(value NOTIFY)
 attach: export TRAINYARD_NOTIFY = $(value NOTIFY)
 endif
-train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= ON=host,group GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
+train: $(READY) ## train a model on several nodes, or run a program of your own: MODEL=name|list or RECIPE= or CODE= NODES= ON=host,group GPUS_PER_NODE= PROCS_PER_NODE=N|node EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= RUNTIME=container|native RESUME= RETRIES= WAIT=1 DETACH=1 STALL= SEEDS= SWEEP="lr=1e-3,3e-4 batch=32,64" NAME= NOTIFY=URL|command ARGS=; your own code: CODE=folder ENTRY=script.py|run.sh|"-m module" SCRIPT_ARGS= LAUNCH=rank|node REQUIREMENTS=file|none GRACE=
 	@$(YARD) train $(ASKED) $(call option,RESUME,--resume) $(call option,RETRIES,--retries) \
+		$(call switch,WAIT,--wait) $(call switch,DETACH,--detach) \
 		$(call option,SEEDS,--seeds) $(call option,SWEEP,--sweep) \
 		$(call option,NAME,--name) $(call option,ON,--on) $(call option,LAUNCH,--launch) $(call option,GRACE,--grace) \
 		$(call option,REQUIREMENTS,--requirements) \
@@ -181,14 +182,28 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ROUNDS= ARGS=
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call option,ROUNDS,--rounds) $(call arguments,ARGS)
 
-runs: $(READY) ## the table of runs, also as runs/index.html: JSON=1 CSV=1
-	@$(YARD) runs $(call switch,JSON,--json) $(call switch,CSV,--csv)
+runs: $(READY) ## the table of runs, also as runs/index.html: FIND='failed vit' LAST=10 JSON=1 CSV=1
+	@$(YARD) runs $(call option,FIND,--find) $(call option,LAST,--last) $(call switch,JSON,--json) \
+		$(call switch,CSV,--csv)
+
+# Typed with nothing behind it, each takes away what there was.
+tag: $(READY) ## say something of a run, and find it by that: RUN=latest TAGS=good,paper NOTE='text'
+	@$(YARD) tag $(or $(call argument,RUN),latest) \
+		$(if $(filter TAGS,$(TYPED)),--tags=$(call quoted,$(call typed,TAGS))) \
+		$(if $(filter NOTE,$(TYPED)),--note=$(call quoted,$(call typed,NOTE)))
 
 status: $(READY) ## what runs on which node, how far it is, how busy the nodes are: JSON=1
 	@$(YARD) status $(call switch,JSON,--json)
 
 top: $(READY) ## nodes and runs on the whole screen, every two seconds: q quits, Enter goes to ranks and logs, s stops, / filters
 	@$(YARD) top
+
+web: $(READY) ## one page for everybody, live, at an address of this machine: PORT=8642 SOCKET=file NAMES=host,host READ_ONLY=1
+	@$(YARD) web $(call option,PORT,--port) $(call option,SOCKET,--socket) $(call option,NAMES,--names) \
+		$(call switch,READ_ONLY,--read-only)
+
+metrics: $(READY) ## nodes, GPUs and runs for Prometheus, as a file for node_exporter: OUT=trainyard.prom
+	@$(YARD) metrics $(call option,OUT,--out)
 
 logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
 	@$(YARD) logs $(or $(call argument,RUN),latest) $(call option,RANK,--rank) $(call switch,FOLLOW,--follow)
@@ -301,8 +316,8 @@ install: $(READY) ## the command yard on your PATH, with completion for bash and
 	@./install.sh $(VENV) $(call argument,FOLDER)
 
 .PHONY: clean-up
-clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it
-	@$(YARD) clean-up $(call option,DAYS,--days) $(call switch,YES,--yes)
+clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it; RUN= deletes one, after a question
+	@$(YARD) clean-up $(call argument,RUN) $(call option,DAYS,--days) $(call switch,YES,--yes)
 
 .PHONY: remove
 remove: $(READY) ## take from the machines of INVENTORY= what set-up put there, after a question: ON=host,group DATA=1 YES=1

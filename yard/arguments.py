@@ -23,6 +23,7 @@ from yard.request.training import HOLD, OPTIONS, RANK_BATCH
 
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
+WEB_PORT = 8642
 EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
 
@@ -132,6 +133,13 @@ def build_parser() -> argparse.ArgumentParser:
     for name in ("json", "csv"):
         text = f"print them as {name.upper()}, with all that a run was asked for"
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
+    text = "only runs that have all these words: in id, name, result, tags, owner, cause, arguments"
+    command.add_argument("--find", default="", metavar="'WORD ...'", help=text)
+    command.add_argument("--last", type=int, metavar="N", help="only the newest N of these")
+    command = _add(commands, "tag", "say something of a run: tags to find it by, and a note")
+    _add_run(command)
+    command.add_argument("--tags", metavar="TAG,...", help="in place of those it has; '' for none")
+    command.add_argument("--note", metavar="TEXT", help="in place of what it has; '' for none")
     command = _add(commands, "status", "what runs on which node, and how busy it is", operates=True)
     command.add_argument("--json", action="store_true", help="print one JSON document")
     _add(commands, "top", "nodes and runs on the whole screen, again and again", operates=True)
@@ -165,6 +173,23 @@ def build_parser() -> argparse.ArgumentParser:
     )
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
     command.add_argument("--port", type=int, default=TENSORBOARD_PORT, metavar="N")
+    command = _add(commands, "web", "serve a page for everybody, on this machine's loopback")
+    command.add_argument(
+        "--port", type=int, default=WEB_PORT, metavar="N", help="default: %(default)s"
+    )
+    command.add_argument(
+        "--socket",
+        type=Path,
+        metavar="FILE",
+        help="a UNIX socket in place of the port, for a proxy that asks who users are",
+    )
+    text = "by which a proxy calls it, beside localhost"
+    command.add_argument("--names", default="", metavar="HOST,...", help=text)
+    command.add_argument("--read-only", action="store_true", help="nothing can be done there")
+    text = "what a monitoring wants of nodes and runs, as Prometheus reads it"
+    command = _add(commands, "metrics", text, operates=True)
+    text = "for node_exporter's textfile collector (default: print it)"
+    command.add_argument("--out", type=Path, metavar="FILE.prom", help=text)
     command = _add(commands, "stop", "end a run and collect its logs", operates=True)
     _add_run(command)
 
@@ -175,10 +200,12 @@ def build_parser() -> argparse.ArgumentParser:
     _add(commands, "local-down", "remove the local cluster", operates=True)
     text = "say what nothing needs any more, on the nodes and here, and what stays and why"
     command = _add(commands, "clean-up", text, operates=True)
+    text = "delete this run alone, after a question"
+    _completed(command.add_argument("run", metavar="RUN", nargs="?", help=text), completion.runs)
     command.add_argument(
         "--days", type=int, metavar="N", help="let go of runs that ended more than N days ago"
     )
-    command.add_argument("--yes", action="store_true", help="remove what nothing needs")
+    command.add_argument("--yes", action="store_true", help="remove it without a question")
     return parser
 
 
@@ -254,6 +281,10 @@ def _add_train(commands: Any) -> None:
     text = "only on these nodes or groups (default of --nodes: all of them)"
     on = parser.add_argument("--on", default="", metavar="HOST,...", help=text)
     _completed(on, completion.hosts)
+    text = "wait for nodes that other runs have"
+    parser.add_argument("--wait", action="store_true", help=text)
+    text = "in the background, once the run has its nodes"
+    parser.add_argument("--detach", action="store_true", help=text)
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
     )

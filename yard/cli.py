@@ -1,6 +1,7 @@
 """The `yard` command."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -72,6 +73,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
 
         return list_models(context)
     from yard.commands.train import train
+    from yard.operations.beside import DETACHED, detach
     from yard.request.own_code import misplaced
     from yard.request.training import TrainRequest
 
@@ -80,6 +82,8 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     problems = misplaced(vars(options), options.code is not None)
     if problems:
         raise RequestError(problems)
+    if options.detach and DETACHED not in os.environ:
+        return detach(context, *sys.argv[1:])
     asked = _request(context, options) if options.code is None else _project_request(options)
     request = replace(
         asked,
@@ -91,8 +95,8 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
         from yard.commands.series import train_series
 
-        return train_series(context, request, options.sweep or "", options.seeds or 1)
-    return train(context, request, STARTED_AT)
+        return train_series(context, request, options.sweep or "", options.seeds or 1, options.wait)
+    return train(context, request, STARTED_AT, options.wait)
 
 
 def _program_here(project: Project) -> str:
@@ -208,8 +212,12 @@ def _bundle(context: Context, options: argparse.Namespace) -> Exit:
 
 
 def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.clean_up import clean_up
+    from yard.commands.clean_up import clean_up, clean_up_run
 
+    if options.run is not None:
+        if options.days is not None:
+            raise RequestError(["RUN: names the one that goes, and DAYS= is for all: give one"])
+        return clean_up_run(context, options.run, options.yes)
     return clean_up(context, options.days, options.yes)
 
 
@@ -267,6 +275,12 @@ def _logs(context: Context, options: argparse.Namespace) -> Exit:
 
     run = find_training(context.project, options.run)
     return show_logs(context, run, options.rank, options.follow)
+
+
+def _metrics(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.web import write_metrics
+
+    return write_metrics(context, options.out)
 
 
 def _notebook(context: Context, options: argparse.Namespace) -> Exit:
@@ -330,7 +344,9 @@ def _rotate_keys(context: Context, options: argparse.Namespace) -> Exit:
 def _runs(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.overviews import list_all_runs
 
-    return list_all_runs(context, options.form)
+    if options.last is not None and options.last < 1:
+        raise RequestError(["LAST: must be at least 1"])
+    return list_all_runs(context, options.form, options.find, options.last)
 
 
 def _setup(context: Context, options: argparse.Namespace) -> Exit:
@@ -351,6 +367,12 @@ def _stop(context: Context, options: argparse.Namespace) -> Exit:
     return stop(context, options.run)
 
 
+def _tag(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.overviews import tag_run
+
+    return tag_run(context, options.run, options.tags, options.note)
+
+
 def _tensorboard(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.tensorboard import tensorboard
 
@@ -367,6 +389,12 @@ def _verify(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.verify import verify
 
     return verify(context, _names(options.checks), _names(options.on))
+
+
+def _web(context: Context, options: argparse.Namespace) -> Exit:
+    from yard.commands.web import web
+
+    return web(context, options.port, options.socket, _names(options.names), options.read_only)
 
 
 def _names(text: str) -> list[str]:
@@ -388,6 +416,7 @@ COMMANDS: Mapping[str, Command] = {
     "local-down": _local_down,
     "local-up": _local_up,
     "logs": _logs,
+    "metrics": _metrics,
     "notebook": _notebook,
     "predict": _predict,
     "provision": _provision,
@@ -401,9 +430,11 @@ COMMANDS: Mapping[str, Command] = {
     "setup": _setup,
     "status": _status,
     "stop": _stop,
+    "tag": _tag,
     "tensorboard": _tensorboard,
     "top": _top,
     "train": _train,
     "verify": _verify,
+    "web": _web,
 }
 TYPED.update(COMMANDS)

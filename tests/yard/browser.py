@@ -13,34 +13,37 @@ from typing import Any
 
 # A window cannot be as narrow as a phone, a frame can.
 FRAME = '<iframe width="{width}" height="900" srcdoc="{page}"></iframe>'
-PROBE = """<!DOCTYPE html><meta charset="utf-8"><meta name="color-scheme" content="light dark">
-<style>iframe {{ border: 0; color-scheme: light dark; }}</style>
-{frames}
-<script>
-const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
-const luminance = (colour) => {{
+CONTRASTS = """const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const luminance = (colour) => {
   const [r, g, b] = channels(colour).slice(0, 3).map((value) => value / 255).map(
       (value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}};
-const behind = (element) => {{
-  for (let at = element; at; at = at.parentElement) {{
+};
+const behind = (element) => {
+  for (let at = element; at; at = at.parentElement) {
     const colour = at.ownerDocument.defaultView.getComputedStyle(at).backgroundColor;
     if ((channels(colour)[3] ?? 1) === 1) return colour;
-  }}
-}};
+  }
+};
 // The ratio of WCAG 2.2, 1 to 21, for every element that shows text of its own.
 const contrasts = (shown) => [...shown.document.body.querySelectorAll("*")]
   .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
   .filter((e) => !["SCRIPT", "STYLE"].includes(e.tagName) && e.getClientRects().length)
-  .map((e) => {{
+  .map((e) => {
     const style = shown.getComputedStyle(e);
     const text = luminance(e instanceof shown.SVGElement ? style.fill : style.color);
     const paper = luminance(behind(e));
     const ratio = (Math.max(text, paper) + 0.05) / (Math.min(text, paper) + 0.05);
     return [ratio, e.textContent.trim().slice(0, 40)];
-  }});
-const hover = (shown) => {{
+  });
+"""
+# Of a window: the lowest contrast of all texts, and the text that has it.
+CONTRAST = f"(shown) => {{{CONTRASTS} return contrasts(shown).sort((a, b) => a[0] - b[0])[0]; }}"
+PROBE = """<!DOCTYPE html><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<style>iframe {{ border: 0; color-scheme: light dark; }}</style>
+{frames}
+<script>
+{contrasts}const hover = (shown) => {{
   const over = shown.document.querySelector(".u-over");
   if (!over) return null;
   const box = over.getBoundingClientRect();
@@ -147,7 +150,7 @@ def show(pages: Sequence[tuple[Path, int]], dark: bool) -> tuple[list[Shown], li
     frames = [
         FRAME.format(width=width, page=html.escape(page.read_text())) for page, width in pages
     ]
-    found, console = _opened(PROBE.format(frames="\n".join(frames)), dark)
+    found, console = _opened(PROBE.format(contrasts=CONTRASTS, frames="\n".join(frames)), dark)
     return [Shown(**entry) for entry in found], console
 
 

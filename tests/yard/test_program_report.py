@@ -174,7 +174,7 @@ def test_it_stands_beside_runs_of_the_trainer(run: Path, tmp_path: Path) -> None
     assert page.count("<h3>loss</h3>") == 1
     index = write_index(run.parent).read_text()
     assert "None" not in index
-    assert "loss 0.271" in index
+    assert '<td class="n" data-label="loss">0.271</td>' in index
     assert index.count("<svg") == 2
 
 

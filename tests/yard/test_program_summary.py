@@ -14,7 +14,7 @@ from test_schemas import errors
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.operations.ending import conclude
-from yard.runs.folder import list_runs
+from yard.runs.overview import overview_of
 from yard.runs.record import read_run
 from yard.runs.retry import check_resumable, put_attempt_aside, resume_variables
 from yard.runs.summary import LEFT_NOTHING, LEFT_WORDS, NEVER_CONNECTED, read_summary, summarise
@@ -95,8 +95,9 @@ def test_the_screen_shows_what_there_is_and_no_none(run: Path) -> None:
     assert ["val/acc", "0.381"] in rows
     assert "more          15 numbers in the report" in text
     table = io.StringIO()
-    show_runs(Console(file=table, width=200), list_runs(run.parent))
-    assert "loss 2.104" in table.getvalue()
+    show_runs(Console(file=table, width=200), [overview_of(run)])
+    assert "2.104" in table.getvalue()
+    assert (overview_of(run).accuracy, overview_of(run).loss) == ("", "2.104")
     assert "None" not in table.getvalue()
 
 

@@ -3,6 +3,8 @@
 import io
 import os
 import pty
+import signal
+import tty
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
-from yard.screen.question import confirm
+from yard.screen.question import StopQuestion, confirm
 
 
 @pytest.mark.parametrize(("typed", "agreed"), [("yes\n", True), ("no\n", False), ("\n", False)])
@@ -43,3 +45,36 @@ def test_ctrl_c_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Interrupted):
             confirm(context, "Rent 2 machines?", False)
     os.close(typing)
+
+
+def test_a_ctrl_c_asks_once_and_a_second_one_stops() -> None:
+    typing, terminal = pty.openpty()
+    tty.setcbreak(terminal)
+    interrupts, said = Interrupts(), list[str]()
+    question = StopQuestion(terminal, said.append, interrupts.request)
+    interrupts.question = question.ask
+
+    def press(keys: bytes) -> bool:
+        os.write(typing, keys)
+        return question.answered()
+
+    assert not press(b"d"), "nothing was asked"
+    interrupts._received(signal.SIGINT, None)
+    assert "s stops the run, d leaves it" in said[0]
+    assert not press(b"x")
+    assert not press(b"\r")
+    assert (said[1], interrupts.requested) == ("It goes on.", False)
+    interrupts._received(signal.SIGINT, None)
+    interrupts._received(signal.SIGINT, None)
+    assert interrupts.requested
+    again = Interrupts()
+    again.question = lambda: True
+    again._received(signal.SIGTERM, None)
+    assert again.requested, "nobody answers who sends SIGTERM"
+    left = StopQuestion(terminal, said.append, interrupts.request)
+    left.ask()
+    os.write(typing, b"d")
+    assert left.answered()
+    assert left.detached
+    for descriptor in (typing, terminal):
+        os.close(descriptor)

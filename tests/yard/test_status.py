@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from yard_command import DATA, RUN_ID, Yard, made
 
-from yard.commands.status import left_runs
 from yard.core.project import Project
+from yard.operations.state import left_runs
 from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.folder import followed
 from yard.runs.metrics import Metric, read_metrics
@@ -277,11 +277,11 @@ def test_a_node_that_does_not_know_its_runs_has_a_row_with_the_reason(tmp_path: 
         assert line in text
 
 
-def test_the_name_that_a_run_was_given_stands_behind_its_id(tmp_path: Path) -> None:
+def test_the_name_that_a_run_was_given_stands_before_its_id(tmp_path: Path) -> None:
     (tmp_path / RUN_ID).mkdir()
     (tmp_path / RUN_ID / "manifest.json").write_text('{"name": "baseline [x]"}')
     state = cluster(tmp_path, node1=[entry()])
-    assert f"{RUN_ID} (baseline [x])" in shown(state)
+    assert f"baseline [x] ({RUN_ID})" in shown(state)
     assert state.to_json()["runs"][0]["name"] == "baseline [x]"
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,51 @@ def event(kind: str, module: str, host: str = "node1", **result: Any) -> Event:
     return Event(kind, NOW, "", "", "", "", module, host, result, False)
 
 
-def test_looks_at_nodes_are_taken_in_as_foreign_text(tmp_path: Path) -> None:
+def test_the_first_answer_is_not_shown_before_others_could_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    watcher = Watcher(Context(Project(tmp_path), tmp_path, Console(), Interrupts()))
+    free, busy = ({"runs": runs, "load": LOAD, "time": NOW, "logs": {}} for runs in ([], [entry()]))
+    watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(free)))
+    assert watcher.seen.state is None
+    clock[0] += 2
+    watcher.take(event("runner_retry", "ansible.builtin.raw", "node2", stdout=json.dumps(busy)))
+    assert watcher.seen.state is not None
+    assert [len(node.runs) for node in watcher.seen.state.nodes] == [0, 1]
+    assert watcher.seen.history == {"node1": (61.5,), "node2": (61.5,)}
+
+
+def test_nodes_are_put_in_order_and_keys_explained(view: TopView) -> None:
+    assert view.state is not None
+    slow, quick = view.state.nodes[0], view.state.nodes[1]
+    assert slow.load is not None
+    idle = replace(slow, load=replace(slow.load, cpu_percent=1.0))
+    view.state = replace(view.state, nodes=(idle, quick))
+    assert [node.host for node in view.nodes] == ["node1", "node2"]
+    press(view, "o")
+    assert [node.host for node in view.nodes] == ["node2", "node1"]
+    view.history = {"node1": (0.0,) * 5 + (100.0,) * 5}
+    assert "62 %" in drawn(view)
+    assert "1 % ▁█" in drawn(view)
+    assert "make attach RUN= fetches them" in drawn(press(view, "?"))
+    assert "node2" in drawn(press(view, "q"))
+    assert not view.is_over, "any key goes back, and does nothing else"
+
+
+def test_a_name_stands_before_the_id(tmp_path: Path) -> None:
+    (tmp_path / RUN_ID).mkdir()
+    (tmp_path / RUN_ID / "manifest.json").write_text('{"name": "first light"}')
+    state = cluster(tmp_path, node1=[entry()])
+    assert state.runs[0].title == f"first light ({RUN_ID})"
+    assert "first light (" in drawn(TopView(state=state))
+
+
+def test_looks_at_nodes_are_taken_in_as_foreign_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "FIRST", 0)
     (tmp_path / "runs").mkdir()
     project = Project(tmp_path)
     watcher = Watcher(Context(project, tmp_path, Console(), Interrupts()))

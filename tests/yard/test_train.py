@@ -45,7 +45,7 @@ def test_a_fresh_machine_is_set_up_and_trains(fresh: Yard) -> None:
     assert (run / "report.html").is_file()
 
     runs = fresh("runs").stdout
-    assert re.search(rf"{run.name} +succeeded +41\.0 % +120\.0 +64 +2 +2 +1 +2\S+ \S+ +first", runs)
+    assert re.search(rf"{run.name} +succeeded .* 41\.0 % .* 120\.0 +\S+@\S+\n +first\b", runs)
     assert f'href="{run.name}/report.html"' in (fresh.root / "runs/index.html").read_text()
     logs = fresh("logs", "latest", "--rank", "1").stdout
     assert logs == "[1 node2] rank 1 of 2 on node2 (pid 17)\n"
@@ -371,6 +371,12 @@ def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
         child.expect(rb"step \d+/600")
         child.expect(rb"images/s")
         child.sendintr()
+        child.expect(rb"s stops the run, d leaves it")
+        child.send("\r")
+        child.expect(rb"It goes on")
+        child.sendintr()
+        child.expect(rb"s stops the run, d leaves it")
+        child.sendintr()
         child.expect(pexpect.EOF)
         child.close()
     assert child.exitstatus == 130
@@ -381,3 +387,52 @@ def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
     assert any(line.startswith("Training ") for line in lines)
     assert max(len(line) for line in lines if line.startswith(("Training ", "  "))) <= 80
     assert sys.executable not in visible
+
+
+def test_ctrl_c_can_leave_a_run_to_go_on_in_the_background(ready: Yard) -> None:
+    command, *arguments = ready.command(*TRAIN, "--set", "steps=100")
+    child = pexpect.spawn(
+        command, arguments, cwd=str(ready.root), env=ready.environment, timeout=60
+    )
+    child.expect(rb"step \d+/100")
+    child.sendintr()
+    child.expect(rb"d leaves it to go on in the background")
+    child.send("d")
+    child.expect(rb"It goes on in the background")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    summary = ready.root / "runs/latest/summary.json"
+    wait_for(summary.exists, "the command in the background to sum it up")
+    assert (summary_of(ready)["status"], summary_of(ready)["steps"]) == ("succeeded", 100)
+
+
+def test_a_run_is_begun_in_the_background(ready: Yard) -> None:
+    done = ready(*TRAIN, "--set", "steps=100", "--detach")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = (ready.root / "runs/latest").resolve()
+    assert f"make logs RUN={run.name} FOLLOW=1" in done.stdout
+    assert not (run / "summary.json").exists()
+    wait_for((run / "summary.json").exists, "its end")
+    assert summary_of(ready)["status"] == "succeeded"
+    (ready.root / "nodes/node2/held").touch()
+    held = ready(*TRAIN, "--detach")
+    assert (held.returncode, "WAIT=1 waits" in held.stdout) == (3, True), held.stdout
+    wrong = ready("train", "--model", "vIt", "--detach")
+    assert (wrong.returncode, "vit" in wrong.stdout) == (2, True)
+
+
+def test_a_request_whose_nodes_others_have_is_no_run(ready: Yard) -> None:
+    (ready.root / "nodes/node2/held").touch()
+    done = ready(*TRAIN)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "node2: it is held by run other of ada@desk" in done.stdout
+    assert "WAIT=1 waits" in done.stdout
+    assert not list((ready.root / "runs").glob("2*"))
+    waiting = ready.start(*TRAIN, "--wait")
+    wait_for(lambda: list((ready.root / "runs").glob("2*")), "it to ask")
+    assert json.loads(ready("runs", "--json").stdout)[0]["status"] == "waiting"
+    (ready.root / "nodes/node2/held").unlink()
+    output, _ = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, output
+    assert summary_of(ready)["status"] == "succeeded"

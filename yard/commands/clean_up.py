@@ -13,15 +13,20 @@ from rich.text import Text
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, OtherVersionError, RequestError
+from yard.core.files import room_of
 from yard.core.words import plural, size
+from yard.operations.deletion import check_deletable, delete
 from yard.pages.index import write_index
 from yard.plays.contract import CALL_NODE, CLEAN_UP
 from yard.plays.events import Event, failure_message, shortened
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
-from yard.runs.folder import RUN_ID, is_followed, list_runs, remove_run
+from yard.runs.folder import RUN_ID, find_run, is_followed, list_runs, remove_run
+from yard.runs.labels import Labels, read_labels
+from yard.runs.overview import overview_of
 from yard.runs.summary import read_summary
 from yard.screen.failures import show_failures
+from yard.screen.question import confirm
 
 HERE = "control node"
 # Where yard.operations.packages keeps what projects require.
@@ -45,6 +50,7 @@ REASONS = {
     "elsewhere": "a part of it is still on {hosts}: make attach RUN={name}",
     "other_version": "a newer version of Trainyard wrote it, or it is damaged",
     "named": "it was given the name {label}",
+    "labelled": "it was given tags or a note",
 }
 
 
@@ -97,16 +103,39 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
     return Exit.DONE
 
 
+def clean_up_run(context: Context, name: str, yes: bool) -> Exit:
+    """Delete one run, after a question.
+
+    Args:
+        yes: it was answered on the command line.
+
+    Raises:
+        RequestError: there is none, it is needed, or the answer was no.
+        Interrupted: the user stopped.
+    """
+    run = find_run(context.project.runs, name)
+    heirs = check_deletable(run)
+    overview = overview_of(run)
+    about = ", ".join(filter(None, (overview.name, size(room_of(run, set())))))
+    gone_on = f" {', '.join(heirs)} went on from it." if heirs else ""
+    question = f"Delete {run.name} ({about}) with all its files?{gone_on}"
+    confirm(context, question, yes)
+    delete(run)
+    context.console.print(escape(f"deleted {run.name} ({about}).{gone_on}"), soft_wrap=True)
+    return Exit.DONE
+
+
 def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
     """What this checkout has: its runs, its logs, and the packages of projects."""
     now = time.time()
     used = set()
+    counted: set[tuple[int, int]] = set()
     for run in list_runs(context.project.runs):
         kept = _why_a_run_stays(run, days, now)
         lock = run / "packages.txt"
         if kept and lock.is_file():
             used.add(lock.read_bytes())
-        yield Thing(HERE, "run", run.name, _bytes_of(run), kept, run)
+        yield Thing(HERE, "run", run.name, room_of(run, counted), kept, run)
     for log in sorted(context.project.logs(context.inventory).glob("*.log")):
         is_old = now - log.stat().st_mtime > OLD_DAYS * DAY
         if is_old:
@@ -119,7 +148,7 @@ def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
             kept = REASONS["required"]
         elif now - folder.stat().st_mtime <= OLD_DAYS * DAY:
             kept = REASONS["young"]
-        yield Thing(HERE, "packages", folder.name, _bytes_of(folder), kept, folder)
+        yield Thing(HERE, "packages", folder.name, room_of(folder, counted), kept, folder)
 
 
 def _why_a_run_stays(run: Path, days: int | None, now: float) -> str:
@@ -138,6 +167,8 @@ def _why_a_run_stays(run: Path, days: int | None, now: float) -> str:
         code = "no_limit"
     elif summary.name:
         code, values["label"] = "named", summary.name
+    elif read_labels(run) != Labels():
+        code = "labelled"
     elif now - (run / "summary.json").stat().st_mtime <= days * DAY:
         code = "young"
     return REASONS[code].format(**values) if code else ""
@@ -206,7 +237,3 @@ def _show(console: Console, title: str, things: list[Thing], reason: str) -> Non
         room = "" if thing.bytes is None else size(thing.bytes)
         table.add_row(*map(Text, (thing.place, thing.kind, thing.name, room, thing.kept)))
     console.print(table)
-
-
-def _bytes_of(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

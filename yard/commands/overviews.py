@@ -1,7 +1,8 @@
-"""`make runs`, `make report` and `MODEL=list`: what there is, as tables and pages."""
+"""`make runs`, `make tag`, `make report` and `MODEL=list`: what there is, as tables and pages."""
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,9 @@ from yard.core.context import Context
 from yard.core.errors import Exit
 from yard.plays.inventory import read_inventory
 from yard.runs.folder import list_runs
+from yard.runs.labels import label_run
 from yard.runs.measurements import find_training
-from yard.runs.overview import listed_run
+from yard.runs.overview import listed_run, matching, overview_of
 from yard.screen.tables import show_models, show_runs
 
 # The pages take a while to import: each is imported where it is drawn.
@@ -25,15 +27,19 @@ def list_models(context: Context) -> Exit:
     return Exit.DONE
 
 
-def list_all_runs(context: Context, form: str | None = None) -> Exit:
-    """Print the table of runs, and draw the page of it; or print them for programs.
+def list_all_runs(context: Context, form: str | None, find: str, last: int | None) -> Exit:
+    """Print the table of runs, the newest first, and draw the page of them; or print for programs.
 
     Args:
-        form: `json` or `csv`, the newest run first; None for the table.
+        form: `json` or `csv`; None for the table.
+        find: only runs that have all these words somewhere.
+        last: only the newest so many of these; None for all.
     """
     runs = context.project.runs
+    there = map(overview_of, reversed(list_runs(runs)))
+    chosen = matching(there, find)[:last]
     if form is not None:
-        entries = [listed_run(run) for run in sorted(list_runs(runs), reverse=True)]
+        entries = [listed_run(runs / run.run_id, run) for run in chosen]
         if form == "json":
             print(json.dumps(entries, indent=2))
         elif entries:
@@ -43,11 +49,29 @@ def list_all_runs(context: Context, form: str | None = None) -> Exit:
         return Exit.DONE
     from yard.pages.index import write_index
 
-    show_runs(context.console, list_runs(runs))
+    show_runs(context.console, chosen)
     if runs.is_dir():
         context.console.print(
             f"\n[dim]as a page: {_shown(context, write_index(runs))}[/]", soft_wrap=True
         )
+    return Exit.DONE
+
+
+def tag_run(context: Context, name: str, tags: str | None, note: str | None) -> Exit:
+    """Say something of a run: replace its tags or its note; print what is said then.
+
+    Raises:
+        RequestError: there is no such run, or a tag is none.
+    """
+    run = find_training(context.project, name)
+    wanted = None if tags is None else [tag for tag in re.split(r"[,\s]+", tags) if tag]
+    labels = label_run(run, wanted, note)
+    if (tags, note) != (None, None):
+        from yard.pages.index import write_index
+
+        write_index(context.project.runs)
+    said = " ".join(filter(None, (*(f"#{tag}" for tag in labels.tags), labels.note)))
+    context.console.print(escape(f"{run.name}: {said or 'no tags and no note'}"), soft_wrap=True)
     return Exit.DONE
 
 

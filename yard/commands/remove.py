@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yard.commands.status import ask_nodes
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.project import Project
 from yard.core.words import plural
 from yard.operations.setup import run_operation
+from yard.operations.state import ask_nodes
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.runs.cluster_state import UNREACHABLE, ClusterState

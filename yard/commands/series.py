@@ -27,7 +27,9 @@ from yard.runs.summary import read_summary
 from yard.screen.series import show_series
 
 
-def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int) -> Exit:
+def train_series(
+    context: Context, request: TrainRequest, sweep: str, seeds: int, waits: bool = False
+) -> Exit:
     """Train all combinations of a sweep with some seeds each, and compare them.
 
     What an earlier call of the same request has trained is not trained again.
@@ -35,6 +37,7 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
     Args:
         sweep: like `lr=1e-3,3e-4 batch=32,64`; empty for seeds alone.
         seeds: how many, from that of the request on.
+        waits: for nodes that other runs have.
 
     Raises:
         RequestError: with all that is wrong with any of them; nothing has been touched.
@@ -65,7 +68,7 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
     # With the digest too where it has a name: under that another request may have been trained.
     series = f"{request.name or 'series'}-{digest}"
     context.console.print(f"{plural(len(cases), 'training')}: {escape(series)}", soft_wrap=True)
-    runs, status = train_each(context, series, cases, goes_on=True)
+    runs, status = train_each(context, series, cases, goes_on=True, waits=waits)
     if status not in (Exit.DONE, Exit.FAILED):
         context.console.print("The same command goes on with what is left.")
         return status
@@ -94,7 +97,11 @@ def train_series(context: Context, request: TrainRequest, sweep: str, seeds: int
 
 
 def train_each(
-    context: Context, series: str, cases: Mapping[str, TrainRequest], goes_on: bool = False
+    context: Context,
+    series: str,
+    cases: Mapping[str, TrainRequest],
+    goes_on: bool = False,
+    waits: bool = False,
 ) -> tuple[dict[str, Path], Exit]:
     """Train one after the other; a run of that name that succeeded before is taken as it is.
 
@@ -102,6 +109,7 @@ def train_each(
         series: what the names of the runs begin with.
         cases: by the label that they end with.
         goes_on: whether a run that failed leaves the others to be trained.
+        waits: for nodes that other runs have.
 
     Returns:
         The runs that succeeded, by label, and how it ended: with what the first one failed.
@@ -117,7 +125,7 @@ def train_each(
         run = before.get(name)
         if run is None:
             context.console.rule(escape(label), align="left")
-            status = train(context, replace(case, name=name), time.time())
+            status = train(context, replace(case, name=name), time.time(), waits)
             worst = worst if worst != Exit.DONE else status
             if status != Exit.DONE and not (goes_on and status == Exit.FAILED):
                 return runs, status

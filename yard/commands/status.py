@@ -1,20 +1,11 @@
 """What runs where, asked of the nodes."""
 
 import json
-import time
-from pathlib import Path
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Exit, Interrupted
-from yard.plays.contract import CALL_NODE, READ_STATUS
-from yard.plays.events import Event, failure_message
-from yard.plays.inventory import read_inventory
-from yard.plays.play import fresh_log, play
-from yard.runs.cluster_state import SILENT, UNREACHABLE, Answers, ClusterState
-from yard.runs.folder import is_followed, list_runs
-from yard.runs.summary import is_over
+from yard.core.errors import Exit
+from yard.operations.state import ask_nodes
 from yard.screen.cluster_tables import show_cluster
-from yard.screen.failures import show_failures
 
 
 def show_status(context: Context, as_json: bool = False) -> Exit:
@@ -33,52 +24,3 @@ def show_status(context: Context, as_json: bool = False) -> Exit:
     else:
         show_cluster(context.console, context.project, context.inventory, state)
     return Exit.DONE
-
-
-def ask_nodes(context: Context) -> ClusterState:
-    """Ask every node of the inventory what runs there and how busy it is.
-
-    Raises:
-        ClusterError: something else than a node was in the way.
-    """
-    answers = Answers(context.project.runs)
-
-    def take(event: Event) -> None:
-        if event.module not in (CALL_NODE, READ_STATUS) or not event.host:
-            return
-        if event.kind == "runner_on_ok":
-            answers.take(event.host, event.result)
-        elif event.kind == "runner_on_unreachable":
-            answers.miss(event.host, UNREACHABLE, failure_message(event.result))
-        elif event.kind == "runner_on_failed":
-            timed_out = event.result.get("timedout")
-            limit = timed_out.get("period") if isinstance(timed_out, dict) else None
-            reason = f"silent for {limit} s" if limit else failure_message(event.result)
-            answers.miss(event.host, SILENT, reason)
-
-    outcome = play(context, "status", {}, take, log=fresh_log(context, "status"))
-    if outcome.cancelled:
-        raise Interrupted("interrupted")
-    if answers.is_empty or not outcome.ok:
-        if not outcome.stats:
-            # A file of the inventory may be at fault, which this names and Ansible may not.
-            read_inventory(context.project, context.inventory)
-        show_failures(context.console, outcome)
-        shown = context.project.shown(context.inventory)
-        if outcome.ok:
-            raise ClusterError(
-                f"there is no node in {shown}; INVENTORY= names the inventory of your machines"
-            )
-        raise ClusterError(f"the nodes of {shown} could not be asked")
-    return answers.state(time.time(), left_runs(context.project.runs))
-
-
-def left_runs(runs: Path) -> list[str]:
-    """Ids of the runs that have no result and that nobody follows, who would write it.
-
-    One that is followed may not be on its nodes yet.
-
-    Args:
-        runs: the folder of all runs.
-    """
-    return [run.name for run in list_runs(runs) if not is_over(run) and not is_followed(run)]

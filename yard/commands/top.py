@@ -3,15 +3,14 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
+from yard.operations.beside import start_beside
 from yard.operations.watching import Watcher
-from yard.plays.play import fresh_log
 from yard.screen.keys import read_key, single_keys
 from yard.screen.top_view import TopView
 
@@ -45,7 +44,7 @@ def top(context: Context) -> Exit:
             if key is not None:
                 view.press(key)
             if view.stop is not None:
-                stops[view.stop] = _stop(context, view.stop)
+                stops[view.stop] = start_beside(context, STOP_LOG, "stop", view.stop)
                 view.message, view.stop = f"stopping {view.stop} ...", None
             has_news = watcher.news.is_set() or _look_at_stops(context, view, stops)
             if not has_news and key is None and time.monotonic() - drawn_at < DRAW:
@@ -53,6 +52,7 @@ def top(context: Context) -> Exit:
             watcher.news.clear()
             seen = watcher.seen
             view.state, view.logs, view.trouble = seen.state, seen.logs, seen.trouble
+            view.history = seen.history
             _draw(screen, context.console, view)
             drawn_at = time.monotonic()
     return Exit.DONE
@@ -60,19 +60,6 @@ def top(context: Context) -> Exit:
 
 def _draw(screen: Live, console: Console, view: TopView) -> None:
     screen.update(view.render(console.width, console.height), refresh=True)
-
-
-def _stop(context: Context, run: str) -> "subprocess.Popen[bytes]":
-    """Begin what `make stop` does, beside the screen; it goes on if the screen is left."""
-    inventory: Path = context.inventory
-    with fresh_log(context, STOP_LOG).open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "yard", "--inventory", str(inventory), "stop", run],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
 
 
 def _look_at_stops(

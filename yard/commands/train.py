@@ -12,8 +12,9 @@ from yard.code.settings import NAME as SETTINGS
 from yard.code.settings import NODE
 from yard.code.snapshot import FOLDER
 from yard.core.context import Context
-from yard.core.errors import Exit, Interrupted, RequestError
+from yard.core.errors import Detached, Exit, Interrupted, RequestError
 from yard.core.words import plural, size
+from yard.operations.beside import leave
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
 from yard.operations.packages import (
@@ -23,6 +24,7 @@ from yard.operations.packages import (
     have_packages,
     packages_variables,
 )
+from yard.operations.queue import have_nodes
 from yard.operations.readiness import make_ready, mended
 from yard.operations.retries import going_on, try_again
 from yard.operations.run_code import keep_code
@@ -35,7 +37,7 @@ from yard.request.own_data import with_own_data
 from yard.request.resolve import VALIDATION, resolve
 from yard.request.training import Training, TrainRequest
 from yard.runs.failure_rate import expected_failures
-from yard.runs.folder import create_run, followed
+from yard.runs.folder import create_run, followed, remove_run
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.measurements import find_training
 from yard.runs.overview import configuration_of
@@ -47,11 +49,17 @@ from yard.runs.world import read_world
 FIXED = ("model", "dataset", "optimizer", "seed")
 
 
-def train(context: Context, request: TrainRequest | ProjectRequest, started_at: float) -> Exit:
+def train(
+    context: Context,
+    request: TrainRequest | ProjectRequest,
+    started_at: float,
+    waits: bool = False,
+) -> Exit:
     """Train, from the request to the report.
 
     Args:
         started_at: when the command began, Unix seconds; the run's times count from there.
+        waits: for nodes that other runs have.
 
     Raises:
         RequestError: the request makes no sense; nothing has been touched.
@@ -101,15 +109,22 @@ def train(context: Context, request: TrainRequest | ProjectRequest, started_at: 
     write_manifest(run, manifest)
     if earlier is not None:
         variables = going_on(job, variables, resume_variables(earlier, same_run=False))
-    with followed(run):
-        limit = wanted.trainers if request.on else ()
-        follower = RunFollower(context, run, manifest, "train", variables, limit)
-        outcome = follower.run()
-        too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
-        if not too_late and mended(context, inventory, job, packages, outcome):
-            follower.run()
-        try_again(context, run, job, variables, request.retries, limit)
-        return finish(context, run)
+    try:
+        with followed(run):
+            limit = wanted.trainers if request.on else ()
+            follower = RunFollower(context, run, manifest, "train", variables, limit, asks=True)
+            outcome = follower.run()
+            too_late = follower.phase not in NOTHING_STARTED or interrupts.requested
+            if not too_late and mended(context, inventory, job, packages, outcome):
+                outcome = follower.run()
+            if not have_nodes(context, follower, outcome, waits):
+                remove_run(run)
+                return Exit.INTERRUPTED if interrupts.requested else Exit.UNFIT
+            try_again(context, run, job, variables, request.retries, limit)
+            return finish(context, run)
+    except Detached:
+        leave(context, run)
+        raise
 
 
 def _packages(

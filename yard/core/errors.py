@@ -58,3 +58,9 @@ class Interrupted(YardError):
     """The user stopped the command before there was a run to end."""
 
     status = Exit.INTERRUPTED
+
+
+class Detached(YardError):
+    """The user has left a run to another command, which goes on in the background."""
+
+    status = Exit.DONE

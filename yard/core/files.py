@@ -49,6 +49,24 @@ def read_object(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def room_of(folder: Path, counted: set[tuple[int, int]]) -> int:
+    """Bytes that the files below a folder take on the disk; one of several names counts once.
+
+    Args:
+        counted: files that were counted already, by device and inode; these are added.
+    """
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            about = path.lstat()
+        except OSError:
+            continue  # it went meanwhile
+        if (about.st_dev, about.st_ino) not in counted:
+            counted.add((about.st_dev, about.st_ino))
+            total += about.st_blocks * 512  # its unit, whatever the file system's is: stat(2)
+    return total
+
+
 def holds_files(folder: Path) -> bool:
     """Whether there is a file anywhere below a folder."""
     return any(path.is_file() for path in folder.rglob("*"))

@@ -18,11 +18,14 @@ class Interrupts:
     Attributes:
         requested: whether the user has asked to stop.
         announce: called at every signal.
+        question: called at a Ctrl-C, where there is one; if it returns true, the user is asked what
+            that is to mean, and nothing is requested yet.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self.announce: Callable[[], None] = lambda: None
+        self.question: Callable[[], bool] | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     def request(self) -> None:
@@ -45,6 +48,8 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.question is not None and self.question():
+            return
         self.request()
 
 

@@ -15,7 +15,7 @@ OWN = Path(__file__).parents[2]
 OWN_FOLDERS = frozenset(
     {
         *("bundle", "collection", "control_node", "data", "image", "packages", "ssh"),
-        *("tensorboard", "tmp", "trusted.pem"),
+        *("tensorboard", "tmp", "trusted.pem", "web-key"),
         # In checkouts of Trainyard's developers.
         *("bytecode", "faults.json", "gpu-day", "molecule", "results", "speed"),
         "test_tools",

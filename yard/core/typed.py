@@ -16,7 +16,7 @@ VALUE = r"""=(?:'[^']*'|"[^"]*"|[^\s,;:.'")`]*(?:[,:.][^\s,;:.'")`]+)*)"""
 VARIABLE = rf"\b[A-Z][A-Z0-9_]+{VALUE}"
 COMMAND = re.compile(rf"\bmake ([a-z]+(?:-[a-z]+)*)\b((?: {VARIABLE})*)")
 POSITIONAL = ("RUN", "NODE", "SITE")
-SWITCHES = ("YES", "FOLLOW", "JSON", "CSV", "DATA")
+SWITCHES = ("YES", "FOLLOW", "JSON", "CSV", "DATA", "READ_ONLY", "WAIT", "DETACH")
 OTHERWISE = {"LIMIT": "--seconds"}
 # What make takes for itself: such a command stays make's.
 OF_MAKE = re.compile(r"\b(?:BUNDLE|HELP|PYTHON|VENV)=")

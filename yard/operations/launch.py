@@ -1,5 +1,6 @@
 """Launches a run and follows it, or follows one that goes on."""
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.context import Context
+from yard.core.errors import Detached
 from yard.core.words import printable
 from yard.operations.checkpoints import CheckpointCarrier
 from yard.operations.lines import Lines, lines_of
@@ -16,6 +18,7 @@ from yard.plays.contract import (
     CHECK,
     CHOOSE_NODES,
     END_RUN,
+    FOLLOW,
     NOTHING_STARTED,
     POLL_RUN,
     STOP,
@@ -30,7 +33,9 @@ from yard.runs.manifest import Manifest, write_manifest
 from yard.runs.metrics import Metric
 from yard.runs.silences import MOST, Silence, known_silences
 from yard.screen.display import make_progress
+from yard.screen.keys import keys_of
 from yard.screen.progress import PHASE_TEXTS, Progress
+from yard.screen.question import StopQuestion
 from yard.screen.training_view import View
 
 # The playbook that goes on with a run which has been launched already.
@@ -47,6 +52,7 @@ class RunFollower:
         limit: hosts that it may run on; none means all.
         phase: of the launch, see `yard.plays.contract`.
         brings_checkpoints: whether a playbook of its own brings them home while the run goes on.
+        asks: whether a Ctrl-C on a terminal asks, once ranks run, what it is to mean.
     """
 
     context: Context
@@ -57,6 +63,8 @@ class RunFollower:
     limit: Sequence[str] = ()
     phase: str = CHECK
     brings_checkpoints: bool = True
+    asks: bool = False
+    _question: StopQuestion | None = field(init=False, default=None)
     _lines: Lines[Any] = field(init=False)
     _carrier: CheckpointCarrier = field(init=False)
     _report: LiveReport = field(init=False)
@@ -82,13 +90,19 @@ class RunFollower:
         return self._lines.view
 
     def run(self) -> Outcome:
-        """Launch and follow to the end, or until the user stops it; updates the manifest."""
+        """Launch and follow to the end, or until the user stops it; updates the manifest.
+
+        Raises:
+            Detached: the user has left the run, which goes on.
+        """
         self.phase = CHECK
         began_at = time.time()
         try:
             outcome = self._play(began_at)
         finally:
             self._carrier.end()
+        if self._question is not None and self._question.detached:
+            raise Detached
         if self._launcher_ended and outcome.ok:
             self._carrier.forget(self._kept)
         self.note_end(outcome)
@@ -106,8 +120,12 @@ class RunFollower:
         write_manifest(self.directory, self.manifest)
 
     def _play(self, began_at: float) -> Outcome:
-        with make_progress(self.context.console) as progress:
+        interrupts = self.context.interrupts
+        with make_progress(self.context.console) as progress, keys_of(sys.stdin) as keys:
             progress.view = self.view
+            if self.asks and keys is not None:
+                self._question = StopQuestion(keys, progress.note, interrupts.request)
+                interrupts.question = self._asked
             self.context.interrupts.announce = lambda: progress.note("Stopping ...")
             progress.phase(PHASE_TEXTS[CHECK])
             outcome = play(
@@ -126,12 +144,22 @@ class RunFollower:
                 unwanted=self._is_unwanted,
                 limit=self.limit,
             )
-            if outcome.cancelled:
+            interrupts.question = None
+            if outcome.cancelled and interrupts.requested:
                 progress.fail()
         return outcome
 
+    def _asked(self) -> bool:
+        """Ask what a Ctrl-C is to mean; before ranks run there is nothing that could go on."""
+        return self._question is not None and self.phase == FOLLOW and self._question.ask()
+
     def _is_unwanted(self) -> bool:
-        """Whether make stop was given before there was something on the nodes for it to end."""
+        """Whether make stop was given before there was something on the nodes for it to end.
+
+        Or the user has left the run.
+        """
+        if self._question is not None and self._question.answered():
+            return True
         begins = self.playbook != ATTACH and self.phase in NOTHING_STARTED
         return begins and heed_stop(self.context, self.directory)
 

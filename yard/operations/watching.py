@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,11 @@ PLAYBOOK = "top"
 # A playbook that ends sooner has found nothing to look at; the next one begins after as long, in
 # seconds.
 LEAST_SECONDS = 5.0
+# After the first answer it is waited so long for those of other nodes, in seconds: of one node
+# alone there would be no runs to see, and then there are.
+FIRST = 1.5
+# Looks of which it is known how busy a node was: of five minutes.
+MOST_LOOKS = 150
 # Events of a look that is over.
 READ = ("runner_retry", "runner_on_ok", "runner_on_failed")
 
@@ -33,11 +39,13 @@ class Seen:
         state: None until a node has been heard of.
         logs: the ends of ranks' logs, by run, host and rank.
         trouble: why the nodes cannot be asked; "" where they can.
+        history: how busy the processors of each node were at the last looks, 0 to 100.
     """
 
     state: ClusterState | None = None
     logs: Mapping[str, Mapping[str, Mapping[int, str]]] = field(default_factory=dict)
     trouble: str = ""
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 class Watcher:
@@ -51,6 +59,8 @@ class Watcher:
         self._context = replace(context, interrupts=Interrupts())
         self._answers = Answers(context.project.runs)
         self._logs: dict[str, dict[str, dict[int, str]]] = {}
+        self._first_at = float("inf")
+        self._history: dict[str, deque[float]] = {}
         self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
         self.seen = Seen()
         self.news = threading.Event()
@@ -93,19 +103,26 @@ class Watcher:
             return
         # Of a node whose answer is none nothing is known now, whatever it was before.
         found = _decoded(event.result.get("stdout"))
+        self._first_at = min(self._first_at, time.monotonic())
         self._answers.take(event.host, found)
         self._logs[event.host] = {} if found is None else _logs_of(found)
+        busy = None if found is None else found["load"]["cpu_percent"]
+        if busy is not None:
+            self._history.setdefault(event.host, deque(maxlen=MOST_LOOKS)).append(busy)
         self._publish("")
 
     def _publish(self, trouble: str) -> None:
         if self._answers.is_empty:
             self.seen = Seen(trouble=trouble)
+        elif time.monotonic() - self._first_at < FIRST and not trouble:
+            return
         else:
             by_run: dict[str, dict[str, Mapping[int, str]]] = {}
             for host, runs in sorted(self._logs.items()):
                 for run, logs in runs.items():
                     by_run.setdefault(run, {})[host] = logs
-            self.seen = Seen(self._answers.state(time.time(), ()), by_run, trouble)
+            history = {host: tuple(busy) for host, busy in self._history.items()}
+            self.seen = Seen(self._answers.state(time.time(), ()), by_run, trouble, history)
         self.news.set()
 
 

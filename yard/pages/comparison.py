@@ -1,10 +1,13 @@
 """Two or more runs on one page: what differs between them, and their curves on common axes."""
 
+import difflib
+import filecmp
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yard.code.snapshot import FOLDER
 from yard.core.errors import RequestError
 from yard.core.files import write_text
 from yard.core.words import duration, percent, short_number
@@ -13,14 +16,19 @@ from yard.pages.page import local_time, render
 from yard.pages.plot import COLOURS
 from yard.pages.reading_charts import MOST_CHARTS, reading_comparison
 from yard.pages.report import readable
+from yard.runs.manifest import Manifest
 from yard.runs.record import RunRecord, read_run
 from yard.runs.summary import Summary, read_summary
+
+# Of the difference between two programs, and of one of their files that is looked into.
+MOST_LINES, MOST_BYTES = 400, 200_000
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One of the runs: its label within the page and its colour."""
+    """One of the runs: its directory, its label within the page and its colour."""
 
+    run: Path
     label: str
     colour: str
     record: RunRecord
@@ -29,6 +37,19 @@ class Compared:
 
 def write_comparison(runs: Path, chosen: Sequence[Path]) -> Path:
     """Draw a page that compares runs; returns the path written.
+
+    Raises:
+        RequestError: see `comparison_of`.
+    """
+    text = comparison_of(chosen)
+    stamps = "_".join(run.name.split("_")[0] for run in chosen)
+    path = runs / f"comparison_{stamps}.html"
+    write_text(path, text)
+    return path
+
+
+def comparison_of(chosen: Sequence[Path]) -> str:
+    """The comparison of runs as HTML.
 
     Raises:
         RequestError: there are fewer than two, more than there are colours, or one is not over.
@@ -43,13 +64,10 @@ def write_comparison(runs: Path, chosen: Sequence[Path]) -> Path:
         if summary is None:
             problems.append(f"{run.name}: no summary yet; `yard stop {run.name}` ends it")
         else:
-            entries.append(Compared(label, colour, read_run(run), summary))
+            entries.append(Compared(run, label, colour, read_run(run), summary))
     if problems:
         raise RequestError(problems)
-    stamps = "_".join(run.name.split("_")[0] for run in chosen)
-    path = runs / f"comparison_{stamps}.html"
-    write_text(path, comparison_page(entries))
-    return path
+    return comparison_page(entries)
 
 
 def labels_of(runs: Sequence[Path]) -> list[str]:
@@ -65,6 +83,12 @@ def comparison_page(entries: Sequence[Compared]) -> str:
         entries=entries,
         started=[local_time(entry.summary.started_at) for entry in entries],
         results=result_rows([entry.summary for entry in entries]),
+        changes=difference_rows([changes_of(entry.record.manifest) for entry in entries]),
+        code=[
+            (entry.label, lines)
+            for entry in entries[1:]
+            if (lines := code_changes(entries[0].run, entry.run))
+        ],
         differences=difference_rows([settings_of(entry.record) for entry in entries]),
         charts=[
             *comparison_charts({e.label: e.record.metrics for e in entries}),
@@ -111,8 +135,25 @@ def result_rows(summaries: Sequence[Summary]) -> list[tuple[str, list[tuple[str,
     ]
 
 
+def changes_of(manifest: Manifest) -> dict[str, str]:
+    """What a person decided: what was typed, from what it went on, and which code that was."""
+    typed = {name: value for name, value in manifest.request.items() if name != "options"}
+    typed |= manifest.request.get("options") or {}
+    resumed = typed.pop("resume", None)
+    git = (manifest.project or {}).get("git") or {}
+    changes: dict[str, Any] = {
+        **typed,
+        "data set": manifest.configuration.get("dataset"),
+        "resumed from": resumed,
+        "revision of the program": git.get("revision"),
+        "revision of Trainyard": (manifest.code or {}).get("revision"),
+        "image": (manifest.image or {}).get("name"),
+    }
+    return {name: readable(value) for name, value in changes.items() if value is not None}
+
+
 def settings_of(record: RunRecord) -> dict[str, str]:
-    """What may make one run differ from another: configuration, versions, image, code."""
+    """What follows from that, and what else may make one run differ from another."""
     manifest = record.manifest
     versions = {
         f"version of {name}": text for name, text in manifest.versions.items() if name != "trainer"
@@ -122,15 +163,59 @@ def settings_of(record: RunRecord) -> dict[str, str]:
         for name, text in manifest.versions.get("trainer", {}).items()
     }
     settings: dict[str, Any] = {
-        **manifest.configuration,
+        **{name: value for name, value in manifest.configuration.items() if not _is_noise(name)},
         "hosts": list(record.hosts),
         **trainer,
         **versions,
-        "image digest": (manifest.image or {}).get("digest"),
-        "code revision": (manifest.code or {}).get("revision"),
-        **{f"program: {name}": value for name, value in (manifest.project or {}).items()},
     }
     return {name: readable(value) for name, value in settings.items()}
+
+
+def _is_noise(name: str) -> bool:
+    """Whether nobody reads anything from a setting: sums, and what was measured before the run."""
+    return name.endswith("sha256") or name == "seconds_between_failures"
+
+
+def code_changes(before: Path, after: Path) -> list[str]:
+    """What differs between the programs that two runs have kept, as lines of a unified diff.
+
+    A file of another kind than text is named alone, and so is what is too large.
+    """
+    folders = [run / FOLDER for run in (before, after)]
+    if not all(folder.is_dir() for folder in folders):
+        return []
+    files = [
+        {
+            str(path.relative_to(folder)): path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and not path.is_symlink()
+        }
+        for folder in folders
+    ]
+    lines: list[str] = []
+    for name in sorted({*files[0], *files[1]}):
+        one, other = files[0].get(name), files[1].get(name)
+        if one and other and filecmp.cmp(one, other, shallow=False):
+            continue
+        was, now = _lines_of(one), _lines_of(other)
+        if was is None or now is None:
+            lines.append(f"{name} differs")
+            continue
+        lines += difflib.unified_diff(was, now, f"A/{name}", f"B/{name}", n=2, lineterm="")
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {more:,} lines more"] if more > 0 else lines
+
+
+def _lines_of(path: Path | None) -> list[str] | None:
+    """The lines of a file, none of one that is not there; None of one that is no short text."""
+    if path is None:
+        return []
+    if path.stat().st_size > MOST_BYTES:
+        return None
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except ValueError:
+        return None
 
 
 def difference_rows(

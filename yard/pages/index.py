@@ -7,7 +7,6 @@ from pathlib import Path
 from markupsafe import Markup
 
 from yard.core.files import write_text
-from yard.core.words import short_number
 from yard.pages.charts import loss_points
 from yard.pages.page import render
 from yard.pages.reading_charts import curve_of
@@ -27,7 +26,6 @@ class Row:
         title: its name, or what was trained.
         started: day and time, UTC.
         curve: its training loss as a small line.
-        loss: the last one of a program that reports no accuracy of the trainer's kind; "" if none.
     """
 
     run: Overview
@@ -35,25 +33,22 @@ class Row:
     has_report: bool
     started: str
     curve: Markup
-    loss: str = ""
 
 
 def write_index(runs: Path) -> Path:
     """Draw the page of all runs, newest first; returns the path written."""
-    rows = [row_of(run) for run in reversed(list_runs(runs))]
+    rows = [row_of(run, overview_of(run)) for run in reversed(list_runs(runs))]
     path = runs / "index.html"
     write_text(path, render("index.html.j2", title="Runs", rows=rows, script=False))
     return path
 
 
-def row_of(run: Path) -> Row:
+def row_of(run: Path, overview: Overview) -> Row:
     """Read what the page says of a run."""
-    overview = overview_of(run)
     configuration = overview.configuration
     what = subject_of(str(configuration.get("model", "?")), configuration.get("dataset"))
     # Of a program of the user's own the lines are others: as metrics of the trainer there are none.
     points = loss_points(read_metrics(run / METRICS)) or curve_of(all_readings(run), "loss").points
-    loss = overview.summary.readings.get("loss") if overview.summary else None
     start = overview.started_at
     moment = None if start is None else datetime.fromtimestamp(start, UTC)
     return Row(
@@ -62,5 +57,4 @@ def row_of(run: Path) -> Row:
         has_report=(run / "report.html").is_file(),
         started="" if moment is None else f"{moment:%d %b %Y, %H:%M}",
         curve=Markup(spark(points)),
-        loss="" if loss is None else short_number(loss),
     )

@@ -23,17 +23,22 @@ class Number:
 
 def render(template: str, **values: Any) -> str:
     """Fill a template of `templates/` in. Everything but `Markup` is escaped."""
-    environment = Environment(
+    return environment().get_template(template).render(**values)
+
+
+def environment() -> Environment:
+    """The templates, for one page: charts of a page share their columns of numbers."""
+    made = Environment(
         loader=PackageLoader("yard.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["duration"] = duration
-    environment.filters["numbers"] = Columns().chart
-    environment.globals["vendored"] = vendored
-    return environment.get_template(template).render(**values)
+    made.filters["duration"] = duration
+    made.filters["numbers"] = Columns().chart
+    made.globals["vendored"] = vendored
+    return made
 
 
 def vendored(name: str) -> Markup:

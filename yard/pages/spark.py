@@ -11,13 +11,17 @@ SIZE, MARGIN = (96, 24), 2
 MOST_POINTS = 48
 
 
-def spark(points: Sequence[Point]) -> str:
-    """Draw a bare line through points ordered by x; empty without two of them."""
+def spark(points: Sequence[Point], span: tuple[float, float] | None = None) -> str:
+    """Draw a bare line through points ordered by x; empty without two of them.
+
+    Args:
+        span: the lowest and the highest y that there is room for; None for those of the points.
+    """
     if len(points) < 2:
         return ""
     points = thin(points, MOST_POINTS)
     xs, ys = zip(*points, strict=True)
-    places = zip(_placed(xs, SIZE[0]), _placed(ys, SIZE[1]), strict=True)
+    places = zip(_placed(xs, SIZE[0]), _placed(ys, SIZE[1], span), strict=True)
     path = "L".join(f"{x:.1f} {SIZE[1] - y:.1f}" for x, y in places)
     return (
         f'<svg class="spark" viewBox="0 0 {SIZE[0]} {SIZE[1]}" aria-hidden="true">'
@@ -37,9 +41,11 @@ def thin(points: Sequence[Point], most: int) -> list[Point]:
     return kept
 
 
-def _placed(values: Sequence[float], length: int) -> list[float]:
+def _placed(
+    values: Sequence[float], length: int, span: tuple[float, float] | None = None
+) -> list[float]:
     """Values spread over a length without its margins; equal ones in the middle."""
-    low, high = min(values), max(values)
+    low, high = span or (min(values), max(values))
     inner = length - 2 * MARGIN
     return [
         MARGIN + inner * ((value - low) / (high - low) if high > low else 0.5) for value in values

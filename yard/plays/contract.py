@@ -102,4 +102,9 @@ def launch_variables(run_id: str, directory: str, home: str | None = None) -> di
 
 def owner_variables() -> dict[str, str]:
     """Who runs it, as the nodes tell others who want them: `ada@control`."""
-    return {"training_node_owner": f"{getpass.getuser()}@{socket.gethostname()}"}
+    return {"training_node_owner": owner()}
+
+
+def owner() -> str:
+    """Who gives this command, and on which machine, as user@host."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.files import read_object
+from yard.runs.folder import RUN_ID
 from yard.runs.metrics import MEASURED, Metric
 from yard.runs.pace import seconds_left_by
 from yard.runs.readings import Reading
@@ -113,7 +114,7 @@ class RunState:
         since: when it took its nodes, Unix seconds.
         newest: the newest line of its metrics.
         seconds_left: until its last step, by its pace so far.
-        name: that somebody gave it, as far as this checkout knows.
+        name: what its user called it, where this checkout knows.
     """
 
     run: str
@@ -127,9 +128,9 @@ class RunState:
     name: str | None = None
 
     @property
-    def shown(self) -> str:
-        """Its id, and the name that somebody gave it."""
-        return f"{self.run} ({self.name})" if self.name else self.run
+    def title(self) -> str:
+        """Its name, if it has one, and its id."""
+        return f"{self.name} ({self.run})" if self.name else self.run
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,14 @@ class Answers:
             since=first("since"),
             newest=newest,
             seconds_left=left,
-            name=read_object(self.runs / run / "manifest.json").get("name"),
+            name=self._name(run),
         )
+
+    def _name(self, run: str) -> str | None:
+        if not RUN_ID.fullmatch(run):
+            return None
+        name = read_object(self.runs / run / "manifest.json").get("name")
+        return name if isinstance(name, str) else None
 
 
 def known_line(line: Any) -> Metric | Reading | None:

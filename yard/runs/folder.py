@@ -24,6 +24,8 @@ STOP_MARK = "stop_requested"
 REPORT_ERROR = "report-error.log"
 # Where the records of attempts go that failed and were followed by another.
 ATTEMPTS = "attempts"
+# How often a command tries to be the one that follows a run.
+PATIENCE = 5
 # What a program of the user's own wrote: where it was told to, and into its working directory.
 OUTPUTS = ("outputs", "workdir")
 
@@ -96,10 +98,15 @@ def followed(run: Path) -> Iterator[None]:
     """
     directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RequestError([f"{run.name} is being followed by another yard"]) from error
+        # One that only looks whether it is followed has it for a moment.
+        for patience in reversed(range(PATIENCE)):
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if not patience:
+                    raise RequestError([f"{run.name} is being followed by another yard"]) from error
+                time.sleep(0.02)
         with full_disk_told([run], lambda: _way_on(run)):
             yield
     finally:
@@ -121,10 +128,16 @@ def _way_on(run: Path) -> list[str]:
 def is_followed(run: Path) -> bool:
     """Whether a living process follows a run."""
     try:
-        with followed(run):
-            return False
-    except RequestError:
+        directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(directory)
+    return False
 
 
 def find_run(runs: Path, name: str) -> Path:

@@ -13,6 +13,7 @@ from yard.code.git import git_revision
 from yard.core.errors import OtherVersionError
 from yard.core.files import read_json, read_object, write_json
 from yard.core.project import Project
+from yard.plays.contract import owner
 from yard.plays.events import TaskFailure
 from yard.plays.inventory import Inventory
 from yard.request.job import Job, Request
@@ -62,6 +63,7 @@ class Manifest:
         image: name and digest of the trainer image, once containers have reported it.
         memory_limits: limit of the memory of each host's container, in bytes, 0 for none, once they
             have been reported.
+        owner: who began it, as user@host; of earlier versions None.
         home: the run's directory on the control node where it was begun; None where it is this one.
     """
 
@@ -81,6 +83,7 @@ class Manifest:
     memory_limits: Mapping[str, int] = field(default_factory=dict)
     launch: Launch = Launch()
     home: str | None = None
+    owner: str | None = None
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Manifest":
@@ -148,6 +151,7 @@ def new_manifest(
             "ansible-runner": version("ansible-runner"),
         },
         project=own_code,
+        owner=owner(),
     )
 
 

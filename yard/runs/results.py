@@ -96,6 +96,18 @@ def train_command(request: Mapping[str, Any]) -> str | None:
     return " ".join(["make train", *words]).replace("$", "$$")
 
 
+def arguments_of(request: Mapping[str, Any]) -> str:
+    """What was typed behind `make train`, without the name; "" where that is not known."""
+    options = dict(request.get("options") or {})
+    own = {name: options.pop(name) for name in list(options) if name not in OPTIONS.values()}
+    typed = {name: value for name, value in request.items() if name != "name"}
+    command = train_command({**typed, "options": options})
+    if command is None:
+        return ""
+    words = [f"{name}={shlex.quote(str(value))}" for name, value in own.items()]
+    return " ".join([command.removeprefix("make train").strip(), *words])
+
+
 def _is_resumable(run: Path) -> bool:
     try:
         check_resumable(run)

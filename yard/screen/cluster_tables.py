@@ -84,7 +84,7 @@ def runs_table(runs: Iterable[RunState], now: float) -> Table:
     table = _table(RUN_COLUMNS)
     for run in runs:
         cells = run_cells(run, now)
-        table.add_row(Text(run.shown), state_text(run.state), *map(Text, cells))
+        table.add_row(Text(run.title), state_text(run.state), *map(Text, cells))
     return table
 
 

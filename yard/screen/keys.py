@@ -6,6 +6,7 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 # What terminals send for keys that have names here; see console_codes(4).
 NAMED = {
@@ -32,6 +33,19 @@ def single_keys(terminal: int) -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def keys_of(stream: TextIO) -> Iterator[int | None]:
+    """Single keys of a terminal by its descriptor; None where there is nobody to press one.
+
+    A terminal that another job has the use of is left alone: to change it would stop this process.
+    """
+    if not stream.isatty() or os.tcgetpgrp(stream.fileno()) != os.getpgrp():
+        yield None
+        return
+    with single_keys(stream.fileno()):
+        yield stream.fileno()
 
 
 def read_key(terminal: int, seconds: float) -> str | None:

@@ -2,9 +2,12 @@
 
 import select
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
+from yard.screen.keys import read_key
 
 # How often the user's wish to stop is looked at, in seconds.
 TICK = 0.2
@@ -35,3 +38,47 @@ def confirm(context: Context, question: str, yes: bool) -> None:
             raise Interrupted("interrupted; nothing was changed")
     if sys.stdin.readline().strip().lower() != "yes":
         raise RequestError(["nothing was changed: the answer was not yes"])
+
+
+@dataclass
+class StopQuestion:
+    """What a Ctrl-C means while a run trains, asked beside what the screen shows.
+
+    Attributes:
+        keys: the terminal's descriptor.
+        note: prints a line.
+        stop: asks for the end of the run.
+        detached: the run goes on, and another command follows it.
+    """
+
+    keys: int
+    note: Callable[[str], None]
+    stop: Callable[[], None]
+    detached: bool = False
+    _is_open: bool = False
+
+    def ask(self) -> bool:
+        """Ask, unless that was done: who presses Ctrl-C twice wants the end."""
+        if self._is_open:
+            return False
+        self._is_open = True
+        self.note(
+            "Ctrl-C: s stops the run, d leaves it to go on in the background, Enter goes on here; "
+            "Ctrl-C again stops it."
+        )
+        return True
+
+    def answered(self) -> bool:
+        """Take a key that was pressed; returns whether the run is left."""
+        try:
+            key = read_key(self.keys, 0)
+        except EOFError:
+            return False
+        if self._is_open and key in ("s", "d", "enter", "escape"):
+            self._is_open = False
+            self.detached = key == "d"
+            if key == "s":
+                self.stop()
+            elif key != "d":
+                self.note("It goes on.")
+        return self.detached

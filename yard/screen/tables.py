@@ -2,51 +2,39 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from yard.core.words import percent, short_number
+from yard.core.words import duration
 from yard.plays.inventory import Model
-from yard.runs.overview import Overview, configuration_of, overview_of
-from yard.runs.summary import Summary
+from yard.runs.overview import Overview
 from yard.screen.result import COLOURS
 
-# From these widths on there is room for the four numbers, which the id has too, and for the rest.
-NUMBERS_FROM, ALL_FROM, ASKED_FROM = 112, 150, 190
-
-ASKED = ("learning_rate", "seed", "train_images", "engine", "precision")
+# From these widths on there is room for the rest.
+STARTED_FROM, ALL_FROM = 112, 150
 
 
-def show_runs(console: Console, runs: Sequence[Path]) -> None:
-    """Print a line for every run, newest first; see `Overview` for what its result may be."""
+def show_runs(console: Console, runs: Sequence[Overview]) -> None:
+    """Print what there is to say of every run, in the order given; see `Overview`."""
     if not runs:
-        console.print("no runs yet")
+        console.print("no runs")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    # So that the id of a run of the trainer's is on one line, from which it can be copied.
+    gap = 2 if console.width >= STARTED_FROM else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     table.add_column("run", overflow="fold")
     table.add_column("result", no_wrap=True)
-    table.add_column("accuracy", justify="right", no_wrap=True)
-    table.add_column("images/s", justify="right", no_wrap=True)
-    if console.width >= NUMBERS_FROM:
-        for name in ("batch", "epochs", "nodes", "processes"):
-            table.add_column(name, justify="right", no_wrap=True)
-    if console.width >= ALL_FROM:
+    for name in ("time", "accuracy", "loss"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if console.width >= STARTED_FROM:
         table.add_column("started", no_wrap=True)
-        table.add_column("name")
-    if console.width >= ASKED_FROM:
-        for name in ("rate", "seed", "images", "engine", "precision"):
-            table.add_column(name, justify="right", no_wrap=True)
-    for run in sorted(runs, reverse=True):
-        overview = overview_of(run)
-        cells = _row(run, overview)
-        if console.width >= ASKED_FROM:
-            asked = configuration_of(run, overview.configuration)
-            cells += [Text(_known(asked.get(name))) for name in ASKED]
-        table.add_row(*cells[: len(table.columns)])
+    if console.width >= ALL_FROM:
+        table.add_column("images/s", justify="right", no_wrap=True)
+        table.add_column("owner", no_wrap=True)
+    for run in runs:
+        table.add_row(*_row(run)[: len(table.columns)])
     console.print(table)
 
 
@@ -67,35 +55,27 @@ def show_models(console: Console, models: Mapping[str, Model]) -> None:
     console.print(table)
 
 
-def _row(run: Path, overview: Overview) -> list[Text]:
-    speed = overview.summary.images_per_second if overview.summary else None
-    started = overview.started_at
-    numbers = ("batch_per_rank", "epochs", "nodes", "procs_per_node")
+def _row(run: Overview) -> list[Text]:
+    summary = run.summary
+    seconds = summary.seconds_total if summary else None
+    speed = summary.images_per_second if summary else None
+    started = run.started_at
+    what = Text(run.run_id)
+    for text, style in (
+        (" ".join(filter(None, (run.name, *(f"#{tag}" for tag in run.labels.tags)))), "bold"),
+        (run.labels.note, "italic"),
+        (run.arguments, "dim"),
+        (run.cause, "red"),
+    ):
+        if text:
+            what.append(f"\n  {text}", style=style)
     return [
-        Text(run.name),
-        Text(overview.status, style=COLOURS.get(overview.status, "dim")),
-        Text(_quality(overview.summary)),
-        Text("" if speed is None else f"{speed:,.1f}"),
-        *(Text(_known(overview.configuration.get(name))) for name in numbers),
+        what,
+        Text(run.status, style=COLOURS.get(run.status, "dim")),
+        Text("" if seconds is None else duration(seconds)),
+        Text(run.accuracy),
+        Text(run.loss),
         Text(f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M}" if started else ""),
-        Text(overview.name or ""),
+        Text("" if speed is None else f"{speed:,.1f}"),
+        Text(run.owner or ""),
     ]
-
-
-def _quality(summary: Summary | None) -> str:
-    """The accuracy on the test set, of a run that did not get there on the validation split.
-
-    Of another program the last loss, if it reported one.
-    """
-    if summary is None:
-        return ""
-    if summary.test_accuracy is not None:
-        return percent(summary.test_accuracy)
-    if summary.validation_accuracy is not None:
-        return f"{percent(summary.validation_accuracy)} val"
-    loss = summary.readings.get("loss")
-    return "" if loss is None else f"loss {short_number(loss)}"
-
-
-def _known(value: Any) -> str:
-    return "" if value is None else str(value)

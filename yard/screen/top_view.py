@@ -24,10 +24,32 @@ CHOSEN = "reverse"
 # A screen of so many columns has room for a run's owner.
 OWNER_FROM = 130
 HELP = {
-    "cluster": "q quit · ↑↓ jk choose · Enter ranks · s stop the run · / filter",
+    "cluster": "q quit · ↑↓ jk choose · Enter ranks · s stop · / filter · o order · ? more",
     "ranks": "q quit · ↑↓ jk choose · Enter whole log · Esc back · s stop the run",
     "log": "q quit · Esc back · s stop the run",
 }
+
+
+# What `?` shows.
+EXPLAINED = """\
+q        quit                     ↑ ↓ j k   choose a node or a run
+Enter    the ranks of what is chosen, then the whole log; Esc goes back
+s        stop the run that is chosen, after a question
+/        only nodes and runs that have a word in their names; Esc ends it
+o        order the nodes by name, by processor, by memory in use
+
+starting   its containers or ranks are not ready yet
+running    it trains
+ended      its ranks are over, and its files are still on the node: make attach RUN= fetches them
+free       the node takes the next run
+no answer, unreachable   make doctor says why
+
+Behind the processor stand the last minutes of it.   Any key goes back.
+"""
+# By what nodes are ordered, in turns.
+ORDERS = ("name", "processor", "memory")
+# Parts of a bar, for the last looks at a processor; each is the mean of so many.
+BARS, LOOKS_EACH, MOST_BARS = "▁▂▃▄▅▆▇█", 5, 12
 
 
 @dataclass(frozen=True)
@@ -53,6 +75,9 @@ class TopView:
         asks: the run about whose end the user is asked.
         stop: the run that is to be stopped; whoever stops it takes it out.
         message: of the last stop.
+        history: how busy the processors of each node were, 0 to 100.
+        order: one of ORDERS.
+        explains: whether what the keys do fills the screen.
     """
 
     state: ClusterState | None = None
@@ -67,11 +92,16 @@ class TopView:
     stop: str | None = None
     message: str = ""
     is_over: bool = False
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    order: str = ORDERS[0]
+    explains: bool = False
 
     def press(self, key: str) -> None:
         """Obey one key; what was said before has been read."""
         self.message = ""
-        if self.asks is not None:
+        if self.explains:
+            self.explains = False
+        elif self.asks is not None:
             self.stop = self.asks if key in ("y", "Y") else None
             self.asks = None
         elif self.is_typing:
@@ -86,14 +116,20 @@ class TopView:
             self._go_back()
         elif key == "/" and self.level == "cluster":
             self.is_typing = True
+        elif key == "?":
+            self.explains = True
+        elif key == "o":
+            self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         elif key == "s":
             self._ask()
 
     def render(self, width: int, height: int) -> RenderableType:
         """Draw it for a screen of so many columns and lines."""
         room = max(3, height - 3)
-        if self.state is None:
-            body: RenderableType = Text(self.trouble or "Asking the nodes ...")
+        if self.explains:
+            body: RenderableType = Text(EXPLAINED)
+        elif self.state is None:
+            body = Text(self.trouble or "Asking the nodes ...")
         elif self.level == "cluster":
             body = self._cluster(self.state, width, room)
         elif self.level == "ranks":
@@ -110,13 +146,14 @@ class TopView:
 
     @property
     def nodes(self) -> list[NodeState]:
-        """The nodes that the filter lets through, or that carry a run that it does."""
+        """The nodes that the filter lets through, or that carry a run that it does, in order."""
         nodes = self.state.nodes if self.state else ()
-        return [
+        shown = [
             node
             for node in nodes
             if self.filter in node.host or any(self.filter in run.run for run in node.runs)
         ]
+        return shown if self.order == "name" else sorted(shown, key=self._busy, reverse=True)
 
     @property
     def runs(self) -> list[RunState]:
@@ -125,7 +162,7 @@ class TopView:
         return [
             run
             for run in runs
-            if self.filter in run.run or any(self.filter in host for host in run.hosts)
+            if self.filter in run.title or any(self.filter in host for host in run.hosts)
         ]
 
     @property
@@ -164,6 +201,15 @@ class TopView:
         name = self.choice if self.level == "cluster" else self.subject
         found = [run for run in self.state.runs if name == run.run or name in run.hosts]
         return found[0] if len(found) == 1 else None
+
+    def _busy(self, node: NodeState) -> float:
+        """What nodes are ordered by; those that do not tell come last."""
+        if node.load is None:
+            return -1.0
+        if self.order == "processor":
+            return -1.0 if node.load.cpu_percent is None else node.load.cpu_percent
+        used, whole = node.load.memory_used_bytes, node.load.memory_bytes
+        return used / whole if used is not None and whole else -1.0
 
     # Keys
 
@@ -254,7 +300,7 @@ class TopView:
         for place in _around([run.run for run in self.runs], self.choice, for_runs):
             run = self.runs[place]
             cells = map(Text, run_cells(run, state.time))
-            row = [Text(run.run, self._style(run.run)), state_text(run.state), *cells]
+            row = [Text(run.title, self._style(run.run)), state_text(run.state), *cells]
             runs.add_row(*row[: len(columns)])
         return Group(nodes, Text(), runs if self.runs else Text("no runs", style="dim"))
 
@@ -262,7 +308,9 @@ class TopView:
         style = self._style(node.host)
         state = state_text(node.runs[0].state if node.runs else node.state)
         names = ", ".join(run.shown for run in node.runs)
-        return [Text(node.host, style), state, *map(Text, node_cells(node.load)), Text(names)]
+        busy, *others = node_cells(node.load)
+        busy = f"{busy:>5} {bars_of(self.history.get(node.host, ()))}".rstrip()
+        return [Text(node.host, style), state, *map(Text, (busy, *others)), Text(names)]
 
     def _ranks(self, width: int, height: int) -> RenderableType:
         """The last lines of every rank, as many as there is room for, around the chosen one."""
@@ -297,6 +345,13 @@ def _around(names: Sequence[str], choice: str | None, room: int) -> range:
     place = names.index(choice) if choice in names else 0
     first = max(0, min(place - room // 2, len(names) - room))
     return range(first, min(len(names), first + room))
+
+
+def bars_of(history: Sequence[float]) -> str:
+    """The newest of a history as bars, of 0 to 100."""
+    parts = [history[at : at + LOOKS_EACH] for at in range(0, len(history), LOOKS_EACH)]
+    means = [sum(part) / len(part) for part in parts[-MOST_BARS:]]
+    return "".join(BARS[min(int(mean / 100 * len(BARS)), len(BARS) - 1)] for mean in means)
 
 
 def _name(rank: Rank) -> str:

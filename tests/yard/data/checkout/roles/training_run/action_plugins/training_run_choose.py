@@ -1,5 +1,6 @@
 """Action plugin of the tests: chooses the nodes, with results like the real one's."""
 
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -34,6 +35,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             }
             for host in chosen
             if not hostvars[host]["dataset"].get("stat", {"exists": True})["exists"]
+        ]
+        problems += [
+            {
+                "code": "held",
+                "values": {"run": "other", "owner": "ada@desk", "since": "12:00"},
+                "text": "it is held by run other of ada@desk since 12:00",
+                "host": host,
+            }
+            for host in chosen
+            if Path(hostvars[host]["node_root"], "held").exists()
         ]
         problems += [
             {

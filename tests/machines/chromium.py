@@ -4,6 +4,7 @@ Chromium is told what to do by its DevTools protocol over a pair of pipes: JSON 
 with a byte 0 behind it.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -43,6 +44,17 @@ class Page:
     def open(self, address: str) -> None:
         """Go to an address."""
         self._do("Page.navigate", url=address)
+
+    def show_as(self, width: int, dark: bool) -> None:
+        """Be a screen so wide, in CSS pixels, whose owner likes light or dark pages."""
+        about = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self._do("Emulation.setDeviceMetricsOverride", **about)
+        likes = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._do("Emulation.setEmulatedMedia", features=[likes])
+
+    def picture(self) -> bytes:
+        """What is seen, as PNG."""
+        return base64.b64decode(self._do("Page.captureScreenshot")["data"])
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression comes to; None where it fails, or is null."""

@@ -1,0 +1,123 @@
+"""`make web` and `make metrics`: a server for browsers and monitoring, on this machine alone."""
+
+import errno
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+from rich.markup import escape
+
+from yard.core.context import Context
+from yard.core.errors import Exit, RequestError
+from yard.core.files import OWNER, write_text
+from yard.operations.state import ask_nodes
+from yard.runs.folder import list_runs
+from yard.runs.overview import overview_of
+
+HOST = "127.0.0.1"
+LOCAL_NAMES = (HOST, "localhost", "::1")
+# It stays the same, so that bookmarks and a monitoring's settings do.
+KEY = ".trainyard/web-key"
+
+
+def web(context: Context, port: int, path: Path | None, names: list[str], read_only: bool) -> Exit:
+    """Serve the page until Ctrl-C.
+
+    Args:
+        path: a UNIX socket in place of the port, for a proxy that asks who users are.
+        names: by which the server is called too, by a proxy or in /etc/hosts.
+
+    Raises:
+        RequestError: the port or the socket cannot be had.
+    """
+    import uvicorn
+
+    from yard.web.app import make_app
+    from yard.web.board import Board
+    from yard.web.guard import Guard
+
+    listener = _listen(port, path)
+    if path is None:
+        key = _key(context)
+        guard = Guard(key, (*LOCAL_NAMES, *names), read_only, f"trainyard-{port}")
+        where = f"http://{HOST}:{port}/?key={key}"
+    else:
+        guard = Guard(None, names, read_only)
+        where = f"the socket {path}, whose proxy asks who users are"
+    context.console.print(
+        f"Open {escape(where)}\nCtrl-C ends it; runs go on.", soft_wrap=True, highlight=False
+    )
+    config = uvicorn.Config(
+        make_app(Board(context), guard),
+        log_level="warning",
+        access_log=False,
+        # Connections of browsers stay open until they are closed.
+        timeout_graceful_shutdown=1,
+        lifespan="off",
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # uvicorn has ended, and raises the signal again
+    finally:
+        listener.close()
+        if path is not None:
+            path.unlink(missing_ok=True)
+    return Exit.DONE
+
+
+def write_metrics(context: Context, out: Path | None) -> Exit:
+    """Ask the nodes once, and write what a monitoring wants to a file, or print it.
+
+    Args:
+        out: a file for the textfile collector of node_exporter, which takes those that end in
+            `.prom`.
+
+    Raises:
+        ClusterError: the nodes could not be asked.
+    """
+    from yard.web.metrics import metrics_of
+
+    runs = [overview_of(run) for run in list_runs(context.project.runs)]
+    text = metrics_of(ask_nodes(context), runs).decode()
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
+    return Exit.DONE
+
+
+def _listen(port: int, path: Path | None) -> socket.socket:
+    try:
+        if path is None:
+            return socket.create_server((HOST, port))
+        listener = socket.socket(socket.AF_UNIX)
+        # Who may write to it may do everything: its owner, and its group.
+        before = os.umask(0o117)
+        try:
+            _bind(listener, path)
+        finally:
+            os.umask(before)
+        listener.listen()
+        return listener
+    except OSError as error:
+        asked = f"PORT={port}" if path is None else f"SOCKET={path}"
+        raise RequestError([f"{asked}: {error.strerror}; name another one"]) from error
+
+
+def _bind(listener: socket.socket, path: Path) -> None:
+    """Take the place of a socket that nobody listens to any more."""
+    if path.is_socket():
+        with socket.socket(socket.AF_UNIX) as other:
+            if other.connect_ex(str(path)) == errno.ECONNREFUSED:
+                path.unlink()
+    listener.bind(str(path))
+
+
+def _key(context: Context) -> str:
+    file = context.project.root / KEY
+    if not file.is_file():
+        write_text(file, secrets.token_urlsafe(24) + "\n", OWNER)
+    return file.read_text().strip()

@@ -1,0 +1,80 @@
+"""Another command of `yard`, started beside this one: it goes on when this one ends."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from yard.core.context import Context
+from yard.core.errors import Exit
+from yard.plays.play import fresh_log
+
+# Says to a command that it is the one in the background.
+DETACHED = "TRAINYARD_DETACHED"
+# How often is looked for what it says, in seconds.
+LOOK = 0.2
+# Lines of it: which run it is, and that it has its nodes or waits for them.
+RUN, BEGUN = "Run ", ("nodes: ", "Waiting for nodes")
+
+
+def start_beside(context: Context, log: str, *words: str) -> "subprocess.Popen[bytes]":
+    """Start a command that has no terminal; its log, emptied, has what it prints."""
+    path = fresh_log(context, log)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "yard", "--inventory", str(context.inventory), *words],
+            env={**os.environ, DETACHED: "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def detach(context: Context, *words: str) -> Exit:
+    """Do what a command says in the background; show what it says until its run has its nodes.
+
+    Ctrl-C before that ends it, as it would in front.
+    """
+    log = f"detached-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
+    process = start_beside(context, log, *words)
+    path = context.project.logs(context.inventory) / f"{log}.log"
+    told, run, rest = False, "", ""
+    with path.open(encoding="utf-8", errors="replace") as said:
+        while True:
+            status = process.poll()
+            # The last line may not be whole yet.
+            *lines, rest = (rest + said.read()).split("\n")
+            for line in lines:
+                context.console.print(line, markup=False, soft_wrap=True)
+                if line.startswith(RUN):
+                    run = line.removeprefix(RUN).strip()
+                if run and line.strip().startswith(BEGUN):
+                    say_how_to_return(context, run, path)
+                    return Exit.DONE
+            if status is not None:
+                return Exit(status)
+            if context.interrupts.requested and not told:
+                told = True
+                process.terminate()
+            time.sleep(LOOK)
+
+
+def leave(context: Context, run: Path) -> None:
+    """Have another command follow a run, which this one has done so far."""
+    log = f"attach-{run.name}"
+    start_beside(context, log, "attach", run.name)
+    path = context.project.logs(context.inventory) / f"{log}.log"
+    say_how_to_return(context, run.name, path)
+
+
+def say_how_to_return(context: Context, run: str, log: Path) -> None:
+    """Name the commands that one needs of a run that goes on in the background."""
+    for line in (
+        f"It goes on in the background; {context.project.shown(log)} has what it says.",
+        f"  make logs RUN={run} FOLLOW=1",
+        f"  make stop RUN={run}",
+    ):
+        context.console.print(line, markup=False, soft_wrap=True)

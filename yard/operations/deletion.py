@@ -1,0 +1,52 @@
+"""One run is deleted: unless somebody needs it, and with a word on what went on from it."""
+
+from pathlib import Path
+
+from yard.core.errors import RequestError
+from yard.core.files import read_object
+from yard.pages.index import write_index
+from yard.runs.folder import is_followed, list_runs, remove_run
+from yard.runs.summary import is_over, read_summary
+
+
+def check_deletable(run: Path) -> list[str]:
+    """See that a run is over and whole here; returns the runs that went on from it.
+
+    Raises:
+        RequestError: it is under way, a part of it is on a node, or one that goes on from it is.
+    """
+    summary = read_summary(run)
+    problem = ""
+    if is_followed(run):
+        problem = f"it is under way: make stop RUN={run.name} ends it"
+    elif summary is None:
+        problem = f"it has no result, and may be on its nodes: make stop RUN={run.name} ends it"
+    elif summary.missing_hosts:
+        hosts = ", ".join(summary.missing_hosts)
+        problem = f"a part of it is still on {hosts}: make attach RUN={run.name} brings it home"
+    heirs = [other for other in list_runs(run.parent) if _goes_on_from(other, run)]
+    unfinished = [heir.name for heir in heirs if not is_over(heir)]
+    if not problem and unfinished:
+        problem = f"{unfinished[0]} goes on from it and is not over"
+    if problem:
+        raise RequestError([f"{run.name} stays: {problem}"])
+    return [heir.name for heir in heirs]
+
+
+def delete(run: Path) -> None:
+    """Delete the directory of a run, and draw the page of all runs anew.
+
+    Raises:
+        RequestError: see `check_deletable`.
+    """
+    check_deletable(run)
+    remove_run(run)
+    write_index(run.parent)
+
+
+def _goes_on_from(heir: Path, run: Path) -> bool:
+    manifest = read_object(heir / "manifest.json")
+    request, configuration = manifest.get("request"), manifest.get("configuration")
+    resumed = isinstance(request, dict) and request.get("resume") == run.name
+    weights = configuration.get("weights") if isinstance(configuration, dict) else None
+    return resumed or (isinstance(weights, str) and run.name in Path(weights).parts)

@@ -1,0 +1,51 @@
+"""Files of runs, which are never trusted: ranks wrote many of them."""
+
+import os
+import stat
+from pathlib import Path
+
+from yard.core.errors import RequestError
+from yard.runs.folder import RUN_ID
+
+# What a browser shows as text; other files are kept on disk by whoever wants them.
+TEXT = frozenset(
+    {".txt", ".log", ".json", ".jsonl", ".yml", ".yaml", ".toml", ".py", ".sh", ".md", ".csv"}
+)
+# Of a log that is shown, the end.
+TAIL = 64_000
+
+
+def run_of(runs: Path, name: str) -> Path:
+    """The directory of a run by its whole id.
+
+    Raises:
+        RequestError: there is none.
+    """
+    run = runs / name
+    if not RUN_ID.fullmatch(name) or run.is_symlink() or not (run / "manifest.json").is_file():
+        raise RequestError([f"run {name!r}: unknown"])
+    return run
+
+
+def file_of(run: Path, name: str) -> Path:
+    """The real path of a file of a run; links lead no further than its directory.
+
+    Raises:
+        RequestError: there is no such file, or it is none (a folder, a device, a pipe).
+    """
+    try:
+        path = (run / name).resolve(strict=True)
+        inside = path.is_relative_to(run.resolve()) and stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, RuntimeError, ValueError):
+        inside = False
+    if not inside:
+        raise RequestError([f"{run.name} has no file {name!r}"])
+    return path
+
+
+def tail_of(path: Path) -> str:
+    """The end of a log."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - TAIL))
+        return file.read().decode(errors="replace")
