@@ -6,12 +6,11 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import docker_engine_plan, docker_engine_socket, docker_engine_units
+from ansible.module_utils import docker_engine_plan, docker_engine_units
 from role_files import ROLES
 
 sys.path.append(str(ROLES / "docker_engine/library"))
@@ -116,30 +115,30 @@ def test_a_socket_that_systemd_does_not_hold_is_closed(
         assert docker_engine_units.replaced_units(stopped) == []
 
 
-def test_an_engine_is_asked_through_its_socket(tmp_path: Path) -> None:
-    path = tmp_path / "engine.sock"
-    assert not docker_engine_socket.answers(str(path))
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen()
-        replies = [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK", b"HTTP/1.1 503 No\r\n\r\n"]
-        body = json.dumps({"Swarm": {"LocalNodeState": "inactive"}}).encode()
-        length = str(len(body)).encode()
-        replies.append(b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n" + body)
+@pytest.mark.parametrize(
+    ("answers", "told", "wrong"),
+    [
+        ([(200, b"OK"), (200, b'{"Swarm": {}}')], {"Swarm": {}}, ""),
+        ([(503, b"")], None, ""),
+        ([], None, ""),
+        ([(200, b"OK"), (500, b"no")], {}, "status 500"),
+        ([(200, b"OK"), (200, b"no")], {}, "Expecting value"),
+        ([(200, b"OK")], {}, "silent"),
+    ],
+)
+def test_an_engine_is_asked(
+    answers: list[tuple[int, bytes]], told: Any, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_given: Any) -> tuple[int, bytes]:
+        if not answers:
+            raise look.EngineError("silent")
+        return answers.pop(0)
 
-        def serve() -> None:
-            for reply in replies:
-                connection, _ = listening.accept()
-                with connection:
-                    connection.recv(4096)
-                    connection.sendall(reply)
-
-        server = threading.Thread(target=serve)
-        server.start()
-        assert docker_engine_socket.answers(str(path))
-        assert not docker_engine_socket.answers(str(path))
-        assert docker_engine_socket.info(str(path))["Swarm"]["LocalNodeState"] == "inactive"
-        server.join()
+    monkeypatch.setattr(look, "ask", ask)
+    found, said = look.ask_engine()
+    assert found == told
+    assert wrong in "".join(said)
+    assert bool(said) == bool(wrong)
 
 
 def test_settings_that_are_as_planned_have_no_difference(tmp_path: Path) -> None:
@@ -225,7 +224,6 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
     proxy.write_text("A=b")
     proxy.chmod(0o600)
     arguments = {
-        "socket": str(tmp_path / "none.sock"),
         "packages": ["dpkg", "surely-not-there"],
         "other_package": "dpkg",
         "conflicts": ["dpkg", "surely-not-there-either"],
@@ -249,7 +247,8 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
         env={
             **os.environ,
             "ANSIBLE_MODULE_UTILS": ":".join(
-                str(roles / role / "module_utils") for role in ("docker_engine", "packages")
+                str(roles / role / "module_utils")
+                for role in ("docker_engine", "packages", "training_node")
             ),
             "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
@@ -267,7 +266,6 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
     assert result["joins"] == []
     assert result["files"].count("/etc/hostname") == 2
     assert not result["stopped"]
-    assert not result["answers"]
     found = "\n".join(result["differences"])
     # Its mode differs once. Of another owner than root it differs with both.
     assert found.count(str(proxy)) == (1 if os.geteuid() == 0 else 2)
@@ -277,7 +275,6 @@ def test_the_module_names_each_difference(tmp_path: Path) -> None:
         "there is no user nobody-knows",
         "the group docker has other members",
         "there is no record",
-        "no engine answers",
         "daemon.json has other settings",
         "dpkg is installed",
     ):

@@ -4,190 +4,13 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: docker_engine_look
-short_description: Tells in what a Docker engine differs from what it is to be
-description:
-  - Asks the engine, dpkg and systemd, and reads the settings, the package source and the group that
-    may talk to the engine, all in one go. Changes nothing.
-  - Without any difference the role has nothing to do and nothing to refuse.
-author: Trainyard
-options:
-  socket:
-    description: The engine's socket.
-    type: path
-    required: true
-  owner:
-    description: The role in whose record the packages are.
-    type: str
-    default: docker_engine
-  packages:
-    description: Packages that are to be installed.
-    type: list
-    elements: str
-    default: []
-  other_package:
-    description: The package of the other source, which is not to be installed.
-    type: str
-    required: true
-  conflicts:
-    description: Packages that go when the others come.
-    type: list
-    elements: str
-    default: []
-  files:
-    description: >-
-      Files of the package source and of the proxy. One without text and checksum is not to be
-      there.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      path:
-        description: The file.
-        type: path
-        required: true
-      text:
-        description: What is in it.
-        type: str
-      checksum:
-        description: The checksum of what is in it, with the algorithm in front, as C(sha256:...).
-        type: str
-      mode:
-        description: Its mode.
-        type: str
-        default: "0644"
-  options:
-    description: What is merged into the engine's settings.
-    type: dict
-    default: {}
-  defaults:
-    description: What is merged into them where nothing else says it.
-    type: dict
-    default: {}
-  settings:
-    description: The engine's settings.
-    type: path
-    required: true
-  record:
-    description: Directory for what was there before the role came.
-    type: path
-    required: true
-  kept:
-    description: Where files are kept that the engine has not been started with.
-    type: path
-    required: true
-  users:
-    description: Who may talk to the engine.
-    type: list
-    elements: str
-    default: []
-  exclusive:
-    description: Whether nobody else may.
-    type: bool
-    default: false
-  state:
-    description: Whether the role is to be there.
-    type: str
-    choices: [present, absent]
-    default: present
-  systemd:
-    description: Whether systemd runs the engine.
-    type: bool
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Look at the engine
-  docker_engine_look:
-    socket: /var/run/docker.sock
-    packages: [docker.io]
-    other_package: docker-ce
-    settings: /etc/docker/daemon.json
-    record: /var/lib/trainyard/docker_engine
-    kept: /var/lib/trainyard/docker_engine/kept.json
-    systemd: true
-"""
-
-RETURN = r"""
-answers:
-  description: Whether an engine answers.
-  returned: always
-  type: bool
-other_installed:
-  description: Whether the package of the other source is installed.
-  returned: always
-  type: bool
-foreign:
-  description: Those of O(conflicts) that are installed and did not come with the role.
-  returned: always
-  type: list
-  elements: str
-held:
-  description: Packages that would come or go, and that apt holds.
-  returned: always
-  type: list
-  elements: str
-joins:
-  description: Who is to come into the group that may talk to the engine.
-  returned: always
-  type: list
-  elements: str
-leaves:
-  description: Who is to leave it.
-  returned: always
-  type: list
-  elements: str
-unnamed:
-  description: Who is in it then without being among O(users).
-  returned: always
-  type: list
-  elements: str
-group_note:
-  description: What is to be noted of that; nothing where the role never touched the group and goes.
-  returned: always
-  type: dict
-network:
-  description: What has the engine listen on the network, as units and options file say it.
-  returned: always
-  type: list
-  elements: str
-stopped:
-  description: >-
-    Whether systemd has no engine that runs, and none that a use of its socket starts. What is
-    written before it is started is read then.
-  returned: always
-  type: bool
-files:
-  description: Those of O(files) that are not as they are to be.
-  returned: always
-  type: list
-  elements: str
-replaced:
-  description: Units that run on although their package was replaced.
-  returned: always
-  type: list
-  elements: str
-pending:
-  description: >-
-    Whether files were changed and the engine was not started with them, as after a run that was
-    cut off.
-  returned: always
-  type: bool
-differences:
-  description: In what the machine differs from what it is to be.
-  returned: always
-  type: list
-  elements: str
-"""
-
 import grp
 import hashlib
 import json
 import pwd
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +23,6 @@ from ansible.module_utils.docker_engine_group import (
 )
 from ansible.module_utils.docker_engine_kept import is_pending
 from ansible.module_utils.docker_engine_plan import SettingsError, make_plan, read
-from ansible.module_utils.docker_engine_socket import EngineError, answers, info
 from ansible.module_utils.docker_engine_units import (
     Units,
     is_stopped,
@@ -220,10 +42,13 @@ from ansible.module_utils.packages_records import (
     read_records,
     unsettled,
 )
+from ansible.module_utils.training_node.engine.docker import EngineError, ask
 
 # Where an engine without systemd has its options.
 OPTIONS_FILE = Path("/etc/default/docker")
 GROUP = "docker"
+# Seconds that an engine may take. One that its socket has just started takes some.
+PATIENCE = 30.0
 
 
 def has_attributes(module: AnsibleModule, path: Path, mode: str) -> bool:
@@ -302,6 +127,23 @@ def held(packages: Iterable[str]) -> list[str]:
     return sorted(holds & set(packages))
 
 
+def ask_engine() -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what the engine tells of itself, None where none answers, and what was wrong."""
+    try:
+        if ask("GET", "/_ping", PATIENCE)[0] != HTTPStatus.OK:
+            return None, []
+    except EngineError:
+        return None, []
+    try:
+        status, answer = ask("GET", "/info", PATIENCE)
+        told = json.loads(answer) if status == HTTPStatus.OK else None
+    except (EngineError, ValueError) as error:
+        return {}, [f"the engine does not tell of itself: {error}"]
+    if not isinstance(told, dict):
+        return {}, [f"the engine does not tell of itself: status {status}"]
+    return told, []
+
+
 def is_in_swarm(told: Mapping[str, Any]) -> bool:
     """Whether an engine that tells of itself is part of a swarm, or about to be."""
     return bool(told) and told.get("Swarm", {}).get("LocalNodeState") != "inactive"
@@ -345,7 +187,6 @@ def differences(
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "socket": {"type": "path", "required": True},
             "owner": {"type": "str", "default": "docker_engine"},
             "packages": {"type": "list", "elements": "str", "default": []},
             "other_package": {"type": "str", "required": True},
@@ -374,18 +215,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     module.check_mode = True  # attributes are compared, not set
-    responds = answers(module.params["socket"])
-    told: dict[str, Any] | None = {} if responds else None
-    found = []
-    try:
-        told = info(module.params["socket"]) if responds else None
-    except EngineError as error:
-        found = [f"the engine does not tell of itself: {error}"]
+    told, found = ask_engine()
     units = read_units() if module.params["systemd"] else {}
     group = group_plan(module.params)
     absent = module.params["state"] == "absent"
     result: dict[str, Any] = {
-        "answers": responds,
+        "answers": told is not None,
         "stopped": is_stopped(units),
         "files": [
             file["path"] for file in module.params["files"] if not is_as_wanted(module, file)

@@ -4,52 +4,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
----
-module: docker_engine_put_back
-short_description: Puts back what an engine ran with, and tells why it did not start
-description:
-  - Puts back the files that M(docker_engine_settings) kept, and leaves the settings that were tried
-    beside them.
-author: Trainyard
-options:
-  kept:
-    description: What was kept.
-    type: path
-    required: true
-  log:
-    description: Where the engine writes to, if not to the journal of its unit.
-    type: path
-  settings:
-    description: The engine's settings.
-    type: path
-    required: true
-  tried:
-    description: Where the settings that were tried are left.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Put back what the engine ran with
-  docker_engine_put_back:
-    kept: /var/lib/trainyard/docker_engine/kept.json
-    settings: /etc/docker/daemon.json
-    tried: /var/lib/trainyard/docker_engine/daemon.json.tried
-"""
-
-RETURN = r"""
-files:
-  description: The files that were put back.
-  returned: always
-  type: list
-  elements: str
-reason:
-  description: What the engine said last.
-  returned: always
-  type: str
-"""
-
 import subprocess
 from pathlib import Path
 
