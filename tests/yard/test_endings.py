@@ -159,13 +159,15 @@ def test_the_command_of_a_request_is_one_that_make_takes() -> None:
             '{"model": "vit", "nodes": 1, "procs_per_node": 2, "dataset": "d", "epochs": 1,'
             '"batch": 1, "lr": 0.1, "precision": "bf16", "engine": "ddp", "train_images": "all",'
             '"checkpoint_seconds": 5, "transport": "tcp", "retries": 1, "stall": 1, "name": "n",'
-            '"gpus_per_node": 1, "code": "c", "entry": "e", "script_args": "a", "launch": "rank",'
+            '"gpus_per_node": 1, "on": ["a", "b"],'
+            '"code": "c", "entry": "e", "script_args": "a", "launch": "rank",'
             '"requirements": "none", "grace": 3, "resume": "r", "options": {"seed": 1,'
             '"optimizer": "sgd", "weight_decay": 0.1, "schedule": "step", "augment": "none",'
             '"validation_fraction": 0.1}}'
         )
     )
     assert command is not None
+    assert "ON=a,b" in command
     for word in command.split()[2:]:
         name = word.partition("=")[0]
         assert f"option,{name}," in makefile or f"typed,{name})" in makefile, name

@@ -19,7 +19,7 @@ CHECKSUM = ".sha256"
 TYPED = (
     *("model", "code", "entry", "script_args", "launch", "requirements", "grace", "nodes"),
     *("gpus_per_node", "procs_per_node", "dataset", "epochs", "batch", "lr", "precision", "engine"),
-    *("train_images", "checkpoint_seconds", "transport", "retries", "stall", "name"),
+    *("train_images", "checkpoint_seconds", "transport", "retries", "stall", "on", "name"),
 )
 # What the command says itself.
 SAID = ("min_nodes", "options", "resume")
@@ -89,6 +89,8 @@ def train_command(request: Mapping[str, Any]) -> str | None:
     said = {name: request[name] for name in TYPED if name in request}
     if "min_nodes" in request:
         said["nodes"] = f"{request['min_nodes']}..{request['nodes']}"
+    if "on" in said:
+        said["on"] = ",".join(said["on"])
     said |= {flags[name][2:].replace("-", "_"): value for name, value in options.items()}
     said |= {"resume": request["resume"]} if "resume" in request else {}
     words = [f"{name.upper()}={shlex.quote(str(value))}" for name, value in said.items()]
