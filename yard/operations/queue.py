@@ -1,6 +1,7 @@
 """What becomes of a request whose nodes others have: it waits, or leaves no trace."""
 
 from yard.core.context import Context
+from yard.core.errors import ClusterError, Interrupted
 from yard.operations.launch import RunFollower
 from yard.operations.retries import wait_unless_interrupted
 from yard.operations.state import ask_nodes
@@ -36,14 +37,25 @@ def have_nodes(context: Context, follower: RunFollower, outcome: Outcome, waits:
                 context.console.print(failure.message, markup=False, soft_wrap=True)
             context.console.print("It is no run and leaves no record. WAIT=1 waits for nodes.")
             return False
-        state = ask_nodes(context)
         if wait == FIRST_WAIT:
-            context.console.print("Waiting for nodes; these have them:")
-            context.console.print(runs_table(state.runs, state.time))
+            _say_who_has_them(context)
         if wait_unless_interrupted(context, follower.directory, wait):
             wait = min(2 * wait, LONGEST_WAIT)
             outcome = follower.run()
     return True
+
+
+def _say_who_has_them(context: Context) -> None:
+    try:
+        state = ask_nodes(context)
+    except Interrupted:
+        return
+    except ClusterError as error:
+        # They may answer later.
+        context.console.print(f"Waiting for nodes; {error}", markup=False, soft_wrap=True)
+        return
+    context.console.print("Waiting for nodes; these have them:")
+    context.console.print(runs_table(state.runs, state.time))
 
 
 def nodes_are_held(outcome: Outcome) -> bool:
