@@ -46,7 +46,9 @@ def launched(
             name: str,
             variables: Any,
             limit: Sequence[str],
+            asks: bool,
         ) -> None:
+            assert asks, "a Ctrl-C means what it meant in the first attempt"
             assert list(limit) == ["node1", "node2"]  # as the first attempt
             given.append(variables)
 
