@@ -5,7 +5,7 @@ from pathlib import Path
 from yard.core.errors import RequestError
 from yard.core.files import read_object
 from yard.pages.index import write_index
-from yard.runs.folder import is_followed, list_runs, remove_run
+from yard.runs.folder import followed, is_followed, list_runs, remove_run
 from yard.runs.summary import is_over, read_summary
 
 
@@ -40,7 +40,11 @@ def delete(run: Path) -> None:
         RequestError: see `check_deletable`.
     """
     check_deletable(run)
-    remove_run(run)
+    try:
+        with followed(run):
+            remove_run(run)
+    except FileNotFoundError as error:
+        raise RequestError([f"run {run.name!r}: somebody else deletes it"]) from error
     write_index(run.parent)
 
 
