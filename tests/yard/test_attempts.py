@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 from yard_command import DATA
 
+from yard.commands import train as training
 from yard.core.context import Context
+from yard.core.errors import RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import retries
@@ -185,3 +187,26 @@ def test_a_failure_that_nobody_knows_is_no_nodes_fault(record: Callable[[str], R
     assert failure is not None
     assert fault_of(failure) == NODE
     assert fault_of(replace(failure, signature=None)) is None
+
+
+def test_a_run_that_was_deleted_while_nodes_were_made_ready_is_not_begun_anew(
+    recorded: Callable[[str], Path], local: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = recorded("killed")
+    (earlier / "checkpoints").mkdir()
+    for name in ("epoch-1.pt", "epoch-1.pt.sha256"):
+        (earlier / "checkpoints" / name).touch()
+    runs = earlier.parent
+
+    def make_ready(context: Context, inventory: Inventory, job: object) -> Inventory:
+        shutil.rmtree(earlier)
+        return inventory
+
+    monkeypatch.setattr(training, "read_inventory", lambda *_: local)
+    monkeypatch.setattr(training, "make_ready", make_ready)
+    context = Context(Project(runs.parent), local.path, Console(file=io.StringIO()), Interrupts())
+    held_out = {"validation_fraction": 0}
+    request = TrainRequest(model="vit", nodes=2, epochs=9, resume=earlier.name, options=held_out)
+    with pytest.raises(RequestError, match="has no checkpoint to go on from"):
+        training.train(context, request, 0.0)
+    assert list(runs.iterdir()) == []
