@@ -192,6 +192,10 @@ def test_new_keys_are_given_by_a_target(site: Yard) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 nodes have new keys for each other" in done.stdout
     assert (site.root / "nodes/beta/rotated").exists()
+    hosts = "trainers:\n  hosts: {alpha: {}}\n  vars: {trainyard_runtime: native}\n"
+    (site.root / "inventory/lab/hosts.yml").write_text(hosts)
+    done = site(*LAB, "rotate-keys")
+    assert (done.returncode, "set-up gives nodes no keys" in done.stderr) == (2, True)
 
 
 @pytest.mark.process
