@@ -17,6 +17,7 @@ from yard.plays.events import Outcome, Problem, TaskFailure
 
 HELD = Problem("held", "it is held", "node2")
 TOO_FEW = Problem("too_few_nodes", "2 nodes are wanted and 1 is fit", None)
+DRAINED = Problem("drained", "it is out of use", "node4")
 DEAD = Problem("unreachable", "no answer", "node3")
 
 
@@ -38,7 +39,14 @@ class Follower:
 
 @pytest.mark.parametrize(
     ("problems", "held"),
-    [((HELD, TOO_FEW), True), ((HELD,), True), ((TOO_FEW, DEAD, HELD), False), ((TOO_FEW,), False)],
+    [
+        ((HELD, TOO_FEW), True),
+        ((HELD,), True),
+        ((TOO_FEW, DEAD, HELD), False),
+        ((TOO_FEW,), False),
+        ((TOO_FEW, DRAINED, HELD), True),
+        ((TOO_FEW, DRAINED), False),
+    ],
 )
 def test_waiting_helps_only_where_nothing_but_runs_is_in_the_way(
     problems: tuple[Problem, ...], held: bool

@@ -11,8 +11,8 @@ from yard.screen.cluster_tables import runs_table
 
 # Codes of problems that time solves: other runs have the node, or what is wanted of it.
 HELD = frozenset({"held", "held_by_container", "taken", "gpus_too_few", "gpus_held", "ports_taken"})
-# Follows from these.
-TOO_FEW = "too_few_nodes"
+# What may stand beside these: what follows from them, and a node that an operator keeps runs off.
+BESIDE = frozenset({"too_few_nodes", "drained"})
 # Seconds until the nodes are asked again: they double.
 FIRST_WAIT, LONGEST_WAIT = 15.0, 120.0
 
@@ -61,4 +61,4 @@ def _say_who_has_them(context: Context) -> None:
 def nodes_are_held(outcome: Outcome) -> bool:
     """Whether a launch failed because others have the nodes, and for nothing else."""
     codes = {problem.code for failure in outcome.failures for problem in failure.problems}
-    return bool(codes & HELD) and codes <= {*HELD, TOO_FEW}
+    return bool(codes & HELD) and codes <= HELD | BESIDE
