@@ -1,7 +1,9 @@
 """What a run has left that is home, and the commands that go on from there."""
 
 import shlex
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,11 +46,12 @@ def results_of(run: Path) -> list[Results]:
     """The weights and outputs that have come home, by folder; without those that are empty."""
     found = []
     for folder in result_folders(run):
-        files = {
-            path: path.stat()
-            for path in folder.rglob("*")
-            if path.is_file() and not path.is_symlink() and path.suffix != CHECKSUM
-        }
+        files = {}
+        for path in folder.rglob("*"):
+            with suppress(OSError):  # rsync brings them home meanwhile, under other names at first
+                about = path.lstat()
+                if stat.S_ISREG(about.st_mode) and path.suffix != CHECKSUM:
+                    files[path] = about
         names = sorted(files, key=lambda path: files[path].st_mtime, reverse=True)
         if files:
             shown = tuple(str(path.relative_to(folder)) for path in names)
