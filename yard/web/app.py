@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -116,12 +117,12 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         await asyncio.to_thread(board.look)
         return Response(metrics_of(board.seen.state, board.overviews), media_type=CONTENT_TYPE)
 
-    # One after the other: what has become of a run is looked at anew, and a file that two threads
-    # of a process write at once has one name meanwhile.
+    # What writes, one after the other: what has become of a run is looked at anew, and a file that
+    # two threads of a process write at once has one name meanwhile.
     acts = threading.Lock()
 
     def act(action: str, run: str, asked: dict[str, str]) -> str:
-        with acts:
+        with acts if action in WRITES else nullcontext():
             return ACTIONS[action](board, run_of(runs, run), asked)
 
     async def do(request: Request) -> Response:
@@ -258,6 +259,8 @@ def _delete(board: Board, run: Path, asked: dict[str, str]) -> str:
     return f"{run.name} is deleted"
 
 
+# What this process writes itself; a stop waits for nobody who deletes.
+WRITES = ("tag", "delete")
 ACTIONS: dict[str, Callable[[Board, Path, dict[str, str]], str]] = {
     "stop": _stop,
     "rerun": _rerun,
