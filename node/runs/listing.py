@@ -70,7 +70,7 @@ def drained_by(root: str) -> tuple[str, str]:
         if not os.path.lexists(path):
             raise
         # A directory, or for root's eyes alone: it is a mark all the same.
-        return path, f"why cannot be read ({error.strerror})"
+        return path, f"its reason cannot be read ({error.strerror})"
 
 
 def has_begun(directory: str) -> bool:
