@@ -13,7 +13,7 @@ from yard_command import DATA
 
 from yard.commands import train as training
 from yard.core.context import Context
-from yard.core.errors import RequestError
+from yard.core.errors import Detached, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import retries
@@ -187,6 +187,31 @@ def test_a_failure_that_nobody_knows_is_no_nodes_fault(record: Callable[[str], R
     assert failure is not None
     assert fault_of(failure) == NODE
     assert fault_of(replace(failure, signature=None)) is None
+
+
+def test_who_leaves_a_run_is_told_that_it_is_not_started_again(
+    local: Inventory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Left:
+        def __init__(self, *given: object, asks: bool) -> None:
+            assert asks
+
+        def run(self) -> None:
+            raise Detached
+
+    left: list[Path] = []
+    monkeypatch.setattr(training, "read_inventory", lambda *_: local)
+    monkeypatch.setattr(training, "make_ready", lambda context, inventory, job: inventory)
+    monkeypatch.setattr(training, "RunFollower", Left)
+    monkeypatch.setattr(training, "leave", lambda context, run: left.append(run))
+    for retries_, told in ((0, False), (2, True)):
+        said = io.StringIO()
+        context = Context(Project(tmp_path), local.path, Console(file=said), Interrupts())
+        request = TrainRequest(model="vit", nodes=2, retries=retries_)
+        with pytest.raises(Detached):
+            training.train(context, request, 0.0)
+        assert ("it is not started again" in said.getvalue()) == told
+    assert len(left) == 2
 
 
 def test_a_run_that_was_deleted_while_nodes_were_made_ready_is_not_begun_anew(

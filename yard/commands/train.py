@@ -126,6 +126,8 @@ def train(
             return finish(context, run)
     except Detached:
         leave(context, run)
+        if request.retries:
+            console.print("RETRIES= ends here: where it fails, it is not started again.")
         raise
 
 
