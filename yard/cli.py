@@ -82,7 +82,8 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     problems = misplaced(vars(options), options.code is not None)
     if problems:
         raise RequestError(problems)
-    if options.detach and DETACHED not in os.environ:
+    # What this starts in turn (NOTIFY=) is not the one in the background.
+    if options.detach and os.environ.pop(DETACHED, None) is None:
         return detach(context, *sys.argv[1:])
     asked = _request(context, options) if options.code is None else _project_request(options)
     request = replace(

@@ -66,6 +66,11 @@ def drained_by(root: str) -> tuple[str, str]:
             return path, file.readline(MOST_REASON).strip() or "no reason is given"
     except FileNotFoundError:
         return "", ""
+    except OSError as error:
+        if not os.path.lexists(path):
+            raise
+        # A directory, or for root's eyes alone: it is a mark all the same.
+        return path, f"its reason cannot be read ({error.strerror})"
 
 
 def has_begun(directory: str) -> bool:

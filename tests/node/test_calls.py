@@ -78,6 +78,9 @@ def test_a_node_that_is_out_of_use_says_why(tmp_path: Path) -> None:
     assert found.text == f"it is out of use: the fan is broken: {found.remedy}"
     mark.write_text("")
     assert drained_by(str(tmp_path)) == (str(mark), "no reason is given")
+    mark.unlink()
+    mark.mkdir()
+    assert drained_by(str(tmp_path)) == (str(mark), "its reason cannot be read (Is a directory)")
 
 
 def test_a_folder_of_an_account_begins_at_its_home(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trainer.launch import container_files
 from trainer.launch.container_files import KEPT, Stopped, keep_container_files
 
 
@@ -116,3 +117,21 @@ def test_a_copy_that_is_stopped_leaves_nothing_and_is_told(
     assert not [
         path for path in run.rglob("*") if path.is_file() and path.parent.name != "failures"
     ]
+
+
+def test_one_is_stopped_while_it_looks_or_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, place = tmp_path / "run", tmp_path / "tmp"
+    for folder in (run / "failures", place):
+        folder.mkdir(parents=True)
+    (place / "model").write_bytes(b"w" * 5000)
+
+    def stop(*given: object) -> None:
+        raise Stopped
+
+    for name in ("_sizes", "_note"):
+        with monkeypatch.context() as patch:
+            patch.setattr(container_files, name, stop)
+            keep_container_files(run, "node1", [str(place)], 0)  # the run's end is still told
+    assert not (run / KEPT).exists()

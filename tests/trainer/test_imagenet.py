@@ -147,6 +147,13 @@ def test_other_archives_replace_it_and_the_same_do_not(prepared: Path, tmp_path:
             add(tar, f"other_{image}.JPEG", jpeg(1, (1600, 1200)))
     other = write_archives(tmp_path / "other", {CLASSES[1]: inner.getvalue()})
     assert prepare(other, prepared)
+    # What it replaced goes last, which takes minutes: an interruption leaves some of it.
+    left = prepared.with_name(".imagenet.0123456789ab.old")
+    left.mkdir()
+    of_another = prepared.with_name(".imagenet.small.abcdefgh")
+    of_another.mkdir()
+    assert not prepare(other, prepared)
+    assert (left.exists(), of_another.exists()) == (False, True)
     assert (prepared / "train" / CLASSES[1] / "other_2.JPEG").exists()
     assert not (prepared / "train" / CLASSES[1] / f"{CLASSES[1]}_0.JPEG").exists()
 

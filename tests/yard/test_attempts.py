@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 from yard_command import DATA
 
+from yard.commands import train as training
 from yard.core.context import Context
+from yard.core.errors import Detached, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import retries
@@ -46,7 +48,9 @@ def launched(
             name: str,
             variables: Any,
             limit: Sequence[str],
+            asks: bool,
         ) -> None:
+            assert asks, "a Ctrl-C means what it meant in the first attempt"
             assert list(limit) == ["node1", "node2"]  # as the first attempt
             given.append(variables)
 
@@ -183,3 +187,51 @@ def test_a_failure_that_nobody_knows_is_no_nodes_fault(record: Callable[[str], R
     assert failure is not None
     assert fault_of(failure) == NODE
     assert fault_of(replace(failure, signature=None)) is None
+
+
+def test_who_leaves_a_run_is_told_that_it_is_not_started_again(
+    local: Inventory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Left:
+        def __init__(self, *given: object, asks: bool) -> None:
+            assert asks
+
+        def run(self) -> None:
+            raise Detached
+
+    left: list[Path] = []
+    monkeypatch.setattr(training, "read_inventory", lambda *_: local)
+    monkeypatch.setattr(training, "make_ready", lambda context, inventory, job: inventory)
+    monkeypatch.setattr(training, "RunFollower", Left)
+    monkeypatch.setattr(training, "leave", lambda context, run: left.append(run))
+    for retries_, told in ((0, False), (2, True)):
+        said = io.StringIO()
+        context = Context(Project(tmp_path), local.path, Console(file=said), Interrupts())
+        request = TrainRequest(model="vit", nodes=2, retries=retries_)
+        with pytest.raises(Detached):
+            training.train(context, request, 0.0)
+        assert ("it is not started again" in said.getvalue()) == told
+    assert len(left) == 2
+
+
+def test_a_run_that_was_deleted_while_nodes_were_made_ready_is_not_begun_anew(
+    recorded: Callable[[str], Path], local: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = recorded("killed")
+    (earlier / "checkpoints").mkdir()
+    for name in ("epoch-1.pt", "epoch-1.pt.sha256"):
+        (earlier / "checkpoints" / name).touch()
+    runs = earlier.parent
+
+    def make_ready(context: Context, inventory: Inventory, job: object) -> Inventory:
+        shutil.rmtree(earlier)
+        return inventory
+
+    monkeypatch.setattr(training, "read_inventory", lambda *_: local)
+    monkeypatch.setattr(training, "make_ready", make_ready)
+    context = Context(Project(runs.parent), local.path, Console(file=io.StringIO()), Interrupts())
+    held_out = {"validation_fraction": 0}
+    request = TrainRequest(model="vit", nodes=2, epochs=9, resume=earlier.name, options=held_out)
+    with pytest.raises(RequestError, match="has no checkpoint to go on from"):
+        training.train(context, request, 0.0)
+    assert list(runs.iterdir()) == []

@@ -39,8 +39,8 @@ def ended(tmp_path: Path) -> Make:
     return make
 
 
-def why(run: Path, days: int | None) -> str:
-    return clean_up._why_a_run_stays(run, days, time.time())
+def why(run: Path, days: int | None, *unfinished: Path) -> str:
+    return clean_up._why_a_run_stays(run, days, time.time(), unfinished)
 
 
 def test_runs_past_the_limit_go(ended: Make) -> None:
@@ -66,6 +66,12 @@ def test_what_somebody_may_miss_stays(ended: Make) -> None:
     run = ended("followed", 31)
     with followed(run):
         assert why(run, 30) == "a command follows it"
+    # Its nodes are others' as yet: WAIT=1.
+    waits = ended("waits", 31)
+    document = json.loads((waits / "manifest.json").read_text())
+    document["request"]["resume"] = run.name
+    (waits / "manifest.json").write_text(json.dumps(document))
+    assert why(run, 30, waits) == "waits goes on from it and is not over"
 
 
 def test_packages_of_a_run_that_stays_stay_however_old_they_are(

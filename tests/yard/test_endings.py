@@ -1,7 +1,9 @@
 """The end of a run and of set-up on the screen: what there is, and what one types next."""
 
 import io
+import itertools
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,6 +80,24 @@ def test_the_shipped_trainer_goes_on_for_more_epochs_or_gives_its_weights(
         f"make export RUN={run.name}",
         f"make train MODEL=vit NODES=2 EPOCHS=10 SEED=3 RESUME={run.name}",
     ]
+
+
+def test_a_file_that_is_renamed_meanwhile_is_passed_over(
+    recorded: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, really, looks = recorded("succeeded"), Path.stat, itertools.count()
+    (run / "checkpoints").mkdir(exist_ok=True)
+    for name in ("epoch-5.pt", ".epoch-6.pt.Xy1"):  # as rsync calls it at first
+        (run / "checkpoints" / name).write_text("x")
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path.name.startswith(".epoch") and (next(looks) or not follow_symlinks):
+            raise FileNotFoundError
+        return really(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    (results,) = results_of(run)
+    assert results.names == ("epoch-5.pt",)
 
 
 def test_after_a_failure_come_the_logs_of_its_rank_and_the_request(
@@ -159,13 +179,15 @@ def test_the_command_of_a_request_is_one_that_make_takes() -> None:
             '{"model": "vit", "nodes": 1, "procs_per_node": 2, "dataset": "d", "epochs": 1,'
             '"batch": 1, "lr": 0.1, "precision": "bf16", "engine": "ddp", "train_images": "all",'
             '"checkpoint_seconds": 5, "transport": "tcp", "retries": 1, "stall": 1, "name": "n",'
-            '"gpus_per_node": 1, "code": "c", "entry": "e", "script_args": "a", "launch": "rank",'
+            '"gpus_per_node": 1, "on": ["a", "b"],'
+            '"code": "c", "entry": "e", "script_args": "a", "launch": "rank",'
             '"requirements": "none", "grace": 3, "resume": "r", "options": {"seed": 1,'
             '"optimizer": "sgd", "weight_decay": 0.1, "schedule": "step", "augment": "none",'
             '"validation_fraction": 0.1}}'
         )
     )
     assert command is not None
+    assert "ON=a,b" in command
     for word in command.split()[2:]:
         name = word.partition("=")[0]
         assert f"option,{name}," in makefile or f"typed,{name})" in makefile, name

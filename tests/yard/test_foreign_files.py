@@ -6,14 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from extend import make_project
+from yard_command import REPOSITORY
 
+from yard.code.snapshot import FOLDER
 from yard.core.console import ForeignTextConsole
 from yard.core.project import Project
 from yard.operations.ending import conclude
+from yard.operations.packages import LOCK
+from yard.runs.folder import ATTEMPTS, REPORT_ERROR, STOP_MARK
+from yard.runs.gathering import GATHERED
+from yard.runs.labels import FILE as LABELS
 from yard.runs.metrics import Metric, read_every_line
 from yard.runs.record import rank_log_files
 from yard.runs.summary import read_summary
+from yard.runs.verdict import HARDWARE, VERDICT
 from yard.screen.result import show_result
 
 DEEP = "[" * 100_000
@@ -148,3 +156,12 @@ def test_text_does_not_steer_the_terminal() -> None:
     assert shown.startswith("\x1b[31ma␛]0;title")
     assert "\x1b]" not in shown
     assert not any(character in shown for character in "\x07\x9b\u202e")
+
+
+def test_no_node_brings_a_record_that_is_written_here() -> None:
+    text = (REPOSITORY / "roles/training_run/vars/main.yml").read_text()
+    kept_out = yaml.safe_load(text)["training_run_pull"]
+    for name in ("manifest.json", "summary.json", "report.html", "ansible.log", ATTEMPTS, FOLDER):
+        assert f"--exclude=/{name}" in kept_out, name
+    for name in (LABELS, REPORT_ERROR, STOP_MARK, LOCK, GATHERED, VERDICT, HARDWARE):
+        assert f"--exclude=/{name}" in kept_out, name

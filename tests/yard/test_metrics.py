@@ -16,6 +16,7 @@ from test_web import KEY, Site, served
 from unpacked_sshd import PACKAGES
 from yard_command import REPOSITORY, RUN_ID, Yard, wait_for
 
+from yard.runs.cluster_state import DRAINED
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
 from yard.web.metrics import metrics_of
@@ -83,6 +84,9 @@ def test_nodes_gpus_and_runs_are_told(site: Site, tmp_path: Path) -> None:
     ]
     only_runs = values(metrics_of(None, []))
     assert {name.partition("{")[0] for name in only_runs} == {"trainyard_runs"}
+    drained = replace(state.nodes[2], state=DRAINED, reason="the fan is broken")
+    told = values(metrics_of(replace(state, nodes=(drained,)), []))
+    assert told['trainyard_node_up{node="node3"}'] == 1, "nothing is wrong with its answer"
     strange = replace(site.board.overviews[0], status='a"\n')
     metrics_of(state, [strange])
 

@@ -4,6 +4,7 @@ import io
 import os
 import pty
 import signal
+import termios
 import tty
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.screen.keys import single_keys
 from yard.screen.question import StopQuestion, confirm
 
 
@@ -76,5 +78,23 @@ def test_a_ctrl_c_asks_once_and_a_second_one_stops() -> None:
     os.write(typing, b"d")
     assert left.answered()
     assert left.detached
+    for descriptor in (typing, terminal):
+        os.close(descriptor)
+    assert not StopQuestion(terminal, said.append, interrupts.request).answered(), "it is gone"
+
+
+def test_the_keys_of_another_job_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    typing, terminal = pty.openpty()
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)  # Ctrl-Z, bg
+    question = StopQuestion(terminal, print, print)
+    question.ask()
+    before = termios.tcgetattr(terminal)
+    with single_keys(terminal):
+        os.write(typing, b"d")
+        assert not question.answered()
+        set_by_it = termios.tcgetattr(terminal)
+    assert termios.tcgetattr(terminal) == set_by_it != before, "the shell has set its own"
+    monkeypatch.undo()
+    assert question.answered(), "once it is in front again"
     for descriptor in (typing, terminal):
         os.close(descriptor)

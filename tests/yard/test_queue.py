@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from rich.console import Console
 from test_status import cluster, entry
 
 from yard.core.context import Context
+from yard.core.errors import ClusterError, Interrupted
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import queue
@@ -16,6 +17,7 @@ from yard.plays.events import Outcome, Problem, TaskFailure
 
 HELD = Problem("held", "it is held", "node2")
 TOO_FEW = Problem("too_few_nodes", "2 nodes are wanted and 1 is fit", None)
+DRAINED = Problem("drained", "it is out of use", "node4")
 DEAD = Problem("unreachable", "no answer", "node3")
 
 
@@ -37,7 +39,14 @@ class Follower:
 
 @pytest.mark.parametrize(
     ("problems", "held"),
-    [((HELD, TOO_FEW), True), ((HELD,), True), ((TOO_FEW, DEAD, HELD), False), ((TOO_FEW,), False)],
+    [
+        ((HELD, TOO_FEW), True),
+        ((HELD,), True),
+        ((TOO_FEW, DEAD, HELD), False),
+        ((TOO_FEW,), False),
+        ((TOO_FEW, DRAINED, HELD), True),
+        ((TOO_FEW, DRAINED), False),
+    ],
 )
 def test_waiting_helps_only_where_nothing_but_runs_is_in_the_way(
     problems: tuple[Problem, ...], held: bool
@@ -72,3 +81,28 @@ def test_it_asks_again_until_the_nodes_are_free(
     context.interrupts.request()
     assert not queue.have_nodes(context, follower, held, waits=True)
     assert follower.runs == 0
+
+
+def test_nodes_that_cannot_be_asked_are_waited_for_and_ctrl_c_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(record=True, width=160)
+    context = Context(Project(tmp_path), tmp_path, console, Interrupts())
+
+    def lost(context: Context) -> NoReturn:
+        raise ClusterError("the nodes could not be asked")
+
+    monkeypatch.setattr(queue, "ask_nodes", lost)
+    monkeypatch.setattr(queue, "wait_unless_interrupted", lambda *_: True)
+    follower: Any = Follower(tmp_path, [Outcome("successful", (), {})])
+    assert queue.have_nodes(context, follower, failed(HELD), waits=True)
+    assert "Waiting for nodes; the nodes could not be asked" in console.export_text()
+
+    def interrupted(context: Context) -> NoReturn:
+        context.interrupts.request()
+        raise Interrupted("interrupted")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(queue, "ask_nodes", interrupted)
+    assert not queue.have_nodes(context, Follower(tmp_path, []), failed(HELD), waits=True)  # type: ignore[arg-type]
+    assert console.export_text() == "Interrupted; nothing was started.\n"

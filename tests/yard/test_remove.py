@@ -145,10 +145,14 @@ def test_the_place_that_is_taken_unless_told_is_that_of_group_vars() -> None:
 def test_nodes_with_places_of_their_own_have_a_line_each(lab: Inventory) -> None:
     roots = {"alpha": "/scratch/a", "beta": "/scratch/{{ ansible_user }}"}
     project = Project(lab.path.parents[1])
-    ways = _native_ways(project, replace(lab, native_roots=roots))
+    ways = _native_ways(project, replace(lab, native_roots=roots), lab.trainers)
     assert ways == [
         f"    make exec CMD='rm -r /scratch/a' ON=alpha INVENTORY={project.shown(lab.path)}",
         "    on beta, by hand: trainyard_native_root, /scratch/{{ ansible_user }}",
+    ]
+    # The folder is the same on all, and only one of them leaves.
+    assert _native_ways(project, lab, ["beta"]) == [
+        f"    make exec CMD='rm -r ~/.trainyard' ON=beta INVENTORY={project.shown(lab.path)}"
     ]
 
 
@@ -188,6 +192,10 @@ def test_new_keys_are_given_by_a_target(site: Yard) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 nodes have new keys for each other" in done.stdout
     assert (site.root / "nodes/beta/rotated").exists()
+    hosts = "trainers:\n  hosts: {alpha: {}}\n  vars: {trainyard_runtime: native}\n"
+    (site.root / "inventory/lab/hosts.yml").write_text(hosts)
+    done = site(*LAB, "rotate-keys")
+    assert (done.returncode, "set-up gives nodes no keys" in done.stderr) == (2, True)
 
 
 @pytest.mark.process

@@ -285,8 +285,8 @@ def test_a_comparison_begins_with_what_a_person_changed(tmp_path: Path) -> None:
         assert line in changed
     assert "same.py" not in changed
     assert "batch_per_rank" in page[page.index("<details>") :]
-    for noise in ("seconds_between_failures", "sha256", "root:"):
-        assert noise not in page
+    for unread in ("seconds_between_failures", "sha256", "root:"):
+        assert unread not in page
 
 
 def test_the_page_of_all_runs(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from yard_command import Yard, made
 
 from yard.commands import series as command
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import Detached, Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.pages import series
@@ -72,9 +72,11 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
     done: dict[Path, str] = {}
     begun: list[str] = []
 
-    def stand_in(context: Context, case: TrainRequest, started_at: float) -> Exit:
+    def stand_in(context: Context, case: TrainRequest, started_at: float, waits: bool) -> Exit:
         label = str(case.name).partition(", ")[2]
         begun.append(label)
+        if label == stops.get("at") == "batch=64":
+            raise Detached
         if label == stops.get("at"):
             return Exit.INTERRUPTED
         if label not in ACCURACIES:
@@ -106,7 +108,10 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
         text = io.StringIO()
         console = Console(file=text, width=160)
         context = Context(Project(tmp_path), tmp_path, console, Interrupts())
-        status = command.train_series(context, request, sweep, seeds)
+        try:
+            status = command.train_series(context, request, sweep, seeds)
+        except Detached as error:
+            status = error.status
         return status, text.getvalue(), list(begun)
 
     return go
@@ -142,6 +147,13 @@ def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> No
     assert (status, begun) == (Exit.FAILED, ["batch=48", "batch=64"])
     assert "batch=48   failed" in text
     assert "Best on the validation split: batch=64" in text
+
+
+@pytest.mark.process
+def test_a_run_that_is_left_to_the_background_is_not_the_last(train: Train) -> None:
+    status, text, begun = train("batch=32,64,128", stop="batch=64")
+    assert (status, begun) == (Exit.DONE, ["batch=32", "batch=64"])
+    assert "Once it is over, the same command goes on with what is left." in text
 
 
 @pytest.mark.process

@@ -25,9 +25,12 @@ from starlette.testclient import TestClient
 from test_status import cluster, entry
 from yard_command import DATA, RUN_ID, Yard, processes_below, wait_for
 
+from yard.commands import web as web_command
 from yard.core.context import Context
+from yard.core.errors import RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations import deletion
 from yard.operations.watching import Seen
 from yard.runs.folder import followed
 from yard.runs.labels import Labels, read_labels
@@ -124,7 +127,7 @@ def test_only_who_has_the_key_is_served(site: Site) -> None:
 
 
 def test_a_name_that_leads_here_but_is_not_ours_is_refused(client: TestClient) -> None:
-    for host in ("evil.example", "evil.example:8642", "127.0.0.1.evil.example", ""):
+    for host in ("evil.example", "evil.example:8642", "127.0.0.1.evil.example", "", "["):
         assert client.get("/", headers={"host": host}).status_code == 421, host
     for host in ("localhost:8642", "127.0.0.1"):
         assert client.get("/", headers={"host": host}).status_code == 200, host
@@ -137,6 +140,7 @@ def test_other_sites_can_do_nothing(site: Site, client: TestClient) -> None:
         {"origin": "http://evil.example", **token},
         {"origin": "null", **token},
         {"origin": "", **token},
+        {"origin": "http://[", **token},
         {"origin": "http://127.0.0.1:9999", **token},
         {},
         {"x-csrf-token": "guessed"},
@@ -187,6 +191,54 @@ def test_a_run_is_stopped_run_again_and_deleted(
     assert client.get(f"/runs/{run.name}").status_code == 404
 
 
+def test_two_browsers_delete_at_once(
+    site: Site, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, token = site.run(), csrf_of(client)
+    others = [site.run(f"20261121T00000{number}Z_b") for number in range(4)]
+    told = []
+
+    def go(name: str) -> None:
+        answer = client.post(f"/runs/{name}/delete", json={"sure": name}, headers=token)
+        told.append(answer.status_code)
+
+    names = [run.name, *(other.name for other in others)]
+    threads = [threading.Thread(target=go, args=(name,)) for name in names * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == [200] * 5 + [409] * 5
+    assert [path.name for path in site.runs.iterdir()] == ["index.html"]
+    # A command deletes it, or begins to follow it, after it was looked at.
+    run = site.run()
+    monkeypatch.setattr(deletion, "check_deletable", lambda run: [])
+    with followed(run), pytest.raises(RequestError, match="is being followed"):
+        deletion.delete(run)
+    shutil.rmtree(run)
+    with pytest.raises(RequestError, match="somebody else deletes it"):
+        deletion.delete(run)
+
+
+@pytest.mark.parametrize("left", [None, "", "\n"])
+def test_there_is_always_a_key(tmp_path: Path, left: str | None) -> None:
+    project = Project(tmp_path)
+    context = Context(project, project.own_inventory, Console(), Interrupts())
+    if left is not None:
+        (tmp_path / ".trainyard").mkdir()
+        (tmp_path / ".trainyard/web-key").write_text(left)
+    key = web_command._key(context)
+    assert len(key) >= 32
+    assert web_command._key(context) == key
+
+
+def test_a_port_or_socket_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="PORT=99999"):
+        web_command._listen(99999, None)
+    with pytest.raises(RequestError, match="path too long; name another"):
+        web_command._listen(0, tmp_path / ("x" * 200))
+
+
 def test_files_of_ranks_lead_nowhere_and_run_nowhere(site: Site, client: TestClient) -> None:
     run, secret = site.run(), site.runs.parent / "secret"
     secret.write_text("secret")
@@ -194,6 +246,7 @@ def test_files_of_ranks_lead_nowhere_and_run_nowhere(site: Site, client: TestCli
     (run / "outputs/link").symlink_to(secret)
     (run / "outputs/up").symlink_to("../..")
     os.mkfifo(run / "outputs/pipe")
+    (run / "outputs" / os.fsdecode(b"caf\xe9.txt")).touch()  # no UTF-8: it has no address
     (run / "outputs/page.html").write_text("<script>alert(1)</script>")
     (run / "outputs/<img src=x>.svg").write_text("<svg onload='alert(1)'/>")
     (run / "checkpoints").mkdir(exist_ok=True)
@@ -208,7 +261,8 @@ def test_files_of_ranks_lead_nowhere_and_run_nowhere(site: Site, client: TestCli
     elsewhere = site.runs.parent / "elsewhere"
     shutil.copytree(DATA / "runs/succeeded", elsewhere)
     (site.runs / "20260101T000000Z_link").symlink_to(elsewhere)
-    for name in ("20260101T000000Z_link", "%2e%2e", "latest", "a"):
+    too_long = "20260101T000000Z_" + "x" * 300
+    for name in ("20260101T000000Z_link", "%2e%2e", "latest", "a", too_long):
         assert client.get(f"/runs/{name}").status_code == 404, name
     weights = client.get(f"{files}/checkpoints/best.pt")
     assert (weights.content, weights.headers["content-type"]) == (
@@ -224,6 +278,8 @@ def test_files_of_ranks_lead_nowhere_and_run_nowhere(site: Site, client: TestCli
     assert text.headers["content-type"].startswith("text/plain")
     page = client.get(f"/runs/{run.name}").text
     assert "&lt;img src=x&gt;.svg" in page
+    assert "3 files" in page
+    assert "caf" not in page
     assert "<img" not in page
 
 

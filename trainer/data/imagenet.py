@@ -117,20 +117,21 @@ def prepare(
     # What the archives list tells them from others; what they hold would take an hour to read.
     listed = hashlib.sha256(repr([(folder.path, folder.members) for folder in folders]).encode())
     digest = listed.hexdigest()
-    if (directory / "dataset.json").exists():
-        if store.read_description(directory).source_sha256 == digest:
-            return False
-        report(f"{directory} was made from other archives and will be replaced")
-    elif directory.exists():
+    is_there = (directory / "dataset.json").exists()
+    if directory.exists() and not is_there:
         raise DataError(
             f"{directory} has no dataset.json: an earlier version left it half done, or it is "
             "somebody else's; move it away, and give the same command again"
         )
     scratch = directory.with_name(f".{directory.name}.{digest[:12]}")
-    for other in directory.parent.glob(f".{directory.name}.*"):
-        # What attempts with other archives left, which only this function makes.
+    for other in directory.parent.glob(f".{directory.name}.{'[0-9a-f]' * 12}*"):
+        # What attempts with other archives left, and what this has taken the place of.
         if other != scratch:
             shutil.rmtree(other)
+    if is_there:
+        if store.read_description(directory).source_sha256 == digest:
+            return False
+        report(f"{directory} was made from other archives and will be replaced")
     missing = [folder for folder in folders if not (scratch / folder.path).is_dir()]
     if len(missing) < len(folders):
         report(f"{len(folders) - len(missing)} of {len(folders)} folders are there already")

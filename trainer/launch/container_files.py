@@ -53,19 +53,23 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
     Args:
         room: bytes that are to stay free on the disk of the run directory.
     """
-    found = list(islice(_left(places, run_dir), MOST_FILES))
-    noted = [
-        {"path": path, "files": files, "bytes": size, "kept": False} for path, files, size in found
-    ]
-    # Before, too: a container may end while a large copy is made.
-    _note(run_dir, host, noted)
+    noted: list[dict[str, Any]] = []
+    # Also while it looks what there is, which takes as long with many small files.
     with contextlib.suppress(Stopped):
+        found = list(islice(_left(places, run_dir), MOST_FILES))
+        noted += [
+            {"path": path, "files": files, "bytes": size, "kept": False}
+            for path, files, size in found
+        ]
+        # Before, too: a container may end while a large copy is made.
+        _note(run_dir, host, noted)
         for entry, (path, files, size) in zip(noted, found, strict=True):
             with contextlib.suppress(OSError):
                 disk = os.statvfs(run_dir)
                 if files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize:
                     entry["kept"] = _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
-    _note(run_dir, host, noted)
+    with contextlib.suppress(Stopped):
+        _note(run_dir, host, noted)
 
 
 def _note(run_dir: Path, host: str, noted: Sequence[dict[str, Any]]) -> None:

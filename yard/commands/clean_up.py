@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, OtherVersionError, RequestError
 from yard.core.files import room_of
 from yard.core.words import plural, size
-from yard.operations.deletion import check_deletable, delete
+from yard.operations.deletion import check_deletable, delete, goes_on_from
 from yard.pages.index import write_index
 from yard.plays.contract import CALL_NODE, CLEAN_UP
 from yard.plays.events import Event, failure_message, shortened
@@ -24,7 +24,7 @@ from yard.plays.play import fresh_log, play
 from yard.runs.folder import RUN_ID, find_run, is_followed, list_runs, remove_run
 from yard.runs.labels import Labels, read_labels
 from yard.runs.overview import overview_of
-from yard.runs.summary import read_summary
+from yard.runs.summary import is_over, read_summary
 from yard.screen.failures import show_failures
 from yard.screen.question import confirm
 
@@ -50,6 +50,7 @@ REASONS = {
     "elsewhere": "a part of it is still on {hosts}: make attach RUN={name}",
     "other_version": "a newer version of Trainyard wrote it, or it is damaged",
     "named": "it was given the name {label}",
+    "heir": "{heir} goes on from it and is not over",
     "labelled": "it was given tags or a note",
 }
 
@@ -130,8 +131,10 @@ def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
     now = time.time()
     used = set()
     counted: set[tuple[int, int]] = set()
-    for run in list_runs(context.project.runs):
-        kept = _why_a_run_stays(run, days, now)
+    runs = list_runs(context.project.runs)
+    unfinished = [run for run in runs if not is_over(run)]
+    for run in runs:
+        kept = _why_a_run_stays(run, days, now, unfinished)
         lock = run / "packages.txt"
         if kept and lock.is_file():
             used.add(lock.read_bytes())
@@ -151,7 +154,7 @@ def _things_here(context: Context, days: int | None) -> Iterator[Thing]:
         yield Thing(HERE, "packages", folder.name, room_of(folder, counted), kept, folder)
 
 
-def _why_a_run_stays(run: Path, days: int | None, now: float) -> str:
+def _why_a_run_stays(run: Path, days: int | None, now: float, unfinished: Sequence[Path]) -> str:
     try:
         summary = read_summary(run)
     except OtherVersionError:
@@ -171,6 +174,8 @@ def _why_a_run_stays(run: Path, days: int | None, now: float) -> str:
         code = "labelled"
     elif now - (run / "summary.json").stat().st_mtime <= days * DAY:
         code = "young"
+    elif heirs := [heir.name for heir in unfinished if goes_on_from(heir, run)]:
+        code, values["heir"] = "heir", heirs[0]
     return REASONS[code].format(**values) if code else ""
 
 

@@ -9,7 +9,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.words import plural
 from yard.operations.setup import put_dataset, put_own_data, run_operation, run_setup
-from yard.plays.inventory import read_inventory
+from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
@@ -74,11 +74,16 @@ def rotate_keys(context: Context) -> Exit:
     """Give all nodes new keys for each other; logins go on meanwhile.
 
     Raises:
+        RequestError: set-up gave them none.
         ClusterError, Interrupted: see `run_operation`.
     """
-    count = len(read_inventory(context.project, context.inventory).trainers)
+    inventory = read_inventory(context.project, context.inventory)
+    if inventory.runtime == NATIVE:
+        raise RequestError(
+            ["without root (RUNTIME=native) set-up gives nodes no keys: none is new"]
+        )
     run_operation(context, "rotate_keys", {})
-    context.console.print(f"{plural(count, 'node')} have new keys for each other")
+    context.console.print(f"{plural(len(inventory.trainers), 'node')} have new keys for each other")
     return Exit.DONE
 
 

@@ -64,7 +64,7 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
             [
                 "without root (RUNTIME=native) set-up made one folder of the account on each node, "
                 "and nothing else; what removes it with all that is in it:",
-                *_native_ways(project, inventory),
+                *_native_ways(project, inventory, leaving),
             ]
         )
     answering = [host for host in leaving if host not in silent]
@@ -99,10 +99,10 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
     return Exit.DONE
 
 
-def _native_ways(project: Project, inventory: Inventory) -> list[str]:
+def _native_ways(project: Project, inventory: Inventory, leaving: Sequence[str]) -> list[str]:
     """What is left to do where there is no root: a line for all nodes, or for those of a place."""
     hosts: dict[str, list[str]] = {}
-    for host in inventory.trainers:
+    for host in leaving:
         hosts.setdefault(inventory.native_roots.get(host, ""), []).append(host)
     ways = []
     for said, there in hosts.items():
@@ -111,7 +111,7 @@ def _native_ways(project: Project, inventory: Inventory) -> list[str]:
             ways.append(f"    on {', '.join(there)}, by hand: trainyard_native_root, {said}")
             continue
         command = f"make exec CMD='rm -r {place}'"
-        if len(hosts) > 1:
+        if there != list(inventory.trainers):
             command += f" ON={','.join(there)}"
         ways.append(f"    {addressed(command, project, inventory.path)}")
     return ways

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from yard.commands.train import train
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import Detached, Exit, RequestError
 from yard.core.files import write_json, write_text
 from yard.core.words import plural
 from yard.plays.inventory import read_inventory
@@ -42,6 +42,7 @@ def train_series(
     Raises:
         RequestError: with all that is wrong with any of them; nothing has been touched.
         ClusterError, Interrupted: see `train`.
+        Detached: the user has left a run; those after it are not trained.
     """
     if request.resume is not None or seeds < 1:
         raise RequestError(
@@ -68,7 +69,11 @@ def train_series(
     # With the digest too where it has a name: under that another request may have been trained.
     series = f"{request.name or 'series'}-{digest}"
     context.console.print(f"{plural(len(cases), 'training')}: {escape(series)}", soft_wrap=True)
-    runs, status = train_each(context, series, cases, goes_on=True, waits=waits)
+    try:
+        runs, status = train_each(context, series, cases, goes_on=True, waits=waits)
+    except Detached:
+        context.console.print("Once it is over, the same command goes on with what is left.")
+        raise
     if status not in (Exit.DONE, Exit.FAILED):
         context.console.print("The same command goes on with what is left.")
         return status

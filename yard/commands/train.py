@@ -95,6 +95,8 @@ def train(
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
 
+    if earlier is not None:
+        check_resumable(earlier)  # it may have been deleted meanwhile, and the run would begin anew
     run = create_run(project.runs, job)
     console.print(f"Run {escape(run.name)}", soft_wrap=True)
     variables = job.extravars()
@@ -124,6 +126,8 @@ def train(
             return finish(context, run)
     except Detached:
         leave(context, run)
+        if request.retries:
+            console.print("RETRIES= ends here: where it fails, it is not started again.")
         raise
 
 

@@ -38,6 +38,7 @@ def web(context: Context, port: int, path: Path | None, names: list[str], read_o
     from yard.web.board import Board
     from yard.web.guard import Guard
 
+    names = [name.lower() for name in names]  # as browsers send them
     listener = _listen(port, path)
     if path is None:
         key = _key(context)
@@ -102,9 +103,10 @@ def _listen(port: int, path: Path | None) -> socket.socket:
             os.umask(before)
         listener.listen()
         return listener
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         asked = f"PORT={port}" if path is None else f"SOCKET={path}"
-        raise RequestError([f"{asked}: {error.strerror}; name another one"]) from error
+        why = getattr(error, "strerror", None) or error
+        raise RequestError([f"{asked}: {why}; name another one"]) from error
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
@@ -118,6 +120,9 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 def _key(context: Context) -> str:
     file = context.project.root / KEY
-    if not file.is_file():
-        write_text(file, secrets.token_urlsafe(24) + "\n", OWNER)
-    return file.read_text().strip()
+    # An empty one, as a crash may leave it, would be what everybody sends.
+    key = file.read_text().strip() if file.is_file() else ""
+    if not key:
+        key = secrets.token_urlsafe(24)
+        write_text(file, f"{key}\n", OWNER)
+    return key

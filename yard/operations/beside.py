@@ -51,11 +51,13 @@ def detach(context: Context, *words: str) -> Exit:
                 context.console.print(line, markup=False, soft_wrap=True)
                 if line.startswith(RUN):
                     run = line.removeprefix(RUN).strip()
-                if run and line.strip().startswith(BEGUN):
+                if run and not told and line.strip().startswith(BEGUN):
                     say_how_to_return(context, run, path)
                     return Exit.DONE
             if status is not None:
-                return Exit(status)
+                # A signal has ended it where that is none: of Ctrl-C before it heeded any.
+                ended = Exit.INTERRUPTED if told else Exit.FAILED
+                return Exit(status) if status in set(Exit) else ended
             if context.interrupts.requested and not told:
                 told = True
                 process.terminate()

@@ -5,7 +5,7 @@ from pathlib import Path
 from yard.core.errors import RequestError
 from yard.core.files import read_object
 from yard.pages.index import write_index
-from yard.runs.folder import is_followed, list_runs, remove_run
+from yard.runs.folder import followed, is_followed, list_runs, remove_run
 from yard.runs.summary import is_over, read_summary
 
 
@@ -24,7 +24,7 @@ def check_deletable(run: Path) -> list[str]:
     elif summary.missing_hosts:
         hosts = ", ".join(summary.missing_hosts)
         problem = f"a part of it is still on {hosts}: make attach RUN={run.name} brings it home"
-    heirs = [other for other in list_runs(run.parent) if _goes_on_from(other, run)]
+    heirs = [other for other in list_runs(run.parent) if goes_on_from(other, run)]
     unfinished = [heir.name for heir in heirs if not is_over(heir)]
     if not problem and unfinished:
         problem = f"{unfinished[0]} goes on from it and is not over"
@@ -40,11 +40,16 @@ def delete(run: Path) -> None:
         RequestError: see `check_deletable`.
     """
     check_deletable(run)
-    remove_run(run)
+    try:
+        with followed(run):
+            remove_run(run)
+    except FileNotFoundError as error:
+        raise RequestError([f"run {run.name!r}: somebody else deletes it"]) from error
     write_index(run.parent)
 
 
-def _goes_on_from(heir: Path, run: Path) -> bool:
+def goes_on_from(heir: Path, run: Path) -> bool:
+    """Whether a run was begun from the checkpoints or weights of another."""
     manifest = read_object(heir / "manifest.json")
     request, configuration = manifest.get("request"), manifest.get("configuration")
     resumed = isinstance(request, dict) and request.get("resume") == run.name

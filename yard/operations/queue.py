@@ -1,6 +1,7 @@
 """What becomes of a request whose nodes others have: it waits, or leaves no trace."""
 
 from yard.core.context import Context
+from yard.core.errors import ClusterError, Interrupted
 from yard.operations.launch import RunFollower
 from yard.operations.retries import wait_unless_interrupted
 from yard.operations.state import ask_nodes
@@ -10,8 +11,8 @@ from yard.screen.cluster_tables import runs_table
 
 # Codes of problems that time solves: other runs have the node, or what is wanted of it.
 HELD = frozenset({"held", "held_by_container", "taken", "gpus_too_few", "gpus_held", "ports_taken"})
-# Follows from these.
-TOO_FEW = "too_few_nodes"
+# What may stand beside these: what follows from them, and a node that an operator keeps runs off.
+BESIDE = frozenset({"too_few_nodes", "drained"})
 # Seconds until the nodes are asked again: they double.
 FIRST_WAIT, LONGEST_WAIT = 15.0, 120.0
 
@@ -36,17 +37,28 @@ def have_nodes(context: Context, follower: RunFollower, outcome: Outcome, waits:
                 context.console.print(failure.message, markup=False, soft_wrap=True)
             context.console.print("It is no run and leaves no record. WAIT=1 waits for nodes.")
             return False
-        state = ask_nodes(context)
         if wait == FIRST_WAIT:
-            context.console.print("Waiting for nodes; these have them:")
-            context.console.print(runs_table(state.runs, state.time))
+            _say_who_has_them(context)
         if wait_unless_interrupted(context, follower.directory, wait):
             wait = min(2 * wait, LONGEST_WAIT)
             outcome = follower.run()
     return True
 
 
+def _say_who_has_them(context: Context) -> None:
+    try:
+        state = ask_nodes(context)
+    except Interrupted:
+        return
+    except ClusterError as error:
+        # They may answer later.
+        context.console.print(f"Waiting for nodes; {error}", markup=False, soft_wrap=True)
+        return
+    context.console.print("Waiting for nodes; these have them:")
+    context.console.print(runs_table(state.runs, state.time))
+
+
 def nodes_are_held(outcome: Outcome) -> bool:
     """Whether a launch failed because others have the nodes, and for nothing else."""
     codes = {problem.code for failure in outcome.failures for problem in failure.problems}
-    return bool(codes & HELD) and codes <= {*HELD, TOO_FEW}
+    return bool(codes & HELD) and codes <= HELD | BESIDE

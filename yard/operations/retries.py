@@ -61,6 +61,9 @@ def try_again(
 
     Args:
         limit: the nodes that it may have; none means all.
+
+    Raises:
+        Detached: the user has left the run, which goes on.
     """
     failed: Counter[str] = Counter()
     waits = 0
@@ -85,7 +88,8 @@ def try_again(
             context.console.print(f"{WAITS[fault]}. The next attempt starts in {duration(wait)}.")
             if not wait_unless_interrupted(context, run, wait):
                 return
-        RunFollower(context, run, read_run(run).manifest, "train", again, limit).run()
+        manifest = read_run(run).manifest
+        RunFollower(context, run, manifest, "train", again, limit, asks=True).run()
 
 
 def wait_unless_interrupted(context: Context, run: Path, seconds: float) -> bool:

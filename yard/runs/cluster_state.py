@@ -14,12 +14,13 @@ from yard.runs.pace import seconds_left_by
 from yard.runs.readings import Reading
 
 # States of a node, and of a run on it; `ended` waits to be collected.
-FREE, UNREACHABLE, SILENT = "free", "unreachable", "no answer"
+FREE, BUSY, DRAINED = "free", "busy", "drained"
+UNREACHABLE, SILENT = "unreachable", "no answer"
 # States of a node that does not know its runs, by the code with which it says so, and the reason.
 TROUBLES = {
     "no_engine": ("no engine", "{message}: systemctl status docker tells more there"),
     "no_directory": ("not set up", "there is no {path}: run make setup"),
-    "drained": ("drained", "{reason}; no run starts there until {path} is removed"),
+    "drained": (DRAINED, "{reason}; no run starts there until {path} is removed"),
 }
 STARTING, RUNNING, ENDED = "starting", "running", "ended"
 # What goes on is seen before what is left of a run that has ended.
@@ -216,7 +217,7 @@ class Answers:
             for entry in sorted(answer["runs"], key=lambda entry: ORDER.index(entry["state"]))
         )
         if trouble is None:
-            return NodeState(host, "busy" if runs else FREE, runs, load)
+            return NodeState(host, BUSY if runs else FREE, runs, load)
         state, sentence = TROUBLES.get(trouble["code"], (SILENT, "{code}"))
         known = defaultdict(str, trouble["values"], code=trouble["code"])
         return NodeState(host, state, runs, load, sentence.format_map(known))

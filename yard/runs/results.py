@@ -1,7 +1,9 @@
 """What a run has left that is home, and the commands that go on from there."""
 
 import shlex
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ CHECKSUM = ".sha256"
 TYPED = (
     *("model", "code", "entry", "script_args", "launch", "requirements", "grace", "nodes"),
     *("gpus_per_node", "procs_per_node", "dataset", "epochs", "batch", "lr", "precision", "engine"),
-    *("train_images", "checkpoint_seconds", "transport", "retries", "stall", "name"),
+    *("train_images", "checkpoint_seconds", "transport", "retries", "stall", "on", "name"),
 )
 # What the command says itself.
 SAID = ("min_nodes", "options", "resume")
@@ -44,11 +46,12 @@ def results_of(run: Path) -> list[Results]:
     """The weights and outputs that have come home, by folder; without those that are empty."""
     found = []
     for folder in result_folders(run):
-        files = {
-            path: path.stat()
-            for path in folder.rglob("*")
-            if path.is_file() and not path.is_symlink() and path.suffix != CHECKSUM
-        }
+        files = {}
+        for path in folder.rglob("*"):
+            with suppress(OSError):  # rsync brings them home meanwhile, under other names at first
+                about = path.lstat()
+                if stat.S_ISREG(about.st_mode) and path.suffix != CHECKSUM:
+                    files[path] = about
         names = sorted(files, key=lambda path: files[path].st_mtime, reverse=True)
         if files:
             shown = tuple(str(path.relative_to(folder)) for path in names)
@@ -89,6 +92,8 @@ def train_command(request: Mapping[str, Any]) -> str | None:
     said = {name: request[name] for name in TYPED if name in request}
     if "min_nodes" in request:
         said["nodes"] = f"{request['min_nodes']}..{request['nodes']}"
+    if "on" in said:
+        said["on"] = ",".join(said["on"])
     said |= {flags[name][2:].replace("-", "_"): value for name, value in options.items()}
     said |= {"resume": request["resume"]} if "resume" in request else {}
     words = [f"{name.upper()}={shlex.quote(str(value))}" for name, value in said.items()]

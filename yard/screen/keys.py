@@ -32,7 +32,17 @@ def single_keys(terminal: int) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        # From the background it would stop this process, and the shell has set its own by then.
+        if is_in_front(terminal):
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def is_in_front(terminal: int) -> bool:
+    """Whether no other job has the use of a terminal."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:  # it knows no jobs of this session, or is gone
+        return True
 
 
 @contextmanager
@@ -41,7 +51,7 @@ def keys_of(stream: TextIO) -> Iterator[int | None]:
 
     A terminal that another job has the use of is left alone: to change it would stop this process.
     """
-    if not stream.isatty() or os.tcgetpgrp(stream.fileno()) != os.getpgrp():
+    if not stream.isatty() or not is_in_front(stream.fileno()):
         yield None
         return
     with single_keys(stream.fileno()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
-from yard.screen.keys import read_key
+from yard.screen.keys import is_in_front, read_key
 
 # How often the user's wish to stop is looked at, in seconds.
 TICK = 0.2
@@ -71,8 +71,9 @@ class StopQuestion:
     def answered(self) -> bool:
         """Take a key that was pressed; returns whether the run is left."""
         try:
-            key = read_key(self.keys, 0)
-        except EOFError:
+            # In the background (Ctrl-Z, bg) the keys are another's: reading them would stop this.
+            key = read_key(self.keys, 0) if is_in_front(self.keys) else None
+        except (EOFError, OSError):  # the terminal is gone
             return False
         if self._is_open and key in ("s", "d", "enter", "escape"):
             self._is_open = False

@@ -4,7 +4,8 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -116,14 +117,22 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         await asyncio.to_thread(board.look)
         return Response(metrics_of(board.seen.state, board.overviews), media_type=CONTENT_TYPE)
 
+    # What writes, one after the other: what has become of a run is looked at anew, and a file that
+    # two threads of a process write at once has one name meanwhile.
+    acts = threading.Lock()
+
+    def act(action: str, run: str, asked: dict[str, str]) -> str:
+        with acts if action in WRITES else nullcontext():
+            return ACTIONS[action](board, run_of(runs, run), asked)
+
     async def do(request: Request) -> Response:
-        run, action = run_of(runs, request.path_params["run"]), request.path_params["action"]
+        run, action = request.path_params["run"], request.path_params["action"]
         if action not in ACTIONS:
             raise HTTPException(404)
         asked = await _asked(request)
-        said = await asyncio.to_thread(ACTIONS[action], board, run, asked)
+        said = await asyncio.to_thread(act, action, run, asked)
         user = who(request.headers)
-        print(f"{user or 'somebody'}: {action} {run.name}", file=sys.stderr, flush=True)
+        print(f"{user or 'somebody'}: {action} {run}", file=sys.stderr, flush=True)
         return JSONResponse({"said": said})
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -162,12 +171,17 @@ def _about(run: Path) -> dict[str, Any]:
         "logs": logs,
         "has_report": (run / "report.html").is_file(),
         "results": [
-            (each.folder, size(each.bytes), each.names[:MOST_FILES], len(each.names))
+            (each.folder, size(each.bytes), _in_addresses(each.names), len(each.names))
             for each in results_of(run)
         ],
         "records": [name for name in records if (run / name).is_file()],
         "room": size(room_of(run, set())),
     }
+
+
+def _in_addresses(names: Sequence[str]) -> list[str]:
+    """The first names that an address can have: what is no UTF-8 has none."""
+    return [name for name in names if name.encode(errors="ignore").decode() == name][:MOST_FILES]
 
 
 def _served(path: Path, name: str) -> Response:
@@ -245,6 +259,8 @@ def _delete(board: Board, run: Path, asked: dict[str, str]) -> str:
     return f"{run.name} is deleted"
 
 
+# What this process writes itself; a stop waits for nobody who deletes.
+WRITES = ("tag", "delete")
 ACTIONS: dict[str, Callable[[Board, Path, dict[str, str]], str]] = {
     "stop": _stop,
     "rerun": _rerun,

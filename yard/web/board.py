@@ -110,8 +110,8 @@ class Board:
 
     def say(self, text: str) -> None:
         """Tell everybody who looks."""
+        # Threads say something: who looks finds it within two seconds.
         self._notes = [*self._notes[-20:], (time.time_ns() // 1000, text)]
-        self._wake()
 
     async def events(self, since: int, run: str | None) -> AsyncIterator[str]:
         """What is new for one browser, as server-sent events.

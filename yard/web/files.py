@@ -22,7 +22,12 @@ def run_of(runs: Path, name: str) -> Path:
         RequestError: there is none.
     """
     run = runs / name
-    if not RUN_ID.fullmatch(name) or run.is_symlink() or not (run / "manifest.json").is_file():
+    try:
+        known = RUN_ID.fullmatch(name) and not run.is_symlink()
+        known = known and (run / "manifest.json").is_file()
+    except OSError:  # the name is too long for one
+        known = False
+    if not known:
         raise RequestError([f"run {name!r}: unknown"])
     return run
 

@@ -62,8 +62,8 @@ class Guard:
 
     def refusal(self, request: Request) -> Response | None:
         """The answer to what is refused; None for what is not."""
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        if self.names and host not in self.names:
+        host = request.headers.get("host", "")
+        if self.names and _name_of(host) not in self.names:
             return PlainTextResponse(f"this server is not called {host!r}\n", 421)
         if request.method in SAFE and _is(
             request.query_params.get("pass"), self.pass_of(request.url.path)
@@ -80,8 +80,8 @@ class Guard:
             return None
         if self.read_only:
             return PlainTextResponse("this server is for looking only (READ_ONLY=1)\n", 403)
-        origin = urlsplit(request.headers.get("origin", "")).netloc
-        if not origin or origin != request.headers.get("host"):
+        origin = request.headers.get("origin")
+        if not host or origin not in (f"http://{host}", f"https://{host}"):
             return PlainTextResponse("this came from another site\n", 403)
         if not _is(request.headers.get("x-csrf-token"), self.csrf):
             return PlainTextResponse("this page is too old: load it again\n", 403)
@@ -123,6 +123,14 @@ def who(headers: Headers) -> str:
     """Whom the proxy in front has let in; "" where it does not say."""
     name = headers.get("x-forwarded-user") or headers.get("remote-user") or ""
     return name[:60] if name.isprintable() else ""
+
+
+def _name_of(host: str) -> str:
+    """Without the port; "" of what is no host."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 _OF_PROCESS = secrets.token_hex()

@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from yard.runs.cluster_state import ClusterState
+from yard.runs.cluster_state import BUSY, DRAINED, FREE, ClusterState
 from yard.runs.overview import UNFINISHED, UNREADABLE, WAITING, Overview
 from yard.runs.summary import RUNNING
 
@@ -56,7 +56,7 @@ def _of_nodes(state: ClusterState) -> Iterator[GaugeMetricFamily]:
     loads = {name: _gauge(f"node_{name}", text, "node") for name, text in OF_NODE.items()}
     cards = {name: _gauge(f"gpu_{name}", text, "node", "gpu") for name, text in OF_GPU.items()}
     for node in state.nodes:
-        up.add_metric([node.host], not node.reason and node.load is not None)
+        up.add_metric([node.host], node.state in (FREE, BUSY, DRAINED))
         busy.add_metric([node.host], len(node.runs))
         if node.load is None:
             continue

@@ -1,0 +1,42 @@
+"""A command that was started beside another one."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from yard.core.context import Context
+from yard.core.errors import Exit
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.operations import beside
+
+
+class Ended:
+    """A process that ended at once, with some status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def poll(self) -> int:
+        return self.status
+
+
+@pytest.mark.parametrize(
+    ("status", "as_what"),
+    [(0, Exit.DONE), (2, Exit.BAD_REQUEST), (130, Exit.INTERRUPTED), (-9, Exit.FAILED)],
+)
+def test_a_command_in_the_background_that_was_killed_has_failed(
+    status: int, as_what: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path)
+    context = Context(project, project.own_inventory, Console(), Interrupts())
+
+    def start(context: Context, log: str, *words: str) -> Ended:
+        folder = project.logs(context.inventory)
+        folder.mkdir(parents=True)
+        (folder / f"{log}.log").touch()
+        return Ended(status)
+
+    monkeypatch.setattr(beside, "start_beside", start)
+    assert beside.detach(context, "train") == as_what
