@@ -84,12 +84,7 @@ def _converted(
 
 
 def _value(kind: str, value: Any, module: str) -> Any:
-    """A value as it was meant.
-
-    Raises:
-        FormError: of a form, its fields do not fit.
-        TypeError, ValueError, LookupError, OverflowError: it is none of this kind.
-    """
+    """A value as it was meant."""
     if kind.endswith(" | None"):
         return None if value is None else _value(kind[: -len(" | None")], value, module)
     inner = _form_of(kind, module)

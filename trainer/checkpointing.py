@@ -112,12 +112,7 @@ class Checkpointer:
         self._settle()
 
     def _wait_for_write(self, agree: Callable[[tuple[bool, int]], tuple[bool, int]]) -> None:
-        """Wait in rounds, with a sign of life after each in which the write got on.
-
-        Args:
-            agree: takes what this rank knows, and returns what is to be believed: whether the write
-                is over, and how many pieces are done.
-        """
+        """Wait in rounds, with a sign of life after each in which the write got on."""
         with waiting():
             before = self._pieces
             while True:
@@ -167,7 +162,6 @@ class Checkpointer:
         return epoch
 
     def _find_best(self) -> Checkpoint | None:
-        """The best checkpoint of this run, or of the one that it goes on from."""
         resumed = self._config.resume_dir
         for folder in (self._folder.path, *([Path(resumed)] if resumed else [])):
             if (folder / BEST).exists():

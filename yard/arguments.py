@@ -245,12 +245,10 @@ def _add(
 
 
 def _completed(action: argparse.Action, names: Callable[..., list[str]]) -> None:
-    """Let a shell offer these names after TAB."""
     action.completer = names  # type: ignore[attr-defined]
 
 
 def _add_checkpoint(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    """Add a command that works on a checkpoint of a run."""
     command = _add(commands, name, text, operates=True)
     _add_run(command)
     command.add_argument(

@@ -100,11 +100,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
 
 
 def _program_here(project: Project) -> str:
-    """The folder that the command is given in, where that is a program of the user's own.
-
-    Raises:
-        RequestError: it is not, so that nothing says what to train.
-    """
+    """The folder that the command is given in, where that is a program of the user's own."""
     from yard.code.program import ENTRIES
     from yard.code.settings import NAME
 
@@ -398,7 +394,6 @@ def _web(context: Context, options: argparse.Namespace) -> Exit:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a list with commas."""
     return [name for part in text.split(",") if (name := part.strip())]
 
 

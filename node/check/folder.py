@@ -109,7 +109,6 @@ def _last_of_root(path: str) -> str:
 
 
 def _mounted() -> list[str]:
-    """Return where file systems are mounted on this node."""
     with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
         places = [line.split(" ")[4] for line in file]
     return [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place) for place in places]

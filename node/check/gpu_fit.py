@@ -206,7 +206,6 @@ def amd_image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -
 
 
 def _not_built_for(gpu: Gpu, image: str, built_for: list[str], **words: str) -> Problem:
-    """The image has no code for this GPU."""
     return problem(
         "gpu_not_built_for",
         gpu=gpu.index,

@@ -186,11 +186,7 @@ class Place:
                 shutil.rmtree(folder)
 
     def _check_room(self, entries: Mapping[str, Entry], good: set[str]) -> None:
-        """See that what has not come yet has room.
-
-        Raises:
-            DataError: it has not; the message has the figures.
-        """
+        """See that what has not come yet has room."""
         size = sum(entry.size for entry in entries.values())
         needed, files = size, len(entries)
         with _opened(self.files) as staged:
@@ -260,11 +256,7 @@ def _directory(path: str) -> Iterator[int]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[int | None]:
-    """A folder; None where there is none.
-
-    Raises:
-        DataError: a link or something else is in its place.
-    """
+    """A folder; None where there is none."""
     try:
         descriptor = os.open(path, DIRECTORY)
     except FileNotFoundError:

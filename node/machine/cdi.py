@@ -140,12 +140,6 @@ def _files(folders: Sequence[str]) -> list[str]:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Read a file.
-
-    Raises:
-        OSError, ValueError: it cannot be read, or is not what it should be.
-        SpecificationError: it is YAML, which this Python cannot read.
-    """
     with open(path, encoding="utf-8") as file:
         text = file.read()
     document: Any

@@ -156,10 +156,6 @@ class _Kept:
     """Those of many files that go home, in order; the others are named and counted.
 
     A rank can leave more files than fit into memory, so no more are held than may go home.
-
-    Args:
-        files: how many may.
-        beyond: takes those that may not.
     """
 
     def __init__(self, files: int, beyond: Names) -> None:
@@ -241,11 +237,7 @@ def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Coll
 
 
 def _is_checkpoint(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Tell whether a path below the ranks' directory is one of a checkpoint, or counts like one.
-
-    Args:
-        pattern: see `checkpoint_pattern`.
-    """
+    """Tell whether a path below the ranks' directory is one of a checkpoint, or counts like one."""
     if parts[0] == WORKDIR:
         return bool(pattern) and len(parts) > len(pattern) and leads_to_match(parts[1:], pattern)
     return parts[0] in (CHECKPOINTS, COPIES) or parts[:2] == LEFT_IN_CONTAINER
@@ -366,11 +358,7 @@ def _is_events(entry: _Entry) -> bool:
 
 
 def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:
-    """Give an entry a further name in `live`; return whether it was still what it had been.
-
-    Args:
-        home: its path at home.
-    """
+    """Give an entry a further name in `live`; return whether it was still what it had been."""
     target = directory.live
     for folder in home[:-1]:
         target = os.path.join(target, folder)
@@ -406,11 +394,7 @@ def _entries(
     collected: Collected,
     wanted: Callable[[tuple[str, ...]], bool] = _anything,
 ) -> Iterator[_Entry]:
-    """Find what may go home below a directory, and note what may not.
-
-    Args:
-        wanted: tells of a path whether it is looked at; of a directory, whether anything in it is.
-    """
+    """Find what may go home below a directory, and note what may not."""
     # Not by recursion: ranks may have left directories in directories without end.
     directories = [parts]
     while directories:
@@ -548,7 +532,6 @@ def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[
 
 
 def _home(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the path that a file has at home."""
     if parts[0] not in PROJECTS:
         return parts
     place = (PROJECTS[parts[0]], *parts[1:])

@@ -141,7 +141,6 @@ def _copy(source: str, target: str, uid: int, gid: int, alive: Callable[[], int]
 
 
 def _is_there(path: str, about: os.stat_result) -> bool:
-    """Tell whether a copy of a file is there already."""
     try:
         there = os.lstat(path)
     except FileNotFoundError:

@@ -16,7 +16,6 @@ PARALLEL = 16
 
 
 def _log_in(account: pwd.struct_passwd, peer: str, seconds: int) -> dict[str, Any]:
-    """Log in on one peer."""
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": str(seconds),

@@ -96,7 +96,6 @@ def _enter(setup: SetUp) -> bool:
 
 
 def _leave(setup: SetUp) -> bool:
-    """Remove the record and its lock."""
     before = read_site()
     others = before.others(setup.operator) if before is not None else []
     if others and not setup.take_over:

@@ -140,13 +140,7 @@ def _links(
     checks: Mapping[Pair, Check],
     troubles: Mapping[Pair, str],
 ) -> list[Finding]:
-    """Findings about a number of each pair.
-
-    Args:
-        name: of the check.
-        checks: where there is a number.
-        troubles: why there is none.
-    """
+    """Findings about a number of each pair."""
     failed = [pair for pair, check in checks.items() if not check.ok]
     failed += [pair for pair in troubles if pair not in checks]
     because = cluster.because(failed, [*checks, *troubles])

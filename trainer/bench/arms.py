@@ -135,7 +135,6 @@ class LoopArm:
         return seconds
 
     def _timed(self, engine: Engine | None, step: Callable[[], object], steps: int) -> list[float]:
-        """Take the steps of a turn, see `Arm.turn`."""
         return timed(step, steps, self._device)
 
 
@@ -178,7 +177,6 @@ class CheckpointArm(LoopArm):
 
 
 def _configuration(workload: Workload, engine: Engine, run_dir: str) -> TrainConfig:
-    """What a checkpoint of a workload holds as the configuration of its run."""
     return TrainConfig(
         model=workload.model,
         dataset=workload.dataset.name,
@@ -263,7 +261,6 @@ def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> 
 
 
 def _same(engine: Engine) -> Engine:
-    """The engine, at every turn."""
     return engine
 
 

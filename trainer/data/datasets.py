@@ -58,7 +58,6 @@ def _prepare_imagenet(request: PreparationRequest, report: Report) -> bool:
 
 
 def _archived(published: Published, prepare: Callable[[Path, Path, Report], bool]) -> Dataset:
-    """A data set that is made from one archive."""
     return Dataset(published.counts["train"], partial(_prepare_archive, prepare))
 
 

@@ -273,11 +273,7 @@ def middle(image: Image.Image, edge: int, margin: float = EVALUATION_MARGIN) -> 
 
 
 def _open(path: Path) -> Image.Image:
-    """Read and decode a file.
-
-    Raises:
-        DataError: it is missing or no image, or its share is gone; the message names it.
-    """
+    """Read and decode a file."""
     try:
         with Image.open(path) as image:
             return image.convert("RGB")

@@ -129,7 +129,6 @@ class DdpEngine:
 
 
 def _join_world(backend: str) -> None:
-    """Enter the default group with all ranks of the run."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _join_torchrun(backend)
         return

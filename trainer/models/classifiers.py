@@ -107,7 +107,6 @@ def _keep_resolution(model: nn.Module) -> None:
 
 
 def _like(convolution: nn.Conv2d, kernel_size: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:
-    """A fresh convolution between the same numbers of channels."""
     fresh = nn.Conv2d(
         convolution.in_channels,
         convolution.out_channels,

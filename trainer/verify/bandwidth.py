@@ -77,7 +77,6 @@ def measure_bandwidth(
 
 
 def _seconds(allreduce: Callable[[Tensor, str], Tensor], values: Tensor, times: int) -> float:
-    """Mean time of one sum on this rank."""
     wait_for(values.device)
     start = perf_counter()
     for _ in range(times):

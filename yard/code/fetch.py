@@ -104,7 +104,6 @@ def _build_pure(
 
 
 def _requires(source: Path) -> tuple[str, ...]:
-    """What a source says that it is built with."""
     if not tarfile.is_tarfile(source):
         return _USUAL
     with tarfile.open(source) as archive:

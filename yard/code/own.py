@@ -143,7 +143,6 @@ def check_folder(checkout: Project, typed: str) -> Path:
 
 
 def _can_be_passed(argument: str) -> bool:
-    """Whether a program can be given an argument, and a record can hold it."""
     try:
         argument.encode()
     except UnicodeEncodeError:

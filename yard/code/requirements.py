@@ -215,7 +215,6 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
 
 
 def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -> None:
-    """Read a file and those it names."""
     try:
         text = _text(files.folder / path)
     except ValueError as error:

@@ -121,7 +121,6 @@ def _launch(
     directory: Path,
     plan: dict[str, object],
 ) -> Outcome:
-    """Run playbooks/train.yml with the trainer's benchmarks in place of a training."""
     variables = {
         **training.extravars(),
         "training_run_command": "bench",

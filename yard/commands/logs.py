@@ -128,7 +128,6 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
 
 
 def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view: LogView) -> None:
-    """Print what the nodes have of a run that goes on."""
     manifest = read_run(run).manifest
     as_it_ran(context, manifest)
     inventory = Path(manifest.inventory_path)

@@ -137,11 +137,7 @@ def _forget(project: Project, inventory: Path) -> None:
 
 
 def _check_idle(state: ClusterState, hosts: Sequence[str]) -> None:
-    """See that nobody trains on these hosts.
-
-    Raises:
-        RequestError: somebody does, or what a run left is not home.
-    """
+    """See that nobody trains on these hosts."""
     held = [
         f"{run.run} is on {', '.join(run.hosts)}"
         + (f", of {run.owner}" if run.owner else "")
@@ -160,7 +156,6 @@ def _announce(
     with_data: bool,
     all_of_them: bool,
 ) -> None:
-    """Say what goes from where, before the question."""
     data = "the data sets with them" if with_data else "data sets stay there (DATA=1 removes them)"
     lines = [
         f"From {', '.join(hosts)}: what the roles of playbooks/nodes.yml put there, "

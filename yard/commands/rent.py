@@ -192,11 +192,7 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
 
 @contextmanager
 def _costs_are_said(context: Context, site: Site) -> Iterator[None]:
-    """Say what an interrupted command may have left at EC2.
-
-    Raises:
-        Interrupted: with that.
-    """
+    """Say what an interrupted command may have left at EC2."""
     try:
         yield
     except Interrupted as error:

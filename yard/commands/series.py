@@ -136,6 +136,5 @@ def train_each(
 
 
 def _succeeded(runs: Path) -> dict[str | None, Path]:
-    """By name, the newest run that went well."""
     overviews = ((run, overview_of(run)) for run in list_runs(runs))
     return {overview.name: run for run, overview in overviews if overview.status == "succeeded"}

@@ -137,7 +137,6 @@ def _resolved(
 
 
 def _program(value: Any) -> tuple[str, str]:
-    """Entry and arguments of a program."""
     if not isinstance(value, list) or len(value) < 2:
         raise RequestError(
             [

@@ -177,7 +177,6 @@ def _settle(
 def _have(
     context: Context, environment: Environment, store: Path, requirements: Requirements, text: str
 ) -> Packages | None:
-    """Fetch the packages of a lock, unless they are there."""
     if not any(line[:1].isalnum() for line in text.splitlines()):
         return None
     folder = store / hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -260,7 +260,6 @@ def _continued(metrics: Sequence[Metric], event: str) -> tuple[list[Metric], lis
 
 
 def _with_points(charts: Iterable[Chart]) -> list[Chart]:
-    """The charts that have something to show, without their empty series."""
     kept = []
     for chart in charts:
         series = tuple(one for one in chart.series if one.points)
@@ -297,7 +296,6 @@ def _points(metrics: Iterable[Metric], value: Value) -> tuple[Point, ...]:
 
 
 def _sampled(points: Iterable[tuple[float, float | None]]) -> tuple[Point, ...]:
-    """The points that have a finite value."""
     return tuple((x, y) for x, y in points if y is not None and math.isfinite(y))
 
 

@@ -222,7 +222,6 @@ def class_rows(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list
 
 
 def _training_curves(run: Path, record: RunRecord) -> Curves:
-    """The curves of the trainer, from the lines of all attempts."""
     metrics = read_every_line(run / METRICS)
     timeline = timeline_of(record.manifest, metrics)
     training = training_charts(metrics)
@@ -237,7 +236,6 @@ def _training_curves(run: Path, record: RunRecord) -> Curves:
 
 
 def _program_curves(run: Path, record: RunRecord) -> Curves:
-    """The curves of a program of the user's own, of whatever it reported."""
     timeline = program_timeline(record.manifest, read_spells(run))
     reported = reading_charts(record.readings, retried=record.attempts > 1)
     absence = (
@@ -361,7 +359,6 @@ def _time_left(live: Live | None) -> list[Number]:
 
 
 def _program(manifest: Manifest) -> dict[str, Any]:
-    """What the manifest says of a program of the user's own; empty for the trainer's runs."""
     entries = dict(manifest.project or {})
     if "program" in entries:
         entries["program"] = shlex.join(map(str, entries["program"]))

@@ -129,7 +129,6 @@ def parse_connection(entry: Mapping[str, Any]) -> Connection:
 
 
 def _text(value: Any) -> str | None:
-    """A text, or None where there is none; Ansible takes an empty one for none as well."""
     return None if value in (None, "") else str(value)
 
 

@@ -253,11 +253,7 @@ def read_inventory(project: Project, path: Path) -> Inventory:
 
 
 def _parse(project: Project, document: Mapping[str, Any], path: Path) -> Inventory:
-    """Build an inventory; a variable of a wrong type is named with its place.
-
-    Raises:
-        RequestError: a variable is not what it must be.
-    """
+    """Build an inventory; a variable of a wrong type is named with its place."""
     try:
         return parse_inventory(document, path, project.image_fits)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -367,11 +363,7 @@ def parse_inventory(
 
 
 def _runtime(variables: Mapping[str, Any]) -> str:
-    """What the inventory says, or else the environment.
-
-    Raises:
-        RequestError: there is no such runtime, or the two contradict each other.
-    """
+    """What the inventory says, or else the environment."""
     said, told = str(variables.get("trainyard_runtime", "{{")), os.environ.get(RUNTIME)
     is_said = "{{" not in said
     runtime = said if is_said else told or CONTAINER
@@ -407,12 +399,10 @@ def _image_target(
 def _gpus_by_host(
     trainers: Sequence[str], with_gpus: Collection[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, int | None]:
-    """Number of GPUs that runs get of each node; None where the inventory does not tell."""
     return {host: _gpus(hostvars.get(host, {})) if host in with_gpus else 0 for host in trainers}
 
 
 def _gpus(variables: Mapping[str, Any]) -> int | None:
-    """Number of GPUs that runs get of a host: those that are named, or else all."""
     named = str(variables.get("training_node_gpus", "all"))
     if named != "all" and "{{" not in named:
         return len({name.strip() for name in named.split(",") if name.strip()})
@@ -421,7 +411,6 @@ def _gpus(variables: Mapping[str, Any]) -> int | None:
 
 
 def _slots(variables: Mapping[str, Any], gpus: int | None) -> int | None:
-    """Number of ranks that a host carries: what the inventory says, or else one for each GPU."""
     said = variables.get("training_node_slots")
     return said if isinstance(said, int) and said > 0 else gpus
 

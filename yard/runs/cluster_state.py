@@ -206,7 +206,6 @@ class Answers:
         return ClusterState(now, nodes, tuple(runs), lost)
 
     def _node_state(self, host: str, answer: Mapping[str, Any] | None) -> NodeState:
-        """One node, by what it says."""
         if answer is None:
             state, reason = self._silent.get(host, (UNREACHABLE, ""))
             return NodeState(host, state, reason=reason)
@@ -224,7 +223,6 @@ class Answers:
     def _run_state(
         self, run: str, by_host: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, float]
     ) -> RunState:
-        """One run, by what each of its nodes says of it."""
         states = {entry["state"] for entry in by_host.values()}
 
         def first(name: str) -> Any:

@@ -50,6 +50,5 @@ def _seconds(run: Path, overview: Overview) -> float | None:
 
 
 def _machine_failed(overview: Overview) -> bool:
-    """Whether a run ended because of a machine or the network."""
     diagnosis = overview.summary.diagnosis if overview.summary else None
     return diagnosis is not None and fault_of(diagnosis) in (NODE, NETWORK)

@@ -158,7 +158,6 @@ def readings_of_events(folder: Path) -> list[Reading]:
 
 
 def _scalars(path: Path) -> Iterator[tuple[float, int, str, float]]:
-    """Time, step, name and value of each scalar of a file."""
     # Takes a second to import, which only programs that write such files shall cost.
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util

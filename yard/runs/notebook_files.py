@@ -100,7 +100,6 @@ def _leads_away(folder: Path, path: Path) -> bool:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:

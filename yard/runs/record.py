@@ -348,7 +348,6 @@ def _read_empty_hosts(run: Path) -> tuple[str, ...]:
 
 
 def _entries(path: Path) -> list[Any]:
-    """The entries of a list in a file; none where there is no such list."""
     document = read_json(path)
     return document if isinstance(document, list) else []
 

@@ -148,7 +148,6 @@ def _median(runs: Sequence[ScalingRun]) -> ScalingRun:
 def _doubts(
     throughput: Gain, time_to_train: Gain, nodes: int, rounds: Sequence[tuple[float, float]]
 ) -> Iterator[str]:
-    """What speaks against the numbers."""
     highest = max(throughput.efficiency, time_to_train.efficiency)
     if highest > MOST_EFFICIENT:
         yield (

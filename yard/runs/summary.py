@@ -402,7 +402,6 @@ def _share_warnings(record: RunRecord) -> tuple[str, ...]:
 
 
 def _gpu_warnings(record: RunRecord) -> tuple[str, ...]:
-    """What went wrong with GPUs, whether the run got over it or not."""
     said = {
         GPU_LOST: "stopped answering",
         GPU_ECC_ERRORS: "had uncorrected errors of its memory",
@@ -417,7 +416,6 @@ def _gpu_warnings(record: RunRecord) -> tuple[str, ...]:
 
 
 def _heat_warnings(record: RunRecord) -> tuple[str, ...]:
-    """A sentence for each GPU that was too hot."""
     return tuple(
         f"GPU {heat.gpu} of {heat.host} was so hot that it slowed itself down, in "
         f"{heat.slowed} of the last {heat.samples} looks at it: see what cools it."
@@ -451,7 +449,6 @@ def _shown(value: Any) -> str:
 
 
 def _warnings(record: RunRecord) -> tuple[str, ...]:
-    """What makes a good end doubtful."""
     if not record.is_project:
         return _chance_warnings(record)
     if not record.is_project or (_world_size(record) or 1) == 1 or record.missing_hosts:
@@ -499,7 +496,6 @@ def _was_over_at_once(record: RunRecord) -> bool:
 
 
 def _left_words(record: RunRecord) -> str:
-    """The warning of a program that has said something, with what it said last."""
     last = next((line for log in record.rank_logs for line in log.text.splitlines()[:0:-1]), "")
     return f"{LEFT_WORDS} {printable(last.strip())[:MOST_WORDS]}"
 
@@ -507,7 +503,6 @@ def _left_words(record: RunRecord) -> str:
 def _throughput(
     ends: list[Metric], epochs: list[Metric], metrics: tuple[Metric, ...]
 ) -> float | None:
-    """Images per second: the run's, else the mean over its epochs, else over its logged steps."""
     for lines in (ends, epochs, of_event(metrics, "step")[1:]):
         rates = [metric.images_per_second for metric in lines if metric.images_per_second]
         if rates:

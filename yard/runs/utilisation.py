@@ -192,7 +192,6 @@ def _newest(path: Path) -> list[Sample]:
 
 
 def _numbers_of_gpus(facts: Path) -> list[int]:
-    """Numbers of the GPUs that a run got on a node, lowest first; none where it is not known."""
     devices = read_object(facts).get("gpu_devices")
     if not isinstance(devices, list):
         return []
@@ -213,7 +212,6 @@ def _with_numbers(sample: Sample, numbers: Sequence[int]) -> Sample:
 
 
 def _samples(text: str) -> list[Sample]:
-    """The samples among lines."""
     samples = []
     for line in text.splitlines():
         # A killed rank leaves its last line half written, and may write anything else.
@@ -223,7 +221,6 @@ def _samples(text: str) -> list[Sample]:
 
 
 def _truth(value: Any) -> bool | None:
-    """Yes or no, or None."""
     return value if isinstance(value, bool) else None
 
 

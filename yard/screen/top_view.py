@@ -288,7 +288,6 @@ class TopView:
         return foot
 
     def _cluster(self, state: ClusterState, width: int, room: int) -> RenderableType:
-        """Both tables, each with as many lines as fit, around the chosen one."""
         # The owner comes last, and is left out first.
         columns = RUN_COLUMNS[: None if width >= OWNER_FROM else -1]
         nodes, runs = _table(NODE_COLUMNS), _table(columns)
@@ -341,7 +340,6 @@ class TopView:
 
 
 def _around(names: Sequence[str], choice: str | None, room: int) -> range:
-    """The places of the names that fit, the chosen one among them."""
     place = names.index(choice) if choice in names else 0
     first = max(0, min(place - room // 2, len(names) - room))
     return range(first, min(len(names), first + room))

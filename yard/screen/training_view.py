@@ -245,7 +245,6 @@ def _place(reading: Reading) -> dict[str, float]:
 
 
 def _of(name: str, place: Mapping[str, Any]) -> str:
-    """A step or an epoch, with how many there are in all where that is known."""
     whole = f"/{_count(place[f'{name}s'])}" if place.get(f"{name}s") else ""
     return f"{name} {_count(place[name])}{whole}"
 
