@@ -67,12 +67,14 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "bundle", text, operates=True)
     command.add_argument(
         "--releases",
+        type=_names,
         default=",".join(RELEASES),
         metavar="NAME,...",
         help="Debian releases of the machines there (default: %(default)s)",
     )
     command.add_argument(
         "--datasets",
+        type=_names,
         default="cifar10",
         metavar="NAME,...",
         help="of training_datasets, or none (default: %(default)s)",
@@ -86,31 +88,22 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     command = _add(commands, "verify", "a verdict on the cluster", operates=True)
-    command.add_argument(
-        "--checks",
-        default="",
-        metavar="NAME,...",
-        help=f"only these, of {', '.join(CHECK_PARTS)}",
-    )
-    command.add_argument("--on", default="", metavar="HOST,...", help="only these nodes or groups")
-    command = _add(
-        commands, "doctor", "look at this machine and every host before set-up", operates=True
-    )
-    on = command.add_argument("--on", default="", metavar="HOST,...", help="only these hosts")
-    _completed(on, completion.hosts)
+    text = f"only these, of {', '.join(CHECK_PARTS)}"
+    command.add_argument("--checks", type=_names, default="", metavar="NAME,...", help=text)
+    _add_on(command, "only these nodes or groups")
+    text = "look at this machine and every host before set-up"
+    command = _add(commands, "doctor", text, operates=True)
+    _add_on(command, "only these hosts")
     command.add_argument("--json", action="store_true", help="print one JSON document")
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
-    on = command.add_argument("--on", default="", metavar="HOST,...", help="only from these nodes")
-    _completed(on, completion.hosts)
+    _add_on(command, "only from these nodes")
     command.add_argument("--data", action="store_true", help="data sets too")
     command.add_argument("--yes", action="store_true", help="the answer to the question")
     _add(commands, "rotate-keys", "give the nodes new keys for each other", operates=True)
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
-    text = "only these nodes or groups"
-    on = command.add_argument("--on", default="", metavar="HOST,...", help=text)
-    _completed(on, completion.hosts)
+    _add_on(command, "only these nodes or groups")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
     command.epilog = (
         "exit status: the largest of all nodes; 124 for a node where the time was up, "
@@ -149,17 +142,12 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--follow", action="store_true", help="go on until the run ends")
     command = _add(commands, "attach", "go on with a run whose yard is gone", operates=True)
     _add_run(command)
-    command = _add(
-        commands,
-        "rerun",
-        "launch anew what a run was, from its own copy of the code",
-        operates=True,
-    )
+    text = "launch anew what a run was, from its own copy of the code"
+    command = _add(commands, "rerun", text, operates=True)
     _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
-    command.add_argument(
-        "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
-    )
+    text = "ids, or beginnings that fit one run each, or `latest`"
+    command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
     text = "write the weights of a run as a file for plain PyTorch"
     command = _add_checkpoint(commands, "export", text)
     command.add_argument(
@@ -184,7 +172,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="a UNIX socket in place of the port, for a proxy that asks who users are",
     )
     text = "by which a proxy calls it, beside localhost"
-    command.add_argument("--names", default="", metavar="HOST,...", help=text)
+    command.add_argument("--names", type=_names, default="", metavar="HOST,...", help=text)
     command.add_argument("--read-only", action="store_true", help="nothing can be done there")
     text = "what a monitoring wants of nodes and runs, as Prometheus reads it"
     command = _add(commands, "metrics", text, operates=True)
@@ -230,12 +218,7 @@ def _add_rent(commands: Any) -> None:
     command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def _add(
-    commands: Any,
-    name: str,
-    text: str,
-    operates: bool = False,
-) -> argparse.ArgumentParser:
+def _add(commands: Any, name: str, text: str, operates: bool = False) -> argparse.ArgumentParser:
     """Add a command; one that operates on machines ends its work before it obeys a Ctrl-C."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
@@ -257,6 +240,11 @@ def _add_checkpoint(commands: Any, name: str, text: str) -> argparse.ArgumentPar
     return command
 
 
+def _add_on(parser: argparse.ArgumentParser, text: str) -> None:
+    on = parser.add_argument("--on", type=_names, default="", metavar="HOST,...", help=text)
+    _completed(on, completion.hosts)
+
+
 def _add_run(parser: argparse.ArgumentParser) -> None:
     text = "its id, the beginning of it, or `latest` (default)"
     run = parser.add_argument("run", metavar="RUN", nargs="?", default="latest", help=text)
@@ -276,9 +264,7 @@ def _add_train(commands: Any) -> None:
         help="start a failed run again up to N times, from its newest checkpoint",
     )
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
-    text = "only on these nodes or groups (default of --nodes: all of them)"
-    on = parser.add_argument("--on", default="", metavar="HOST,...", help=text)
-    _completed(on, completion.hosts)
+    _add_on(parser, "only on these nodes or groups (default of --nodes: all of them)")
     text = "wait for nodes that other runs have"
     parser.add_argument("--wait", action="store_true", help=text)
     text = "in the background, once the run has its nodes"
@@ -464,6 +450,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 def _named_option(name: str, text: str) -> tuple[str, Any]:
     return parse_option(f"{name}={text}", yaml.safe_load)
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def _argument(parse: Callable[[str], Any], form: str) -> Callable[[str], Any]:
