@@ -46,10 +46,6 @@ def parameters(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, 
 def filled(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a function, of their types.
 
-    Args:
-        function: whose annotations say which there are.
-        arguments: by name, as they came.
-
     Raises:
         FormError: they do not fit.
     """

@@ -31,9 +31,6 @@ class Checkpointer:
     a time, in the order in which they were taken. As a context it ends when the last is written.
 
     Args:
-        config: the run's configuration.
-        engine: collects what each rank alone knows.
-        learner: what is saved.
         data: what the parameters are made for, see `Checkpoint.data`.
         best_accuracy: the highest of the run so far, 0 to 1; -1 where there is none.
     """
@@ -140,9 +137,6 @@ class Checkpointer:
 
         Whoever calls it is done with training: the optimizer's state stays that of the last.
 
-        Args:
-            last_epoch: whose parameters the learner has.
-
         Returns:
             The epoch after which it was taken; None where it is not here, as in a run that went on
             from a better one.
@@ -174,7 +168,6 @@ class Checkpointer:
         """Take a checkpoint between two epochs; every rank must call it, rank 0 has it written.
 
         Args:
-            progress: what was done.
             accuracy: on the validation split, 0 to 1; -1 where it was not evaluated. Until it is,
                 each checkpoint counts as the best.
             loss: mean over the training images of the epoch.
@@ -190,7 +183,6 @@ class Checkpointer:
         """Take a checkpoint within an epoch; every rank must call it, rank 0 has it written.
 
         Args:
-            progress: what was done.
             epoch: what this rank has measured since the epoch began.
 
         Raises:

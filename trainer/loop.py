@@ -30,12 +30,7 @@ class TrainingLoop:
     """Epochs of steps, each epoch followed by a validation and a checkpoint; at the end, the test.
 
     Args:
-        config: the run's configuration.
-        engine: ties the ranks together.
-        data: this rank's batches.
-        learner: what is trained.
         metrics: takes a line for the start, for steps, for every epoch and for the end.
-        checkpointer: takes the checkpoints.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ class StepTime:
         data: waiting for the batch.
         communication: waiting for gradients of other ranks; what travels while the backward pass
             still runs costs nothing and is not in here.
-        total: the whole step.
     """
 
     data: float

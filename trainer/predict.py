@@ -52,12 +52,9 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
     class is known.
 
     Args:
-        path: the checkpoint.
-        data: where data sets lie.
         dataset: whose test set is looked at; None for that of the training.
         source: a folder with image files, to look at these in its place. One in a folder with the
             name of a class is of that class.
-        out: the folder to write to.
 
     Raises:
         CheckpointError: the checkpoint is damaged.

@@ -25,11 +25,8 @@ class GpuSample:
 
     Attributes:
         index: its number among those that the container was given, from 0 on.
-        name: its model.
         utilisation_percent: of the time in which it computed.
         memory_bytes: used.
-        power_watts: taken.
-        temperature_celsius: of the chip.
         slowed_by_heat: whether its clock is lower than it could be, for it is too hot.
     """
 
@@ -51,7 +48,6 @@ class Sample:
         cpu_percent: of all cores of the node.
         memory_bytes: used on the node.
         rss_bytes: resident size by rank.
-        gpus: those that the container was given.
         connected: whether a rank of this node has held a connection to another node so far; None
             where nobody looks.
     """
@@ -73,9 +69,7 @@ class UtilisationSampler:
     """Appends samples, the fields of `Sample`, to a file from a thread of its own.
 
     Args:
-        path: the file.
         pids: tells the process ids of this node's ranks, by rank.
-        connected: tells what `Sample.connected` is.
         every: seconds between two samples.
     """
 

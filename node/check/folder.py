@@ -29,11 +29,7 @@ OTHERS_WRITE = 0o022
 
 
 class FolderError(Exception):
-    """The folder is not to be mounted.
-
-    Attributes:
-        problem: why not, and what to do.
-    """
+    """The folder is not to be mounted."""
 
     def __init__(self, found: Problem) -> None:
         super().__init__(found.text)
@@ -46,7 +42,6 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
     Args:
         path: absolute, as it was asked for.
         uid, gid: whom the ranks run as.
-        root: directory of all runs.
 
     Raises:
         FolderError: it is not there or empty, that account cannot read it, or it must not be

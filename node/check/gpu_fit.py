@@ -48,7 +48,6 @@ class GpuFit:
     """What a run can have of the machine's GPUs.
 
     Attributes:
-        gpus: those that the inventory gives to runs.
         problems: why it cannot compute on them; empty where it can.
         idle: of a run that takes some GPUs of the node, those that neither a run holds nor anybody
             else's process computes on.
@@ -72,12 +71,10 @@ def look_at_gpus(
 
     Args:
         names: which, see `chosen_gpus`.
-        image: the run's image, with its tag.
         labels: of the image; None where the machine does not hold it, which is said elsewhere.
         sys: where the kernel tells about devices.
         wanted: number of those that the run takes; 0 for all of them.
         held: UUIDs of those that other runs hold, whose processes compute there.
-        vendor: whose GPUs they are, NVIDIA or AMD.
     """
     amd = vendor == AMD
     there, trouble = read_amd_gpus(sys) if amd else read_gpus()

@@ -33,7 +33,6 @@ class Operator:
 
     Attributes:
         operator: the checkout and the machine that it is on, one name for each.
-        who: the person.
         when: when that was, UTC.
     """
 
@@ -47,9 +46,6 @@ class Site:
     """What was agreed on.
 
     Attributes:
-        settings: name to value.
-        nodes: the nodes that are set up together.
-        written: who gave these values.
         operators: all who agreed on them, with the one who gave them.
     """
 
@@ -190,10 +186,6 @@ def agree(
     """Return the record after a set-up, and why that is refused; then the record stays.
 
     Args:
-        site: the record so far.
-        settings: of this set-up.
-        nodes: that are set up together.
-        me: who does it, now.
         take_over: set other values than others agreed on. These have then agreed on nothing.
     """
     wanted = Site(dict(settings), tuple(sorted(nodes)), me, (me,))

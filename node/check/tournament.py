@@ -42,13 +42,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Limits:
-    """Time limits in seconds.
-
-    Attributes:
-        connect: of one connection.
-        start: within which all nodes begin.
-        match: of one match.
-    """
+    """Time limits in seconds."""
 
     connect: float
     start: float

@@ -64,8 +64,6 @@ class Member(NamedTuple):
         name: as the archive has it, without "./" in front and "/" behind.
         kind: FILE, FOLDER, LINK, or COPY of an earlier one.
         size: bytes, unpacked.
-        target: of a link or copy.
-        content: opens a file.
     """
 
     name: str

@@ -62,10 +62,6 @@ class Stage(NamedTuple):
 class Place:
     """The place of a data set on this node.
 
-    Args:
-        directory: of all data sets; it is root's.
-        name: of this one.
-
     Raises:
         DataError: the name is none of a directory below it.
     """

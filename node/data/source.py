@@ -28,7 +28,6 @@ class Had(NamedTuple):
     Attributes:
         folder: the folder with its files; or a file, where that is all.
         sha256: of the archive or file that it came as; empty for a folder.
-        changed: whether something was fetched or unpacked.
     """
 
     folder: str

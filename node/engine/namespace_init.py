@@ -122,13 +122,7 @@ def temporary(target: str, options: str) -> None:
 
 
 def lay_out(folder: str, root: str, host: Mapping[str, Any]) -> None:
-    """Mount all that the container sees below `root`.
-
-    Args:
-        folder: of the container.
-        root: the files of the image.
-        host: HostConfig of its specification.
-    """
+    """Mount all that the container sees below `root`."""
     mount(root, root, flags=MS_BIND)
     # Parents first.
     binds = [entry.split(":") for entry in host.get("Binds", ())]

@@ -86,7 +86,6 @@ class Limits:
 
     Attributes:
         size: bytes of all files together.
-        files: how many.
     """
 
     size: int
@@ -185,9 +184,6 @@ def _with_size(entry: _Entry) -> str:
 def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     """Move what the ranks left, and what may go home, into `collect`, and copies into `copies`.
 
-    Args:
-        host: name of this node.
-
     A rank that still runs, because no engine is there to end it, changes nothing of that.
     Logs and records come first, then checkpoints, the newest in front, then all else, the small
     files in front. So nothing that a program writes keeps its log from going home. The number of
@@ -220,11 +216,7 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
 
 
 def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Collected:
-    """Do `collect` for a run, and for what attempts before it left beyond the limits.
-
-    Args:
-        limits: of each attempt.
-    """
+    """Do `collect` for a run, and for what attempts before it left beyond the limits."""
     collected = collect(directory, host, limits)
     for name in sorted(os.listdir(directory.left)) if os.path.isdir(directory.left) else ():
         attempt = directory.attempt_before(name)
@@ -258,11 +250,7 @@ def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
 
 
 def checkpoint_files(directory: RunDirectory, host: str) -> list[str]:
-    """Return the checkpoints of a node that go home, when they are collected, by their paths there.
-
-    Args:
-        host: name of this node.
-    """
+    """Return the checkpoints of a node that go home, when they are collected, by their paths there."""
     pattern = checkpoint_pattern(directory)
     workdir = _home(directory, host, (WORKDIR,))
     files = [os.path.join(CHECKPOINTS, path) for path in _below(directory, CHECKPOINTS)]
@@ -287,10 +275,6 @@ def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits)
     That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
     go on writing; a file of theirs that is changed in its place changes here too. A run that ends
     meanwhile has its directory removed, and that is not made again here.
-
-    Args:
-        host: name of this node.
-        carrier: id of the user.
 
     Returns:
         The paths of the checkpoints at home, which are those below `live` as well.

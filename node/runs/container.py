@@ -39,7 +39,6 @@ def memory_limit(gigabytes: float | None, share: float, node_bytes: int) -> int:
     Args:
         gigabytes: what the site says, in 2^30 bytes, 0 for none; None leaves the node a reserve.
         share: the part of the machine's memory that is this node's.
-        node_bytes: the machine's memory.
     """
     if gigabytes is not None:
         return int(gigabytes * GIB)
@@ -81,12 +80,7 @@ class Container:
     """The container of a run on one of its nodes.
 
     Attributes:
-        run_id: the run.
-        directory: its directory on the node.
         uid, gid: whom the ranks run as.
-        image: with its tag.
-        hostname: name of the node.
-        user: account that the ranks run as.
         data: directory on the node that holds the data sets.
         folder: a folder of the node that the ranks get in its place; empty for none.
         gpus: of its HostConfig, what gives it NVIDIA GPUs; empty for none.
@@ -96,7 +90,6 @@ class Container:
         part: the part of the node that the run has, above 0 to 1.
         cores: how much time of the node's cores it may take, in cores; 0 for no limit.
         memory_bytes: limit of its memory; 0 for none.
-        processes: limit of its processes and threads.
         command: the trainer's subcommand: train, bench or verify.
         start_seconds: how long a training may take to its first step; 0 for ever.
         stall_seconds: how long it may then go without one; 0 for ever.
@@ -105,7 +98,6 @@ class Container:
         grace_seconds: how long a project's ranks may take to end when they are asked to.
         nodes: all nodes of the run, the launcher first.
         addresses: of each on the training network.
-        ports: of the sshd in each one's container.
         copy_megabytes: how much of the checkpoints is copied to another node in a second at the
             most, in 10^6 bytes; 0 for no copies.
     """

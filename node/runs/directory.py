@@ -45,10 +45,6 @@ HOSTFILE = "hostfile"
 class RunDirectory:
     """The directory of a run on a node.
 
-    Args:
-        root: directory of all runs.
-        run_id: the run.
-
     Raises:
         ValueError: the run's id is no name of a directory below `root`.
     """

@@ -39,8 +39,6 @@ class Keeper:
     """Looks at this node, and keeps what it finds in a file.
 
     Args:
-        root: directory of all runs.
-        host: name of this node.
         every: seconds between two looks.
     """
 
@@ -133,11 +131,7 @@ class Keeper:
 
 
 def ends_of(run: str) -> dict[str, str]:
-    """Return the last lines of each rank's log on this node, by file name.
-
-    Args:
-        run: directory of the run.
-    """
+    """Return the last lines of each rank's log on this node, by file name."""
     ends: dict[str, str] = {}
     for name in sorted(filter(is_rank_log, logs_of(run)))[:MOST_LOGS]:
         with suppress(OSError):  # collected meanwhile

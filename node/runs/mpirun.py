@@ -56,9 +56,6 @@ class Bench:
     """What `bench` measures.
 
     Attributes:
-        models: names of the trainer's models.
-        rounds: turns of everything that is measured.
-        seconds: of a turn of training, about.
         bf16: whether bf16 is measured too: whatever computes in the run multiplies it.
     """
 
@@ -75,7 +72,6 @@ class Launch:
     Attributes:
         command: the trainer's subcommand: train, bench or verify.
         slots: ranks on each node, in the order of nodes.
-        cores: of the run on each node.
         gpus: of the run on the node where it has the fewest.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
@@ -83,13 +79,9 @@ class Launch:
         stall_seconds: how long a run may go without a step; 0 for ever.
         job_seconds: after how many seconds mpirun ends the ranks; 0 for never.
         dataset: directory of the data set in the container.
-        batch_per_rank: images a rank and step.
         project: whether the ranks run the program of a project.
         program_per: whether that is started for each "rank" or once on each "node".
-        bench: what command bench measures.
-        profile: settings of the transport.
         without_spare_core: settings where the ranks compute on every core.
-        further: settings that win over all others.
     """
 
     command: str

@@ -26,12 +26,7 @@ def receive(
     """Give a run its code where the machine lacked some.
 
     Args:
-        run_id: the run.
-        root: directory of all runs.
-        gid: group id that may read it.
         code: of each part, `trainer` and `project`, path to object; see runs.code_listing.
-        host: name of this machine.
-        attachment: the archive, of what was missing.
 
     Returns:
         `received`: how many files came.

@@ -42,9 +42,6 @@ def reserve(
     """Keep runs off a machine while something else is done to it, or let them come again.
 
     Args:
-        purpose: what is done to it.
-        owner: who does it, for people.
-        host: name of this machine.
         root: directory of all runs; where it is not there, no run can come.
         state: present, or absent to let them come.
 

@@ -29,8 +29,6 @@ class SetUp(NamedTuple):
 
     Attributes:
         operator: the checkout and the machine from which it is done, one name for each.
-        who: the person who does it.
-        settings: what all have alike, name to value.
         nodes: that are set up together. Fewer than before are refused, as another value is.
         take_over: write these values although others agreed on other ones, who are refused then
             until they have the same; or remove what others use too.

@@ -57,10 +57,6 @@ class ContainerForm(NamedTuple):
     """The container of a run on this machine.
 
     Attributes:
-        image: with its tag.
-        hostname: name of the machine.
-        user: account that the ranks run as.
-        data: directory of the data sets.
         shm_gigabytes: size of /dev/shm where the run has the whole machine, in 2^30 bytes.
         folder: a folder of the machine that the ranks get in place of `data`; empty for none.
         gpus: NVIDIA GPUs: all, or numbers with commas between; empty for none.
@@ -68,7 +64,6 @@ class ContainerForm(NamedTuple):
         memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none, None for the usual one.
         memory_share: the part of the machine's memory that is this node's.
         part: the part of the node that the run has, above 0 to 1.
-        processes: limit of its processes and threads.
     """
 
     image: str
@@ -141,15 +136,10 @@ class Start(NamedTuple):
     """What a run starts on this machine.
 
     Attributes:
-        run_id: the run.
         home: where its logs go on the control node.
-        root: directory of all runs.
         uid, gid: whom the ranks run as.
         files: what the container reads: path below its configuration to content.
         facts: what the machine was when the run began.
-        container: of this machine.
-        launch: of all of them.
-        address, port: of the container's sshd.
         secrets: environment of the ranks that shows nowhere, by name.
         wait: seconds until that sshd listens, at the most.
     """
@@ -379,11 +369,6 @@ def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
 
 def prepare(run: Start, directory: RunDirectory, files: dict[str, Any]) -> None:
     """Write all that the container finds.
-
-    Args:
-        run: what is asked for.
-        directory: of the run.
-        files: see `files_for`.
 
     Raises:
         NoRoomError: the disk is full.

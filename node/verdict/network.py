@@ -39,7 +39,6 @@ class Matches:
         milliseconds: there and back.
         gigabits: 10^9 bits per second, from the first of the pair to the second.
         lost: percent of TCP's segments that had to be sent again, likewise.
-        troubles: why there is no bandwidth.
     """
 
     milliseconds: dict[Pair, float] = field(default_factory=dict)

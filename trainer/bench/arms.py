@@ -91,10 +91,6 @@ class LoopArm:
     """This package's own loop, with or without an engine that exchanges gradients.
 
     Args:
-        workload: what to train.
-        batches: images for one turn.
-        ranks: see `Arm`.
-        join: gives the engine; called at every turn.
         leave: whether to close the engine after every turn. Horovod's background thread would
             take part of the core from the arms that have their turn meanwhile.
         settling: steps before the first turn, in which the engine finds out how to go on best.
@@ -145,8 +141,6 @@ class CheckpointArm(LoopArm):
     disk. Copies to another node are no part of it.
 
     Args:
-        workload: what to train.
-        batches: images for one turn.
         folder: where it is written, and removed again; None is that of temporary files.
     """
 
@@ -287,10 +281,6 @@ def make_arms(
     * `bf16`: `independent` in bf16, where the processor or the GPU multiplies that
 
     Args:
-        workload: what to train.
-        world: who the ranks are.
-        ddp: engines by backend.
-        bf16: whether to measure bf16 too.
         with_horovod: whether Horovod can exchange what the ranks compute.
         folder: where checkpoints are written; None is that of temporary files.
     """

@@ -44,13 +44,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Counts:
-    """How much there must be.
-
-    Attributes:
-        classes: number of classes.
-        train: number of training images.
-        validation: number of validation images.
-    """
+    """How much there must be."""
 
     classes: int = 1_000
     train: int = 1_281_167
@@ -62,7 +56,6 @@ class _ClassFolder:
     """What one process unpacks at a time: the images of one class.
 
     Attributes:
-        archive: the tar file.
         path: the folder to make, below that of the data set.
         members: name, position and size in bytes of each of its images, or of its own tar file.
     """

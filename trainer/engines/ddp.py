@@ -23,9 +23,6 @@ class DdpEngine:
     """Gradients averaged by DistributedDataParallel, in buckets, while the backward pass runs.
 
     Works under mpirun, with every backend, and under torchrun, with all but MPI.
-
-    Attributes:
-        group: the process group of torch.distributed.
     """
 
     name = "ddp"

@@ -28,7 +28,6 @@ def build_classifier(name: str, classes: int, image_size: int) -> nn.Module:
 
     Args:
         name: one of `classifier_names`.
-        classes: number of classes to tell apart.
         image_size: edge of the images in pixels.
 
     Raises:

@@ -15,7 +15,6 @@ class ViTSize:
         image_size: edge of the image in pixels.
         patch_size: edge of a patch in pixels; divides the image.
         width: values of a token.
-        depth: number of blocks.
         heads: attention heads; divide the width.
         mlp_ratio: width of a block's hidden layer over the token's.
     """

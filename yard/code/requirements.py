@@ -57,7 +57,6 @@ class Requirements:
 
     Attributes:
         path: the file, below the project's folder.
-        folder: that folder.
         packages: of a `pyproject.toml` its dependencies; empty of a file that pip reads itself.
         texts: the text of every file that counts, by path.
     """
@@ -114,9 +113,6 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     """What of a project says what it requires, and counts for nothing: a sentence each.
 
     Whoever names a file, or `none`, knows.
-
-    Args:
-        found: what counts.
     """
     if asked is not None:
         return []

@@ -63,7 +63,6 @@ class LogView:
 
         Args:
             offset: where the piece begins in the file, in bytes.
-            end: where it ends.
         """
         output = self._outputs.setdefault(rank, Output())
         if offset < output.end:

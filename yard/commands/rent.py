@@ -44,9 +44,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
     """Have as many machines as asked for, after a look at what it costs and a question.
 
     Args:
-        path: the site file.
         hours: from now to a new deadline, of machines that are there too; None leaves theirs.
-        yes: the question is answered.
 
     Raises:
         RequestError: the request or the site file has mistakes, or the answer was no.

@@ -59,7 +59,6 @@ def train(
 
     Args:
         started_at: when the command began, Unix seconds; the run's times count from there.
-        waits: for nodes that other runs have.
 
     Raises:
         RequestError: the request makes no sense; nothing has been touched.

@@ -34,7 +34,6 @@ def explain(
 
     Args:
         methods: how sshd would let the user in.
-        key_file: the private key that the inventory names.
     """
     proof = tuple(line for line in answer.words.splitlines() if "Permission denied" in line)[-1:]
     taken = ", ".join(methods)

@@ -14,12 +14,10 @@ class HostReport:
     """What is known of one host.
 
     Attributes:
-        host: its name in the inventory.
         place: where ssh goes, and as whom.
         trouble: the first thing that is wrong, if anything is.
         facts: what it tells of itself; None where it could not be asked.
         root: how the user becomes root there.
-        note: why it was not asked.
     """
 
     host: str

@@ -84,11 +84,6 @@ def open_tunnel(
 ) -> Iterator[Tunnel]:
     """Open a way to a port of a host's loopback; it ends with this.
 
-    Args:
-        settings: what ssh makes of the target.
-        remote: the port there.
-        stopped: whether the user wants the end.
-
     Yields:
         The way, which is not open where ssh could not open it, or the user stopped that.
     """

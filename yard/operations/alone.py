@@ -70,7 +70,6 @@ def begin(root: Path, inventories: list[str], typed: Mapping[str, Any]) -> dict[
     """Make the run of a launch: its folder, its manifest, and of a project the copy that runs.
 
     Args:
-        root: the checkout.
         inventories: as the playbook was given them.
         typed: the launch role's variables that `-e` gave, by name.
 
@@ -157,12 +156,7 @@ def _number(value: Any) -> Any:
 
 
 class Record:
-    """The record of a run while its playbook goes on; no other command follows the run meanwhile.
-
-    Args:
-        root: the checkout.
-        run: the run's directory.
-    """
+    """The record of a run while its playbook goes on; no other command follows the run meanwhile."""
 
     def __init__(self, root: Path, run: Path) -> None:
         manifest = read_manifest(run)

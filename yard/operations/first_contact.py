@@ -64,8 +64,6 @@ def ask_hosts(
 
     Args:
         connections: what Ansible said of the whole inventory.
-        hosts: those of them to ask.
-        root: whether set-up becomes root there.
         stopped: asked several times a second; once true, no further host is asked.
 
     Raises:

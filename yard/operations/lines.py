@@ -22,7 +22,6 @@ class Printed:
     """What a program has printed since the poll before.
 
     Attributes:
-        lines: that are done.
         rows: that may still be drawn again.
         readings: numbers in its lines.
         trouble: what is to be said of the search for numbers, once.
@@ -84,7 +83,6 @@ class ProgramLines(Lines[Reading]):
         """Begin with what there is already.
 
         Args:
-            path: of the metrics.
             pattern: for numbers in what the program prints, see `yard.code.settings`.
         """
         self.view = ProgramView()

@@ -43,8 +43,6 @@ class Packages:
         path: the file that says so, below the project's folder.
         folder: has the lock, and the packages in `wheels/` and, of those that are built with the
             image, `sources/`; it is named after the lock.
-        count: how many packages.
-        bytes: their size.
     """
 
     path: str

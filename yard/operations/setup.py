@@ -174,7 +174,6 @@ def run_operation(
 
     Args:
         inventory: None means the one the command was given.
-        take: gets every event as well.
         limit: hosts to run on; none means all.
 
     Raises:

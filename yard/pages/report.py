@@ -74,7 +74,6 @@ def write_live_report(run: Path, now: float, seconds: float, output: Sequence[st
     Args:
         now: Unix seconds.
         seconds: after which the page refreshes.
-        output: the last lines that the program printed.
 
     Raises:
         RequestError: it is no run.
@@ -152,7 +151,6 @@ class Curves:
     Attributes:
         charts: by the title of their section.
         absence: why there are no curves; "" where there are.
-        note: what is to be said of them.
         output: in their place the last lines of rank 0.
     """
 
@@ -207,7 +205,6 @@ def class_rows(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list
     """How much of each class is classified right, the worst first, and what it is taken for.
 
     Args:
-        names: of the classes.
         confusion: how many images of each class (row) got which answer (column); may be empty.
     """
     rows = []

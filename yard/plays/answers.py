@@ -77,11 +77,7 @@ def by_name(form: Form) -> Form:
 
 
 def having(more: bool = True, **forms: Form) -> Form:
-    """Keys with values of these forms.
-
-    Args:
-        more: whether there may be further keys.
-    """
+    """Keys with values of these forms."""
 
     def fits(value: Any) -> bool:
         return (

@@ -65,7 +65,6 @@ class Option:
     """A key of the trainer's configuration that a request may give.
 
     Attributes:
-        about: a line for people.
         kind: a key of `KINDS`; None where the inventory does not say it.
         least, above, below: limits of a number, the last two not in it.
         choices: the words there are; empty where any is taken.
@@ -125,10 +124,8 @@ class Inventory:
     """What a request can ask for.
 
     Attributes:
-        path: the inventory's folder or file.
         name: its short name, see `inventory_name`.
         trainers: machines that train, in order.
-        models, datasets: by name.
         defaults: the inventory's `training_run_*` variables, without that prefix.
         options: the trainer's further options; empty where the inventory does not list them.
         choices: what an option may be, where the inventory says so (`training_engines` → engine).

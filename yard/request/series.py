@@ -21,7 +21,6 @@ def read_sweep(text: str, load: Callable[[str], Any]) -> dict[str, list[Any]]:
     """Read `lr=1e-3,3e-4 batch=32,64`.
 
     Args:
-        text: as it was typed.
         load: turns the text of a value into a number, boolean or string.
 
     Raises:
@@ -45,7 +44,6 @@ def cases_of(
     """The trainings by a label that says what is theirs, like `lr=0.001 batch=32 seed=2`.
 
     Args:
-        request: what they have in common.
         sweep: values by name, of which each combination is trained.
         seeds: how many seeds each combination is trained with, from that of the request on, else 1.
 

@@ -139,7 +139,6 @@ class ClusterState:
 
     Attributes:
         time: when it was complete, Unix seconds of the control node.
-        nodes: by their names.
         runs: what is on them, the oldest first, and last those that have ended.
         lost: runs of this checkout without a result that no node knows.
     """
@@ -161,11 +160,7 @@ class ClusterState:
 
 @dataclass
 class Answers:
-    """What the nodes have answered so far; a later answer of a node takes the place of its earlier.
-
-    Args:
-        runs: where this checkout keeps its runs.
-    """
+    """What the nodes have answered so far; a later answer of a node takes the place of its earlier."""
 
     runs: Path
     _answers: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)

@@ -157,7 +157,6 @@ def holder_of(run: Path, crash: Crash, hosts: Sequence[str], host: str | None) -
 
     Args:
         hosts: the nodes, the first one first: its files are not below `nodes/<host>`.
-        host: the node of the rank.
     """
     missing = NO_FILE.search(crash.sentence)
     if missing is None or ".." in missing["path"].split("/"):

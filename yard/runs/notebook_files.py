@@ -21,7 +21,6 @@ class Returned:
     """What happened to the files of a notebook.
 
     Attributes:
-        folder: where they are now.
         written: files of it that are new, or as the notebook left them.
         beside: of files that were changed here meanwhile too: where the notebook's version is.
         failed: what could not be written, with the reason.

@@ -96,10 +96,7 @@ class Heat:
     """A GPU that was too hot.
 
     Attributes:
-        host: the node.
-        gpu: its number there.
         slowed: in so many of the newest samples it slowed itself down.
-        samples: how many these are.
     """
 
     host: str

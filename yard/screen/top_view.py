@@ -71,10 +71,8 @@ class TopView:
         subject: the run or the node whose ranks are shown.
         chosen: the line that is chosen, by name, so that it stays when others come or go.
         filter: what the names of nodes and runs must have in them.
-        is_typing: whether keys go to the filter.
         asks: the run about whose end the user is asked.
         stop: the run that is to be stopped; whoever stops it takes it out.
-        message: of the last stop.
         history: how busy the processors of each node were, 0 to 100.
         order: one of ORDERS.
         explains: whether what the keys do fills the screen.
