@@ -250,7 +250,7 @@ def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
 
 
 def checkpoint_files(directory: RunDirectory, host: str) -> list[str]:
-    """Return the checkpoints of a node that go home, when they are collected, by their paths there."""
+    """Return the paths at home of the checkpoints of a node that go there when it is collected."""
     pattern = checkpoint_pattern(directory)
     workdir = _home(directory, host, (WORKDIR,))
     files = [os.path.join(CHECKPOINTS, path) for path in _below(directory, CHECKPOINTS)]

@@ -156,7 +156,7 @@ def _number(value: Any) -> Any:
 
 
 class Record:
-    """The record of a run while its playbook goes on; no other command follows the run meanwhile."""
+    """The record of a run while its playbook goes on; no other command follows it meanwhile."""
 
     def __init__(self, root: Path, run: Path) -> None:
         manifest = read_manifest(run)

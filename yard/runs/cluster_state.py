@@ -160,7 +160,7 @@ class ClusterState:
 
 @dataclass
 class Answers:
-    """What the nodes have answered so far; a later answer of a node takes the place of its earlier."""
+    """What the nodes have answered so far; of each node the last answer counts."""
 
     runs: Path
     _answers: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
