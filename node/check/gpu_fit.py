@@ -10,12 +10,7 @@ from typing import Any
 
 from ..engine.containers import is_native
 from ..engine.gpus import gpu_specification, has_runtime
-from ..machine.amd import (
-    count_amd_cards,
-    driver_trouble,
-    read_amd_gpus,
-    read_amd_users,
-)
+from ..machine.amd import count_amd_cards, driver_trouble, read_amd_gpus, read_amd_users
 from ..machine.cdi import SpecificationError
 from ..machine.gpus import (
     AMD,

@@ -23,15 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from .files import (
-    DataError,
-    Entry,
-    digest_of,
-    in_threads,
-    read_manifest,
-    shown,
-    size_shown,
-)
+from .files import DataError, Entry, digest_of, in_threads, read_manifest, shown, size_shown
 
 TRANSFER = ".transfer"
 # Where rsync keeps the beginning of a file, in the folder of that file.

@@ -25,13 +25,7 @@ from ..runs.collect import (
 )
 from ..runs.directory import RunDirectory
 from ..runs.lock import container_of
-from ..runs.untrusted import (
-    is_there,
-    open_directory,
-    read_lines,
-    read_log,
-    read_rank_file,
-)
+from ..runs.untrusted import is_there, open_directory, read_lines, read_log, read_rank_file
 
 # Of the metrics the end is enough: a follower has had the rest.
 METRICS_BYTES = 4 << 20

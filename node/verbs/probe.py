@@ -36,19 +36,8 @@ from ..engine.containers import (
 from ..forms import LocalPath
 from ..machine.account import ranks_account
 from ..machine.gpus import NVIDIA
-from ..machine.hardware import (
-    hardware,
-    interface_of,
-    multiplies_bf16,
-)
-from ..runs.allocation import (
-    free_gpus,
-    free_port,
-    held_gpus,
-    in_the_way,
-    shortage,
-    why_deaf,
-)
+from ..machine.hardware import hardware, interface_of, multiplies_bf16
+from ..runs.allocation import free_gpus, free_port, held_gpus, in_the_way, shortage, why_deaf
 from ..runs.listing import drained_by
 from ..runs.lock import holder_values, holders
 

@@ -11,15 +11,7 @@ from ..check.problems import Problem, problem
 from ..engine.containers import EngineError, containers
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
-from ..runs.lock import (
-    guarded,
-    holder_values,
-    holders,
-    put,
-    release,
-    same,
-    since_boot,
-)
+from ..runs.lock import guarded, holder_values, holders, put, release, same, since_boot
 
 
 def put_lock(root: str, lock: dict[str, Any]) -> Problem | None:

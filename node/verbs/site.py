@@ -7,16 +7,7 @@ import os
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from ..check.site import (
-    Operator,
-    SiteError,
-    agree,
-    alone,
-    now,
-    read_site,
-    remove_site,
-    write_site,
-)
+from ..check.site import Operator, SiteError, agree, alone, now, read_site, remove_site, write_site
 from ..failure import RefusedError, VerbError
 
 # Whoever installs packages holds it.

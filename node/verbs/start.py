@@ -24,20 +24,10 @@ from ..machine.hardware import memory_bytes
 from ..runs.code import copy_project
 from ..runs.collect import PROJECTS, give
 from ..runs.container import Container, Start, memory_limit, rdma_devices
-from ..runs.directory import (
-    ARGUMENTS,
-    ENVIRONMENT,
-    HOSTFILE,
-    RunDirectory,
-)
+from ..runs.directory import ARGUMENTS, ENVIRONMENT, HOSTFILE, RunDirectory
 from ..runs.disk_space import error_of, refusing, room_for, size_of
 from ..runs.lock import container_of, guarded, own
-from ..runs.records import (
-    FACTS,
-    json_record,
-    remove_tree,
-    write_record,
-)
+from ..runs.records import FACTS, json_record, remove_tree, write_record
 from ..runs.ssh import login_files
 from ..runs.untrusted import open_directory, open_file
 

@@ -12,36 +12,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..check.problems import Problem, no_engine, problem
-from ..engine.containers import (
-    EngineError,
-    containers,
-    is_native,
-    remove,
-)
+from ..engine.containers import EngineError, containers, is_native, remove
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
 from ..machine.account import KEEPER, ranks_account
-from ..runs.allocation import (
-    free_gpus,
-    free_port,
-    in_the_way,
-    shortage,
-)
+from ..runs.allocation import free_gpus, free_port, in_the_way, shortage
 from ..runs.code import CodeStore, lay_out_run
 from ..runs.collect import Limits, collect
 from ..runs.directory import EARLIER, RunDirectory
 from ..runs.disk_space import error_of, refusing, room_for
-from ..runs.lock import (
-    age,
-    gpus_of,
-    guarded,
-    holder_values,
-    is_live,
-    read,
-    same,
-    since_boot,
-    write,
-)
+from ..runs.lock import age, gpus_of, guarded, holder_values, is_live, read, same, since_boot, write
 from ..runs.records import keep_records, remove_keys, remove_tree
 
 # What the ranks find in their directory.

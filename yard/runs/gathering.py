@@ -19,13 +19,7 @@ from yard.core.files import write_text
 from yard.runs.bars import readings_of_bars
 from yard.runs.folder import OUTPUTS
 from yard.runs.output import take_log
-from yard.runs.readings import (
-    FILE_BYTES,
-    Reading,
-    known_readings,
-    read_readings,
-    within_limits,
-)
+from yard.runs.readings import FILE_BYTES, Reading, known_readings, read_readings, within_limits
 
 # In the run directory, beside what the program wrote itself.
 METRICS, GATHERED = "metrics.jsonl", "readings.jsonl"

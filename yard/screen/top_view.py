@@ -11,13 +11,7 @@ from rich.text import Text
 from yard.core.words import plural
 from yard.runs.cluster_state import ENDED, ClusterState, NodeState, RunState
 from yard.runs.folder import RUN_ID
-from yard.screen.cluster_tables import (
-    NODE_COLUMNS,
-    RUN_COLUMNS,
-    node_cells,
-    run_cells,
-    state_text,
-)
+from yard.screen.cluster_tables import NODE_COLUMNS, RUN_COLUMNS, node_cells, run_cells, state_text
 
 Logs = Mapping[str, Mapping[str, Mapping[int, str]]]
 CHOSEN = "reverse"
