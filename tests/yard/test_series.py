@@ -72,7 +72,7 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
     done: dict[Path, str] = {}
     begun: list[str] = []
 
-    def stand_in(context: Context, case: TrainRequest, started_at: float) -> Exit:
+    def stand_in(context: Context, case: TrainRequest, started_at: float, waits: bool) -> Exit:
         label = str(case.name).partition(", ")[2]
         begun.append(label)
         if label == stops.get("at"):
