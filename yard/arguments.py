@@ -11,15 +11,10 @@ import yaml
 from yard import __version__, completion
 from yard.code.settings import PER
 from yard.plays.contract import CHECK_PARTS, RELEASES
+from yard.request.job import AS_EACH_HAS
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
-from yard.request.parse import (
-    parse_checkpoint_seconds,
-    parse_nodes,
-    parse_option,
-    parse_procs_per_node,
-    parse_train_images,
-)
-from yard.request.training import HOLD, OPTIONS, RANK_BATCH
+from yard.request.parse import number_or, parse_nodes, parse_option
+from yard.request.training import ALL_IMAGES, AUTO, HOLD, OPTIONS, RANK_BATCH
 
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
@@ -382,7 +377,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--procs-per-node",
-        type=_argument(parse_procs_per_node, "a number, or `node`"),
+        type=_argument(partial(number_or, AS_EACH_HAS), "a number, or `node`"),
         metavar="N|node",
         help="ranks on each machine; node: on each as many as it has GPUs, or as "
         "training_node_slots says of it",
@@ -404,13 +399,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--transport", help="how the ranks talk to each other")
     parser.add_argument(
         "--train-images",
-        type=_argument(parse_train_images, "a number, or `all`"),
+        type=_argument(partial(number_or, ALL_IMAGES), "a number, or `all`"),
         metavar="N|all",
         help="train on this many images of the training set",
     )
     parser.add_argument(
         "--checkpoint-seconds",
-        type=_argument(parse_checkpoint_seconds, "a number, or `auto`"),
+        type=_argument(partial(number_or, AUTO), "a number, or `auto`"),
         metavar="SECONDS|auto",
         help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone; "
         "auto: as often as loses the least time",

@@ -32,6 +32,7 @@ from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.job import Job, Request
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
+from yard.request.parse import as_number
 from yard.request.resolve import resolve
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.failure_rate import expected_failures
@@ -129,7 +130,7 @@ def _resolved(
     if "train_images" in asked and asked["train_images"] is None:
         said["train_images"] = ALL_IMAGES
     if "lr" in said:
-        said["lr"] = _number(said["lr"])
+        said["lr"] = as_number(said["lr"])
     model = str(asked.get("model") or inventory.defaults.get("model") or "vit")
     request = TrainRequest(model=model, **said)
     return request, resolve(request, inventory)
@@ -145,14 +146,6 @@ def _program(value: Any) -> tuple[str, str]:
         )
     entry, arguments = split_program([str(word) for word in value])
     return entry, shlex.join(arguments)
-
-
-def _number(value: Any) -> Any:
-    """YAML takes 1e-3 for a text."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
 
 
 class Record:
