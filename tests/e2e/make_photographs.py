@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from trainer.atomic import write_json
-from trainer.data.imagenet import DEVIATIONS, MEANS
+from trainer.data.folder import DEVIATIONS, MEANS
 from trainer.data.store import Description
 
 ROOT = Path("/out")

@@ -264,8 +264,10 @@ def test_a_comparison_begins_with_what_a_person_changed(tmp_path: Path) -> None:
         document["request"] |= {"options": {"optimizer": "sgd", "ema": lr}}
         if name == RUNS[1]:
             document["request"]["resume"] = RUNS[0]
-        noise = {"seconds_between_failures": seconds, "weights_sha256": "ab" * 32 + name}
-        document["configuration"] |= noise
+        document["configuration"] |= {
+            "seconds_between_failures": seconds,
+            "weights_sha256": "ab" * 32 + name,
+        }
         path.write_text(json.dumps(document))
         code = runs / name / "code/src"
         code.mkdir(parents=True)

@@ -205,7 +205,7 @@ def test_the_first_answer_is_not_shown_before_others_could_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("yard.operations.watching.time.monotonic", lambda: clock[0])
     watcher = Watcher(Context(Project(tmp_path), tmp_path, Console(), Interrupts()))
     free, busy = ({"runs": runs, "load": LOAD, "time": NOW, "logs": {}} for runs in ([], [entry()]))
     watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(free)))

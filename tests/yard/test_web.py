@@ -60,7 +60,7 @@ class Nodes:
     def __exit__(self, *error: object) -> None:
         self.looked -= 1
 
-    def tell(self, runs: Path, **of_nodes: list[dict[str, Any]]) -> None:
+    def tell(self, runs: Path, **of_nodes: Any) -> None:
         state = cluster(runs, **of_nodes)
         logs = {RUN_ID: {"node1": {0: "line 1\n<b>line</b> 2\n"}}}
         self.seen = Seen(state, logs, "", {"node1": tuple(float(n % 100) for n in range(150))})
