@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yard import STARTED_AT
 from yard.arguments import build_parser
@@ -121,22 +121,16 @@ def _program_here(project: Project) -> str:
 def _project_request(options: argparse.Namespace) -> "ProjectRequest":
     from yard.request.own_code import ProjectRequest
 
+    names = ("code", "entry", "script_args", "launch", "grace", "requirements")
+    return ProjectRequest(**_taken(options, *names))
+
+
+def _taken(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options that every request takes, and those of these names."""
     least, most = options.nodes
-    return ProjectRequest(
-        code=options.code,
-        entry=options.entry,
-        script_args=options.script_args,
-        launch=options.launch,
-        grace=options.grace,
-        requirements=options.requirements,
-        nodes=most,
-        min_nodes=None if least == most else least,
-        stall=options.stall,
-        gpus_per_node=options.gpus_per_node,
-        procs_per_node=options.procs_per_node,
-        dataset=options.dataset,
-        transport=options.transport,
-    )
+    common = ("stall", "gpus_per_node", "procs_per_node", "dataset", "transport")
+    taken = {name: getattr(options, name) for name in (*common, *names)}
+    return {**taken, "nodes": most, "min_nodes": None if least == most else least}
 
 
 def _scaling(context: Context, options: argparse.Namespace) -> Exit:
@@ -157,26 +151,12 @@ def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":
     from yard.request.training import TrainRequest
 
     recipe = read_recipe(context.project, options.recipe) if options.recipe else None
-    least, most = options.nodes
+    names = ("epochs", "batch", "lr", "precision", "engine", "train_images", "weights")
     return TrainRequest(
         model=recipe.model if recipe else options.model,
         recipe=recipe,
-        nodes=most,
-        min_nodes=None if least == most else least,
-        stall=options.stall,
-        gpus_per_node=options.gpus_per_node,
-        procs_per_node=options.procs_per_node,
-        epochs=options.epochs,
-        batch=options.batch,
-        lr=options.lr,
-        dataset=options.dataset,
-        precision=options.precision,
-        engine=options.engine,
-        transport=options.transport,
-        train_images=options.train_images,
-        checkpoint_seconds=options.checkpoint_seconds,
-        weights=options.weights,
         options=dict(options.options),
+        **_taken(options, *names, "checkpoint_seconds"),
     )
 
 
