@@ -198,13 +198,8 @@ def agree(
         return wanted, []
     known = me.operator in [entry.operator for entry in site.operators]
     operators = site.operators if known else (*site.operators, me)
-    written = site.written if is_written(site, wanted) else me
     # What this version does not know stays.
     together = {**site.settings, **settings}
+    is_written = (together, wanted.nodes) == (dict(site.settings), site.nodes)
+    written = site.written if is_written else me
     return Site(together, wanted.nodes, written, operators), []
-
-
-def is_written(site: Site, wanted: Site) -> bool:
-    """Whether a record has all that a set-up gives."""
-    known = {name: site.settings.get(name) for name in wanted.settings}
-    return known == wanted.settings and site.nodes == wanted.nodes

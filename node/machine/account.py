@@ -17,8 +17,3 @@ def ranks_account(uid: int, gid: int) -> tuple[int, int]:
     it has the number of the training user all the same.
     """
     return (uid, gid) if KEEPER == 0 else (os.geteuid(), os.getegid())
-
-
-def ranks_group(gid: int) -> int:
-    """Return the group id alone."""
-    return ranks_account(0, gid)[1]

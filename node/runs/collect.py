@@ -368,15 +368,11 @@ def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool
     return False
 
 
-def _anything(parts: tuple[str, ...]) -> bool:
-    return True
-
-
 def _entries(
     work: str,
     parts: tuple[str, ...],
     collected: Collected,
-    wanted: Callable[[tuple[str, ...]], bool] = _anything,
+    wanted: Callable[[tuple[str, ...]], bool] = lambda parts: True,
 ) -> Iterator[_Entry]:
     """Find what may go home below a directory, and note what may not."""
     # Not by recursion: ranks may have left directories in directories without end.
