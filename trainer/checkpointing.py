@@ -58,7 +58,6 @@ class Checkpointer:
         self._taken_at = monotonic()
 
     def __enter__(self) -> Self:
-        """Nothing to begin with."""
         return self
 
     def __exit__(

@@ -68,8 +68,6 @@ class FileDeniedError(DataError):
 
 
 class CheckpointError(DataError):
-    """A checkpoint is missing or damaged."""
-
     code = "checkpoint_unusable"
 
 

@@ -38,7 +38,6 @@ class Learner:
         return self.averaged if self.averaged is not None else self.network
 
     def step(self, images: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
-        """Take a step; see `TrainStep`."""
         loss = self.train_step(images, labels, learning_rate)
         if self.averaged is not None:
             self.averaged.update_parameters(self.network)

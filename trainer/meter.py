@@ -78,7 +78,6 @@ class Meter:
         self.communication_seconds = 0.0
 
     def add(self, mean_loss: Tensor, right: Tensor, images: int, time: StepTime) -> None:
-        """Count a step."""
         self.loss = self.loss.to(mean_loss.device) + mean_loss * images
         self.right = self.right.to(right.device) + right
         self.loss_images += images
@@ -89,7 +88,6 @@ class Meter:
         self.communication_seconds += time.communication
 
     def without_times(self) -> Self:
-        """The losses alone."""
         return type(self)(**self.sums())
 
     def sums(self) -> dict[str, Any]:

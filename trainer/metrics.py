@@ -104,7 +104,6 @@ class MetricsWriter:
         self._stream = path.open("a", encoding="utf-8", buffering=1)
 
     def close(self) -> None:
-        """Close the file."""
         self._stream.close()
 
     def write(

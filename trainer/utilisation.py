@@ -105,7 +105,6 @@ class UtilisationSampler:
         self._thread.join()
 
     def sample(self) -> Sample:
-        """Look once."""
         rss = {}
         for rank, pid in self._pids().items():
             try:
@@ -146,7 +145,6 @@ class Gpus:
         self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
 
     def sample(self) -> list[GpuSample]:
-        """Look at every GPU once."""
         nvml = self._nvml
         return [
             GpuSample(
@@ -201,7 +199,6 @@ class AmdGpus:
         self._cards = sorted(card for card in cards if read_text(card / "vendor") == AMD)
 
     def sample(self) -> list[GpuSample]:
-        """Look at every GPU once."""
         return [self._sample(index, card) for index, card in enumerate(self._cards)]
 
     def _sample(self, index: int, card: Path) -> GpuSample:

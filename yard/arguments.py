@@ -24,7 +24,6 @@ EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the requ
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="yard",
         description="Run distributed training on the machines of an inventory.",

@@ -39,7 +39,6 @@ class Check:
     values: dict[str, Any] = field(default_factory=dict)
 
     def asdict(self) -> dict[str, Any]:
-        """As it travels."""
         return asdict(self)
 
     def reason(self) -> str:

@@ -59,7 +59,6 @@ class Line:
         self._file: BinaryIO = connection.makefile("rb")
 
     def say(self, **message: Any) -> None:
-        """Send one object."""
         self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def hear(self, **kinds: type) -> dict[str, Any]:
@@ -80,7 +79,6 @@ class Line:
         return message
 
     def close(self) -> None:
-        """Hang up."""
         self._file.close()
         self.connection.close()
 

@@ -107,7 +107,6 @@ class Gpu:
         return bool(self.capability) and _numbers(self.capability) >= (8, 0)
 
     def asdict(self) -> dict[str, Any]:
-        """As it travels."""
         return asdict(self)
 
 

@@ -62,7 +62,6 @@ def multiplies_bf16() -> bool:
 
 
 def memory_bytes() -> int:
-    """Size of the memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -100,7 +100,6 @@ class Names:
     first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Count one."""
         self.count += 1
         if len(self.first) < EXAMPLES:
             self.first.append(name)

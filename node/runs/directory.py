@@ -90,5 +90,4 @@ class RunDirectory:
         return os.path.exists(os.path.join(self.config, ARGUMENTS))
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
         return os.path.isdir(self.path)

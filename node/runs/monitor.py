@@ -90,7 +90,6 @@ class Keeper:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def look(self) -> None:
-        """Look once."""
         try:
             runs = runs_of(self._root, self._host)
         except EngineError:

@@ -22,8 +22,6 @@ CONTAINER_NEEDS = (
 
 
 class Ran(NamedTuple):
-    """A program over all nodes."""
-
     excluded: dict[str, str]
     result: dict[str, Any]
 

@@ -144,12 +144,10 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """The name of the check."""
         return self.check.name
 
     @property
     def ok(self) -> bool:
-        """Whether the check is passed."""
         return self.check.ok
 
     @property

@@ -116,7 +116,6 @@ def _clocks(cluster: Cluster) -> list[Finding]:
 
 
 def matches_of(cluster: Cluster) -> Matches:
-    """What the pairs measured."""
     matches = Matches()
     for a, answer in cluster.answers(PART):
         for b, match in answer["matches"].items():

@@ -114,7 +114,6 @@ class LoopArm:
         self._is_distributed = False
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """See `Arm`."""
         engine = self._join() if self._join else None
         if engine is not None and not self._is_distributed:
             model, optimizer = engine.distribute(self._step.model, self._step.optimizer)
@@ -204,7 +203,6 @@ class MinimalArm:
         self._optimizer = adamw(self._model, LEARNING_RATE, WEIGHT_DECAY)
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """See `Arm`."""
         return timed(self._advance, steps, self._device)
 
     def _advance(self) -> None:
@@ -222,7 +220,6 @@ class TorchrunArm:
         self._workload, self._world = workload, world
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """See `Arm`."""
         with listen(cluster_address()) as free:
             host, port = self._world.gather(free.getsockname()[:2])[0]
         with tempfile.TemporaryDirectory(prefix="torchrun-") as scratch:

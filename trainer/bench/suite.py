@@ -81,7 +81,6 @@ class Report:
         self._done += 1
 
     def keep(self, **part: Any) -> None:
-        """Add a part to the result."""
         self._result |= part
         if self._path is not None:
             write_json(self._path, self._result)

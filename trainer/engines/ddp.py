@@ -91,25 +91,21 @@ class DdpEngine:
         return nullcontext()
 
     def sum(self, values: Tensor) -> Tensor:
-        """Allreduce."""
         total = values.clone()
         dist.all_reduce(total, group=self.group)
         return total
 
     def gather(self, value: Any) -> list[Any]:
-        """Allgather of pickled values."""
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value, group=self.group)
         return values
 
     def broadcast(self, value: Any) -> Any:
-        """Broadcast of a pickled value."""
         values = [value]
         dist.broadcast_object_list(values, src=0, group=self.group)
         return values[0]
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
         dist.barrier(group=self.group)
 
     def close(self) -> None:

@@ -34,7 +34,6 @@ class ViTSize:
 
     @property
     def tokens(self) -> int:
-        """Number of patches in an image."""
         return (self.image_size // self.patch_size) ** 2
 
 

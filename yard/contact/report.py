@@ -68,7 +68,6 @@ class Contact:
         return tuple(TroubleGroup(tuple(hosts)) for hosts in alike.values())
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
         return {
             "ok": self.ok,
             "control_node": [

@@ -65,7 +65,6 @@ class Tunnel:
 
     @property
     def words(self) -> str:
-        """What ssh said."""
         if self._said is None:
             return ""
         self._said.seek(0)

@@ -209,7 +209,6 @@ def retry_marks(metrics: Sequence[Metric]) -> tuple[Mark, ...]:
 
 
 def loss_points(metrics: Sequence[Metric]) -> tuple[Point, ...]:
-    """The training loss by step."""
     return _points(_continued(metrics, "step")[0], _value("loss"))
 
 

@@ -101,7 +101,6 @@ class Live:
 
     @property
     def drawn(self) -> str:
-        """The moment for people."""
         return f"{datetime.fromtimestamp(self.drawn_at, UTC):%H:%M:%S} UTC"
 
 

@@ -35,7 +35,6 @@ def nothing(value: Any) -> bool:
 
 
 def text(value: Any) -> bool:
-    """A string."""
     return isinstance(value, str)
 
 

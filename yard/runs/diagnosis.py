@@ -49,12 +49,10 @@ class Diagnosis:
     proof: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The plain values, for the summary."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Diagnosis":
-        """The inverse of `to_json`."""
         return cls(**{**document, "proof": tuple(document["proof"])})
 
 

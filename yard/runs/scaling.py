@@ -84,7 +84,6 @@ class Scaling:
     doubts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written."""
         guides = {"nodes": 2, "seconds": GUIDES_SECONDS, **asdict(guides_gain())}
         return {**asdict(self), "guides": guides}
 

@@ -161,7 +161,6 @@ class Summary:
         return subject_of(self.model, self.dataset)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written."""
         return asdict(self)
 
     @classmethod

@@ -32,7 +32,6 @@ class CheckProgress:
         self.begun: set[str] = set()
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
         part = Path(event.task_file).stem
         if event.kind == "playbook_on_task_start":
             self._done.clear()
