@@ -8,12 +8,7 @@ from typing import Any
 
 
 class VerbError(Exception):
-    """A verb cannot do what was asked for.
-
-    Attributes:
-        code: why.
-        values: what belongs to it, by name.
-    """
+    """A verb cannot do what was asked for."""
 
     def __init__(self, code: str, **values: Any) -> None:
         super().__init__(code)
@@ -26,7 +21,6 @@ class RefusedError(VerbError):
 
     Args:
         outcome: what that means, for people: what comes before the texts of the problems.
-        problems: code, values and text of each.
     """
 
     def __init__(self, outcome: str, problems: Sequence[Mapping[str, Any]]) -> None:

@@ -46,10 +46,6 @@ def parameters(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, 
 def filled(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a function, of their types.
 
-    Args:
-        function: whose annotations say which there are.
-        arguments: by name, as they came.
-
     Raises:
         FormError: they do not fit.
     """
@@ -84,12 +80,7 @@ def _converted(
 
 
 def _value(kind: str, value: Any, module: str) -> Any:
-    """A value as it was meant.
-
-    Raises:
-        FormError: of a form, its fields do not fit.
-        TypeError, ValueError, LookupError, OverflowError: it is none of this kind.
-    """
+    """A value as it was meant."""
     if kind.endswith(" | None"):
         return None if value is None else _value(kind[: -len(" | None")], value, module)
     inner = _form_of(kind, module)

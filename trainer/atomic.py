@@ -37,6 +37,5 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document as indented JSON."""
     with replacing(path) as stream:
         stream.write((json.dumps(document, indent=2) + "\n").encode())

@@ -38,7 +38,6 @@ class Checkpoint:
 
     Attributes:
         model: the model's `state_dict`; within an epoch with the buffers of rank 0.
-        optimizer: the optimizer's `state_dict`.
         scaler: the loss scaler's `state_dict`; empty where nothing is scaled.
         ema: `state_dict` of the averaged model, or None.
         rng: states of torch's random generators of every rank, by rank, then by device.
@@ -48,7 +47,6 @@ class Checkpoint:
         accuracy: on the validation split, 0 to 1; -1 where nothing is evaluated. On the test set
             in older ones, whose `data` has no `validation_images`.
         best_accuracy: the highest of the run so far; -1 for none.
-        config: the run's configuration as plain values.
         images: training images seen by all ranks of the whole run; None in older ones.
         epoch_images: those of the epoch under way; 0 between two epochs.
         ranks: what each rank alone knows of the epoch under way, by rank: `loss`, `right` and
@@ -93,7 +91,6 @@ class Checkpoint:
         `path` holds the old one or the new one, never a part.
 
         Args:
-            path: the file.
             moved: called again and again while the write gets on, with every `PIECE` bytes.
         """
         buffer = io.BytesIO()
@@ -141,7 +138,6 @@ class CheckpointFolder:
     of them.
 
     Attributes:
-        path: the folder.
         keep: how many of the newest of ends of epochs stay; the best stays as well.
     """
 
@@ -154,11 +150,6 @@ class CheckpointFolder:
         """Save a checkpoint, point the links to it, and remove what is one too many.
 
         Of those within an epoch the newest stays, until the epoch has ended.
-
-        Args:
-            checkpoint: what is saved.
-            is_best: whether `best.pt` is to be this one.
-            moved: see `Checkpoint.save`.
         """
         name = checkpoint.name
         checkpoint.save(self.path / name, moved)
@@ -181,7 +172,6 @@ def load_newest(folder: Path, report: Callable[[str], None]) -> Checkpoint:
     of ranks counts other steps.
 
     Args:
-        folder: where the checkpoints of a run lie.
         report: called with a line for every one that is refused.
 
     Raises:

@@ -31,9 +31,6 @@ class Checkpointer:
     a time, in the order in which they were taken. As a context it ends when the last is written.
 
     Args:
-        config: the run's configuration.
-        engine: collects what each rank alone knows.
-        learner: what is saved.
         data: what the parameters are made for, see `Checkpoint.data`.
         best_accuracy: the highest of the run so far, 0 to 1; -1 where there is none.
     """
@@ -61,7 +58,6 @@ class Checkpointer:
         self._taken_at = monotonic()
 
     def __enter__(self) -> Self:
-        """Nothing to begin with."""
         return self
 
     def __exit__(
@@ -112,12 +108,7 @@ class Checkpointer:
         self._settle()
 
     def _wait_for_write(self, agree: Callable[[tuple[bool, int]], tuple[bool, int]]) -> None:
-        """Wait in rounds, with a sign of life after each in which the write got on.
-
-        Args:
-            agree: takes what this rank knows, and returns what is to be believed: whether the write
-                is over, and how many pieces are done.
-        """
+        """Wait in rounds, with a sign of life after each in which the write got on."""
         with waiting():
             before = self._pieces
             while True:
@@ -145,9 +136,6 @@ class Checkpointer:
 
         Whoever calls it is done with training: the optimizer's state stays that of the last.
 
-        Args:
-            last_epoch: whose parameters the learner has.
-
         Returns:
             The epoch after which it was taken; None where it is not here, as in a run that went on
             from a better one.
@@ -167,7 +155,6 @@ class Checkpointer:
         return epoch
 
     def _find_best(self) -> Checkpoint | None:
-        """The best checkpoint of this run, or of the one that it goes on from."""
         resumed = self._config.resume_dir
         for folder in (self._folder.path, *([Path(resumed)] if resumed else [])):
             if (folder / BEST).exists():
@@ -180,7 +167,6 @@ class Checkpointer:
         """Take a checkpoint between two epochs; every rank must call it, rank 0 has it written.
 
         Args:
-            progress: what was done.
             accuracy: on the validation split, 0 to 1; -1 where it was not evaluated. Until it is,
                 each checkpoint counts as the best.
             loss: mean over the training images of the epoch.
@@ -196,7 +182,6 @@ class Checkpointer:
         """Take a checkpoint within an epoch; every rank must call it, rank 0 has it written.
 
         Args:
-            progress: what was done.
             epoch: what this rank has measured since the epoch began.
 
         Raises:

@@ -8,7 +8,6 @@ def file_checksum(path: Path, algorithm: str) -> str:
     """A file's checksum in hexadecimal.
 
     Args:
-        path: the file.
         algorithm: "sha256", "md5", ...
     """
     with path.open("rb") as stream:

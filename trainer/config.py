@@ -38,9 +38,7 @@ class TrainConfig:
     """One training run. A field without a default here is required in the file.
 
     Attributes:
-        model: a name from `trainer.models`.
         dataset: folder below `data_dir` with a prepared data set.
-        data_dir: where the data sets lie.
         run_dir: the run directory; metrics, logs and checkpoints go there.
         engine: what exchanges gradients; `independent` exchanges none.
         precision: number format of the forward and backward pass; parameters stay fp32.
@@ -63,8 +61,6 @@ class TrainConfig:
         seed: of the parameters, the validation split, the subset, the order of images and the
             augmentation.
         log_every_steps: distance of two `step` lines in `metrics.jsonl`.
-        world_size: number of ranks that must be there.
-        hosts: host names that must be there.
         optimizer: "adamw" or "sgd".
         momentum: of `sgd`, in Nesterov's form.
         reference_batch: number of images in a step that `learning_rate` is meant for; the rate
@@ -79,7 +75,6 @@ class TrainConfig:
         compression: number format in which Horovod sends gradients.
         buckets: pieces in which Horovod sends gradients, each while the others are computed; None
             takes the number with which the first steps are fastest.
-        timeline: write Horovod's timeline.
         image_size: edge in pixels that image files are scaled to; None for the usual 224.
         workers: threads of a rank that read image files; None for as many as it computes with.
         weights: file of weights to begin from, see `trainer.weights`; None for fresh ones.

@@ -13,15 +13,7 @@ from trainer.step import autocast
 def divergence(
     loss: float, images: Tensor, step: int, learner: Learner, rank: int
 ) -> DivergenceError:
-    """Return the error to raise when the loss is no number: it never becomes one again.
-
-    Args:
-        loss: its value.
-        images: the batch that gave it.
-        step: the number of the step.
-        learner: as it is after that step.
-        rank: this process.
-    """
+    """Return the error to raise when the loss is no number: it never becomes one again."""
     place = first_non_finite(learner.network, images, learner.train_step.precision)
     return DivergenceError(
         f"the training loss became {loss} at step {step} on rank {rank} "
@@ -37,8 +29,6 @@ def first_non_finite(model: nn.Module, images: Tensor, precision: str) -> str:
 
     Args:
         model: as it was when the loss went wrong.
-        images: the batch that did it.
-        precision: as in training.
 
     Returns:
         The end of a sentence, such as "the first output that is not finite is that of layer

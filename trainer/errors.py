@@ -10,8 +10,6 @@ class TrainerError(Exception):
 
     Attributes:
         code: a key of `problems.SENTENCES`.
-        exit_status: of the program.
-        problem: the code with this error's values.
     """
 
     code: ClassVar[str]
@@ -52,13 +50,7 @@ class DatasetMissingError(DataError):
 
 
 class ShareGoneError(DataError):
-    """The file system of a data set no longer answers.
-
-    Args:
-        path: the file that could not be read.
-        share: the file system it lies on.
-        message: what the kernel said.
-    """
+    """The file system of a data set no longer answers."""
 
     code = "share_gone"
 
@@ -76,18 +68,11 @@ class FileDeniedError(DataError):
 
 
 class CheckpointError(DataError):
-    """A checkpoint is missing or damaged."""
-
     code = "checkpoint_unusable"
 
 
 class GpuError(TrainerError):
-    """PyTorch cannot compute on the GPUs that the run was given.
-
-    Args:
-        host: whose GPUs.
-        message: what PyTorch said.
-    """
+    """PyTorch cannot compute on the GPUs that the run was given."""
 
     code = "gpu_unusable"
 
@@ -123,12 +108,7 @@ class DivergenceError(TrainerError):
 
 
 class NonFiniteLossError(DivergenceError):
-    """The loss of a batch is infinite or no number.
-
-    Attributes:
-        loss: its value.
-        images: the images that gave it, a tensor.
-    """
+    """The loss of a batch is infinite or no number."""
 
     def __init__(self, loss: float, images: Any) -> None:
         super().__init__(f"the training loss became {loss}")

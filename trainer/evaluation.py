@@ -61,9 +61,6 @@ def evaluate(
 
     Args:
         model: it comes back in the mode in which it was.
-        batches: images and labels of this rank.
-        engine: adds the ranks up.
-        precision: as in training.
         classes: their number, for a confusion matrix; 0 for none.
     """
     sums = torch.zeros(4 + classes * classes, dtype=torch.float64)
@@ -177,8 +174,6 @@ def settle_batch_norm(
     Args:
         learner: its network, and the averaged one where there is one.
         data: its training images are looked at, as they are in training.
-        engine: tells the ranks.
-        precision: as in training.
         epoch: the epoch that has ended, from 1.
     """
     sampler = data.train.sampler

@@ -32,7 +32,6 @@ def export(path: Path, to: Path) -> None:
     Where the run averaged its parameters, they are the averaged ones, which were evaluated.
 
     Args:
-        path: the checkpoint.
         to: the file to write; its end says the form. What the weights are for goes to the same name
             with `.json`.
 

@@ -50,7 +50,6 @@ def problem_of(error: Exception, run_dir: str) -> Problem:
     """Return code and values of an error.
 
     Args:
-        error: the error that ended the rank.
         run_dir: what a full disk is named by where the error names no file: all that the trainer
             writes is in there.
     """

@@ -26,7 +26,6 @@ class Learner:
     Attributes:
         network: the model itself, whatever an engine or a compiler has wrapped around it.
         averaged: the moving average of its parameters, or None.
-        train_step: takes a step with it.
     """
 
     network: nn.Module
@@ -39,7 +38,6 @@ class Learner:
         return self.averaged if self.averaged is not None else self.network
 
     def step(self, images: Tensor, labels: Tensor, learning_rate: float) -> Tensor:
-        """Take a step; see `TrainStep`."""
         loss = self.train_step(images, labels, learning_rate)
         if self.averaged is not None:
             self.averaged.update_parameters(self.network)
@@ -57,11 +55,7 @@ def build_learner(
     """Make what the configuration asks for, the same on every rank.
 
     Args:
-        config: the run's configuration.
-        classes: number of classes to tell apart.
         image_size: edge of the images in pixels.
-        engine: what will exchange the gradients.
-        device: where to compute.
         resumed: the checkpoint to go on from; None starts anew.
 
     Raises:
@@ -154,9 +148,7 @@ def restore_buffers(learner: Learner, ranks: list[dict[str, Any]], engine: Engin
     Where there was another number of ranks all get the mean, as at the end of an epoch.
 
     Args:
-        learner: whose buffers they are.
         ranks: what `local_buffers` returned on every rank, by rank.
-        engine: tells the rank.
     """
     is_same_world = len(ranks) == engine.world_size
     for kind, model in _models(learner).items():

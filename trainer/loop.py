@@ -23,7 +23,6 @@ from trainer.schedule import Schedule, plateau_factor
 
 
 def _loss(evaluation: Evaluation | None) -> float:
-    """The loss of an evaluation; 0 where there was none."""
     return 0.0 if evaluation is None else evaluation.loss
 
 
@@ -31,12 +30,7 @@ class TrainingLoop:
     """Epochs of steps, each epoch followed by a validation and a checkpoint; at the end, the test.
 
     Args:
-        config: the run's configuration.
-        engine: ties the ranks together.
-        data: this rank's batches.
-        learner: what is trained.
         metrics: takes a line for the start, for steps, for every epoch and for the end.
-        checkpointer: takes the checkpoints.
     """
 
     def __init__(
@@ -137,7 +131,6 @@ class TrainingLoop:
         )
 
     def _learning_rate(self) -> float:
-        """That of the newest step."""
         return self._rate(self._progress.step) * self._factor
 
     def _look_at_the_test_set(self) -> Mapping[str, Any]:
@@ -200,11 +193,7 @@ class TrainingLoop:
     def _log_steps(
         self, window: Meter, epoch: int, images: Tensor, is_wanted: bool = False
     ) -> bool:
-        """Write the metrics of the steps since the last line; images are the newest batch.
-
-        Returns:
-            Whether any rank wants a checkpoint. All learn it from the exchange that the loss needs.
-        """
+        """Write the metrics of the steps since the last line; images are the newest batch."""
         loss, accuracy, wishes = window.means(self._engine, is_wanted)
         if not math.isfinite(loss):
             raise self._divergence(loss, images)

@@ -19,7 +19,6 @@ class StepTime:
         data: waiting for the batch.
         communication: waiting for gradients of other ranks; what travels while the backward pass
             still runs costs nothing and is not in here.
-        total: the whole step.
     """
 
     data: float
@@ -79,7 +78,6 @@ class Meter:
         self.communication_seconds = 0.0
 
     def add(self, mean_loss: Tensor, right: Tensor, images: int, time: StepTime) -> None:
-        """Count a step."""
         self.loss = self.loss.to(mean_loss.device) + mean_loss * images
         self.right = self.right.to(right.device) + right
         self.loss_images += images
@@ -90,7 +88,6 @@ class Meter:
         self.communication_seconds += time.communication
 
     def without_times(self) -> Self:
-        """The losses alone."""
         return type(self)(**self.sums())
 
     def sums(self) -> dict[str, Any]:

@@ -18,10 +18,7 @@ class Position:
     """How far the run is.
 
     Attributes:
-        step: steps done.
-        steps: steps of the whole run.
         epoch: the epoch, from 1.
-        epochs: epochs of the whole run.
         images: training images seen so far, by all ranks of the whole run together.
     """
 
@@ -38,7 +35,6 @@ class SecondsPerStep:
 
     Attributes:
         data_seconds: waiting for the batch.
-        compute_seconds: everything else.
         communication_seconds: waiting for gradients of other ranks.
     """
 
@@ -52,13 +48,10 @@ class MetricsLine:
     """A line of `metrics.jsonl`.
 
     Attributes:
-        event: what happened.
         time: when, Unix seconds.
-        position: where in the run.
         loss: mean cross-entropy of training images in nats.
         accuracy: fraction of training images classified right, 0 to 1.
         images_per_second: of the whole world.
-        lr: learning rate of the last step.
         seconds_per_step: where the time went; None leaves the keys out.
         results: of the validation split or the test set, by keys that say which.
     """
@@ -97,8 +90,6 @@ class MetricsWriter:
     A resumed run goes on in the file of the run it resumes, where there is one.
 
     Args:
-        path: the file.
-        listeners: called with every line as well.
         notes: what the line of `start` has beside the others.
     """
 
@@ -113,7 +104,6 @@ class MetricsWriter:
         self._stream = path.open("a", encoding="utf-8", buffering=1)
 
     def close(self) -> None:
-        """Close the file."""
         self._stream.close()
 
     def write(

@@ -52,12 +52,9 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
     class is known.
 
     Args:
-        path: the checkpoint.
-        data: where data sets lie.
         dataset: whose test set is looked at; None for that of the training.
         source: a folder with image files, to look at these in its place. One in a folder with the
             name of a class is of that class.
-        out: the folder to write to.
 
     Raises:
         CheckpointError: the checkpoint is damaged.
@@ -189,7 +186,6 @@ def _look(
 
 
 def _png(image: Tensor, normalise: Normalise) -> str:
-    """A normalised image, 3 x height x width, as a PNG in base64."""
     deviations, means = torch.tensor(normalise.deviations), torch.tensor(normalise.means)
     values = image * deviations[:, None, None] + means[:, None, None]
     pixels = (255 * values).round().clamp(0, 255).to(torch.uint8)

@@ -73,7 +73,6 @@ class Problem:
 
     Attributes:
         code: a key of `SENTENCES`.
-        values: what its sentence is filled with.
     """
 
     code: str

@@ -23,7 +23,6 @@ class StartingPoint:
     """Where training begins.
 
     Attributes:
-        progress: what was done before.
         best_accuracy: the highest before, 0 to 1; -1 where there was none.
         meter: the losses that this rank measured in the epoch under way.
         resumed: what `world.json` says of the checkpoint; None where the run begins anew.
@@ -40,12 +39,7 @@ class StartingPoint:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint | None, sampler: ShardedSampler) -> "StartingPoint":
-        """The point at which a checkpoint was taken; the beginning for None.
-
-        Args:
-            checkpoint: what is gone on from.
-            sampler: deals the images out to this rank.
-        """
+        """The point at which a checkpoint was taken; the beginning for None."""
         if checkpoint is None:
             return cls()
         progress = Progress(

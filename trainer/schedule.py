@@ -27,8 +27,6 @@ class Schedule:
     keeps no state: a resumed run asks for the rate of the step it is at.
 
     Attributes:
-        peak: the highest rate.
-        steps: length of the run.
         warmup_steps: steps over which the rate rises; the last of them has the peak.
         name: one of `SCHEDULES`.
     """

@@ -65,7 +65,6 @@ class TrainStep:
         Args:
             images: float32, batch x channels x height x width.
             labels: int64, batch; or float32, batch x classes, the probabilities of a mixture.
-            learning_rate: of this step.
 
         Raises:
             NonFiniteLossError: the loss is no number; nothing was exchanged or updated. Only on

@@ -49,7 +49,6 @@ class EventWriter:
         self._record(_double(1, time.time()) + _bytes(3, b"brain.Event:2"))
 
     def close(self) -> None:
-        """Close the file."""
         self._stream.close()
 
     def __call__(self, line: MetricsLine) -> None:

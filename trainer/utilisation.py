@@ -25,11 +25,8 @@ class GpuSample:
 
     Attributes:
         index: its number among those that the container was given, from 0 on.
-        name: its model.
         utilisation_percent: of the time in which it computed.
         memory_bytes: used.
-        power_watts: taken.
-        temperature_celsius: of the chip.
         slowed_by_heat: whether its clock is lower than it could be, for it is too hot.
     """
 
@@ -51,7 +48,6 @@ class Sample:
         cpu_percent: of all cores of the node.
         memory_bytes: used on the node.
         rss_bytes: resident size by rank.
-        gpus: those that the container was given.
         connected: whether a rank of this node has held a connection to another node so far; None
             where nobody looks.
     """
@@ -73,9 +69,7 @@ class UtilisationSampler:
     """Appends samples, the fields of `Sample`, to a file from a thread of its own.
 
     Args:
-        path: the file.
         pids: tells the process ids of this node's ranks, by rank.
-        connected: tells what `Sample.connected` is.
         every: seconds between two samples.
     """
 
@@ -111,7 +105,6 @@ class UtilisationSampler:
         self._thread.join()
 
     def sample(self) -> Sample:
-        """Look once."""
         rss = {}
         for rank, pid in self._pids().items():
             try:
@@ -152,7 +145,6 @@ class Gpus:
         self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
 
     def sample(self) -> list[GpuSample]:
-        """Look at every GPU once."""
         nvml = self._nvml
         return [
             GpuSample(
@@ -207,7 +199,6 @@ class AmdGpus:
         self._cards = sorted(card for card in cards if read_text(card / "vendor") == AMD)
 
     def sample(self) -> list[GpuSample]:
-        """Look at every GPU once."""
         return [self._sample(index, card) for index, card in enumerate(self._cards)]
 
     def _sample(self, index: int, card: Path) -> GpuSample:

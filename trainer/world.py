@@ -22,9 +22,7 @@ class Rank:
     """One process of the run.
 
     Attributes:
-        rank: its number in the world.
         local_rank: its number on its host.
-        host: the host's name.
         pid: process id inside its container.
     """
 
@@ -48,7 +46,6 @@ def check_ranks(ranks: Sequence[Rank], ranks_by_host: Mapping[str, int]) -> None
     its domain.
 
     Args:
-        ranks: who is there.
         ranks_by_host: how many ranks were asked for on each host.
 
     Raises:
@@ -71,12 +68,9 @@ class Scale:
     """How large the model and the data of a run are.
 
     Attributes:
-        model_parameters: number of trainable values.
         train_images: number of training images of the whole world.
         train_images_available: number of those that the data set has.
-        test_images: number of test images.
         validation_images: number of training images that are held out for validation.
-        classes: number of classes.
     """
 
     model_parameters: int
@@ -93,9 +87,6 @@ def write_world(
     """Write `world.json`: the ranks, the versions, and the fields of `Scale`.
 
     Args:
-        path: the file.
-        ranks: who is there.
-        scale: of model and data.
         resumed: the world that the checkpoint is of, and how far it was: `from_world_size`,
             `from_batch_per_rank`, and as that world counted them, `epoch`, `step` and `images`
             done. None for a run from the beginning, which has no such key.

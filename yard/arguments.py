@@ -11,15 +11,10 @@ import yaml
 from yard import __version__, completion
 from yard.code.settings import PER
 from yard.plays.contract import CHECK_PARTS, RELEASES
+from yard.request.job import AS_EACH_HAS
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
-from yard.request.parse import (
-    parse_checkpoint_seconds,
-    parse_nodes,
-    parse_option,
-    parse_procs_per_node,
-    parse_train_images,
-)
-from yard.request.training import HOLD, OPTIONS, RANK_BATCH
+from yard.request.parse import number_or, parse_nodes, parse_option
+from yard.request.training import ALL_IMAGES, AUTO, HOLD, OPTIONS, RANK_BATCH
 
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
@@ -29,7 +24,6 @@ EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the requ
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
     parser = argparse.ArgumentParser(
         prog="yard",
         description="Run distributed training on the machines of an inventory.",
@@ -37,9 +31,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"yard {__version__}")
-    parser.add_argument(
-        "--inventory", type=Path, metavar="PATH", help="default: inventory/local of the checkout"
-    )
+    text = "default: inventory/local of the checkout"
+    parser.add_argument("--inventory", type=Path, metavar="PATH", help=text)
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", dest="command"
     )
@@ -54,12 +47,11 @@ def build_parser() -> argparse.ArgumentParser:
     text = "one of training_datasets"
     dataset = command.add_argument("dataset", nargs="?", metavar="DATASET", help=text)
     _completed(dataset, completion.datasets)
-    command.add_argument(
-        "--source",
-        metavar="PATH|URL",
-        help="take it from this archive here, or folder for imagenet; of data of your own, the "
-        "folder, the archive or another file, or its HTTP address",
+    text = (
+        "take it from this archive here, or folder for imagenet; of data of your own, the "
+        "folder, the archive or another file, or its HTTP address"
     )
+    command.add_argument("--source", metavar="PATH|URL", help=text)
     command.add_argument("--name", help="the name of data of your own, in place of DATASET")
     command.add_argument("--sha256", metavar="DIGITS", help="of the archive or file, to be checked")
 
@@ -67,12 +59,14 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "bundle", text, operates=True)
     command.add_argument(
         "--releases",
+        type=_names,
         default=",".join(RELEASES),
         metavar="NAME,...",
         help="Debian releases of the machines there (default: %(default)s)",
     )
     command.add_argument(
         "--datasets",
+        type=_names,
         default="cifar10",
         metavar="NAME,...",
         help="of training_datasets, or none (default: %(default)s)",
@@ -86,31 +80,22 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     command = _add(commands, "verify", "a verdict on the cluster", operates=True)
-    command.add_argument(
-        "--checks",
-        default="",
-        metavar="NAME,...",
-        help=f"only these, of {', '.join(CHECK_PARTS)}",
-    )
-    command.add_argument("--on", default="", metavar="HOST,...", help="only these nodes or groups")
-    command = _add(
-        commands, "doctor", "look at this machine and every host before set-up", operates=True
-    )
-    on = command.add_argument("--on", default="", metavar="HOST,...", help="only these hosts")
-    _completed(on, completion.hosts)
+    text = f"only these, of {', '.join(CHECK_PARTS)}"
+    command.add_argument("--checks", type=_names, default="", metavar="NAME,...", help=text)
+    _add_on(command, "only these nodes or groups")
+    text = "look at this machine and every host before set-up"
+    command = _add(commands, "doctor", text, operates=True)
+    _add_on(command, "only these hosts")
     command.add_argument("--json", action="store_true", help="print one JSON document")
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
-    on = command.add_argument("--on", default="", metavar="HOST,...", help="only from these nodes")
-    _completed(on, completion.hosts)
+    _add_on(command, "only from these nodes")
     command.add_argument("--data", action="store_true", help="data sets too")
     command.add_argument("--yes", action="store_true", help="the answer to the question")
     _add(commands, "rotate-keys", "give the nodes new keys for each other", operates=True)
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
     command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
-    text = "only these nodes or groups"
-    on = command.add_argument("--on", default="", metavar="HOST,...", help=text)
-    _completed(on, completion.hosts)
+    _add_on(command, "only these nodes or groups")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
     command.epilog = (
         "exit status: the largest of all nodes; 124 for a node where the time was up, "
@@ -123,9 +108,8 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
     command.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
     command.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of everything")
-    command.add_argument(
-        "--seconds", type=float, default=5.0, metavar="S", help="of a turn of training, about"
-    )
+    text = "of a turn of training, about"
+    command.add_argument("--seconds", type=float, default=5.0, metavar="S", help=text)
     command.add_argument("--transport", help="how the ranks talk to each other")
 
     command = _add(commands, "runs", "the table of runs")
@@ -149,42 +133,30 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--follow", action="store_true", help="go on until the run ends")
     command = _add(commands, "attach", "go on with a run whose yard is gone", operates=True)
     _add_run(command)
-    command = _add(
-        commands,
-        "rerun",
-        "launch anew what a run was, from its own copy of the code",
-        operates=True,
-    )
+    text = "launch anew what a run was, from its own copy of the code"
+    command = _add(commands, "rerun", text, operates=True)
     _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
-    command.add_argument(
-        "runs", metavar="RUN[,RUN...]", help="ids, or beginnings that fit one run each, or `latest`"
-    )
+    text = "ids, or beginnings that fit one run each, or `latest`"
+    command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
     text = "write the weights of a run as a file for plain PyTorch"
     command = _add_checkpoint(commands, "export", text)
-    command.add_argument(
-        "--to", type=Path, required=True, metavar="FILE", help=".pt, .pth or .safetensors"
-    )
+    text = ".pt, .pth or .safetensors"
+    command.add_argument("--to", type=Path, required=True, metavar="FILE", help=text)
     command = _add_checkpoint(commands, "evaluate", "test the model of a run, on this machine")
     command.add_argument("--dataset", help="one of training_datasets (default: the run's)")
     command = _add_checkpoint(commands, "predict", "tell the classes of images by a run's model")
-    command.add_argument(
-        "--source", type=Path, required=True, metavar="FOLDER", help="with image files, here"
-    )
+    text = "with image files, here"
+    command.add_argument("--source", type=Path, required=True, metavar="FOLDER", help=text)
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
     command.add_argument("--port", type=int, default=TENSORBOARD_PORT, metavar="N")
     command = _add(commands, "web", "serve a page for everybody, on this machine's loopback")
-    command.add_argument(
-        "--port", type=int, default=WEB_PORT, metavar="N", help="default: %(default)s"
-    )
-    command.add_argument(
-        "--socket",
-        type=Path,
-        metavar="FILE",
-        help="a UNIX socket in place of the port, for a proxy that asks who users are",
-    )
+    text = "default: %(default)s"
+    command.add_argument("--port", type=int, default=WEB_PORT, metavar="N", help=text)
+    text = "a UNIX socket in place of the port, for a proxy that asks who users are"
+    command.add_argument("--socket", type=Path, metavar="FILE", help=text)
     text = "by which a proxy calls it, beside localhost"
-    command.add_argument("--names", default="", metavar="HOST,...", help=text)
+    command.add_argument("--names", type=_names, default="", metavar="HOST,...", help=text)
     command.add_argument("--read-only", action="store_true", help="nothing can be done there")
     text = "what a monitoring wants of nodes and runs, as Prometheus reads it"
     command = _add(commands, "metrics", text, operates=True)
@@ -202,9 +174,8 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "clean-up", text, operates=True)
     text = "delete this run alone, after a question"
     _completed(command.add_argument("run", metavar="RUN", nargs="?", help=text), completion.runs)
-    command.add_argument(
-        "--days", type=int, metavar="N", help="let go of runs that ended more than N days ago"
-    )
+    text = "let go of runs that ended more than N days ago"
+    command.add_argument("--days", type=int, metavar="N", help=text)
     command.add_argument("--yes", action="store_true", help="remove it without a question")
     return parser
 
@@ -212,30 +183,22 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_rent(commands: Any) -> None:
     command = _add(commands, "provision", "rent machines, after a question", operates=True)
     command.add_argument("site", type=Path, metavar="SITE", help="a site file")
-    command.add_argument(
-        "--count", type=int, required=True, metavar="N", help="how many there are in the end"
-    )
-    command.add_argument(
-        "--hours", type=float, metavar="H", help="from now to the deadline of all of them"
-    )
+    text = "how many there are in the end"
+    command.add_argument("--count", type=int, required=True, metavar="N", help=text)
+    text = "from now to the deadline of all of them"
+    command.add_argument("--hours", type=float, metavar="H", help=text)
     command.add_argument("--yes", action="store_true", help="answer the question")
     command = _add(commands, "destroy", "give rented machines back", operates=True)
     command.add_argument("site", type=Path, metavar="SITE", help="a site file")
     command.add_argument("--yes", action="store_true", help="answer the question")
     text = "name rented machines that are past their deadline"
     command = _add(commands, "provision-check", text, operates=True)
-    command.add_argument(
-        "site", type=Path, nargs="?", metavar="SITE", help="a site file; without, all of sites/"
-    )
+    text = "a site file; without, all of sites/"
+    command.add_argument("site", type=Path, nargs="?", metavar="SITE", help=text)
     command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def _add(
-    commands: Any,
-    name: str,
-    text: str,
-    operates: bool = False,
-) -> argparse.ArgumentParser:
+def _add(commands: Any, name: str, text: str, operates: bool = False) -> argparse.ArgumentParser:
     """Add a command; one that operates on machines ends its work before it obeys a Ctrl-C."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
@@ -245,18 +208,20 @@ def _add(
 
 
 def _completed(action: argparse.Action, names: Callable[..., list[str]]) -> None:
-    """Let a shell offer these names after TAB."""
     action.completer = names  # type: ignore[attr-defined]
 
 
 def _add_checkpoint(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    """Add a command that works on a checkpoint of a run."""
     command = _add(commands, name, text, operates=True)
     _add_run(command)
-    command.add_argument(
-        "--which", choices=("best", "last"), default="best", help="default: %(default)s"
-    )
+    text = "default: %(default)s"
+    command.add_argument("--which", choices=("best", "last"), default="best", help=text)
     return command
+
+
+def _add_on(parser: argparse.ArgumentParser, text: str) -> None:
+    on = parser.add_argument("--on", type=_names, default="", metavar="HOST,...", help=text)
+    _completed(on, completion.hosts)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -270,86 +235,50 @@ def _add_train(commands: Any) -> None:
     _add_request(parser)
     text = "go on from the checkpoints of this run"
     _completed(parser.add_argument("--resume", metavar="RUN", help=text), completion.runs)
-    parser.add_argument(
-        "--retries",
-        type=int,
-        default=0,
-        metavar="N",
-        help="start a failed run again up to N times, from its newest checkpoint",
-    )
+    text = "start a failed run again up to N times, from its newest checkpoint"
+    parser.add_argument("--retries", type=int, default=0, metavar="N", help=text)
     parser.add_argument("--name", help="a name for people; it stands in the table of runs")
-    text = "only on these nodes or groups (default of --nodes: all of them)"
-    on = parser.add_argument("--on", default="", metavar="HOST,...", help=text)
-    _completed(on, completion.hosts)
+    _add_on(parser, "only on these nodes or groups (default of --nodes: all of them)")
     text = "wait for nodes that other runs have"
     parser.add_argument("--wait", action="store_true", help=text)
     text = "in the background, once the run has its nodes"
     parser.add_argument("--detach", action="store_true", help=text)
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="train with N seeds: mean and standard deviation"
-    )
-    parser.add_argument(
-        "--sweep",
-        metavar="'KEY=VALUE,VALUE ...'",
-        help="train every combination, one after the other, like 'lr=1e-3,3e-4 batch=32,64'",
-    )
+    text = "train with N seeds: mean and standard deviation"
+    parser.add_argument("--seeds", type=int, metavar="N", help=text)
+    text = "train every combination, one after the other, like 'lr=1e-3,3e-4 batch=32,64'"
+    parser.add_argument("--sweep", metavar="'KEY=VALUE,VALUE ...'", help=text)
     project = parser.add_argument_group("of a project of your own, with --code")
-    project.add_argument(
-        "--entry",
-        metavar="FILE|'-m MODULE'",
-        help="what is run: a .py or .sh file of the project, or a module",
+    text = "what is run: a .py or .sh file of the project, or a module"
+    project.add_argument("--entry", metavar="FILE|'-m MODULE'", help=text)
+    text = "arguments of the program, as in a shell's line"
+    project.add_argument("--script-args", metavar="TEXT", help=text)
+    text = (
+        "how many of the program are started: one a rank (default), or one a node, as for torchrun"
     )
-    project.add_argument(
-        "--script-args", metavar="TEXT", help="arguments of the program, as in a shell's line"
+    project.add_argument("--launch", choices=PER, help=text)
+    text = (
+        "the file of the project that says which packages it requires (default: its "
+        "requirements.txt, or the dependencies of its pyproject.toml)"
     )
-    project.add_argument(
-        "--launch",
-        choices=PER,
-        help="how many of the program are started: one a rank (default), or one a node, as for "
-        "torchrun",
-    )
-    project.add_argument(
-        "--requirements",
-        metavar="FILE|none",
-        help="the file of the project that says which packages it requires (default: its "
-        "requirements.txt, or the dependencies of its pyproject.toml)",
-    )
-    project.add_argument(
-        "--grace", type=int, metavar="SECONDS", help="from SIGTERM to SIGKILL when a run is ended"
-    )
+    project.add_argument("--requirements", metavar="FILE|none", help=text)
+    text = "from SIGTERM to SIGKILL when a run is ended"
+    project.add_argument("--grace", type=int, metavar="SECONDS", help=text)
 
 
 def _add_notebook(commands: Any) -> None:
     parser = _add(commands, "notebook", "Jupyter Lab on a node, and the way to it", operates=True)
     text = "the machine, by its name in the inventory"
     _completed(parser.add_argument("node", metavar="NODE", help=text), completion.hosts)
-    parser.add_argument(
-        "--code",
-        default="",
-        metavar="FOLDER",
-        help=f"whose files the notebook has, and gives back (default: {NOTEBOOKS}/NODE)",
-    )
-    parser.add_argument(
-        "--dataset", help="one of training_datasets or of `yard data`, or a folder of the node"
-    )
-    parser.add_argument(
-        "--gpus-per-node",
-        type=int,
-        metavar="N",
-        help="take N free GPUs of the machine, beside other runs (default: the whole machine)",
-    )
-    parser.add_argument(
-        "--requirements",
-        metavar="FILE|none",
-        help="the file of the folder that says which packages it requires beside Jupyter Lab",
-    )
-    parser.add_argument(
-        "--idle",
-        type=int,
-        default=IDLE_MINUTES,
-        metavar="MINUTES",
-        help=f"without use, after which it ends by itself; 0: never (default: {IDLE_MINUTES})",
-    )
+    text = f"whose files the notebook has, and gives back (default: {NOTEBOOKS}/NODE)"
+    parser.add_argument("--code", default="", metavar="FOLDER", help=text)
+    text = "one of training_datasets or of `yard data`, or a folder of the node"
+    parser.add_argument("--dataset", help=text)
+    text = "take N free GPUs of the machine, beside other runs (default: the whole machine)"
+    parser.add_argument("--gpus-per-node", type=int, metavar="N", help=text)
+    text = "the file of the folder that says which packages it requires beside Jupyter Lab"
+    parser.add_argument("--requirements", metavar="FILE|none", help=text)
+    text = f"without use, after which it ends by itself; 0: never (default: {IDLE_MINUTES})"
+    parser.add_argument("--idle", type=int, default=IDLE_MINUTES, metavar="MINUTES", help=text)
     parser.epilog = (
         "Prints an address of this machine and keeps the way to the node open. Ctrl-C closes the "
         "way, and the notebook goes on: the same command comes back to it. `yard stop` ends it and "
@@ -361,13 +290,11 @@ def _add_scaling(commands: Any) -> None:
     text = "the same job on one node and on several: speed-up and efficiency"
     parser = _add(commands, "scaling", text, operates=True)
     _add_request(parser)
-    parser.add_argument(
-        "--hold",
-        choices=HOLD,
-        default=RANK_BATCH,
-        help="what is the same: the images of a rank in a step (the global batch grows with the "
-        "nodes), or those of all ranks; default: rank-batch",
+    text = (
+        "what is the same: the images of a rank in a step (the global batch grows with the "
+        "nodes), or those of all ranks; default: rank-batch"
     )
+    parser.add_argument("--hold", choices=HOLD, default=RANK_BATCH, help=text)
     text = "how often each is trained, in turns; default: 2"
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help=text)
 
@@ -378,11 +305,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     _completed(what.add_argument("--model", help=text), completion.models)
     text = "a whole training, from trainer/recipes"
     _completed(what.add_argument("--recipe", metavar="NAME", help=text), completion.recipes)
-    what.add_argument(
-        "--code",
-        metavar="FOLDER",
-        help="a project of your own, with a program (default: this folder, if it has one)",
-    )
+    text = "a project of your own, with a program (default: this folder, if it has one)"
+    what.add_argument("--code", metavar="FOLDER", help=text)
     parser.add_argument(
         "--nodes",
         type=_argument(parse_nodes, "a number, or the least and the most like 2..4"),
@@ -390,15 +314,11 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="N|N..M",
         help="machines; with 2..4 as many as are fit, and at least 2",
     )
-    parser.add_argument(
-        "--gpus-per-node",
-        type=int,
-        metavar="N",
-        help="take N free GPUs of each machine, beside other runs (default: whole machines)",
-    )
+    text = "take N free GPUs of each machine, beside other runs (default: whole machines)"
+    parser.add_argument("--gpus-per-node", type=int, metavar="N", help=text)
     parser.add_argument(
         "--procs-per-node",
-        type=_argument(parse_procs_per_node, "a number, or `node`"),
+        type=_argument(partial(number_or, AS_EACH_HAS), "a number, or `node`"),
         metavar="N|node",
         help="ranks on each machine; node: on each as many as it has GPUs, or as "
         "training_node_slots says of it",
@@ -410,39 +330,32 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, metavar="N")
     parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
     parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
-    dataset = parser.add_argument(
-        "--dataset",
-        help="one of training_datasets; with --code also of `yard data`, or a folder of the nodes",
-    )
+    text = "one of training_datasets; with --code also of `yard data`, or a folder of the nodes"
+    dataset = parser.add_argument("--dataset", help=text)
     _completed(dataset, completion.datasets)
     parser.add_argument("--precision", help="number format of the forward and backward pass")
     parser.add_argument("--engine", help="what exchanges the gradients")
     parser.add_argument("--transport", help="how the ranks talk to each other")
     parser.add_argument(
         "--train-images",
-        type=_argument(parse_train_images, "a number, or `all`"),
+        type=_argument(partial(number_or, ALL_IMAGES), "a number, or `all`"),
         metavar="N|all",
         help="train on this many images of the training set",
     )
     parser.add_argument(
         "--checkpoint-seconds",
-        type=_argument(parse_checkpoint_seconds, "a number, or `auto`"),
+        type=_argument(partial(number_or, AUTO), "a number, or `auto`"),
         metavar="SECONDS|auto",
         help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone; "
         "auto: as often as loses the least time",
     )
-    parser.add_argument(
-        "--weights",
-        metavar="RUN|FILE",
-        help="begin from the best parameters of a run, or from a file of this machine: a "
-        "state_dict or safetensors",
+    text = (
+        "begin from the best parameters of a run, or from a file of this machine: a "
+        "state_dict or safetensors"
     )
-    parser.add_argument(
-        "--stall",
-        type=int,
-        metavar="SECONDS",
-        help="without a step for so long a run counts as hanging and is ended; 0: never",
-    )
+    parser.add_argument("--weights", metavar="RUN|FILE", help=text)
+    text = "without a step for so long a run counts as hanging and is ended; 0: never"
+    parser.add_argument("--stall", type=int, metavar="SECONDS", help=text)
     parser.add_argument(
         "--set",
         dest="options",
@@ -466,6 +379,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 def _named_option(name: str, text: str) -> tuple[str, Any]:
     return parse_option(f"{name}={text}", yaml.safe_load)
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def _argument(parse: Callable[[str], Any], form: str) -> Callable[[str], Any]:

@@ -5,8 +5,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from yard import STARTED_AT
 from yard.arguments import build_parser
@@ -91,7 +92,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         name=options.name,
         resume=options.resume,
         retries=options.retries,
-        on=_names(options.on),
+        on=options.on,
     )
     if isinstance(request, TrainRequest) and (options.seeds is not None or options.sweep):
         from yard.commands.series import train_series
@@ -101,11 +102,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
 
 
 def _program_here(project: Project) -> str:
-    """The folder that the command is given in, where that is a program of the user's own.
-
-    Raises:
-        RequestError: it is not, so that nothing says what to train.
-    """
+    """The folder that the command is given in, where that is a program of the user's own."""
     from yard.code.program import ENTRIES
     from yard.code.settings import NAME
 
@@ -125,22 +122,16 @@ def _program_here(project: Project) -> str:
 def _project_request(options: argparse.Namespace) -> "ProjectRequest":
     from yard.request.own_code import ProjectRequest
 
+    names = ("code", "entry", "script_args", "launch", "grace", "requirements")
+    return ProjectRequest(**_taken(options, *names))
+
+
+def _taken(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options that every request takes, and those of these names."""
     least, most = options.nodes
-    return ProjectRequest(
-        code=options.code,
-        entry=options.entry,
-        script_args=options.script_args,
-        launch=options.launch,
-        grace=options.grace,
-        requirements=options.requirements,
-        nodes=most,
-        min_nodes=None if least == most else least,
-        stall=options.stall,
-        gpus_per_node=options.gpus_per_node,
-        procs_per_node=options.procs_per_node,
-        dataset=options.dataset,
-        transport=options.transport,
-    )
+    common = ("stall", "gpus_per_node", "procs_per_node", "dataset", "transport")
+    taken = {name: getattr(options, name) for name in (*common, *names)}
+    return {**taken, "nodes": most, "min_nodes": None if least == most else least}
 
 
 def _scaling(context: Context, options: argparse.Namespace) -> Exit:
@@ -161,26 +152,12 @@ def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":
     from yard.request.training import TrainRequest
 
     recipe = read_recipe(context.project, options.recipe) if options.recipe else None
-    least, most = options.nodes
+    names = ("epochs", "batch", "lr", "precision", "engine", "train_images", "weights")
     return TrainRequest(
         model=recipe.model if recipe else options.model,
         recipe=recipe,
-        nodes=most,
-        min_nodes=None if least == most else least,
-        stall=options.stall,
-        gpus_per_node=options.gpus_per_node,
-        procs_per_node=options.procs_per_node,
-        epochs=options.epochs,
-        batch=options.batch,
-        lr=options.lr,
-        dataset=options.dataset,
-        precision=options.precision,
-        engine=options.engine,
-        transport=options.transport,
-        train_images=options.train_images,
-        checkpoint_seconds=options.checkpoint_seconds,
-        weights=options.weights,
         options=dict(options.options),
+        **_taken(options, *names, "checkpoint_seconds"),
     )
 
 
@@ -206,12 +183,6 @@ def _attach(context: Context, options: argparse.Namespace) -> Exit:
     return attach(context, find_or_adopt(context, options.run))
 
 
-def _bundle(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.bundle import bundle
-
-    return bundle(context, _names(options.releases), _names(options.datasets), options.out)
-
-
 def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.clean_up import clean_up, clean_up_run
 
@@ -222,66 +193,12 @@ def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
     return clean_up(context, options.days, options.yes)
 
 
-def _data(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.cluster import data
-
-    return data(context, options.dataset, options.source, options.name, options.sha256)
-
-
-def _destroy(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.rent import destroy
-
-    return destroy(context, options.site, options.yes)
-
-
-def _doctor(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.doctor import doctor
-
-    return doctor(context, _names(options.on), options.json)
-
-
-def _evaluate(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.predict import evaluate
-
-    return evaluate(context, options.run, options.dataset, options.which)
-
-
-def _execute(context: Context, options: argparse.Namespace) -> int:
-    from yard.commands.execute import execute
-
-    return execute(context, options.shell_command, _names(options.on), options.seconds)
-
-
-def _export(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.export import export
-
-    return export(context, options.run, options.to, options.which)
-
-
-def _local_down(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.cluster import local_down
-
-    return local_down(context)
-
-
-def _local_up(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.cluster import local_up
-
-    return local_up(context, options.nodes)
-
-
 def _logs(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.logs import show_logs
     from yard.runs.measurements import find_training
 
     run = find_training(context.project, options.run)
     return show_logs(context, run, options.rank, options.follow)
-
-
-def _metrics(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.web import write_metrics
-
-    return write_metrics(context, options.out)
 
 
 def _notebook(context: Context, options: argparse.Namespace) -> Exit:
@@ -299,47 +216,11 @@ def _notebook(context: Context, options: argparse.Namespace) -> Exit:
     return notebook(context, request, STARTED_AT)
 
 
-def _predict(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.predict import predict
-
-    return predict(context, options.run, options.source, options.which)
-
-
-def _provision(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.rent import provision
-
-    return provision(context, options.site, options.count, options.hours, options.yes)
-
-
-def _provision_check(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.rent import provision_check
-
-    return provision_check(context, options.site, options.json)
-
-
-def _remove(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.remove import remove
-
-    return remove(context, options.data, options.yes, _names(options.on))
-
-
-def _report(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.overviews import draw_reports
-
-    return draw_reports(context, _names(options.runs))
-
-
 def _rerun(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.rerun import rerun
     from yard.runs.measurements import find_training
 
     return rerun(context, find_training(context.project, options.run), STARTED_AT)
-
-
-def _rotate_keys(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.cluster import rotate_keys
-
-    return rotate_keys(context)
 
 
 def _runs(context: Context, options: argparse.Namespace) -> Exit:
@@ -350,92 +231,52 @@ def _runs(context: Context, options: argparse.Namespace) -> Exit:
     return list_all_runs(context, options.form, options.find, options.last)
 
 
-def _setup(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.cluster import setup
-
-    return setup(context, options.nodes)
-
-
-def _status(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.status import show_status
-
-    return show_status(context, options.json)
-
-
-def _stop(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.stop import stop
-
-    return stop(context, options.run)
-
-
-def _tag(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.overviews import tag_run
-
-    return tag_run(context, options.run, options.tags, options.note)
-
-
-def _tensorboard(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.tensorboard import tensorboard
-
-    return tensorboard(context, options.port)
-
-
-def _top(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.top import top
-
-    return top(context)
+# Commands that take their options as they are: the function in yard/commands/, and the options.
+PLAIN = {
+    "bundle": "bundle.bundle releases datasets out",
+    "data": "cluster.data dataset source name sha256",
+    "destroy": "rent.destroy site yes",
+    "doctor": "doctor.doctor on json",
+    "evaluate": "predict.evaluate run dataset which",
+    "exec": "execute.execute shell_command on seconds",
+    "export": "export.export run to which",
+    "local-down": "cluster.local_down",
+    "local-up": "cluster.local_up nodes",
+    "metrics": "web.write_metrics out",
+    "predict": "predict.predict run source which",
+    "provision": "rent.provision site count hours yes",
+    "provision-check": "rent.provision_check site json",
+    "remove": "remove.remove data yes on",
+    "report": "overviews.draw_reports runs",
+    "rotate-keys": "cluster.rotate_keys",
+    "setup": "cluster.setup nodes",
+    "status": "status.show_status json",
+    "stop": "stop.stop run",
+    "tag": "overviews.tag_run run tags note",
+    "tensorboard": "tensorboard.tensorboard port",
+    "top": "top.top",
+    "verify": "verify.verify checks on",
+    "web": "web.web port socket names read_only",
+}
 
 
-def _verify(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.verify import verify
-
-    return verify(context, _names(options.checks), _names(options.on))
-
-
-def _web(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.web import web
-
-    return web(context, options.port, options.socket, _names(options.names), options.read_only)
-
-
-def _names(text: str) -> list[str]:
-    """The names in a list with commas."""
-    return [name for part in text.split(",") if (name := part.strip())]
+def _plain(context: Context, options: argparse.Namespace) -> int:
+    place, *names = PLAIN[options.command].split()
+    module, function = place.split(".")
+    called: Callable[..., int] = getattr(import_module(f"yard.commands.{module}"), function)
+    return called(context, *(getattr(options, name) for name in names))
 
 
 COMMANDS: Mapping[str, Command] = {
+    **dict.fromkeys(PLAIN, _plain),
     "attach": _attach,
     "bench": _bench,
-    "bundle": _bundle,
     "clean-up": _clean_up,
-    "data": _data,
-    "destroy": _destroy,
-    "doctor": _doctor,
-    "evaluate": _evaluate,
-    "exec": _execute,
-    "export": _export,
-    "local-down": _local_down,
-    "local-up": _local_up,
     "logs": _logs,
-    "metrics": _metrics,
     "notebook": _notebook,
-    "predict": _predict,
-    "provision": _provision,
-    "provision-check": _provision_check,
     "rerun": _rerun,
-    "remove": _remove,
-    "report": _report,
-    "rotate-keys": _rotate_keys,
     "runs": _runs,
     "scaling": _scaling,
-    "setup": _setup,
-    "status": _status,
-    "stop": _stop,
-    "tag": _tag,
-    "tensorboard": _tensorboard,
-    "top": _top,
     "train": _train,
-    "verify": _verify,
-    "web": _web,
 }
 TYPED.update(COMMANDS)

@@ -21,9 +21,6 @@ class Check:
 
     Attributes:
         name: what was looked at, like `disk`.
-        ok: whether it is good enough.
-        value: what was found.
-        threshold: what was wanted.
         limit: how the threshold is meant, a key of `LIMITS`.
         unit: of value and threshold, where they are numbers.
         subject: what exactly, where the name does not say it: a path, a process.
@@ -42,7 +39,6 @@ class Check:
     values: dict[str, Any] = field(default_factory=dict)
 
     def asdict(self) -> dict[str, Any]:
-        """As it travels."""
         return asdict(self)
 
     def reason(self) -> str:

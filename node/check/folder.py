@@ -29,11 +29,7 @@ OTHERS_WRITE = 0o022
 
 
 class FolderError(Exception):
-    """The folder is not to be mounted.
-
-    Attributes:
-        problem: why not, and what to do.
-    """
+    """The folder is not to be mounted."""
 
     def __init__(self, found: Problem) -> None:
         super().__init__(found.text)
@@ -46,7 +42,6 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
     Args:
         path: absolute, as it was asked for.
         uid, gid: whom the ranks run as.
-        root: directory of all runs.
 
     Raises:
         FolderError: it is not there or empty, that account cannot read it, or it must not be
@@ -109,7 +104,6 @@ def _last_of_root(path: str) -> str:
 
 
 def _mounted() -> list[str]:
-    """Return where file systems are mounted on this node."""
     with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
         places = [line.split(" ")[4] for line in file]
     return [re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place) for place in places]

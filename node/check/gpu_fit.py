@@ -10,12 +10,7 @@ from typing import Any
 
 from ..engine.containers import is_native
 from ..engine.gpus import gpu_specification, has_runtime
-from ..machine.amd import (
-    count_amd_cards,
-    driver_trouble,
-    read_amd_gpus,
-    read_amd_users,
-)
+from ..machine.amd import count_amd_cards, driver_trouble, read_amd_gpus, read_amd_users
 from ..machine.cdi import SpecificationError
 from ..machine.gpus import (
     AMD,
@@ -48,7 +43,6 @@ class GpuFit:
     """What a run can have of the machine's GPUs.
 
     Attributes:
-        gpus: those that the inventory gives to runs.
         problems: why it cannot compute on them; empty where it can.
         idle: of a run that takes some GPUs of the node, those that neither a run holds nor anybody
             else's process computes on.
@@ -72,12 +66,10 @@ def look_at_gpus(
 
     Args:
         names: which, see `chosen_gpus`.
-        image: the run's image, with its tag.
         labels: of the image; None where the machine does not hold it, which is said elsewhere.
         sys: where the kernel tells about devices.
         wanted: number of those that the run takes; 0 for all of them.
         held: UUIDs of those that other runs hold, whose processes compute there.
-        vendor: whose GPUs they are, NVIDIA or AMD.
     """
     amd = vendor == AMD
     there, trouble = read_amd_gpus(sys) if amd else read_gpus()
@@ -206,7 +198,6 @@ def amd_image_problems(gpus: list[Gpu], image: str, labels: Mapping[str, str]) -
 
 
 def _not_built_for(gpu: Gpu, image: str, built_for: list[str], **words: str) -> Problem:
-    """The image has no code for this GPU."""
     return problem(
         "gpu_not_built_for",
         gpu=gpu.index,

@@ -45,7 +45,6 @@ def state_of(gpus: list[Gpu], table: str, log: str) -> list[dict[str, Any]]:
     """What there is to judge of each GPU.
 
     Args:
-        gpus: as they tell of themselves.
         table: what nvidia-smi says when it is asked nothing; empty for AMD's.
         log: the kernel's, whose faults are counted by card.
     """
@@ -75,11 +74,9 @@ def gpu_checks(
     """Compare the GPUs with what the inventory says, and look at their state.
 
     Args:
-        gpus: as `state_of` returns them.
         trouble: why they could not be asked; empty where they could.
         count: how many the inventory says there are; 0 says nothing.
         model: their model in the inventory; empty says nothing.
-        celsius: highest temperature.
     """
     if trouble:
         threshold = f"{count} {model}".strip() if count else "an answer"

@@ -159,7 +159,6 @@ def strays(
     """Processes of the training user, and containers, that belong to no run.
 
     Args:
-        uid: of the training user.
         containers: the engine's list of all running containers.
         inspected: process ids of the first processes of the containers of runs.
     """

@@ -310,12 +310,10 @@ class Problem:
         return f"{self.sentence}: {self.remedy}" if self.remedy else self.sentence
 
     def asdict(self) -> dict[str, Any]:
-        """As it travels."""
         return {"code": self.code, "values": self.values, "text": self.text}
 
 
 def problem(code: str, **values: Any) -> Problem:
-    """Return a problem of this code."""
     return Problem(code, values)
 
 

@@ -37,7 +37,6 @@ class RdmaPort:
     interface: str
 
     def asdict(self) -> dict[str, Any]:
-        """As it travels."""
         return asdict(self)
 
 

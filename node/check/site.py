@@ -33,7 +33,6 @@ class Operator:
 
     Attributes:
         operator: the checkout and the machine that it is on, one name for each.
-        who: the person.
         when: when that was, UTC.
     """
 
@@ -47,9 +46,6 @@ class Site:
     """What was agreed on.
 
     Attributes:
-        settings: name to value.
-        nodes: the nodes that are set up together.
-        written: who gave these values.
         operators: all who agreed on them, with the one who gave them.
     """
 
@@ -190,10 +186,6 @@ def agree(
     """Return the record after a set-up, and why that is refused; then the record stays.
 
     Args:
-        site: the record so far.
-        settings: of this set-up.
-        nodes: that are set up together.
-        me: who does it, now.
         take_over: set other values than others agreed on. These have then agreed on nothing.
     """
     wanted = Site(dict(settings), tuple(sorted(nodes)), me, (me,))
@@ -206,13 +198,8 @@ def agree(
         return wanted, []
     known = me.operator in [entry.operator for entry in site.operators]
     operators = site.operators if known else (*site.operators, me)
-    written = site.written if is_written(site, wanted) else me
     # What this version does not know stays.
     together = {**site.settings, **settings}
+    is_written = (together, wanted.nodes) == (dict(site.settings), site.nodes)
+    written = site.written if is_written else me
     return Site(together, wanted.nodes, written, operators), []
-
-
-def is_written(site: Site, wanted: Site) -> bool:
-    """Whether a record has all that a set-up gives."""
-    known = {name: site.settings.get(name) for name in wanted.settings}
-    return known == wanted.settings and site.nodes == wanted.nodes

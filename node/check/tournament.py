@@ -42,13 +42,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Limits:
-    """Time limits in seconds.
-
-    Attributes:
-        connect: of one connection.
-        start: within which all nodes begin.
-        match: of one match.
-    """
+    """Time limits in seconds."""
 
     connect: float
     start: float
@@ -65,7 +59,6 @@ class Line:
         self._file: BinaryIO = connection.makefile("rb")
 
     def say(self, **message: Any) -> None:
-        """Send one object."""
         self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def hear(self, **kinds: type) -> dict[str, Any]:
@@ -86,7 +79,6 @@ class Line:
         return message
 
     def close(self) -> None:
-        """Hang up."""
         self._file.close()
         self.connection.close()
 

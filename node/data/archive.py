@@ -64,8 +64,6 @@ class Member(NamedTuple):
         name: as the archive has it, without "./" in front and "/" behind.
         kind: FILE, FOLDER, LINK, or COPY of an earlier one.
         size: bytes, unpacked.
-        target: of a link or copy.
-        content: opens a file.
     """
 
     name: str
@@ -142,12 +140,7 @@ def _write(member: Member, path: str) -> None:
 
 @contextmanager
 def _told(archive: str) -> Iterator[None]:
-    """Say it of an archive that is broken.
-
-    Raises:
-        DataError: it is.
-        OSError: something is wrong with this machine instead.
-    """
+    """Say it of an archive that is broken."""
     try:
         yield
     except BROKEN as error:
@@ -159,11 +152,7 @@ def _told(archive: str) -> Iterator[None]:
 
 
 def _members(archive: str) -> Iterator[Member]:
-    """Yield the members of an archive, each checked.
-
-    Raises:
-        DataError: one leads out of it, or is none that can be unpacked.
-    """
+    """Yield the members of an archive, each checked."""
     name = archive.lower()
     reader = _of_zip if name.endswith(ZIP) else _of_zstd if name.endswith(ZSTD) else _of_tar
     for member in reader(archive):

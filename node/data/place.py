@@ -23,15 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from .files import (
-    DataError,
-    Entry,
-    digest_of,
-    in_threads,
-    read_manifest,
-    shown,
-    size_shown,
-)
+from .files import DataError, Entry, digest_of, in_threads, read_manifest, shown, size_shown
 
 TRANSFER = ".transfer"
 # Where rsync keeps the beginning of a file, in the folder of that file.
@@ -61,10 +53,6 @@ class Stage(NamedTuple):
 
 class Place:
     """The place of a data set on this node.
-
-    Args:
-        directory: of all data sets; it is root's.
-        name: of this one.
 
     Raises:
         DataError: the name is none of a directory below it.
@@ -186,11 +174,7 @@ class Place:
                 shutil.rmtree(folder)
 
     def _check_room(self, entries: Mapping[str, Entry], good: set[str]) -> None:
-        """See that what has not come yet has room.
-
-        Raises:
-            DataError: it has not; the message has the figures.
-        """
+        """See that what has not come yet has room."""
         size = sum(entry.size for entry in entries.values())
         needed, files = size, len(entries)
         with _opened(self.files) as staged:
@@ -260,11 +244,7 @@ def _directory(path: str) -> Iterator[int]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[int | None]:
-    """A folder; None where there is none.
-
-    Raises:
-        DataError: a link or something else is in its place.
-    """
+    """A folder; None where there is none."""
     try:
         descriptor = os.open(path, DIRECTORY)
     except FileNotFoundError:

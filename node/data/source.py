@@ -28,7 +28,6 @@ class Had(NamedTuple):
     Attributes:
         folder: the folder with its files; or a file, where that is all.
         sha256: of the archive or file that it came as; empty for a folder.
-        changed: whether something was fetched or unpacked.
     """
 
     folder: str
@@ -106,7 +105,6 @@ def _from_address(url: str, cache: str, sha256: str, kept: bool) -> Had:
 
 
 def _unpacked(archive: str, cache: str, digest: str) -> Had:
-    """Unpack an archive, unless that has been done."""
     folder = _kept(cache, digest, archive)
     if os.path.isdir(folder):
         return Had(_top(folder), digest)
@@ -125,7 +123,6 @@ def _unpacked(archive: str, cache: str, digest: str) -> Had:
 
 
 def _moved(file: str, cache: str, digest: str) -> Had:
-    """Keep a file that is no archive."""
     folder = _kept(cache, digest, file)
     if not os.path.isdir(folder):
         scratch = f"{folder}.{os.getpid()}"
@@ -152,13 +149,11 @@ def _top(folder: str) -> str:
 
 
 def _name_of(url: str) -> str:
-    """The name of the file at an address."""
     name = urllib.parse.unquote(urllib.parse.urlsplit(url).path).rpartition("/")[2]
     return name if name.isprintable() and name not in ("", ".", "..") else "data"
 
 
 def _read_notes(path: str) -> dict[str, Any]:
-    """What is known of an address from the last time."""
     try:
         with open(path, encoding="utf-8") as file:
             notes = dict(json.load(file))

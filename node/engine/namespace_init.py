@@ -76,7 +76,6 @@ def mount(
     flags: int = 0,
     data: str | None = None,
 ) -> None:
-    """Call mount(2)."""
     arguments = (None if text is None else text.encode() for text in (source, target, kind))
     if _libc.mount(*arguments, ctypes.c_ulong(flags), data.encode() if data else None):
         number = ctypes.get_errno()
@@ -122,13 +121,7 @@ def temporary(target: str, options: str) -> None:
 
 
 def lay_out(folder: str, root: str, host: Mapping[str, Any]) -> None:
-    """Mount all that the container sees below `root`.
-
-    Args:
-        folder: of the container.
-        root: the files of the image.
-        host: HostConfig of its specification.
-    """
+    """Mount all that the container sees below `root`."""
     mount(root, root, flags=MS_BIND)
     # Parents first.
     binds = [entry.split(":") for entry in host.get("Binds", ())]
@@ -175,7 +168,6 @@ class Log:
         self._size = 0
 
     def line(self, text: bytes) -> None:
-        """Write a line."""
         now = time.time()
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
         record = f"{seconds}.{int(now % 1 * 10**9):09d}Z ".encode() + text

@@ -276,13 +276,6 @@ def _with_gpus(configuration: dict[str, Any], details: dict[str, Any]) -> dict[s
     Programs and libraries of the driver are in a folder of their own, in memory: in the image,
     which is read-only, there is no place for them, and an engine's hooks would make links and a
     cache of libraries there. So `PATH` and `LD_LIBRARY_PATH` begin with it.
-
-    Args:
-        configuration: what was asked for, with GPUs in `DeviceRequests`, or none.
-        details: what there is to know of the image.
-
-    Raises:
-        EngineError: there is no such specification, or it lacks a GPU.
     """
     host = dict(configuration["HostConfig"])
     requests = host.pop("DeviceRequests", ())
@@ -328,7 +321,6 @@ def _with_gpus(configuration: dict[str, Any], details: dict[str, Any]) -> dict[s
 
 
 def _hosts(configuration: dict[str, Any]) -> str:
-    """What is /etc/hosts in a container."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     for entry in configuration["HostConfig"].get("ExtraHosts", ()):
         host, _, address = entry.partition(":")

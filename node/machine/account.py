@@ -15,13 +15,5 @@ def ranks_account(uid: int, gid: int) -> tuple[int, int]:
 
     Without root they are the account itself, which can give its files to nobody. In the container
     it has the number of the training user all the same.
-
-    Args:
-        uid, gid: of the training user.
     """
     return (uid, gid) if KEEPER == 0 else (os.geteuid(), os.getegid())
-
-
-def ranks_group(gid: int) -> int:
-    """Return the group id alone."""
-    return ranks_account(0, gid)[1]

@@ -145,7 +145,6 @@ def parse_cards(cards: dict[str, Any], nodes: list[KfdNode], sys: str) -> list[G
 
     Args:
         cards: rocm-smi's answer, by `card0` and so on.
-        nodes: of the kernel.
         sys: where the kernel tells about devices.
     """
     by_slot, driver = {node.slot: node for node in nodes}, driver_release(sys)

@@ -34,7 +34,6 @@ class Edits:
     """What a container gets.
 
     Attributes:
-        environment: variables.
         devices: files of devices, of the machine and of the container.
         mounts: files and folders, of the machine and of the container.
     """
@@ -49,7 +48,6 @@ class Specification:
     """The GPUs that this machine has for containers.
 
     Attributes:
-        path: a file that names some.
         devices: what a container gets with each, by name, in parts (`containerEdits`).
     """
 
@@ -140,12 +138,6 @@ def _files(folders: Sequence[str]) -> list[str]:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Read a file.
-
-    Raises:
-        OSError, ValueError: it cannot be read, or is not what it should be.
-        SpecificationError: it is YAML, which this Python cannot read.
-    """
     with open(path, encoding="utf-8") as file:
         text = file.read()
     document: Any

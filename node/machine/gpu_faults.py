@@ -39,7 +39,6 @@ def xids(log: str, since: float = 0.0) -> dict[str, list[int]]:
     """The faults that the driver saw, but for those that programs cause: sorted numbers by card.
 
     Args:
-        log: the kernel's.
         since: no older ones, in seconds since the machine was started.
     """
     found: dict[str, set[int]] = {}

@@ -61,9 +61,7 @@ class Gpu:
     """A GPU.
 
     Attributes:
-        index: its number on the machine.
         uuid: its identity, which stays when cards are added: `GPU-…`.
-        model: its name.
         slot: its place on the bus: `00000000:3B:00.0`.
         driver: release of the driver: `550.163.01`.
         memory_bytes: its memory; 0 where it does not tell.
@@ -109,7 +107,6 @@ class Gpu:
         return bool(self.capability) and _numbers(self.capability) >= (8, 0)
 
     def asdict(self) -> dict[str, Any]:
-        """As it travels."""
         return asdict(self)
 
 
@@ -240,7 +237,6 @@ def chosen_gpus(gpus: list[Gpu], names: str) -> tuple[list[Gpu], list[str]]:
     """Choose GPUs by name.
 
     Args:
-        gpus: all of the machine.
         names: `all`, or numbers and UUIDs with commas between; empty for none.
 
     Returns:
@@ -288,8 +284,6 @@ def ask(program: str, *arguments: str, seconds: float | None = None) -> tuple[in
     One that hangs in the driver does not even end when it is killed, so nobody waits for it then.
 
     Args:
-        program: its name or path.
-        arguments: of it.
         seconds: how long it may take; SMI_SECONDS where nothing is said.
     """
     seconds = SMI_SECONDS if seconds is None else seconds

@@ -20,11 +20,7 @@ NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
 
 
 def hardware(data: str) -> dict[str, Any]:
-    """Processor, memory, disks, network cards, and the kernel that drives them.
-
-    Args:
-        data: directory of the data sets.
-    """
+    """Processor, memory, disks, network cards, and the kernel that drives them."""
     return {
         "cpu": cpu(),
         "memory_bytes": memory_bytes(),
@@ -66,7 +62,6 @@ def multiplies_bf16() -> bool:
 
 
 def memory_bytes() -> int:
-    """Size of the memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -26,12 +26,7 @@ def held_gpus(locks: Iterable[dict[str, Any]]) -> set[str]:
 def free_gpus(
     offered: Sequence[Mapping[str, Any]], locks: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return index and uuid of the GPUs that nobody holds, the lowest number first.
-
-    Args:
-        offered: GPUs that runs may have.
-        locks: of the live runs.
-    """
+    """Return index and uuid of the GPUs that nobody holds, the lowest number first."""
     held = held_gpus(locks)
     free = [{name: gpu[name] for name in GPU_NAMES} for gpu in offered if gpu["uuid"] not in held]
     return sorted(free, key=lambda gpu: int(gpu["index"]))
@@ -41,7 +36,6 @@ def free_port(address: str, ports: Sequence[int], locks: Iterable[dict[str, Any]
     """Return the first port that no run holds and that can be listened on; None for none.
 
     Args:
-        address: of this node on the training network.
         ports: those that runs which share a node may take, in order.
         locks: of the live runs. The sshd of a run that starts does not listen yet.
     """
@@ -70,7 +64,6 @@ def in_the_way(locks: Iterable[dict[str, Any]], wanted: int) -> list[dict[str, A
     """Return the locks beside which a run cannot have this node, however many GPUs are free.
 
     Args:
-        locks: of other live runs.
         wanted: number of GPUs that are wanted; 0 for the whole node.
     """
     return [lock for lock in locks if not wanted or not is_part(lock)]
@@ -80,8 +73,6 @@ def shortage(locks: Iterable[dict[str, Any]], wanted: int, free: int, count: int
     """Why the GPUs of this node are too few, and who holds which.
 
     Args:
-        locks: of the live runs.
-        wanted: number of GPUs that are wanted.
         free: number of those that can be had now.
         count: number of those that the node gives to runs.
     """

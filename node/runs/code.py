@@ -27,11 +27,7 @@ UNUSED = 30 * 24 * 3600
 
 
 class CodeStore:
-    """The objects that a node keeps; root's alone.
-
-    Args:
-        root: directory of all runs.
-    """
+    """The objects that a node keeps; root's alone."""
 
     def __init__(self, root: str) -> None:
         self._path = os.path.join(root, STORE)
@@ -153,9 +149,6 @@ def receive_run(
     archive: IO[bytes], root: str, directory: RunDirectory, code: Mapping[str, Listing], gid: int
 ) -> list[str]:
     """Give a run its code where the node lacks some, and return the objects that it lacked.
-
-    Args:
-        archive: what was sent; see code_listing.
 
     Raises:
         CodeError, NoRoomError, OSError: see `CodeStore.receive` and `lay_out_run`.

@@ -61,7 +61,6 @@ def pack(folders: Mapping[str, Listing], wanted: Iterable[str], archive: IO[byte
 
     Args:
         folders: folder on this machine to what is listed of it.
-        wanted: names of the objects.
     """
     left = set(wanted)
     with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=3) as packed:

@@ -86,7 +86,6 @@ class Limits:
 
     Attributes:
         size: bytes of all files together.
-        files: how many.
     """
 
     size: int
@@ -101,7 +100,6 @@ class Names:
     first: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Count one."""
         self.count += 1
         if len(self.first) < EXAMPLES:
             self.first.append(name)
@@ -156,10 +154,6 @@ class _Kept:
     """Those of many files that go home, in order; the others are named and counted.
 
     A rank can leave more files than fit into memory, so no more are held than may go home.
-
-    Args:
-        files: how many may.
-        beyond: takes those that may not.
     """
 
     def __init__(self, files: int, beyond: Names) -> None:
@@ -188,9 +182,6 @@ def _with_size(entry: _Entry) -> str:
 
 def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     """Move what the ranks left, and what may go home, into `collect`, and copies into `copies`.
-
-    Args:
-        host: name of this node.
 
     A rank that still runs, because no engine is there to end it, changes nothing of that.
     Logs and records come first, then checkpoints, the newest in front, then all else, the small
@@ -224,11 +215,7 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
 
 
 def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Collected:
-    """Do `collect` for a run, and for what attempts before it left beyond the limits.
-
-    Args:
-        limits: of each attempt.
-    """
+    """Do `collect` for a run, and for what attempts before it left beyond the limits."""
     collected = collect(directory, host, limits)
     for name in sorted(os.listdir(directory.left)) if os.path.isdir(directory.left) else ():
         attempt = directory.attempt_before(name)
@@ -241,11 +228,7 @@ def collect_attempts(directory: RunDirectory, host: str, limits: Limits) -> Coll
 
 
 def _is_checkpoint(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Tell whether a path below the ranks' directory is one of a checkpoint, or counts like one.
-
-    Args:
-        pattern: see `checkpoint_pattern`.
-    """
+    """Tell whether a path below the ranks' directory is one of a checkpoint, or counts like one."""
     if parts[0] == WORKDIR:
         return bool(pattern) and len(parts) > len(pattern) and leads_to_match(parts[1:], pattern)
     return parts[0] in (CHECKPOINTS, COPIES) or parts[:2] == LEFT_IN_CONTAINER
@@ -266,11 +249,7 @@ def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
 
 
 def checkpoint_files(directory: RunDirectory, host: str) -> list[str]:
-    """Return the checkpoints of a node that go home, when they are collected, by their paths there.
-
-    Args:
-        host: name of this node.
-    """
+    """Return the paths at home of the checkpoints of a node that go there when it is collected."""
     pattern = checkpoint_pattern(directory)
     workdir = _home(directory, host, (WORKDIR,))
     files = [os.path.join(CHECKPOINTS, path) for path in _below(directory, CHECKPOINTS)]
@@ -295,10 +274,6 @@ def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits)
     That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
     go on writing; a file of theirs that is changed in its place changes here too. A run that ends
     meanwhile has its directory removed, and that is not made again here.
-
-    Args:
-        host: name of this node.
-        carrier: id of the user.
 
     Returns:
         The paths of the checkpoints at home, which are those below `live` as well.
@@ -366,11 +341,7 @@ def _is_events(entry: _Entry) -> bool:
 
 
 def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:
-    """Give an entry a further name in `live`; return whether it was still what it had been.
-
-    Args:
-        home: its path at home.
-    """
+    """Give an entry a further name in `live`; return whether it was still what it had been."""
     target = directory.live
     for folder in home[:-1]:
         target = os.path.join(target, folder)
@@ -396,21 +367,13 @@ def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool
     return False
 
 
-def _anything(parts: tuple[str, ...]) -> bool:
-    return True
-
-
 def _entries(
     work: str,
     parts: tuple[str, ...],
     collected: Collected,
-    wanted: Callable[[tuple[str, ...]], bool] = _anything,
+    wanted: Callable[[tuple[str, ...]], bool] = lambda parts: True,
 ) -> Iterator[_Entry]:
-    """Find what may go home below a directory, and note what may not.
-
-    Args:
-        wanted: tells of a path whether it is looked at; of a directory, whether anything in it is.
-    """
+    """Find what may go home below a directory, and note what may not."""
     # Not by recursion: ranks may have left directories in directories without end.
     directories = [parts]
     while directories:
@@ -548,7 +511,6 @@ def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[
 
 
 def _home(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the path that a file has at home."""
     if parts[0] not in PROJECTS:
         return parts
     place = (PROJECTS[parts[0]], *parts[1:])

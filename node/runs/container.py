@@ -6,25 +6,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..forms import LocalPath
 from ..machine.amd import KFD
 from ..machine.facts import FULL_BYTES
-from .directory import (
-    CONFIG,
-    RESUME,
-    TRAINER,
-    WORK,
-    RunDirectory,
-)
+from .directory import CONFIG, RESUME, TRAINER, WORK, RunDirectory
+from .mpirun import DATA, Launch
 
 GIB = 2**30
 # What a node keeps for itself where nothing else is said: this part of its memory, and so many
 # bytes at the least, for its system, the engine and whoever logs in to see what is wrong.
 RESERVE_PART = 0.05
 RESERVE_BYTES = GIB
-# Where the data is.
-DATA = "/data"
 # The variable of a container that says how long a project's ranks may take to end.
 GRACE = "TRAINYARD_GRACE_SECONDS"
 # Where the kernel has what programs open for RDMA: InfiniBand's, and RoCE's
@@ -39,7 +33,6 @@ def memory_limit(gigabytes: float | None, share: float, node_bytes: int) -> int:
     Args:
         gigabytes: what the site says, in 2^30 bytes, 0 for none; None leaves the node a reserve.
         share: the part of the machine's memory that is this node's.
-        node_bytes: the machine's memory.
     """
     if gigabytes is not None:
         return int(gigabytes * GIB)
@@ -76,96 +69,115 @@ def groups_of(devices: Sequence[str]) -> list[str]:
     return [str(gid) for gid in sorted({os.stat(path).st_gid for path in there} - {0})]
 
 
+class ContainerForm(NamedTuple):
+    """The container of a run on this machine.
+
+    Attributes:
+        shm_gigabytes: size of /dev/shm where the run has the whole machine, in 2^30 bytes.
+        folder: a folder of the machine that the ranks get in place of `data`; empty for none.
+        gpus: NVIDIA GPUs: all, or numbers with commas between; empty for none.
+        render_devices: files of the AMD GPUs.
+        memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none, None for the usual one.
+        memory_share: the part of the machine's memory that is this node's.
+        part: the part of the node that the run has, above 0 to 1.
+    """
+
+    image: str
+    hostname: str
+    user: str
+    data: LocalPath
+    shm_gigabytes: int
+    folder: str = ""
+    gpus: str = ""
+    render_devices: list[str] = []  # noqa: RUF012  # nobody writes into it
+    memory_gigabytes: float | None = None
+    memory_share: float = 1.0
+    part: float = 1.0
+    processes: int = 8192
+
+
+class Start(NamedTuple):
+    """What a run starts on this machine.
+
+    Attributes:
+        home: where its logs go on the control node.
+        uid, gid: whom the ranks run as.
+        files: what the container reads: path below its configuration to content.
+        facts: what the machine was when the run began.
+        secrets: environment of the ranks that shows nowhere, by name.
+        wait: seconds until that sshd listens, at the most.
+    """
+
+    run_id: str
+    home: str
+    root: LocalPath
+    uid: int
+    gid: int
+    files: dict[str, Any]
+    facts: dict[str, Any]
+    container: ContainerForm
+    launch: Launch
+    address: str
+    port: int
+    secrets: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
+    wait: float = 15.0
+
+
 @dataclass(frozen=True)
 class Container:
     """The container of a run on one of its nodes.
 
     Attributes:
-        run_id: the run.
-        directory: its directory on the node.
-        uid, gid: whom the ranks run as.
-        image: with its tag.
-        hostname: name of the node.
-        user: account that the ranks run as.
-        data: directory on the node that holds the data sets.
-        folder: a folder of the node that the ranks get in its place; empty for none.
+        run: what is asked for, with the account here that the ranks run as.
+        folder: what is mounted for the folder that they get in place of `data`; empty for none.
         gpus: of its HostConfig, what gives it NVIDIA GPUs; empty for none.
-        render_devices: files of the AMD GPUs: `/dev/dri/renderD128`; empty for none.
         rdma: devices for RDMA that the ranks get; empty where the transport takes none.
-        shm_gigabytes: size of /dev/shm where the run has the whole node, in 2^30 bytes.
-        part: the part of the node that the run has, above 0 to 1.
         cores: how much time of the node's cores it may take, in cores; 0 for no limit.
         memory_bytes: limit of its memory; 0 for none.
-        processes: limit of its processes and threads.
-        command: the trainer's subcommand: train, bench or verify.
-        start_seconds: how long a training may take to its first step; 0 for ever.
-        stall_seconds: how long it may then go without one; 0 for ever.
-        silence_seconds: after how long without a sign of life a project's ranks are asked what
-            they do; 0 for never.
-        grace_seconds: how long a project's ranks may take to end when they are asked to.
-        nodes: all nodes of the run, the launcher first.
-        addresses: of each on the training network.
-        ports: of the sshd in each one's container.
-        copy_megabytes: how much of the checkpoints is copied to another node in a second at the
-            most, in 10^6 bytes; 0 for no copies.
     """
 
-    run_id: str
+    run: Start
     directory: RunDirectory
-    uid: int
-    gid: int
-    image: str
-    hostname: str
-    user: str
-    data: str
     folder: str
     gpus: Mapping[str, Any]
-    render_devices: Sequence[str]
     rdma: Sequence[str]
-    shm_gigabytes: int
-    part: float
     cores: float
     memory_bytes: int
-    processes: int
-    command: str
-    start_seconds: int
-    stall_seconds: int
-    silence_seconds: int
-    grace_seconds: int
-    nodes: Sequence[str]
-    addresses: Mapping[str, str]
-    ports: Mapping[str, int]
-    copy_megabytes: float
 
     def configuration(self) -> dict[str, Any]:
         """The body of ContainerCreate."""
         return {
-            "Image": self.image,
-            "Hostname": self.hostname,
-            "User": self.user,
-            "Labels": {"trainyard.run": self.run_id},
+            "Image": self.run.container.image,
+            "Hostname": self.run.container.hostname,
+            "User": self.run.container.user,
+            "Labels": {"trainyard.run": self.run.run_id},
             "Env": [f"{name}={value}" for name, value in self.environment().items()],
             "HostConfig": self.host_configuration(),
         }
 
     def environment(self) -> dict[str, Any]:
         """What the launcher in the container reads; see trainer/launch/settings.py."""
-        trains = self.command == "train"
-        peers = (f"{name}={self.addresses[name]}:{self.ports[name]}" for name in self.nodes[1:])
+        launch = self.run.launch
+        trains = launch.command == "train"
+        others = launch.nodes[1:]
+        peers = (f"{name}={launch.addresses[name]}:{launch.ports[name]}" for name in others)
+        # When a project's program takes its first step, and whether it has steps, nobody knows.
+        steps = trains and not launch.project
         return {
-            "TRAINYARD_START_SECONDS": self.start_seconds if trains else 0,
-            "TRAINYARD_STALL_SECONDS": self.stall_seconds if trains else 0,
-            "TRAINYARD_SILENCE_SECONDS": self.silence_seconds if trains else 0,
-            GRACE: self.grace_seconds,
-            "TRAINYARD_ADDRESS": self.addresses[self.hostname],
+            "TRAINYARD_START_SECONDS": launch.start_seconds if steps else 0,
+            "TRAINYARD_STALL_SECONDS": launch.stall_seconds if trains else 0,
+            "TRAINYARD_SILENCE_SECONDS": launch.silence_seconds if trains and launch.project else 0,
+            GRACE: launch.grace_seconds if launch.project else 0,
+            "TRAINYARD_ADDRESS": launch.addresses[self.run.container.hostname],
             "TRAINYARD_PEERS": " ".join(peers),
-            "TRAINYARD_COPY_MEGABYTES": self.copy_megabytes if trains else 0,
-            "TRAINYARD_LAUNCHES": 2 if self.command == "verify" else 1,
+            "TRAINYARD_COPY_MEGABYTES": launch.copy_megabytes if trains else 0,
+            "TRAINYARD_LAUNCHES": 2 if launch.command == "verify" else 1,
             "TRAINYARD_FULL_BYTES": FULL_BYTES,
         }
 
     def host_configuration(self) -> dict[str, Any]:
         """The HostConfig of ContainerCreate."""
+        run, container, launch = self.run, self.run.container, self.run.launch
         configuration = {
             "NetworkMode": "host",
             "Init": True,
@@ -177,24 +189,24 @@ class Container:
             "ReadonlyRootfs": True,
             "Tmpfs": {
                 "/tmp": f"{SCRATCH},mode=1777",
-                f"/home/{self.user}": f"{SCRATCH},mode=700,uid={self.uid},gid={self.gid}",
+                f"/home/{container.user}": f"{SCRATCH},mode=700,uid={run.uid},gid={run.gid}",
             },
-            "PidsLimit": self.processes,
+            "PidsLimit": container.processes,
             # Where the node runs out of memory, the ranks go before whoever has to tell of it.
             "OomScoreAdj": 500,
             # What a rank may say there without end.
             "LogConfig": {"Type": "local", "Config": {"max-size": "5m", "max-file": "2"}},
-            "ShmSize": int(self.shm_gigabytes * GIB * self.part),
+            "ShmSize": int(container.shm_gigabytes * GIB * container.part),
             "Memory": self.memory_bytes,
             # And nothing beside it: a node whose ranks swap answers nobody.
             "MemorySwap": self.memory_bytes,
-            "ExtraHosts": [f"{name}:{self.addresses[name]}" for name in sorted(self.nodes)],
+            "ExtraHosts": [f"{name}:{launch.addresses[name]}" for name in sorted(launch.nodes)],
             "Binds": [
                 f"{self.directory.work}:{WORK}",
                 f"{self.directory.config}:{CONFIG}:ro",
-                f"{self.directory.ssh}:/home/{self.user}/.ssh:ro",
+                f"{self.directory.ssh}:/home/{container.user}/.ssh:ro",
                 f"{self.directory.trainer}:{TRAINER}:ro",
-                *(() if self.folder else (f"{self.data}:{DATA}:ro",)),
+                *(() if self.folder else (f"{container.data}:{DATA}:ro",)),
                 *self.resumed(),
             ],
         }
@@ -216,7 +228,7 @@ class Container:
         # ROCm sees the GPUs whose files it can open, and numbers them from 0 (AMD, "Running ROCm
         # Docker containers", restricting GPU access). So no ROCR_VISIBLE_DEVICES is needed, and one
         # with the numbers of the node would name others.
-        of_amd = (KFD, *self.render_devices) if self.render_devices else ()
+        of_amd = (KFD, *container.render_devices) if container.render_devices else ()
         devices = (*of_amd, *self.rdma)
         if devices:
             configuration["Devices"] = [

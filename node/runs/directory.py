@@ -45,10 +45,6 @@ HOSTFILE = "hostfile"
 class RunDirectory:
     """The directory of a run on a node.
 
-    Args:
-        root: directory of all runs.
-        run_id: the run.
-
     Raises:
         ValueError: the run's id is no name of a directory below `root`.
     """
@@ -94,5 +90,4 @@ class RunDirectory:
         return os.path.exists(os.path.join(self.config, ARGUMENTS))
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
         return os.path.isdir(self.path)

@@ -17,11 +17,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NoRoomError(Exception):
-    """A disk of the node is full.
-
-    Attributes:
-        problem: which, for what, and what to do.
-    """
+    """A disk of the node is full."""
 
     def __init__(self, found: Problem) -> None:
         super().__init__(found.text)
@@ -31,9 +27,6 @@ class NoRoomError(Exception):
 @contextmanager
 def refusing(host: str) -> Iterator[None]:
     """Have a run refused where a disk is full.
-
-    Args:
-        host: name of this machine.
 
     Raises:
         RefusedError: it is.
@@ -52,7 +45,6 @@ def room_for(
     """Write something on a disk of the node, whole or not at all.
 
     Args:
-        what: what is written, for people.
         path: the folder that it is written to, or one above that is there.
         needed: returns the bytes that it takes; asked where they are not there.
         undo: removes what has been written of it; called after any error.

@@ -23,10 +23,6 @@ MOST_REASON = 200
 def runs_of(root: str, host: str) -> list[dict[str, Any]]:
     """Return every run that holds this node, has a container on it, or has left a directory here.
 
-    Args:
-        root: directory of all runs.
-        host: name of this node.
-
     Raises:
         EngineError: no engine answers.
     """

@@ -39,8 +39,6 @@ class Keeper:
     """Looks at this node, and keeps what it finds in a file.
 
     Args:
-        root: directory of all runs.
-        host: name of this node.
         every: seconds between two looks.
     """
 
@@ -92,7 +90,6 @@ class Keeper:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def look(self) -> None:
-        """Look once."""
         try:
             runs = runs_of(self._root, self._host)
         except EngineError:
@@ -133,11 +130,7 @@ class Keeper:
 
 
 def ends_of(run: str) -> dict[str, str]:
-    """Return the last lines of each rank's log on this node, by file name.
-
-    Args:
-        run: directory of the run.
-    """
+    """Return the last lines of each rank's log on this node, by file name."""
     ends: dict[str, str] = {}
     for name in sorted(filter(is_rank_log, logs_of(run)))[:MOST_LOGS]:
         with suppress(OSError):  # collected meanwhile

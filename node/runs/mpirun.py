@@ -6,9 +6,8 @@ Names are those of Open MPI 5 and PRRTE 3; the ones of ORTE are ignored without 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 from .directory import CONFIG, HOSTFILE, WORK
 
@@ -16,6 +15,10 @@ RANK = "/opt/trainyard/bin/rank"
 # A program of MPI alone. The arguments behind THEN are those of a second mpirun.
 HELLO_MPI = "/opt/trainyard/bin/hello_mpi"
 THEN = "--then"
+# Where the data is.
+DATA = "/data"
+# Nodes say what theirs are called, and mpirun's arguments stand a line each in a file.
+INTERFACE = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
 # Set by trainer/launch for mpirun, which hands them over.
 MASTER_ADDR, MASTER_PORT = "MASTER_ADDR", "MASTER_PORT"
 # Of mpirun's daemons. Until they take a silent connection for broken, in seconds and looks; their
@@ -37,78 +40,73 @@ ALLOCATOR = {
 }
 
 
-@dataclass(frozen=True)
-class Settings:
-    """MCA parameters of Open MPI and environment of the ranks, by name."""
+class Bench(NamedTuple):
+    """What command bench measures."""
 
-    mca: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any] | None) -> Settings:
-        """Take them out of a profile, which may have further keys."""
-        document = document or {}
-        return cls(document.get("mca") or {}, document.get("environment") or {})
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What `bench` measures.
-
-    Attributes:
-        models: names of the trainer's models.
-        rounds: turns of everything that is measured.
-        seconds: of a turn of training, about.
-        bf16: whether bf16 is measured too: whatever computes in the run multiplies it.
-    """
-
-    models: tuple[str, ...]
+    models: list[str]
     rounds: int
     seconds: float
-    bf16: bool
 
 
-@dataclass(frozen=True)
-class Launch:
-    """What is started on the nodes of a run.
+class Launch(NamedTuple):
+    """What is started on all machines of the run.
 
     Attributes:
         command: the trainer's subcommand: train, bench or verify.
+        nodes: all of them, the launcher first.
+        addresses, ports, host_keys: of the sshd of each, by name.
+        client_key: the launcher's public one.
         slots: ranks on each node, in the order of nodes.
-        cores: of the run on each node.
         gpus: of the run on the node where it has the fewest.
+        dataset: a directory below /data of the container.
+        bf16: whether whatever computes in the run multiplies it.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
         interfaces: the nodes' interfaces there, each once; one that is not known is empty.
-        stall_seconds: how long a run may go without a step; 0 for ever.
+        start_seconds: how long a training may take to its first step; 0 for ever.
+        stall_seconds: how long it may then go without one; 0 for ever.
+        silence_seconds: after how long without a sign of life a project's ranks are asked what
+            they do; 0 for never.
         job_seconds: after how many seconds mpirun ends the ranks; 0 for never.
-        dataset: directory of the data set in the container.
-        batch_per_rank: images a rank and step.
         project: whether the ranks run the program of a project.
         program_per: whether that is started for each "rank" or once on each "node".
-        bench: what command bench measures.
-        profile: settings of the transport.
-        without_spare_core: settings where the ranks compute on every core.
-        further: settings that win over all others.
+        grace_seconds: how long a project's ranks may take to end when they are asked to.
+        copy_megabytes: how much of the checkpoints is copied to another node in a second at the
+            most, in 10^6 bytes; 0 for no copies.
+        profile, without_spare_core: `mca` (parameters of Open MPI) and `environment` of the ranks,
+            by name; of the transport, which may have `rdma` too, and where the ranks compute on
+            every core.
+        mca, environment: settings that win over all others.
     """
 
     command: str
-    slots: tuple[int, ...]
-    cores: tuple[int, ...]
+    nodes: list[str]
+    addresses: dict[str, str]
+    ports: dict[str, int]
+    host_keys: dict[str, str]
+    client_key: str
+    slots: list[int]
+    cores: list[int]
     gpus: int
-    threads: int
-    network: str
-    interfaces: tuple[str, ...]
-    stall_seconds: int
-    job_seconds: int
     dataset: str
     batch_per_rank: int
-    project: bool
-    program_per: str
     bench: Bench
-    profile: Settings = field(default_factory=Settings)
-    without_spare_core: Settings = field(default_factory=Settings)
-    further: Settings = field(default_factory=Settings)
+    bf16: bool
+    threads: int = 0
+    network: str = ""
+    interfaces: list[str] = []  # noqa: RUF012  # nobody writes into it
+    start_seconds: int = 0
+    stall_seconds: int = 0
+    silence_seconds: int = 0
+    job_seconds: int = 0
+    project: bool = False
+    program_per: str = "rank"
+    grace_seconds: int = 30
+    copy_megabytes: float = 0.0
+    profile: dict[str, Any] | None = None
+    without_spare_core: dict[str, Any] | None = None
+    mca: dict[str, Any] | None = None
+    environment: dict[str, Any] | None = None
 
     @property
     def threads_per_rank(self) -> int:
@@ -126,18 +124,19 @@ class Launch:
             cores > self.threads_per_rank * slots for cores, slots in zip(self.cores, self.slots)
         )
 
-    @property
-    def layers(self) -> tuple[Settings, ...]:
-        """Settings from the most general to the most particular: of one name, the last wins."""
-        spare = () if self.has_spare_core else (self.without_spare_core,)
-        return (*spare, self.profile, self.further)
+    def settings(self, kind: str) -> dict[str, Any]:
+        """`mca` or `environment` of all layers, by name; the most particular wins."""
+        spare = None if self.has_spare_core else self.without_spare_core
+        further = {"mca": self.mca, "environment": self.environment}
+        layers = ((layer or {}).get(kind) for layer in (spare, self.profile, further))
+        return {name: value for layer in layers for name, value in (layer or {}).items()}
 
     @property
-    def known_interfaces(self) -> tuple[str, ...]:
+    def known_interfaces(self) -> list[str]:
         """The nodes' interfaces; none where one is not known."""
-        return self.interfaces if all(self.interfaces) else ()
+        return self.interfaces if all(map(INTERFACE.fullmatch, self.interfaces)) else []
 
-    def mca(self) -> dict[str, Any]:
+    def all_mca(self) -> dict[str, Any]:
         """MCA parameters of Open MPI, by name.
 
         Interfaces go by name where all nodes have the same. Open MPI 5.0.7 takes no network of IPv6
@@ -153,11 +152,9 @@ class Launch:
             merged = {"btl_tcp_disable_family": 4}
         elif self.network:
             merged = {"btl_tcp_if_include": self.network}
-        for layer in self.layers:
-            merged.update(layer.mca)
-        return merged
+        return merged | self.settings("mca")
 
-    def environment(self) -> dict[str, Any]:
+    def environment_of_ranks(self) -> dict[str, Any]:
         """Environment of every rank, by name."""
         merged: dict[str, Any] = {"OMP_NUM_THREADS": self.threads_per_rank, **ALLOCATOR}
         if self.gpus:
@@ -170,20 +167,18 @@ class Launch:
             # then ends them all.
             merged["HOROVOD_STALL_CHECK_TIME_SECONDS"] = max(self.stall_seconds // 2, 1)
             merged["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = self.stall_seconds
-        for layer in self.layers:
-            merged.update(layer.environment)
-        return merged
+        return merged | self.settings("environment")
 
     def trainer_arguments(self) -> list[str]:
         """What every rank runs: the trainer trains as config.json says, or measures, or checks."""
         if self.command == "bench":
             arguments = ["bench", "suite", "--batch", str(self.batch_per_rank)]
-            arguments += ["--dataset", self.dataset, "--rounds", str(self.bench.rounds)]
+            arguments += ["--dataset", f"{DATA}/{self.dataset}", "--rounds", str(self.bench.rounds)]
             arguments += ["--seconds", str(self.bench.seconds)]
             arguments += ["--json", f"{WORK}/bench.json"]
             for model in self.bench.models:
                 arguments += ["--model", model]
-            return arguments + (["--bf16"] if self.bench.bf16 else [])
+            return arguments + (["--bf16"] if self.bf16 else [])
         if self.command == "verify":
             return ["verify", "--out", f"{WORK}/verify"]
         return []
@@ -207,9 +202,9 @@ class Launch:
         if self.network:
             chosen = ",".join(self.known_interfaces) or self.network
             settings += ["--prtemca", "prte_if_include", chosen]
-        for name, value in self.mca().items():
+        for name, value in self.all_mca().items():
             settings += ["--mca", name, str(value)]
-        for name, value in self.environment().items():
+        for name, value in self.environment_of_ranks().items():
             settings += ["-x", f"{name}={value}"]
         if self.project:
             # Where the ranks of torch meet; the launcher finds a port that is free.

@@ -23,7 +23,6 @@ def write_record(directory: RunDirectory, host: str, name: str, content: bytes) 
 
 
 def json_record(document: object) -> bytes:
-    """A record's content."""
     return (json.dumps(document, indent=2) + "\n").encode()
 
 

@@ -38,7 +38,6 @@ def copy_to_share(directory: RunDirectory, share: str, uid: int, gid: int) -> st
 
     Args:
         share: folder that is there, and that the user may write in.
-        uid, gid: whom the copies belong to.
 
     Returns:
         Why not all of them are there; empty where they are.
@@ -141,7 +140,6 @@ def _copy(source: str, target: str, uid: int, gid: int, alive: Callable[[], int]
 
 
 def _is_there(path: str, about: os.stat_result) -> bool:
-    """Tell whether a copy of a file is there already."""
     try:
         there = os.lstat(path)
     except FileNotFoundError:

@@ -73,13 +73,7 @@ def hostfile(launch: Mapping[str, Any]) -> str:
 
 
 def sshd_config(user: str, address: str, port: int) -> str:
-    """Return the settings of the sshd in a container.
-
-    Args:
-        user: the only one whom it lets in.
-        address: that it listens on.
-        port: there.
-    """
+    """Return the settings of the sshd in a container."""
     return SSHD.format(config=CONFIG, user=user, address=address, port=port, strong=STRONG)
 
 
@@ -115,10 +109,7 @@ def login_files(launch: Mapping[str, Any], user: str, address: str, port: int) -
     """Return all of them for one node, path below `config` to content.
 
     Args:
-        launch: as the verb `start` has it.
-        user: that the ranks run as.
         address: that the sshd of this node's container listens on.
-        port: there.
     """
     return {
         HOSTFILE: hostfile(launch),

@@ -18,11 +18,8 @@ def checkpoints(
     """Give the newest checkpoints and TensorBoard's events a further name, in `live` of the run.
 
     Args:
-        directory: of the run.
-        host: name of this machine.
         carrier: id of the user that brings them home.
         gigabytes: how much of them may go home, in 10^9 bytes.
-        files: how many may.
 
     Returns:
         `names`: of the checkpoints.

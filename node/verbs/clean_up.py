@@ -83,10 +83,8 @@ def clean_up(
     """Look for images of trainers that nothing needs, and for runs whose files are not home.
 
     Args:
-        repositories: names of images without their tags.
         keep: the image that is needed, and those whose names begin with it and a `-`.
         root: directory of all runs; None for none.
-        remove: whether images that nothing needs go.
 
     Returns:
         `found`: kind (image, run), name, bytes, and why each is kept; `removed`: names; and

@@ -28,14 +28,11 @@ class Expected(NamedTuple):
 
     Attributes:
         names: of every node, and the address that it must resolve to.
-        address: its own on the training network.
         network: CIDR of the training network; empty means any.
         shm_gigabytes: that must be free in /dev/shm, in 10^9 bytes.
-        gpu: whether it has GPUs.
         gpu_vendor: whose, nvidia or amd.
         gpu_count: how many; 0 says nothing.
         gpu_model: empty says nothing.
-        gpu_celsius: highest temperature.
         sys: where the kernel tells about devices.
     """
 

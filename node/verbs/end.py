@@ -10,42 +10,16 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from ..engine.containers import (
-    EngineError,
-    containers,
-    inspect,
-    is_running,
-    remove,
-    send,
-)
+from ..engine.containers import EngineError, containers, inspect, is_running, remove, send
 from ..forms import LocalPath
 from ..machine.account import ranks_account
 from ..machine.facts import FULL_BYTES, free_bytes
 from ..machine.gpu_faults import gpu_faults, seconds_since_start
-from ..runs.collect import (
-    Collected,
-    Limits,
-    checkpoint_files,
-    collect_attempts,
-    give,
-)
+from ..runs.collect import Collected, Limits, checkpoint_files, collect_attempts, give
 from ..runs.container import GRACE
 from ..runs.directory import RunDirectory
-from ..runs.lock import (
-    guarded,
-    own,
-    put,
-    read,
-    release,
-    same,
-)
-from ..runs.records import (
-    FACTS,
-    json_record,
-    keep_records,
-    remove_keys,
-    write_record,
-)
+from ..runs.lock import guarded, own, put, read, release, same
+from ..runs.records import FACTS, json_record, keep_records, remove_keys, write_record
 from ..runs.share import copy_to_share
 from ..runs.untrusted import is_there
 
@@ -106,11 +80,7 @@ def faults_of_gpus(directory: RunDirectory, host: str) -> list[dict[str, Any]]:
 
 
 def was_killed(container: str, run: str) -> bool:
-    """Tell whether a container was killed from outside: a launch that ends notes its status.
-
-    Args:
-        run: directory of the run.
-    """
+    """Tell whether a container was killed from outside: a launch that ends notes its status."""
     details = inspect(container)
     if details is None or details["State"]["Running"]:
         return False
@@ -176,13 +146,10 @@ def end(
     beside what the ranks left: plain files of known names, within the limits.
 
     Args:
-        run_id: the run.
         home: where its logs go on the control node; two runs of one id differ in it.
-        root: directory of all runs.
         host: name of this machine; its records go to `nodes/<host>`.
         carrier: id of the user that brings the files home.
         gigabytes: how much of them may go home, in 10^9 bytes.
-        files: how many may.
         share: folder of a mounted share, to which checkpoints and outputs are copied too, below a
             folder of the run's name. Empty for none.
         uid, gid: who writes there.

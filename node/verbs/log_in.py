@@ -16,7 +16,6 @@ PARALLEL = 16
 
 
 def _log_in(account: pwd.struct_passwd, peer: str, seconds: int) -> dict[str, Any]:
-    """Log in on one peer."""
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": str(seconds),
@@ -51,8 +50,6 @@ def log_in(user: str, peers: list[str], seconds: int) -> dict[str, Any]:
 
     Args:
         user: account on this node and on the peers.
-        peers: names of the other nodes.
-        seconds: time limit of one login.
 
     Returns:
         `logins`: by peer, how many seconds it took, and why it failed (empty where it did not).

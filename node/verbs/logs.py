@@ -25,7 +25,6 @@ class Logs:
     """The ranks' logs in the directory of a run.
 
     Args:
-        directory: of the run.
         rank: the only one to look at; None for all.
     """
 
@@ -96,9 +95,7 @@ def logs(
     """Read what is new in the ranks' logs, as soon as one grows.
 
     Args:
-        directory: of the run.
         rank: whose log; None for all.
-        whole: whether they are read at once.
         wait: seconds to wait at the most.
         ends: of the answer before, so that everything comes once.
 

@@ -22,9 +22,6 @@ class PairTests(NamedTuple):
         nodes: all of them, in one order everywhere.
         addresses, ports: of each node, by name; the TCP port is one that it has free.
         seconds: of one bandwidth measurement; a pair has one in each direction.
-        connect_seconds: time limit of a connection.
-        start_seconds: within which all nodes begin.
-        match_seconds: time limit of a pair.
     """
 
     name: str

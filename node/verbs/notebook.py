@@ -29,9 +29,6 @@ def read_server(run: str) -> dict[str, Any] | None:
     """Return port and token of the server; None while there is none.
 
     A cell can write anything there, so only a port and a token of the expected form count.
-
-    Args:
-        run: directory of the run.
     """
     try:
         descriptor = open_directory(run, "work", RUNTIME)
@@ -88,9 +85,7 @@ def notebook(run_id: str, home: str, root: LocalPath, wait: float = 60.0) -> dic
     """Wait for the Jupyter server of a run, and write the way to it into a file for root alone.
 
     Args:
-        run_id: the run.
         home: where its logs go on the control node.
-        root: directory of all runs.
         wait: seconds until it listens, at the most.
 
     Returns:

@@ -25,13 +25,7 @@ from ..runs.collect import (
 )
 from ..runs.directory import RunDirectory
 from ..runs.lock import container_of
-from ..runs.untrusted import (
-    is_there,
-    open_directory,
-    read_lines,
-    read_log,
-    read_rank_file,
-)
+from ..runs.untrusted import is_there, open_directory, read_lines, read_log, read_rank_file
 
 # Of the metrics the end is enough: a follower has had the rest.
 METRICS_BYTES = 4 << 20
@@ -73,9 +67,6 @@ def read_metrics(directory: str) -> list[dict[str, Any]]:
 
     Of the trainer's steps that is the newest. Of lines of another program those that have the
     newest value of a key come first. What is neither is left out: a rank can write anything.
-
-    Args:
-        directory: of the run.
     """
     records: list[dict[str, Any]] = []
     foreign: list[dict[str, float]] = []
@@ -266,7 +257,6 @@ def poll(directory: LocalPath, wait: float = 10.0, log_offset: int = 0) -> dict[
     once when the run ends. To come back costs more than to wait: the older a run, the longer.
 
     Args:
-        directory: of the run.
         wait: the longest wait in seconds; a fifth of it when the run is young, and half of it while
         rank 0 prints.
         log_offset: of the answer before, so that output comes once.

@@ -36,19 +36,8 @@ from ..engine.containers import (
 from ..forms import LocalPath
 from ..machine.account import ranks_account
 from ..machine.gpus import NVIDIA
-from ..machine.hardware import (
-    hardware,
-    interface_of,
-    multiplies_bf16,
-)
-from ..runs.allocation import (
-    free_gpus,
-    free_port,
-    held_gpus,
-    in_the_way,
-    shortage,
-    why_deaf,
-)
+from ..machine.hardware import hardware, interface_of, multiplies_bf16
+from ..runs.allocation import free_gpus, free_port, held_gpus, in_the_way, shortage, why_deaf
 from ..runs.listing import drained_by
 from ..runs.lock import holder_values, holders
 
@@ -57,25 +46,18 @@ class Needs(NamedTuple):
     """What a run needs of a machine.
 
     Attributes:
-        image: of the trainer, with its tag.
-        directory: of all runs.
-        data: directory of the data sets.
         address, port: that the sshd of the run's container will listen on.
         free_gigabytes: on the disk of the runs, in 10^9 bytes.
         uid, gid: whom the ranks run as.
         memory_gigabytes: that is free, in 2^30 bytes.
-        open_files: that a process may have.
         dataset: a directory below `data`; with `own_data` perhaps a folder of the machine.
         own_data: whether that is data of a user's own.
         ports: how many from `port` on the runs that share the machine may take.
         transport: that the image must know; empty for any.
-        needs_gpu: whether the transport does.
         gpus: that runs may have: all, or numbers with commas between; empty for none.
         gpu_vendor: of them, nvidia or amd.
         gpus_wanted: how many the run takes; 0 for the whole machine.
         site: what those agreed on who use the machine too.
-        operator: who asks.
-        sys: where the kernel tells of its devices.
     """
 
     image: str
@@ -111,7 +93,6 @@ class EngineAnswer:
         locks: of the live runs that hold the node or parts of it.
         run: one of them, or of which only a container is there; empty where there is none.
         strays: what trains and belongs to no run; None where no engine answered.
-        problems: why the node is not fit.
     """
 
     image_id: str = ""

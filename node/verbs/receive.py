@@ -8,7 +8,7 @@ from typing import Any
 
 from ..failure import VerbError
 from ..forms import Attachment, LocalPath
-from ..machine.account import ranks_group
+from ..machine.account import ranks_account
 from ..runs.code import receive_run
 from ..runs.code_listing import CodeError
 from ..runs.directory import RunDirectory
@@ -26,12 +26,7 @@ def receive(
     """Give a run its code where the machine lacked some.
 
     Args:
-        run_id: the run.
-        root: directory of all runs.
-        gid: group id that may read it.
         code: of each part, `trainer` and `project`, path to object; see runs.code_listing.
-        host: name of this machine.
-        attachment: the archive, of what was missing.
 
     Returns:
         `received`: how many files came.
@@ -42,7 +37,7 @@ def receive(
     directory = RunDirectory(root, run_id)
     with refusing(host):
         try:
-            received = receive_run(attachment, root, directory, code, ranks_group(gid))
+            received = receive_run(attachment, root, directory, code, ranks_account(0, gid)[1])
         except (CodeError, OSError, tarfile.TarError) as error:
             raise VerbError("code_not_brought", message=str(error)) from error
     return {"received": len(received)}

@@ -14,9 +14,6 @@ from ..runs.directory import RunDirectory
 def record(directory: LocalPath) -> dict[str, Any]:
     """Tell what is known of a run.
 
-    Args:
-        directory: of the run.
-
     Returns:
         `record`: its lock and manifest, as the verb `take` wrote them; None where there is none.
     """

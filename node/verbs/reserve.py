@@ -11,15 +11,7 @@ from ..check.problems import Problem, problem
 from ..engine.containers import EngineError, containers
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
-from ..runs.lock import (
-    guarded,
-    holder_values,
-    holders,
-    put,
-    release,
-    same,
-    since_boot,
-)
+from ..runs.lock import guarded, holder_values, holders, put, release, same, since_boot
 
 
 def put_lock(root: str, lock: dict[str, Any]) -> Problem | None:
@@ -42,9 +34,6 @@ def reserve(
     """Keep runs off a machine while something else is done to it, or let them come again.
 
     Args:
-        purpose: what is done to it.
-        owner: who does it, for people.
-        host: name of this machine.
         root: directory of all runs; where it is not there, no run can come.
         state: present, or absent to let them come.
 

@@ -7,16 +7,7 @@ import os
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from ..check.site import (
-    Operator,
-    SiteError,
-    agree,
-    alone,
-    now,
-    read_site,
-    remove_site,
-    write_site,
-)
+from ..check.site import Operator, SiteError, agree, alone, now, read_site, remove_site, write_site
 from ..failure import RefusedError, VerbError
 
 # Whoever installs packages holds it.
@@ -29,8 +20,6 @@ class SetUp(NamedTuple):
 
     Attributes:
         operator: the checkout and the machine from which it is done, one name for each.
-        who: the person who does it.
-        settings: what all have alike, name to value.
         nodes: that are set up together. Fewer than before are refused, as another value is.
         take_over: write these values although others agreed on other ones, who are refused then
             until they have the same; or remove what others use too.
@@ -96,7 +85,6 @@ def _enter(setup: SetUp) -> bool:
 
 
 def _leave(setup: SetUp) -> bool:
-    """Remove the record and its lock."""
     before = read_site()
     others = before.others(setup.operator) if before is not None else []
     if others and not setup.take_over:

@@ -12,34 +12,22 @@ import socket
 import subprocess
 import time
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..check.folder import FolderError, find_mount
 from ..engine.containers import EngineError, is_running, logs
 from ..engine.containers import run as start_container
 from ..engine.gpus import gpu_host_configuration
 from ..failure import RefusedError, VerbError
-from ..forms import LocalPath
 from ..machine.account import KEEPER, ranks_account
 from ..machine.hardware import memory_bytes
 from ..runs.code import copy_project
 from ..runs.collect import PROJECTS, give
-from ..runs.container import Container, memory_limit, rdma_devices
-from ..runs.directory import (
-    ARGUMENTS,
-    ENVIRONMENT,
-    HOSTFILE,
-    RunDirectory,
-)
+from ..runs.container import Container, Start, memory_limit, rdma_devices
+from ..runs.directory import ARGUMENTS, ENVIRONMENT, HOSTFILE, RunDirectory
 from ..runs.disk_space import error_of, refusing, room_for, size_of
 from ..runs.lock import container_of, guarded, own
-from ..runs.mpirun import Bench, Launch, Settings
-from ..runs.records import (
-    FACTS,
-    json_record,
-    remove_tree,
-    write_record,
-)
+from ..runs.records import FACTS, json_record, remove_tree, write_record
 from ..runs.ssh import login_files
 from ..runs.untrusted import open_directory, open_file
 
@@ -49,124 +37,6 @@ METRICS = "metrics.jsonl"
 # In `resume`: what this very node had, beside what the first node had.
 OWN = "own"
 RENDER = re.compile(r"/dev/dri/renderD\d{1,4}", re.ASCII)
-# Nodes say what theirs are called, and mpirun's arguments stand a line each in a file.
-INTERFACE = re.compile(r"[\w.:@-]{1,15}", re.ASCII)
-
-
-class ContainerForm(NamedTuple):
-    """The container of a run on this machine.
-
-    Attributes:
-        image: with its tag.
-        hostname: name of the machine.
-        user: account that the ranks run as.
-        data: directory of the data sets.
-        shm_gigabytes: size of /dev/shm where the run has the whole machine, in 2^30 bytes.
-        folder: a folder of the machine that the ranks get in place of `data`; empty for none.
-        gpus: NVIDIA GPUs: all, or numbers with commas between; empty for none.
-        render_devices: files of the AMD GPUs.
-        memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none, None for the usual one.
-        memory_share: the part of the machine's memory that is this node's.
-        part: the part of the node that the run has, above 0 to 1.
-        processes: limit of its processes and threads.
-    """
-
-    image: str
-    hostname: str
-    user: str
-    data: LocalPath
-    shm_gigabytes: int
-    folder: str = ""
-    gpus: str = ""
-    render_devices: list[str] = []  # noqa: RUF012  # nobody writes into it
-    memory_gigabytes: float | None = None
-    memory_share: float = 1.0
-    part: float = 1.0
-    processes: int = 8192
-
-
-class BenchForm(NamedTuple):
-    """What command bench measures; see runs.mpirun.Bench."""
-
-    models: list[str]
-    rounds: int
-    seconds: float
-
-
-class LaunchForm(NamedTuple):
-    """What is started on all machines of the run; see runs.mpirun.Launch and runs.container.
-
-    Attributes:
-        nodes: all of them, the launcher first.
-        addresses, ports, host_keys: of the sshd of each, by name.
-        client_key: the launcher's public one.
-        dataset: a directory below /data of the container.
-        bf16: whether whatever computes in the run multiplies it.
-        profile, without_spare_core: `mca` and `environment`; of the transport, which may have
-            `rdma` too, and where the ranks compute on every core.
-        mca, environment: settings that win over all others.
-    """
-
-    command: str
-    nodes: list[str]
-    addresses: dict[str, str]
-    ports: dict[str, int]
-    host_keys: dict[str, str]
-    client_key: str
-    slots: list[int]
-    cores: list[int]
-    gpus: int
-    dataset: str
-    batch_per_rank: int
-    bench: BenchForm
-    bf16: bool
-    threads: int = 0
-    network: str = ""
-    interfaces: list[str] = []  # noqa: RUF012  # nobody writes into it
-    start_seconds: int = 0
-    stall_seconds: int = 0
-    silence_seconds: int = 0
-    job_seconds: int = 0
-    project: bool = False
-    program_per: str = "rank"
-    grace_seconds: int = 30
-    copy_megabytes: float = 0.0
-    profile: dict[str, Any] | None = None
-    without_spare_core: dict[str, Any] | None = None
-    mca: dict[str, Any] | None = None
-    environment: dict[str, Any] | None = None
-
-
-class Start(NamedTuple):
-    """What a run starts on this machine.
-
-    Attributes:
-        run_id: the run.
-        home: where its logs go on the control node.
-        root: directory of all runs.
-        uid, gid: whom the ranks run as.
-        files: what the container reads: path below its configuration to content.
-        facts: what the machine was when the run began.
-        container: of this machine.
-        launch: of all of them.
-        address, port: of the container's sshd.
-        secrets: environment of the ranks that shows nowhere, by name.
-        wait: seconds until that sshd listens, at the most.
-    """
-
-    run_id: str
-    home: str
-    root: LocalPath
-    uid: int
-    gid: int
-    files: dict[str, Any]
-    facts: dict[str, Any]
-    container: ContainerForm
-    launch: LaunchForm
-    address: str
-    port: int
-    secrets: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
-    wait: float = 15.0
 
 
 def lines_of(secrets: dict[str, Any]) -> str:
@@ -206,7 +76,7 @@ def container_for(run: Start, directory: RunDirectory) -> Container:
         EngineError: nothing gives GPUs to containers here, or a GPU is none.
         FolderError: the folder that the ranks are to read is not to be mounted.
     """
-    container, launch = run.container, run.launch
+    container = run.container
     part, folder = container.part, container.folder
     # They come from what this machine said of itself, by way of the control node.
     strange = [path for path in container.render_devices if not RENDER.fullmatch(path)]
@@ -214,57 +84,13 @@ def container_for(run: Start, directory: RunDirectory) -> Container:
         raise EngineError(f"{strange[0]} is no GPU")
     limit = memory_limit(container.memory_gigabytes, container.memory_share, memory_bytes())
     return Container(
-        run_id=run.run_id,
-        directory=directory,
-        uid=run.uid,
-        gid=run.gid,
-        image=container.image,
-        hostname=container.hostname,
-        user=container.user,
-        data=container.data,
+        run,
+        directory,
         folder=find_mount(folder, run.uid, run.gid, run.root) if folder else "",
         gpus=gpu_host_configuration(container.gpus),
-        render_devices=container.render_devices,
-        rdma=rdma_devices() if (launch.profile or {}).get("rdma") else (),
-        shm_gigabytes=container.shm_gigabytes,
-        part=part,
+        rdma=rdma_devices() if (run.launch.profile or {}).get("rdma") else (),
         cores=len(os.sched_getaffinity(0)) * part if part < 1 else 0,
         memory_bytes=int(limit * part),
-        processes=container.processes,
-        command=launch.command,
-        # When a project's program takes its first step, and whether it has steps, nobody knows.
-        start_seconds=0 if launch.project else launch.start_seconds,
-        stall_seconds=launch.stall_seconds,
-        silence_seconds=launch.silence_seconds if launch.project else 0,
-        grace_seconds=launch.grace_seconds if launch.project else 0,
-        nodes=launch.nodes,
-        addresses=launch.addresses,
-        ports=launch.ports,
-        copy_megabytes=launch.copy_megabytes,
-    )
-
-
-def launch_for(launch: LaunchForm) -> Launch:
-    """Return the launch that is asked for."""
-    bench = launch.bench
-    return Launch(
-        command=launch.command,
-        slots=tuple(launch.slots),
-        cores=tuple(launch.cores),
-        gpus=launch.gpus,
-        threads=launch.threads,
-        network=launch.network,
-        interfaces=tuple(name if INTERFACE.fullmatch(name) else "" for name in launch.interfaces),
-        stall_seconds=launch.stall_seconds,
-        job_seconds=launch.job_seconds,
-        dataset=f"/data/{launch.dataset}",
-        batch_per_rank=launch.batch_per_rank,
-        project=launch.project,
-        program_per=launch.program_per,
-        bench=Bench(tuple(bench.models), bench.rounds, bench.seconds, bf16=launch.bf16),
-        profile=Settings.of(launch.profile),
-        without_spare_core=Settings.of(launch.without_spare_core),
-        further=Settings(launch.mca or {}, launch.environment or {}),
     )
 
 
@@ -278,7 +104,7 @@ def files_for(run: Start) -> dict[str, Any]:
     files: dict[str, Any] = dict(run.files)
     files |= login_files(launch._asdict(), container.user, run.address, run.port)
     if container.hostname == launch.nodes[0]:
-        files[ARGUMENTS] = "\n".join(launch_for(launch).arguments()) + "\n"
+        files[ARGUMENTS] = "\n".join(launch.arguments()) + "\n"
     secrets = lines_of(run.secrets)
     if secrets:
         files[ENVIRONMENT] = secrets
@@ -379,11 +205,6 @@ def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
 
 def prepare(run: Start, directory: RunDirectory, files: dict[str, Any]) -> None:
     """Write all that the container finds.
-
-    Args:
-        run: what is asked for.
-        directory: of the run.
-        files: see `files_for`.
 
     Raises:
         NoRoomError: the disk is full.

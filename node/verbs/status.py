@@ -23,7 +23,6 @@ def status(root: str, host: str) -> dict[str, Any]:
 
     Args:
         root: directory of all runs, absolute or relative to the account's home.
-        host: name of this machine.
 
     Returns:
         `runs`, as runs.listing has them; `load`, as machine.load has it; `time`, Unix seconds of

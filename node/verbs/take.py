@@ -12,36 +12,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..check.problems import Problem, no_engine, problem
-from ..engine.containers import (
-    EngineError,
-    containers,
-    is_native,
-    remove,
-)
+from ..engine.containers import EngineError, containers, is_native, remove
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
 from ..machine.account import KEEPER, ranks_account
-from ..runs.allocation import (
-    free_gpus,
-    free_port,
-    in_the_way,
-    shortage,
-)
+from ..runs.allocation import free_gpus, free_port, in_the_way, shortage
 from ..runs.code import CodeStore, lay_out_run
 from ..runs.collect import Limits, collect
 from ..runs.directory import EARLIER, RunDirectory
 from ..runs.disk_space import error_of, refusing, room_for
-from ..runs.lock import (
-    age,
-    gpus_of,
-    guarded,
-    holder_values,
-    is_live,
-    read,
-    same,
-    since_boot,
-    write,
-)
+from ..runs.lock import age, gpus_of, guarded, holder_values, is_live, read, same, since_boot, write
 from ..runs.records import keep_records, remove_keys, remove_tree
 
 # What the ranks find in their directory.
@@ -57,7 +37,6 @@ class Wanted:
         gpus: how many of its GPUs; 0 for the whole node.
         idle: those that it may take, index and uuid of each.
         count: how many the node gives to all runs together.
-        address: that its sshd listens on.
         port: the first that its sshd may have.
         ports: how many it may choose from, where it shares the node.
     """
@@ -242,19 +221,13 @@ class Take(NamedTuple):
     """What a run takes of a machine.
 
     Attributes:
-        run_id: the run.
-        owner: who runs it, for people.
         home: where its logs go on the control node; two runs of one id differ in it.
         nodes: all machines of the run, the launcher first.
-        host: name of this one.
-        root: directory of all runs.
-        uid, gid: who owns the run's directory.
         code: of each part, `trainer` and `project`, path to object; see runs.code_listing.
         address, port: that the sshd of its container listens on.
         manifest: what the control node knows of the run; kept with the lock, for whoever goes on
             with it from another one.
         gigabytes: how much of what an earlier attempt of this run left is kept, in 10^9 bytes.
-        files: how many files of it are.
         gpus_wanted: how many GPUs it takes beside other runs, the lowest numbers first; 0 for the
             whole machine.
         gpus_idle: those that it may take, index and uuid of each, as the verb probe found them.

@@ -22,13 +22,6 @@ CONTAINER_NEEDS = (
 
 
 class Ran(NamedTuple):
-    """A program over all nodes.
-
-    Attributes:
-        excluded: hosts that were left out and why.
-        result: of the task that ran it.
-    """
-
     excluded: dict[str, str]
     result: dict[str, Any]
 
@@ -37,7 +30,6 @@ class RanInContainers(NamedTuple):
     """The programs in trainer containers. What they wrote is read below the directory.
 
     Attributes:
-        excluded: hosts that were left out and why.
         steps: of a run, what each came to, by host.
     """
 
@@ -51,7 +43,6 @@ class Evidence(NamedTuple):
     Attributes:
         hosts: all nodes, in the order of the inventory. Lists of results have the same order.
         probes, nodes, logins, pairs: what the verbs probe, describe, log_in and measure came to.
-        thresholds: what is good enough.
         program: None where it was not asked for.
         containers: None likewise.
         transport: what runs use unasked.

@@ -15,8 +15,6 @@ def watch(root: LocalPath, host: str, every: float = 2.0) -> dict[str, Any]:
     """See that a monitor runs; it goes when nobody has asked for what it finds for a while.
 
     Args:
-        root: directory of all runs.
-        host: name of this machine.
         every: seconds between two looks.
 
     Returns:

@@ -46,12 +46,9 @@ class Cluster:
     Args:
         measured: by host, what the verbs came to: `probe`, `node` (describe), `ssh` (log_in) and
             `pairs` (measure).
-        thresholds: what is good enough.
 
     Attributes:
-        hosts: all nodes.
         down: those that could not be looked at.
-        up: all others.
         misled: pairs (a, b) where a resolves the name of b to a wrong address.
     """
 

@@ -35,11 +35,8 @@ class Containers:
     """What the programs in containers left.
 
     Attributes:
-        excluded: hosts that were left out, and why.
         troubles: hosts whose container could not be started or ended, and why.
-        log: output of mpirun.
         ranks: what each rank of trainer/verify wrote.
-        rank_logs: their output, by rank.
     """
 
     excluded: Mapping[str, str]
@@ -165,7 +162,6 @@ def read_containers(
 
     Args:
         steps: results of each step of a run, by host.
-        excluded: hosts that were left out, and why.
         directory: of the verdict, where the files of the ranks are.
     """
     paths = sorted(glob.glob(os.path.join(glob.escape(directory), "verify", "rank-*.json")))

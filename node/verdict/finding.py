@@ -133,8 +133,6 @@ class Finding:
     """A check of a node or of a pair; exactly one of `host` and `pair` is set.
 
     Attributes:
-        check: what was looked at.
-        host: the node that it is about.
         pair: two nodes, from the first to the second.
         because: who spoils it, a host or "a to b", where it is another finding's fault.
     """
@@ -146,12 +144,10 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """The name of the check."""
         return self.check.name
 
     @property
     def ok(self) -> bool:
-        """Whether the check is passed."""
         return self.check.ok
 
     @property

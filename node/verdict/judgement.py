@@ -27,9 +27,6 @@ class Cause:
     """Why somebody is at fault.
 
     Attributes:
-        name: of the check.
-        code: of the trouble.
-        reason: the finding in one line.
         remedy: what to do; may be empty.
         times: how many findings of this check are that one's fault.
     """

@@ -39,7 +39,6 @@ class Matches:
         milliseconds: there and back.
         gigabits: 10^9 bits per second, from the first of the pair to the second.
         lost: percent of TCP's segments that had to be sent again, likewise.
-        troubles: why there is no bandwidth.
     """
 
     milliseconds: dict[Pair, float] = field(default_factory=dict)
@@ -117,7 +116,6 @@ def _clocks(cluster: Cluster) -> list[Finding]:
 
 
 def matches_of(cluster: Cluster) -> Matches:
-    """What the pairs measured."""
     matches = Matches()
     for a, answer in cluster.answers(PART):
         for b, match in answer["matches"].items():
@@ -140,13 +138,7 @@ def _links(
     checks: Mapping[Pair, Check],
     troubles: Mapping[Pair, str],
 ) -> list[Finding]:
-    """Findings about a number of each pair.
-
-    Args:
-        name: of the check.
-        checks: where there is a number.
-        troubles: why there is none.
-    """
+    """Findings about a number of each pair."""
     failed = [pair for pair, check in checks.items() if not check.ok]
     failed += [pair for pair in troubles if pair not in checks]
     because = cluster.because(failed, [*checks, *troubles])

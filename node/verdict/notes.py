@@ -61,7 +61,6 @@ class Note:
     Attributes:
         code: a key of TEXTS.
         hosts: the nodes, in the order of the inventory.
-        text: the sentence for people.
     """
 
     code: str

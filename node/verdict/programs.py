@@ -111,9 +111,6 @@ class Program:
     """One run of the program.
 
     Attributes:
-        name: of the check.
-        excluded: hosts that were left out, and why.
-        output: what the ranks printed.
         trouble: what mpirun said; it matters where a host does not answer.
         hostnames: host by the name that it gives itself in the output.
         not_started: hosts that kept the program from starting, and how.
@@ -175,7 +172,6 @@ def read_program(
 
     Args:
         result: of the task that ran it; empty where no node could.
-        excluded: hosts that were left out, and why.
         hostnames: host by the name that it gives itself.
     """
     output = str(result.get("stdout", ""))

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from amd_machine import GPUS, MI210, UUIDS, AmdMachine, recorded, write
-from test_launch_arguments import CONTAINER
+from test_launch_arguments import CONTAINER, START
 
 from node.check import gpu_fit as fit
 from node.check import gpu_health
@@ -311,10 +312,14 @@ def test_the_load_is_that_of_the_kernels_files(
     ]
 
 
-def host_configuration(monkeypatch: pytest.MonkeyPatch, kfd: Path, **more: Any) -> dict[str, Any]:
-    """Of a container, with a stand-in for /dev/kfd."""
+def host_configuration(
+    monkeypatch: pytest.MonkeyPatch, kfd: Path, files: Sequence[Path] = (), **more: Any
+) -> dict[str, Any]:
+    """Of a container with these files of GPUs, with a stand-in for /dev/kfd."""
     monkeypatch.setattr(training_run_container, "KFD", str(kfd))
-    configuration: dict[str, Any] = replace(CONTAINER, **more).host_configuration()
+    asked = START.container._replace(render_devices=[str(file) for file in files])
+    container = replace(CONTAINER, run=START._replace(container=asked), **more)
+    configuration: dict[str, Any] = container.host_configuration()
     return configuration
 
 
@@ -327,17 +332,13 @@ def test_a_container_gets_its_gpus_and_their_groups(
         with suppress(PermissionError):  # only root gives files away
             os.chown(file, -1, gid)
     kfd, first, second = files
-    given = host_configuration(monkeypatch, kfd, render_devices=(str(first),))
+    given = host_configuration(monkeypatch, kfd, [first])
     assert [device["PathOnHost"] for device in given["Devices"]] == [str(kfd), str(first)]
     assert {device["CgroupPermissions"] for device in given["Devices"]} == {"rw"}
     assert given["GroupAdd"] == [str(first.stat().st_gid)]
     assert "DeviceRequests" not in given
-    both = host_configuration(
-        monkeypatch,
-        kfd,
-        render_devices=(str(first), str(second)),
-        rdma=("/dev/infiniband/uverbs0",),
-    )
+    rdma = ("/dev/infiniband/uverbs0",)
+    both = host_configuration(monkeypatch, kfd, [first, second], rdma=rdma)
     groups = {file.stat().st_gid for file in files}
     assert both["GroupAdd"] == [str(gid) for gid in sorted(groups)]
     assert both["Devices"][-1]["PathOnHost"] == "/dev/infiniband/uverbs0"

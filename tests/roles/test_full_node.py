@@ -21,6 +21,8 @@ from node.runs import code_listing as training_run_listing
 from node.runs import collect as training_run_collect
 from node.runs import directory as training_node_directory
 from node.runs import disk_space as training_run_room
+from node.runs.container import ContainerForm, Start
+from node.runs.mpirun import Bench, Launch
 from node.verbs import start, take
 
 pytestmark = pytest.mark.process
@@ -183,16 +185,16 @@ def test_the_folder_of_the_code_has_no_room(
     assert contents(Path(run.project)) == contents(project)
 
 
-def start_of(root: Path, files: dict[str, Any]) -> start.Start:
+def start_of(root: Path, files: dict[str, Any]) -> Start:
     """What is asked for, as far as the verb comes to it before it asks the engine."""
-    container = start.ContainerForm("i", "node1", "trainer", "/data", 2)
-    launch = start.LaunchForm(
+    container = ContainerForm("i", "node1", "trainer", "/data", 2)
+    launch = Launch(
         *("train", ["node1"], {}, {}, {}, "", [1], [1], 0, "cifar10", 64),
-        *(start.BenchForm(["vit"], 1, 1.0), False),
+        *(Bench(["vit"], 1, 1.0), False),
     )
     facts = {"host": "node1"}
     where = ("r", "/home/ada/runs/r", str(root), RANK, RANK)
-    return start.Start(*where, files, facts, container, launch, "127.0.0.1", 2222)
+    return Start(*where, files, facts, container, launch, "127.0.0.1", 2222)
 
 
 @pytest.mark.parametrize("launches", [True, False])

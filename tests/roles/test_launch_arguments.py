@@ -20,58 +20,56 @@ from node.runs import container as training_run_container
 from node.runs import directory as training_node_directory
 from node.runs import mpirun as training_run_mpirun
 
-Settings = training_run_mpirun.Settings
-BENCH = training_run_mpirun.Bench(("vit", "resnet18"), rounds=5, seconds=5, bf16=False)
 TRAIN = training_run_mpirun.Launch(
     command="train",
-    slots=(1, 1),
-    cores=(2, 2),
-    gpus=0,
-    threads=0,
-    network="10.0.0.0/24",
-    interfaces=(),
-    stall_seconds=50,
-    job_seconds=0,
-    dataset="/data/cifar10",
-    batch_per_rank=64,
-    project=False,
-    program_per="rank",
-    bench=BENCH,
-    profile=Settings.of(
-        {"backend": "gloo", "mca": {"pml": "ob1", "btl": "self,sm,tcp"}, "needs_gpu": False}
-    ),
-    without_spare_core=Settings(
-        {"mpi_yield_when_idle": 1}, {"TRAINYARD_EXCHANGE_NICE": 10, "HOROVOD_CYCLE_TIME": 2}
-    ),
-    further=Settings({"btl": "self,tcp"}, {"FLAG": True}),
-)
-CONTAINER = training_run_container.Container(
-    run_id="r",
-    directory=training_node_directory.RunDirectory("/srv/trainyard/runs", "r"),
-    uid=2000,
-    gid=2001,
-    image="trainyard/trainer:1",
-    hostname="node1",
-    user="trainer",
-    data="/srv/trainyard/data",
-    folder="",
-    gpus={},
-    render_devices=(),
-    rdma=(),
-    shm_gigabytes=2,
-    part=1.0,
-    cores=0,
-    memory_bytes=0,
-    processes=8192,
-    command="train",
-    start_seconds=180,
-    stall_seconds=50,
-    silence_seconds=600,
-    grace_seconds=0,
     nodes=["node1", "node2", "node10"],
     addresses={"node1": "10.0.0.1", "node2": "10.0.0.2", "node10": "10.0.0.10"},
     ports={"node1": 2222, "node2": 2222, "node10": 2223},
+    host_keys={},
+    client_key="",
+    slots=[1, 1],
+    cores=[2, 2],
+    gpus=0,
+    network="10.0.0.0/24",
+    start_seconds=180,
+    stall_seconds=50,
+    silence_seconds=600,
+    dataset="cifar10",
+    batch_per_rank=64,
     copy_megabytes=100.0,
+    bench=training_run_mpirun.Bench(["vit", "resnet18"], rounds=5, seconds=5),
+    bf16=False,
+    profile={"backend": "gloo", "mca": {"pml": "ob1", "btl": "self,sm,tcp"}, "needs_gpu": False},
+    without_spare_core={
+        "mca": {"mpi_yield_when_idle": 1},
+        "environment": {"TRAINYARD_EXCHANGE_NICE": 10, "HOROVOD_CYCLE_TIME": 2},
+    },
+    mca={"btl": "self,tcp"},
+    environment={"FLAG": True},
+)
+START = training_run_container.Start(
+    run_id="r",
+    home="/home/runs/r",
+    root="/srv/trainyard/runs",
+    uid=2000,
+    gid=2001,
+    files={},
+    facts={},
+    container=training_run_container.ContainerForm(
+        "trainyard/trainer:1", "node1", "trainer", "/srv/trainyard/data", shm_gigabytes=2
+    ),
+    launch=TRAIN,
+    address="10.0.0.1",
+    port=2222,
+)
+CONTAINER = training_run_container.Container(
+    START,
+    training_node_directory.RunDirectory("/srv/trainyard/runs", "r"),
+    folder="",
+    gpus={},
+    rdma=(),
+    cores=0,
+    memory_bytes=0,
 )
 # How mpirun's own daemons watch their connections, and who starts them; in every launch.
 DAEMONS = (
@@ -83,13 +81,13 @@ ALLOCATOR = "-x MALLOC_MMAP_THRESHOLD_=1073741824 -x MALLOC_TRIM_THRESHOLD_=4294
 
 
 def line(**changes: Any) -> str:
-    return " ".join(replace(TRAIN, **changes).arguments())
+    return " ".join(TRAIN._replace(**changes).arguments())
 
 
 def bare(**changes: Any) -> str:
     """Without a network, a transport's settings and further ones."""
-    none = Settings()
-    return line(network="", profile=none, without_spare_core=none, further=none, **changes)
+    none = dict.fromkeys(("profile", "without_spare_core", "mca", "environment"))
+    return line(network="", **none, **changes)
 
 
 def test_a_training_with_every_setting() -> None:
@@ -106,21 +104,21 @@ def test_a_training_with_every_setting() -> None:
 
 
 def test_a_network_goes_by_the_name_of_its_interface_where_nodes_have_the_same() -> None:
-    alike = line(interfaces=("eth0",))
+    alike = line(interfaces=["eth0"])
     assert "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 " in alike
-    unlike = line(interfaces=("eth0", "ens5"))
+    unlike = line(interfaces=["eth0", "ens5"])
     assert "--prtemca prte_if_include eth0,ens5 --mca btl_tcp_if_include 10.0.0.0/24 " in unlike
-    unknown = line(interfaces=("eth0", ""))
+    unknown = line(interfaces=["eth0", ""])
     assert "--prtemca prte_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24 " in unknown
-    assert "if_include" not in bare(interfaces=("eth0",))
+    assert "if_include" not in bare(interfaces=["eth0"])
 
 
 def test_a_network_of_ipv6_goes_by_the_names_of_its_interfaces() -> None:
-    alike = line(network="fd00:1::/64", interfaces=("eth0",))
+    alike = line(network="fd00:1::/64", interfaces=["eth0"])
     assert "--prtemca prte_if_include eth0 --mca btl_tcp_if_include eth0 " in alike
     assert "-x TRAINYARD_NETWORK=fd00:1::/64" in alike
     # A rank whose machine lacks one of the names would be left without any.
-    unlike = line(network="fd00:1::/64", interfaces=("eth0", "ens5"))
+    unlike = line(network="fd00:1::/64", interfaces=["eth0", "ens5"])
     assert "--prtemca prte_if_include eth0,ens5 --mca btl_tcp_disable_family 4 " in unlike
     assert "btl_tcp_if_include" not in unlike
 
@@ -130,7 +128,7 @@ def test_verify_runs_mpi_alone_first() -> None:
         f"--bind-to none --timeout 90 {DAEMONS} -x OMP_NUM_THREADS=1 {ALLOCATOR} "
         "-x HOROVOD_STALL_CHECK_TIME_SECONDS=10 -x HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=20"
     )
-    assert bare(command="verify", slots=(2, 2), job_seconds=90, stall_seconds=20) == (
+    assert bare(command="verify", slots=[2, 2], job_seconds=90, stall_seconds=20) == (
         f"--hostfile /etc/trainyard/hostfile -n 2 --map-by ppr:1:node {common} "
         "/opt/trainyard/bin/hello_mpi --then "
         f"--hostfile /etc/trainyard/hostfile -n 4 --map-by slot {common} "
@@ -141,9 +139,7 @@ def test_verify_runs_mpi_alone_first() -> None:
 @pytest.mark.parametrize(("bf16", "flag"), [(False, ""), (True, " --bf16")])
 def test_bench(bf16: bool, flag: str) -> None:
     # Nothing ends a benchmark for standing still: its parts are no steps.
-    assert bare(
-        command="bench", slots=(1,), cores=(2,), threads=1, bench=replace(BENCH, bf16=bf16)
-    ) == (
+    assert bare(command="bench", slots=[1], cores=[2], threads=1, bf16=bf16) == (
         "--hostfile /etc/trainyard/hostfile -n 1 --map-by slot --bind-to none "
         f"{DAEMONS} -x OMP_NUM_THREADS=1 {ALLOCATOR} /opt/trainyard/bin/rank "
         "bench suite --batch 64 --dataset /data/cifar10 --rounds 5 --seconds 5 "
@@ -159,14 +155,14 @@ def test_bench(bf16: bool, flag: str) -> None:
 def test_the_cores_of_a_node_are_shared_out_among_its_ranks(
     cores: int, ranks: int, threads: int, expected: int
 ) -> None:
-    launch = replace(TRAIN, cores=(cores, 64), slots=(ranks, ranks), threads=threads)
-    assert launch.environment()["OMP_NUM_THREADS"] == expected
+    launch = TRAIN._replace(cores=[cores, 64], slots=[ranks, ranks], threads=threads)
+    assert launch.environment_of_ranks()["OMP_NUM_THREADS"] == expected
 
 
 def test_nodes_with_different_numbers_of_ranks() -> None:
-    launch = replace(TRAIN, slots=(4, 1), cores=(16, 2))
+    launch = TRAIN._replace(slots=[4, 1], cores=[16, 2])
     # The rank with the fewest cores sets the pace; more threads elsewhere would wait for it.
-    assert launch.environment()["OMP_NUM_THREADS"] == 2
+    assert launch.environment_of_ranks()["OMP_NUM_THREADS"] == 2
     arguments = launch.arguments()
     assert arguments[2:6] == ["-n", "5", "--map-by", "slot"]
     # One node has a core left, the other has none.
@@ -178,28 +174,28 @@ def test_nodes_with_different_numbers_of_ranks() -> None:
     [
         ({}, False),
         ({"threads": 1}, True),
-        ({"threads": 1, "slots": (2, 2)}, False),
-        ({"cores": (7, 7), "slots": (4, 4)}, True),
+        ({"threads": 1, "slots": [2, 2]}, False),
+        ({"cores": [7, 7], "slots": [4, 4]}, True),
         ({"gpus": 1}, True),
     ],
 )
 def test_settings_without_a_spare_core_are_those_of_nodes_without_one(
     changes: dict[str, Any], spare: bool
 ) -> None:
-    assert ("mpi_yield_when_idle" not in replace(TRAIN, **changes).mca()) is spare
+    assert ("mpi_yield_when_idle" not in TRAIN._replace(**changes).all_mca()) is spare
 
 
 def test_of_one_name_the_more_particular_setting_wins() -> None:
-    launch = replace(
-        TRAIN,
-        profile=Settings({"pml": "ucx"}, {"HOROVOD_CYCLE_TIME": 3, "A": 1}),
-        further=Settings({}, {"A": 2, "OMP_NUM_THREADS": 7, "MALLOC_TRIM_THRESHOLD_": 0}),
+    launch = TRAIN._replace(
+        profile={"mca": {"pml": "ucx"}, "environment": {"HOROVOD_CYCLE_TIME": 3, "A": 1}},
+        mca=None,
+        environment={"A": 2, "OMP_NUM_THREADS": 7, "MALLOC_TRIM_THRESHOLD_": 0},
     )
-    assert launch.mca()["pml"] == "ucx"
-    assert launch.environment()["HOROVOD_CYCLE_TIME"] == 3
-    assert launch.environment()["A"] == 2
-    assert launch.environment()["OMP_NUM_THREADS"] == 7
-    assert launch.environment()["MALLOC_TRIM_THRESHOLD_"] == 0
+    assert launch.all_mca()["pml"] == "ucx"
+    assert launch.environment_of_ranks()["HOROVOD_CYCLE_TIME"] == 3
+    assert launch.environment_of_ranks()["A"] == 2
+    assert launch.environment_of_ranks()["OMP_NUM_THREADS"] == 7
+    assert launch.environment_of_ranks()["MALLOC_TRIM_THRESHOLD_"] == 0
 
 
 # Takes 80 MB in ten blocks and gives them back, as a training step does, and prints in how many
@@ -224,7 +220,7 @@ print((faults() - before) // 10)
 @pytest.mark.process
 def test_a_rank_keeps_the_memory_that_a_step_gives_back() -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    launched = {name: str(value) for name, value in TRAIN.environment().items()}
+    launched = {name: str(value) for name, value in TRAIN.environment_of_ranks().items()}
 
     def pages(environment: dict[str, str]) -> int:
         command = [sys.executable, "-c", STEPS]
@@ -249,20 +245,22 @@ def test_ranks_of_the_trainers_tests_are_started_as_those_of_runs(file: str) -> 
 def test_horovod_names_the_rank_that_is_missing_before_it_ends_the_others(
     stall: int, check: int
 ) -> None:
-    environment = replace(TRAIN, stall_seconds=stall).environment()
+    environment = TRAIN._replace(stall_seconds=stall).environment_of_ranks()
     assert environment["HOROVOD_STALL_CHECK_TIME_SECONDS"] == check
     assert environment["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == stall
 
 
 def test_a_run_that_may_hang_for_ever_is_not_ended_by_horovod() -> None:
-    assert not any("STALL" in name for name in replace(TRAIN, stall_seconds=0).environment())
+    assert not any(
+        "STALL" in name for name in TRAIN._replace(stall_seconds=0).environment_of_ranks()
+    )
 
 
 @pytest.mark.parametrize(
     ("per", "count", "place"), [("rank", "6", "slot"), ("node", "2", "ppr:1:node")]
 )
 def test_the_program_of_a_project(per: str, count: str, place: str) -> None:
-    project = replace(TRAIN, project=True, program_per=per, slots=(3, 3))
+    project = TRAIN._replace(project=True, program_per=per, slots=[3, 3])
     arguments = project.arguments()
     assert arguments[:6] == [
         "--hostfile",
@@ -284,7 +282,7 @@ def test_a_container_without_gpus() -> None:
         "Env": [
             "TRAINYARD_START_SECONDS=180",
             "TRAINYARD_STALL_SECONDS=50",
-            "TRAINYARD_SILENCE_SECONDS=600",
+            "TRAINYARD_SILENCE_SECONDS=0",
             "TRAINYARD_GRACE_SECONDS=0",
             "TRAINYARD_ADDRESS=10.0.0.1",
             "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2223",
@@ -341,7 +339,8 @@ def test_the_gpus_of_a_container() -> None:
 
 
 def test_a_container_with_a_part_of_the_node() -> None:
-    part = replace(CONTAINER, part=0.25, cores=1.5).host_configuration()
+    run = START._replace(container=START.container._replace(part=0.25))
+    part = replace(CONTAINER, run=run, cores=1.5).host_configuration()
     assert (part["ShmSize"], part["NanoCpus"]) == (2**29, 1_500_000_000)
 
 
@@ -405,7 +404,8 @@ def test_a_node_keeps_memory_for_itself(
 
 @pytest.mark.parametrize(("command", "launches"), [("verify", 2), ("bench", 1)])
 def test_only_a_training_is_ended_for_standing_still(command: str, launches: int) -> None:
-    environment = replace(CONTAINER, command=command).environment()
+    run = START._replace(launch=TRAIN._replace(command=command))
+    environment = replace(CONTAINER, run=run).environment()
     assert environment["TRAINYARD_START_SECONDS"] == 0
     assert environment["TRAINYARD_STALL_SECONDS"] == 0
     assert environment["TRAINYARD_SILENCE_SECONDS"] == 0
@@ -413,6 +413,7 @@ def test_only_a_training_is_ended_for_standing_still(command: str, launches: int
 
 
 def test_a_run_on_one_node_has_no_peers() -> None:
-    alone = replace(CONTAINER, nodes=["node1"])
+    run = START._replace(launch=TRAIN._replace(nodes=["node1"]))
+    alone = replace(CONTAINER, run=run)
     assert alone.environment()["TRAINYARD_PEERS"] == ""
     assert alone.host_configuration()["ExtraHosts"] == ["node1:10.0.0.1"]

@@ -13,6 +13,7 @@ from node.failure import VerbError
 from node.forms import form
 from node.runs import directory as training_node_directory
 from node.runs import listing as training_node_runs
+from node.runs.container import Start
 from node.verbs import end, logs, poll, start
 
 GIGABYTE = 10**9
@@ -72,9 +73,9 @@ def options() -> dict[str, Any]:
     }
 
 
-def asked(options: dict[str, Any]) -> start.Start:
+def asked(options: dict[str, Any]) -> Start:
     """What the verb gets of them."""
-    found: start.Start = form(start.Start, options)
+    found: Start = form(Start, options)
     return found
 
 

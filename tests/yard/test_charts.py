@@ -17,7 +17,7 @@ pytestmark = pytest.mark.process
 
 def page_of(folder: Path, *charts: Chart) -> Path:
     """A page with charts and nothing else."""
-    lists = dict.fromkeys(("entries", "started", "results", "differences"), ())
+    lists = dict.fromkeys(("entries", "started", "results", "changes", "code", "differences"), ())
     path = folder / "charts.html"
     path.write_text(render("comparison.html.j2", title="charts", charts=charts, **lists))
     return path

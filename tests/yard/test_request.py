@@ -11,12 +11,7 @@ from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory, Option, parse_inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
-from yard.request.parse import (
-    parse_nodes,
-    parse_option,
-    parse_procs_per_node,
-    parse_train_images,
-)
+from yard.request.parse import number_or, parse_nodes, parse_option
 from yard.request.recipe import read_recipe
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
@@ -294,11 +289,9 @@ def test_options_are_read_as_yaml() -> None:
     assert parse_option("seed=2", int) == ("seed", 2)
     with pytest.raises(ValueError, match="not key=value"):
         parse_option("seed", int)
-    assert parse_train_images("all") == "all"
-    assert parse_train_images("500") == 500
-    assert (parse_procs_per_node("node"), parse_procs_per_node("3")) == ("node", 3)
+    assert (number_or("all", "all"), number_or("all", "500")) == ("all", 500)
     with pytest.raises(ValueError, match="some"):
-        parse_train_images("some")
+        number_or("all", "some")
 
 
 REPOSITORY = Project(Path(__file__).parents[2])

@@ -1,9 +1,11 @@
 """The command `yard` in a user's shell: where it is, what it completes, whose words it speaks."""
 
+import inspect
 import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
@@ -178,3 +180,21 @@ def test_it_is_installed_and_works_from_a_folder_of_its_own(tmp_path: Path) -> N
     assert refused.returncode != 0
     assert "is another program" in refused.stderr
     assert (home / "bin/yard").read_text() == "of somebody else"
+
+
+def test_every_command_takes_the_options_that_it_is_handed() -> None:
+    needed = {
+        "destroy": "site",
+        "exec": "true",
+        "export": "--to=a.pt",
+        "predict": "--source=images",
+        "provision": "site --count=2",
+        "report": "latest",
+    }
+    for command, text in cli.PLAIN.items():
+        place, *options = text.split()
+        module, function = place.split(".")
+        takes = getattr(import_module(f"yard.commands.{module}"), function)
+        inspect.signature(takes).bind(None, *options)
+        parsed = build_parser().parse_args([command, *needed.get(command, "").split()])
+        assert {*options} <= {*vars(parsed)}, command

@@ -25,7 +25,6 @@ class AllreduceTime:
 
     Attributes:
         engine: who computes it, an arm of the throughput benchmark.
-        bytes: size of the tensor.
         seconds: median of one sum.
         gigabytes_per_second: bus bandwidth, see `trainer.verify.bandwidth.bus_factor`.
     """
@@ -47,11 +46,6 @@ def measure_allreduce(
     """Sum float32 tensors over all ranks with Horovod, Gloo, MPI and NCCL, in turns.
 
     Args:
-        world: who the ranks are.
-        ddp: engines by backend.
-        rounds: turns of every engine.
-        device: where the tensors are.
-        with_horovod: whether Horovod can sum them.
         sizes: in bytes.
     """
     seconds: dict[tuple[str, int], list[float]] = {}

@@ -91,10 +91,6 @@ class LoopArm:
     """This package's own loop, with or without an engine that exchanges gradients.
 
     Args:
-        workload: what to train.
-        batches: images for one turn.
-        ranks: see `Arm`.
-        join: gives the engine; called at every turn.
         leave: whether to close the engine after every turn. Horovod's background thread would
             take part of the core from the arms that have their turn meanwhile.
         settling: steps before the first turn, in which the engine finds out how to go on best.
@@ -118,7 +114,6 @@ class LoopArm:
         self._is_distributed = False
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """See `Arm`."""
         engine = self._join() if self._join else None
         if engine is not None and not self._is_distributed:
             model, optimizer = engine.distribute(self._step.model, self._step.optimizer)
@@ -135,7 +130,6 @@ class LoopArm:
         return seconds
 
     def _timed(self, engine: Engine | None, step: Callable[[], object], steps: int) -> list[float]:
-        """Take the steps of a turn, see `Arm.turn`."""
         return timed(step, steps, self._device)
 
 
@@ -146,8 +140,6 @@ class CheckpointArm(LoopArm):
     disk. Copies to another node are no part of it.
 
     Args:
-        workload: what to train.
-        batches: images for one turn.
         folder: where it is written, and removed again; None is that of temporary files.
     """
 
@@ -178,7 +170,6 @@ class CheckpointArm(LoopArm):
 
 
 def _configuration(workload: Workload, engine: Engine, run_dir: str) -> TrainConfig:
-    """What a checkpoint of a workload holds as the configuration of its run."""
     return TrainConfig(
         model=workload.model,
         dataset=workload.dataset.name,
@@ -212,7 +203,6 @@ class MinimalArm:
         self._optimizer = adamw(self._model, LEARNING_RATE, WEIGHT_DECAY)
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """See `Arm`."""
         return timed(self._advance, steps, self._device)
 
     def _advance(self) -> None:
@@ -230,7 +220,6 @@ class TorchrunArm:
         self._workload, self._world = workload, world
 
     def turn(self, number: int, steps: int) -> list[float]:
-        """See `Arm`."""
         with listen(cluster_address()) as free:
             host, port = self._world.gather(free.getsockname()[:2])[0]
         with tempfile.TemporaryDirectory(prefix="torchrun-") as scratch:
@@ -263,7 +252,6 @@ def torchrun_turn(workload: Workload, number: int, steps: int, result: Path) -> 
 
 
 def _same(engine: Engine) -> Engine:
-    """The engine, at every turn."""
     return engine
 
 
@@ -290,10 +278,6 @@ def make_arms(
     * `bf16`: `independent` in bf16, where the processor or the GPU multiplies that
 
     Args:
-        workload: what to train.
-        world: who the ranks are.
-        ddp: engines by backend.
-        bf16: whether to measure bf16 too.
         with_horovod: whether Horovod can exchange what the ranks compute.
         folder: where checkpoints are written; None is that of temporary files.
     """

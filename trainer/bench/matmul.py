@@ -24,7 +24,6 @@ class Matmul:
     """What matrix products came to.
 
     Attributes:
-        size: edge of the matrices.
         gflops: medians in 10^9 multiplications and additions a second, by the keys of `LABELS`.
     """
 
@@ -38,11 +37,6 @@ def measure_matmul(world: Engine, rounds: int, size: int = SIZE) -> Matmul:
     * `one_rank`: rank 0 alone
     * `all_ranks`: every rank a product of its own, all at once; per rank
     * `distributed`: one product: every rank multiplies its rows, and all gather the whole result
-
-    Args:
-        world: who the ranks are.
-        rounds: repetitions, in turns.
-        size: edge of the matrices.
     """
     torch.manual_seed(1)
     left, right = torch.randn(size, size), torch.randn(size, size)

@@ -35,10 +35,8 @@ class Suite:
     """What to measure.
 
     Attributes:
-        models: names from `trainer.models`.
         batch_per_rank: images a rank sees in one step.
         dataset: directory of a prepared data set of 32 x 32 images in 10 classes.
-        rounds: turns of everything that is measured.
         seconds: how long a turn of training shall take, about.
         bf16: whether to measure bf16 too. All ranks must say the same, so that it is decided where
             all processors are known: one that does not multiply bfloat16 is slower with it than
@@ -64,10 +62,8 @@ class Report:
     """What rank 0 tells of the benchmark while it goes on; other ranks say nothing.
 
     Args:
-        suite: what is measured.
         path: file for the result, written anew with every part, so that a benchmark that is
             stopped keeps what it has; None writes none, as on all ranks but the first.
-        common: what the result begins with.
     """
 
     def __init__(self, suite: Suite, path: Path | None, common: dict[str, Any]) -> None:
@@ -85,7 +81,6 @@ class Report:
         self._done += 1
 
     def keep(self, **part: Any) -> None:
-        """Add a part to the result."""
         self._result |= part
         if self._path is not None:
             write_json(self._path, self._result)
@@ -108,7 +103,6 @@ def exchanges(device: torch.device, gpus: int, ranks: int) -> tuple[list[str], b
     takes no two ranks on one.
 
     Args:
-        device: of this rank.
         gpus: on the host that has the fewest.
         ranks: on the host that has the most.
     """
@@ -122,7 +116,6 @@ def measure(suite: Suite, path: Path | None) -> None:
     """Measure everything; rank 0 writes the result, and every rank says what is being done.
 
     Args:
-        suite: what to measure.
         path: file for the result, or None:
             {"world_size", "device" ("cpu" or "cuda"), "hosts", "threads", "settings", "versions",
             "labels": {"arms": {name: label}, "ratios": {name: label}, "matmul": {name: label}},

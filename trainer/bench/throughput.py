@@ -21,7 +21,6 @@ class Ratio:
     """The speed of an arm over that of another one in the same round.
 
     Attributes:
-        label: what people call it.
         above: the arm; of several, the one whose ratio is the largest.
         below: what it is compared with, itself left out; of several, with the best of the round.
         is_efficiency: whether it is what an engine reaches of the same ranks without
@@ -72,7 +71,6 @@ class Turn:
 
     Attributes:
         round: the round it was in, from 1.
-        arm: its name.
         seconds: time of the steps, by rank that worked.
         images_per_second: of all of them.
     """
@@ -101,10 +99,7 @@ class Throughput:
     """The training throughput of a model.
 
     Attributes:
-        workload: what was trained.
-        steps: timed steps in a turn.
         turns: in the order in which they were taken.
-        summary: what they come to.
     """
 
     workload: Workload
@@ -140,11 +135,8 @@ def measure_throughput(
     the machine favours none, and none is always behind the same neighbour.
 
     Args:
-        workload: what the arms train.
         arms: by name; `independent` must be among them. What its steps would have taken in
             lockstep is reported as `lockstep`.
-        world: who the ranks are.
-        rounds: turns of every arm.
         seconds: how long a turn of `independent` shall take, about.
         round_begins: called with the number of every round, from 1.
     """
@@ -184,8 +176,6 @@ def images_per_second(ranks: Ranks, images: int, seconds: Sequence[float]) -> fl
     """Speeds of independent ranks add up; ranks that wait for each other are as fast as the last.
 
     Args:
-        ranks: how they belong together.
-        images: of one rank.
         seconds: by rank that worked.
     """
     if ranks == "together":

@@ -21,11 +21,8 @@ class Workload:
     """What every arm trains.
 
     Attributes:
-        model: a name from `trainer.models`.
         batch_per_rank: images a rank sees in one step.
         precision: of the forward and backward pass.
-        dataset: directory of a prepared data set.
-        device: where the rank computes.
     """
 
     model: str

@@ -98,7 +98,6 @@ class Mixing:
     With both above 0, a batch is mixed in one way or the other, by chance; one must be.
 
     Attributes:
-        classes: number of classes.
         mixup: Beta parameter of blending pixel by pixel (Zhang et al., 2018); 0 for none.
         cutmix: Beta parameter of pasting a rectangle (Yun et al., 2019); 0 for none.
     """

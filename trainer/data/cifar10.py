@@ -52,7 +52,6 @@ class Archive:
     Attributes:
         name: its key in archives.yml, where its checksum stands.
         marker: a member that only this archive has.
-        decode: reads the images out of it.
     """
 
     name: str

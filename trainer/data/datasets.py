@@ -16,7 +16,6 @@ class PreparationRequest:
 
     Attributes:
         source: its archive; the folder of the two archives for imagenet; None for synthetic.
-        out: directory to write.
         counts: for imagenet: "classes,training images,validation images"; None for the real ones.
         validation_classes: for imagenet: a file with the class of every validation image; None
             for the real ones.
@@ -33,7 +32,6 @@ class Dataset:
     """A data set that can be prepared.
 
     Attributes:
-        train_images: number of training images.
         prepare: writes it and returns whether anything was written.
     """
 
@@ -58,7 +56,6 @@ def _prepare_imagenet(request: PreparationRequest, report: Report) -> bool:
 
 
 def _archived(published: Published, prepare: Callable[[Path, Path, Report], bool]) -> Dataset:
-    """A data set that is made from one archive."""
     return Dataset(published.counts["train"], partial(_prepare_archive, prepare))
 
 
@@ -78,7 +75,6 @@ def prepare_dataset(name: str, request: PreparationRequest) -> bool:
 
     Args:
         name: a key of `DATASETS`.
-        request: what to make it from, and where.
 
     Returns:
         Whether anything was written.

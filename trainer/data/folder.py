@@ -44,7 +44,6 @@ class FileSet:
     """Image files and their classes.
 
     Attributes:
-        root: the folder of the split.
         files: paths below it, `class/file`.
         labels: int64, one per file.
     """
@@ -70,7 +69,6 @@ class FileSet:
             directory: the data set: `train/` and `val/` with a folder for each class, or one folder
                 with the folders of the classes, of which the seed parts the test set.
             split: "train" or "test".
-            seed: of that.
 
         Raises:
             DataError: a class has no image, or the data set cannot be read.
@@ -141,7 +139,6 @@ def read_folder(directory: Path, seed: int) -> tuple[Description, dict[str, File
     """Find the files of a data set, by split, and tell what it is.
 
     Args:
-        directory: where it is.
         seed: parts the test set, where the folder has not.
 
     Raises:
@@ -171,12 +168,7 @@ class FolderTrainingBatches:
 
     Attributes:
         data: the training files of the whole world.
-        sampler: deals them out to this rank.
         image_size: edge of the cuts in pixels.
-        workers: number of threads.
-        normalise: from bytes to floats.
-        mixing: of images and labels; None for none.
-        device: where the batches go.
         crops: whether images are cut and flipped at random; else it is the middle.
         policy: what they go through after that; None for nothing.
     """
@@ -216,8 +208,6 @@ class FolderEvaluationBatches:
 
     Attributes:
         data: the files of this rank.
-        image_size, workers, normalise, device: as for training.
-        margin: see `middle`.
     """
 
     data: FileSet
@@ -273,11 +263,7 @@ def middle(image: Image.Image, edge: int, margin: float = EVALUATION_MARGIN) -> 
 
 
 def _open(path: Path) -> Image.Image:
-    """Read and decode a file.
-
-    Raises:
-        DataError: it is missing or no image, or its share is gone; the message names it.
-    """
+    """Read and decode a file."""
     try:
         with Image.open(path) as image:
             return image.convert("RGB")

@@ -44,13 +44,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Counts:
-    """How much there must be.
-
-    Attributes:
-        classes: number of classes.
-        train: number of training images.
-        validation: number of validation images.
-    """
+    """How much there must be."""
 
     classes: int = 1_000
     train: int = 1_281_167
@@ -62,7 +56,6 @@ class _ClassFolder:
     """What one process unpacks at a time: the images of one class.
 
     Attributes:
-        archive: the tar file.
         path: the folder to make, below that of the data set.
         members: name, position and size in bytes of each of its images, or of its own tar file.
     """
@@ -194,11 +187,7 @@ def _validation_folders(
 
 
 def _members(stream: IO[bytes], archive: Path) -> Iterator[tarfile.TarInfo]:
-    """The files of a tar file, to the mark of its end.
-
-    Raises:
-        DataError: it is damaged or cut short.
-    """
+    """The files of a tar file, to the mark of its end."""
     last = "its begin"
     try:
         with tarfile.open(fileobj=stream, mode="r:") as tar:
@@ -220,11 +209,7 @@ def _members(stream: IO[bytes], archive: Path) -> Iterator[tarfile.TarInfo]:
 
 
 def _check_folders(source: Path, counts: Counts, report: Report) -> None:
-    """See that folders of images are ImageNet's and can be decoded.
-
-    Raises:
-        DataError: they are not.
-    """
+    """See that folders of images are ImageNet's and can be decoded."""
     _count(source, counts)
     folders = [folder for part in FOLDERS.values() for folder in (source / part).iterdir()]
     _in_processes(
@@ -235,11 +220,7 @@ def _check_folders(source: Path, counts: Counts, report: Report) -> None:
 
 
 def _check_room(folder: Path, size: int) -> None:
-    """See that what is to be unpacked has room.
-
-    Raises:
-        DataError: it has not.
-    """
+    """See that what is to be unpacked has room."""
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if size > free:
@@ -250,11 +231,7 @@ def _check_room(folder: Path, size: int) -> None:
 
 
 def _in_processes(work: Callable[[Any], None], items: dict[str, Any], report: Report) -> None:
-    """Do something with each folder, one process a core.
-
-    Raises:
-        DataError: it failed for some, after all others were done; the message names them.
-    """
+    """Do something with each folder, one process a core."""
     failed: list[str] = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = {pool.submit(work, item): name for name, item in items.items()}
@@ -284,11 +261,7 @@ def _in_processes(work: Callable[[Any], None], items: dict[str, Any], report: Re
 
 
 def _unpack(root: Path, folder: _ClassFolder) -> None:
-    """Fill a folder beside its name, then give it the name: it is complete or not there.
-
-    Raises:
-        DataError: the archive is damaged there, or an image is.
-    """
+    """Fill a folder beside its name, then give it the name: it is complete or not there."""
     target = root / folder.path
     scratch = target.with_name(f".{target.name}.partial")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -319,11 +292,7 @@ def _unpack_tar(content: bytes, name: Path, folder: Path) -> None:
 
 
 def _check_images(folder: Path) -> None:
-    """Decode the images of a folder, as small as their format can do that.
-
-    Raises:
-        DataError: some cannot be decoded; the message names them.
-    """
+    """Decode the images of a folder, as small as their format can do that."""
     broken = []
     for path in sorted(folder.iterdir()):
         try:
@@ -338,11 +307,7 @@ def _check_images(folder: Path) -> None:
 
 
 def _count(directory: Path, counts: Counts) -> tuple[str, ...]:
-    """Count classes and images, and return the names of the classes.
-
-    Raises:
-        DataError: there are more or fewer, or training and validation images have other classes.
-    """
+    """Count classes and images, and return the names of the classes."""
     classes = classes_of(directory)
     for split, expected in (("train", counts.train), ("test", counts.validation)):
         images = len(FileSet.load(directory, split, seed=0))

@@ -53,10 +53,8 @@ class Data:
     """A data set, ready to train on.
 
     Attributes:
-        train: this rank's training batches.
         validation: this rank's shard of the validation split, which checkpoints are chosen by.
         test: this rank's shard of the test images, which are looked at once, at the end.
-        description: of the data set on disk.
         image_size: edge of the images in pixels.
         train_images: number of training images of the whole world.
         validation_images: number of images of the validation split; 0 for none.

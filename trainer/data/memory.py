@@ -47,10 +47,8 @@ class ImageSet:
         """Read a split of a prepared data set.
 
         Args:
-            directory: the data set.
             split: "train" or "test".
             count: size of the class-balanced subset to keep; None for all.
-            seed: of the subset.
 
         Raises:
             DataError: the data set is missing or damaged.
@@ -92,9 +90,6 @@ class TrainingBatches:
 
     Attributes:
         data: the training images of the whole world.
-        sampler: deals them out to this rank.
-        normalise: from bytes to floats.
-        mixing: of images and labels; None for none.
         crops: whether images are cut and flipped at random.
         policy: what they go through after that; None for nothing.
     """
@@ -126,7 +121,6 @@ class EvaluationBatches:
 
     Attributes:
         data: the images of this rank; there may be fewer images than ranks.
-        normalise: from bytes to floats.
     """
 
     data: ImageSet

@@ -25,7 +25,6 @@ class Published:
     """A data set as it was published.
 
     Attributes:
-        name: its name.
         classes: the class names; a label is an index into them.
         counts: images of each split, the same number of each class.
         shape: of an image, channels x height x width.
@@ -86,7 +85,6 @@ def prepare(
     """Decode an archive into a prepared data set.
 
     Args:
-        published: what it must turn out to be.
         source: the archive, under any file name.
         directory: where the data set goes; it appears complete or not at all.
         report: called with a line of progress now and then.
@@ -132,9 +130,7 @@ def expect_checksum(source: Path, name: str, archive: str) -> None:
     """Compare a file's checksum with that of the published archive.
 
     Args:
-        source: the file.
-        name: of the data set.
-        archive: which archive of it, a key in archives.yml.
+        archive: which archive of the data set, a key in archives.yml.
 
     Raises:
         DataError: it is another one.

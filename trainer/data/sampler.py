@@ -18,11 +18,6 @@ VALIDATION = -1
 def balanced_subset(labels: Tensor, count: int, seed: int) -> Tensor:
     """Choose a fixed subset with the same number of images of each class, give or take one.
 
-    Args:
-        labels: the class of every image.
-        count: how many to choose.
-        seed: another seed chooses other images.
-
     Returns:
         Their indices in ascending order.
 
@@ -54,10 +49,8 @@ def training_and_validation(
     are trained on. Each class gives the same fraction, and at least one image.
 
     Args:
-        labels: the class of every image.
         count: size of the class-balanced subset of the others to train on; None for all of them.
         fraction: of each class for validation, 0 to 1; 0 holds none out.
-        seed: another seed chooses other images.
 
     Returns:
         The indices of both in ascending order.
@@ -101,9 +94,6 @@ class ShardedSampler:
     Attributes:
         images: number of images of the whole world.
         batch_per_rank: images a rank takes in a step.
-        rank: this rank.
-        world_size: number of ranks.
-        seed: of the order.
 
     Raises:
         ConfigError: there are not enough images for one step.

@@ -11,8 +11,6 @@ def cannot_read(path: Path, error: Exception, otherwise: str) -> DataError:
     """Return the error to raise where a file of a data set cannot be read.
 
     Args:
-        path: the file.
-        error: what came of reading it.
         otherwise: the message for errors that the file itself is the cause of.
     """
     if isinstance(error, PermissionError):

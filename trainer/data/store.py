@@ -29,14 +29,10 @@ class Description:
     """What a prepared data set is.
 
     Attributes:
-        name: its name.
         classes: the class names; a label is an index into them.
-        train_images: number of training images.
-        test_images: number of test images.
         channel_means: of the training images, per channel, on a scale of 0 to 1.
         channel_deviations: standard deviations, likewise.
         source: file name of what it was made from.
-        source_sha256: that file's checksum.
         layout: "arrays", or "folder" for sets that do not fit in memory.
         augmentation: what training images go through: "crop_flip" or "none". Files are always
             cut at random and flipped.

@@ -56,10 +56,8 @@ class Engine(GradientExchange, Protocol):
     """The exchange between ranks.
 
     Attributes:
-        name: the configuration's word for it.
         rank: this process, from 0.
         local_rank: this process among those of its host, from 0.
-        world_size: number of processes.
     """
 
     name: str

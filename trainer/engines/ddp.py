@@ -23,9 +23,6 @@ class DdpEngine:
     """Gradients averaged by DistributedDataParallel, in buckets, while the backward pass runs.
 
     Works under mpirun, with every backend, and under torchrun, with all but MPI.
-
-    Attributes:
-        group: the process group of torch.distributed.
     """
 
     name = "ddp"
@@ -94,25 +91,21 @@ class DdpEngine:
         return nullcontext()
 
     def sum(self, values: Tensor) -> Tensor:
-        """Allreduce."""
         total = values.clone()
         dist.all_reduce(total, group=self.group)
         return total
 
     def gather(self, value: Any) -> list[Any]:
-        """Allgather of pickled values."""
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value, group=self.group)
         return values
 
     def broadcast(self, value: Any) -> Any:
-        """Broadcast of a pickled value."""
         values = [value]
         dist.broadcast_object_list(values, src=0, group=self.group)
         return values[0]
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
         dist.barrier(group=self.group)
 
     def close(self) -> None:
@@ -129,7 +122,6 @@ class DdpEngine:
 
 
 def _join_world(backend: str) -> None:
-    """Enter the default group with all ranks of the run."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         _join_torchrun(backend)
         return

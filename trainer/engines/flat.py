@@ -37,13 +37,7 @@ class _Bucket:
 
 @dataclass
 class _Buffer:
-    """One tensor for all gradients of one type on one device.
-
-    Attributes:
-        values: one dimension, padded.
-        indices: of the parameters, in the order in which their gradients lie.
-        ends: where each of these gradients ends, with its padding.
-    """
+    """One tensor for all gradients of one type on one device."""
 
     values: Tensor
     indices: list[int] = field(default_factory=list)
@@ -130,7 +124,6 @@ class FlatGradients:
             bucket.handle, bucket.missing = None, set(bucket.indices)
 
     def _allocate(self) -> list[_Buffer]:
-        """Make the buffers, and a view for every parameter."""
         by_kind: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for index, parameter in enumerate(self._parameters):
             by_kind.setdefault((parameter.device, parameter.dtype), []).append(index)

@@ -129,12 +129,10 @@ class HorovodEngine:
         print(f"gradients go in {count} bucket(s); ms a step: {by_count}", flush=True)
 
     def sum(self, values: Tensor) -> Tensor:
-        """Allreduce."""
         with waiting():
             return self._hvd.allreduce(values, op=self._hvd.Sum)
 
     def gather(self, value: Any) -> list[Any]:
-        """Allgather of pickled values."""
         return list(self._hvd.allgather_object(value, name=_GATHERED))
 
     def broadcast(self, value: Any) -> Any:
@@ -151,7 +149,6 @@ class HorovodEngine:
         return value if self.rank == 0 else pickle.loads(data)
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
         self._hvd.barrier()
 
     def close(self) -> None:

@@ -41,15 +41,12 @@ class IndependentEngine(NoExchange):
         return model, optimizer
 
     def sum(self, values: Tensor) -> Tensor:
-        """Allreduce."""
         return torch.as_tensor(sum(self._world.allgather(values.numpy())))
 
     def gather(self, value: Any) -> list[Any]:
-        """Allgather of pickled values."""
         return list(self._world.allgather(value))
 
     def broadcast(self, value: Any) -> Any:
-        """Broadcast of a pickled value."""
         return self._world.bcast(value)
 
     def barrier(self) -> None:

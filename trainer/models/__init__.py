@@ -23,7 +23,6 @@ class ModelSpec:
     """A model that can be trained.
 
     Attributes:
-        description: a line for people.
         build: makes it for a number of classes and the edge in pixels of the square images.
         image_size: an edge it certainly takes, the one that benchmarks use.
         smallest: the least edge it takes.
@@ -83,7 +82,6 @@ def build_model(name: str, classes: int, image_size: int) -> nn.Module:
 
     Args:
         name: a key of `all_models()`.
-        classes: number of classes to tell apart.
         image_size: edge in pixels of its images.
 
     Raises:
@@ -128,9 +126,7 @@ class ModelSummary:
     """A model as the list of models shows it.
 
     Attributes:
-        name: its name.
         parameters: number of trainable values, for images of 32 x 32 pixels in 10 classes.
-        description: a line for people.
     """
 
     name: str

@@ -28,7 +28,6 @@ def build_classifier(name: str, classes: int, image_size: int) -> nn.Module:
 
     Args:
         name: one of `classifier_names`.
-        classes: number of classes to tell apart.
         image_size: edge of the images in pixels.
 
     Raises:
@@ -107,7 +106,6 @@ def _keep_resolution(model: nn.Module) -> None:
 
 
 def _like(convolution: nn.Conv2d, kernel_size: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:
-    """A fresh convolution between the same numbers of channels."""
     fresh = nn.Conv2d(
         convolution.in_channels,
         convolution.out_channels,

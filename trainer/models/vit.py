@@ -15,7 +15,6 @@ class ViTSize:
         image_size: edge of the image in pixels.
         patch_size: edge of a patch in pixels; divides the image.
         width: values of a token.
-        depth: number of blocks.
         heads: attention heads; divide the width.
         mlp_ratio: width of a block's hidden layer over the token's.
     """
@@ -35,7 +34,6 @@ class ViTSize:
 
     @property
     def tokens(self) -> int:
-        """Number of patches in an image."""
         return (self.image_size // self.patch_size) ** 2
 
 
@@ -58,7 +56,6 @@ class Attention(nn.Module):
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Scaled dot-product attention; all batch x heads x tokens x (width / heads)."""
     if not query.is_cpu:
         return functional.scaled_dot_product_attention(query, key, value)
     # On CPUs torch 2.6 multiplies bfloat16 matrices by oneDNN, but not inside attention: there

@@ -21,7 +21,6 @@ class Bandwidth:
     """An allreduce of one size.
 
     Attributes:
-        bytes: size of the tensor.
         seconds: mean of one sum on the slowest rank.
         algorithm_gigabits_per_second: size by time.
         bus_gigabits_per_second: see `bus_factor`.
@@ -55,7 +54,6 @@ def measure_bandwidth(
     Args:
         allreduce: sums a tensor over all ranks in place; the second is the name of it.
         slowest: the largest of the numbers that the ranks give it.
-        device: where the tensors are.
         sizes: in bytes, ascending.
 
     Returns:
@@ -77,7 +75,6 @@ def measure_bandwidth(
 
 
 def _seconds(allreduce: Callable[[Tensor, str], Tensor], values: Tensor, times: int) -> float:
-    """Mean time of one sum on this rank."""
     wait_for(values.device)
     start = perf_counter()
     for _ in range(times):

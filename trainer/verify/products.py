@@ -19,8 +19,6 @@ class Product:
     """The matrix product of a device.
 
     Attributes:
-        gpu: its index on the host.
-        model: its name.
         seconds: median of one product.
         wrong: number of wrong elements in the first row of the product.
     """

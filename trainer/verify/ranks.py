@@ -21,9 +21,6 @@ class RankResult:
     """What a rank has come to; a part that it has not done yet is None.
 
     Attributes:
-        rank: its number in the world.
-        host: its host's name.
-        world_size: number of ranks.
         gpu_trouble: why it computes on the CPU although GPUs were given; empty where none were,
             or where they compute.
         sums, products, bandwidth: as the modules beside this one return them.

@@ -24,7 +24,6 @@ class SumCheck:
 
     Attributes:
         dtype: type of its elements, in torch's word.
-        elements: number of elements.
         wrong: number of elements with another value than the exact one.
     """
 
@@ -60,7 +59,6 @@ def check_sums(
 
     Args:
         allreduce: sums a tensor over all ranks, in place of none; the second is the name of it.
-        device: where the tensors are.
 
     Returns:
         A check for every type and size. Types in which the sum of so many ranks is not exact are

@@ -42,8 +42,6 @@ def fetch_wheels(
         platform: the program that prints pip's arguments for the image's Python and processor.
         folder: where the wheels go; is made. Sources that need the image's Python, and wheels of
             what builds them, go to `SOURCES` and `REQUIRES` beside it.
-        say: told what pip does.
-        stopped: whether the user wants the end.
         environment: variables of pip beside this process's own, such as the proxy's.
         options: lines of the project's own, for pip, that say where packages come from.
 
@@ -104,7 +102,6 @@ def _build_pure(
 
 
 def _requires(source: Path) -> tuple[str, ...]:
-    """What a source says that it is built with."""
     if not tarfile.is_tarfile(source):
         return _USUAL
     with tarfile.open(source) as archive:

@@ -232,7 +232,6 @@ class _Survey:
         return "\n".join([*lines, REMEDY])
 
     def _largest(self, by_bytes: bool) -> list[tuple[str, int, int]]:
-        """The five largest files or folders at the top, with bytes and files."""
         sizes: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         for file in self.files.values():
@@ -245,8 +244,6 @@ class _Survey:
 
 @dataclass
 class _LeftOut:
-    """Counts what is left out."""
-
     root: Path
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -296,7 +293,6 @@ def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> I
 def _allowed(
     rules: GitIgnoreSpec | None, left_out: _LeftOut, paths: Iterable[str]
 ) -> Iterator[str]:
-    """Yield the paths that rules let travel."""
     for path in paths:
         pattern = None if rules is None else _pattern(rules, path)
         if pattern is None:
@@ -342,7 +338,6 @@ def looks_secret(files: Files) -> list[str]:
 
 
 def _pattern(rules: GitIgnoreSpec, path: str) -> str | None:
-    """The pattern that leaves a path out."""
     found = rules.check_file(path)
     if not found.include or found.index is None:
         return None
@@ -380,7 +375,6 @@ def _below(folder: Path, most: int) -> Iterator[None]:
 
 
 def _kind(mode: int) -> str:
-    """What a file is that holds no bytes of its own."""
     if stat.S_ISFIFO(mode):
         return "a pipe"
     return "a socket" if stat.S_ISSOCK(mode) else "a device"

@@ -15,7 +15,6 @@ class NotebookRequirements:
     """What a notebook requires.
 
     Attributes:
-        requirements: what is asked for, as one list.
         settled: the versions, where they are known: a project without requirements gets those that
             the checkout fixes. None where they have to fit what the project requires.
     """
@@ -30,7 +29,6 @@ def notebook_requirements(
     """Put what a notebook requires together.
 
     Args:
-        root: the checkout.
         own: what the project requires; None where that is nothing.
         scratch: a folder that this may write files into.
     """

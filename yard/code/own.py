@@ -35,13 +35,9 @@ class OwnCode:
 
     Attributes:
         name: of the folder, as it may stand in an id: of a to z, 0 to 9 and `-`.
-        shown: the folder, as shown to people.
-        program: what is run, with its arguments.
         per: `rank` or `node`: how many of it are started.
-        settings: what its `trainyard.yml` says.
         requirements: what it requires; None where that is nothing.
         warnings: what may be wrong, and cannot be told here for certain.
-        git: revision of the folder, see `git_revision`.
     """
 
     name: str
@@ -67,7 +63,6 @@ def read_code(
     """Look at a project, and settle what is run of it. What is typed wins over `trainyard.yml`.
 
     Args:
-        typed: the folder.
         snapshot_of: the project, where the folder is the snapshot of a run, which goes as it is.
 
     Raises:
@@ -143,7 +138,6 @@ def check_folder(checkout: Project, typed: str) -> Path:
 
 
 def _can_be_passed(argument: str) -> bool:
-    """Whether a program can be given an argument, and a record can hold it."""
     try:
         argument.encode()
     except UnicodeEncodeError:

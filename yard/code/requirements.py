@@ -57,7 +57,6 @@ class Requirements:
 
     Attributes:
         path: the file, below the project's folder.
-        folder: that folder.
         packages: of a `pyproject.toml` its dependencies; empty of a file that pip reads itself.
         texts: the text of every file that counts, by path.
     """
@@ -114,9 +113,6 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     """What of a project says what it requires, and counts for nothing: a sentence each.
 
     Whoever names a file, or `none`, knows.
-
-    Args:
-        found: what counts.
     """
     if asked is not None:
         return []
@@ -215,7 +211,6 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
 
 
 def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -> None:
-    """Read a file and those it names."""
     try:
         text = _text(files.folder / path)
     except ValueError as error:

@@ -23,9 +23,7 @@ class Settings:
 
     Attributes:
         entry: what is run, as `ENTRY=` takes it.
-        args: of the program.
         launch: `rank` or `node`.
-        data: name of a data set.
         requirements: the file that says what it requires, or `none`.
         metrics: a pattern for lines of rank 0's output, whose named groups are metrics.
         resume_args: further ones of the program where it goes on from a checkpoint.

@@ -64,7 +64,6 @@ def attach(context: Context, run: Path) -> Exit:
 
 
 def _announce(context: Context, manifest: Manifest) -> None:
-    """Say which run it is, and how old."""
     age = duration(max(0.0, time.time() - manifest.started_at))
     words = " ".join(filter(None, (manifest.run_id, manifest.name)))
     context.console.print(escape(f"{words}: begun {age} ago"), soft_wrap=True)

@@ -43,9 +43,6 @@ def bench(
 
     Args:
         request: nodes and ranks; its model is one of `models`.
-        models: what is trained.
-        rounds: turns of each thing that is compared.
-        seconds: of a turn of training, about.
 
     Raises:
         RequestError: the request makes no sense; nothing has been touched.
@@ -121,7 +118,6 @@ def _launch(
     directory: Path,
     plan: dict[str, object],
 ) -> Outcome:
-    """Run playbooks/train.yml with the trainer's benchmarks in place of a training."""
     variables = {
         **training.extravars(),
         "training_run_command": "bench",

@@ -80,7 +80,6 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
 
     Args:
         days: runs that ended longer ago are let go; None keeps all.
-        remove: else nothing is touched.
 
     Raises:
         RequestError: the limit makes no sense.

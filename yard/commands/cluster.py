@@ -44,10 +44,8 @@ def data(
     """Put a data set on the nodes: a known one, or one of the user's own.
 
     Args:
-        dataset: the known one.
         source: path of its archive, or of the folder with its archives; None fetches it. Of the
             user's own, a path or an HTTP address.
-        name, sha256: of the user's own.
 
     Raises:
         RequestError: it is unknown or cannot be had; no node has been touched.

@@ -15,8 +15,6 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     """Write the weights of a run's checkpoint, and what they are for beside them.
 
     Args:
-        name: of the run.
-        to: the file to write.
         which: best or last.
 
     Raises:

@@ -63,7 +63,6 @@ class LogView:
 
         Args:
             offset: where the piece begins in the file, in bytes.
-            end: where it ends.
         """
         output = self._outputs.setdefault(rank, Output())
         if offset < output.end:
@@ -128,7 +127,6 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
 
 
 def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view: LogView) -> None:
-    """Print what the nodes have of a run that goes on."""
     manifest = read_run(run).manifest
     as_it_ran(context, manifest)
     inventory = Path(manifest.inventory_path)

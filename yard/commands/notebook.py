@@ -145,7 +145,6 @@ def _announce(context: Context, job: Notebook) -> None:
 
 
 def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
-    """Keep the way to a server open until Ctrl-C, or until the notebook has ended."""
     console, interrupts = context.console, context.interrupts
     with _way(context, node, server) as way:
         if interrupts.requested:

@@ -22,7 +22,6 @@ from yard.screen.tables import show_models, show_runs
 
 
 def list_models(context: Context) -> Exit:
-    """Print the models of an inventory."""
     show_models(context.console, read_inventory(context.project, context.inventory).models)
     return Exit.DONE
 

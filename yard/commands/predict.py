@@ -17,7 +17,6 @@ def evaluate(context: Context, name: str, dataset: str | None, which: str) -> Ex
     """Look at the test set of a data set with the model of a run.
 
     Args:
-        name: of the run.
         dataset: None for that of the run.
         which: best or last, the checkpoint.
 

@@ -34,7 +34,6 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
     """Take all roles from the nodes, after a look and a question, and forget them here.
 
     Args:
-        with_data: take the data sets as well.
         yes: the question was answered on the command line.
         on: names of nodes or groups, or patterns; none means all, which are forgotten here then.
 
@@ -137,11 +136,7 @@ def _forget(project: Project, inventory: Path) -> None:
 
 
 def _check_idle(state: ClusterState, hosts: Sequence[str]) -> None:
-    """See that nobody trains on these hosts.
-
-    Raises:
-        RequestError: somebody does, or what a run left is not home.
-    """
+    """See that nobody trains on these hosts."""
     held = [
         f"{run.run} is on {', '.join(run.hosts)}"
         + (f", of {run.owner}" if run.owner else "")
@@ -160,7 +155,6 @@ def _announce(
     with_data: bool,
     all_of_them: bool,
 ) -> None:
-    """Say what goes from where, before the question."""
     data = "the data sets with them" if with_data else "data sets stay there (DATA=1 removes them)"
     lines = [
         f"From {', '.join(hosts)}: what the roles of playbooks/nodes.yml put there, "

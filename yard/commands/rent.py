@@ -44,9 +44,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
     """Have as many machines as asked for, after a look at what it costs and a question.
 
     Args:
-        path: the site file.
         hours: from now to a new deadline, of machines that are there too; None leaves theirs.
-        yes: the question is answered.
 
     Raises:
         RequestError: the request or the site file has mistakes, or the answer was no.
@@ -192,11 +190,7 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
 
 @contextmanager
 def _costs_are_said(context: Context, site: Site) -> Iterator[None]:
-    """Say what an interrupted command may have left at EC2.
-
-    Raises:
-        Interrupted: with that.
-    """
+    """Say what an interrupted command may have left at EC2."""
     try:
         yield
     except Interrupted as error:

@@ -84,7 +84,6 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
 
 
 def _common(configuration: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What every request has."""
     from_request = {
         name: typed[name] for name in ("name", "resume", "retries", "on") if name in typed
     }

@@ -25,7 +25,6 @@ def scaling(
     """Train on one node and on several, in turns, and write down what that brought.
 
     Args:
-        rounds: how often each is trained.
         hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
             the nodes; with the same images of all ranks the batch of a rank shrinks.
 

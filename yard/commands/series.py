@@ -37,7 +37,6 @@ def train_series(
     Args:
         sweep: like `lr=1e-3,3e-4 batch=32,64`; empty for seeds alone.
         seeds: how many, from that of the request on.
-        waits: for nodes that other runs have.
 
     Raises:
         RequestError: with all that is wrong with any of them; nothing has been touched.
@@ -114,7 +113,6 @@ def train_each(
         series: what the names of the runs begin with.
         cases: by the label that they end with.
         goes_on: whether a run that failed leaves the others to be trained.
-        waits: for nodes that other runs have.
 
     Returns:
         The runs that succeeded, by label, and how it ended: with what the first one failed.
@@ -141,6 +139,5 @@ def train_each(
 
 
 def _succeeded(runs: Path) -> dict[str | None, Path]:
-    """By name, the newest run that went well."""
     overviews = ((run, overview_of(run)) for run in list_runs(runs))
     return {overview.name: run for run, overview in overviews if overview.status == "succeeded"}

@@ -52,12 +52,7 @@ def _stop_run(context: Context, run: Path) -> Exit:
 
 
 def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
-    """End a measurement, or what is left of one whose `yard` was killed.
-
-    Raises:
-        RequestError: its inventory is gone, or has mistakes.
-        Interrupted: the user did not wait for its end.
-    """
+    """End a measurement, or what is left of one whose `yard` was killed."""
     console, mark = context.console, directory / STOP_MARK
     shown = escape(context.project.shown(directory))
     if not mark.exists() and not is_followed(directory) and (directory / kind.result).exists():

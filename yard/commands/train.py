@@ -59,7 +59,6 @@ def train(
 
     Args:
         started_at: when the command began, Unix seconds; the run's times count from there.
-        waits: for nodes that other runs have.
 
     Raises:
         RequestError: the request makes no sense; nothing has been touched.
@@ -134,7 +133,6 @@ def train(
 def _packages(
     context: Context, inventory: Inventory, request: TrainRequest | ProjectRequest, job: Job
 ) -> Packages | None:
-    """Have what a project requires on this machine; None where that is nothing."""
     if not isinstance(request, ProjectRequest) or not isinstance(job, ProjectRun):
         return None
     requirements = job.code.requirements
@@ -148,11 +146,7 @@ def _packages(
 
 
 def _check_same_kind(job: Job, earlier: Path) -> None:
-    """See that a project goes on from a project, and the trainer from the trainer.
-
-    Raises:
-        RequestError: they are mixed up.
-    """
+    """See that a project goes on from a project, and the trainer from the trainer."""
     manifest = read_manifest(earlier)
     was_project = manifest is not None and manifest.project is not None
     if was_project != isinstance(job, ProjectRun):
@@ -190,11 +184,7 @@ def check_same_training(job: Job, earlier: Path) -> None:
 
 
 def _check_more_is_asked(job: Job, earlier: Path) -> None:
-    """See that something is left to train.
-
-    Raises:
-        RequestError: the newest checkpoint has all the epochs that are asked for.
-    """
+    """See that something is left to train."""
     if not isinstance(job, Training):
         return
     epochs = epochs_done(earlier, job.epochs)

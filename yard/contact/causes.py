@@ -32,7 +32,6 @@ class Trouble:
 
     Attributes:
         code: of `causes.yml`.
-        values: what the sentences are filled in with.
         proof: the words of ssh or of the host, or the fingerprints.
         bastion: the machine where it is wrong, if that is one on the way to the host.
     """

@@ -50,7 +50,6 @@ def check_inventory(inventory: Path, nodes: Sequence[str], edit: str) -> Check:
 
     Args:
         nodes: the machines of group `trainers`, or those that set-up can make.
-        edit: the command that opens it.
     """
     found = f"{plural(len(nodes), 'machine')} to train on"
     if nodes:

@@ -48,7 +48,6 @@ class Facts:
     """What a host tells of itself.
 
     Attributes:
-        user, uid: who is logged in.
         seconds_off: how far its clock is ahead of this machine's.
         release: of the distribution, for people; `distribution` and `codename` are its identity.
         python: the version of the interpreter that Ansible would use; None where there is none.

@@ -34,7 +34,6 @@ def explain(
 
     Args:
         methods: how sshd would let the user in.
-        key_file: the private key that the inventory names.
     """
     proof = tuple(line for line in answer.words.splitlines() if "Permission denied" in line)[-1:]
     taken = ", ".join(methods)
@@ -81,7 +80,6 @@ def _adding(key: str) -> str:
 
 
 def _copying(target: Target, settings: Settings, key: str) -> str:
-    """The command that authorizes a key, for the password of the user."""
     public = Path(f"{key}.pub")
     # ssh-copy-id keeps what it is about there, and does not make it.
     folder = Path("~/.ssh").expanduser()
@@ -111,7 +109,6 @@ def _for_copying(typed: Sequence[str]) -> list[str]:
 
 
 def _authorizing(settings: Settings, line: str) -> str:
-    """The command for the host that authorizes a public key."""
     user = settings.user
     return (
         f"install -d -o {user} -m 700 ~{user}/.ssh && "

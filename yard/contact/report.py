@@ -14,12 +14,10 @@ class HostReport:
     """What is known of one host.
 
     Attributes:
-        host: its name in the inventory.
         place: where ssh goes, and as whom.
         trouble: the first thing that is wrong, if anything is.
         facts: what it tells of itself; None where it could not be asked.
         root: how the user becomes root there.
-        note: why it was not asked.
     """
 
     host: str
@@ -70,7 +68,6 @@ class Contact:
         return tuple(TroubleGroup(tuple(hosts)) for hosts in alike.values())
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
         return {
             "ok": self.ok,
             "control_node": [

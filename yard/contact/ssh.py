@@ -83,7 +83,6 @@ class Settings:
         jumps: the bastions on the way, the first one first, each as ProxyJump has it.
         proxy_command: the program that makes the connection; None where ssh does.
         known_hosts: the file in which people's ssh keeps host keys; None where it keeps none.
-        known_name: the host's name in it.
         in_the_way: an option with which no command can be given to the target; "" for none.
     """
 
@@ -108,7 +107,6 @@ class Answer:
 
     Attributes:
         status: 255 where ssh itself failed; None where the time was up.
-        output: what the command wrote.
         said: what ssh and the command wrote to stderr, what only a debug level shows included.
     """
 
@@ -208,10 +206,7 @@ def run_ssh(
     """Run a command on a target.
 
     Args:
-        command: for the login shell there.
         options: further ones of ssh, before all others.
-        text: what the command reads.
-        seconds: time limit of all of it.
     """
     ours = [part for option in OURS for part in ("-o", option)]
     ours += ["-o", f"BatchMode={'yes' if target.password is None else 'no'}"]

@@ -65,7 +65,6 @@ class Tunnel:
 
     @property
     def words(self) -> str:
-        """What ssh said."""
         if self._said is None:
             return ""
         self._said.seek(0)
@@ -83,11 +82,6 @@ def open_tunnel(
     target: Target, settings: Settings, remote: int, stopped: Callable[[], bool]
 ) -> Iterator[Tunnel]:
     """Open a way to a port of a host's loopback; it ends with this.
-
-    Args:
-        settings: what ssh makes of the target.
-        remote: the port there.
-        stopped: whether the user wants the end.
 
     Yields:
         The way, which is not open where ssh could not open it, or the user stopped that.

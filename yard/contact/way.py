@@ -67,7 +67,6 @@ def trouble_at(target: Target, settings: Settings, answer: Answer, key_file: str
 
     Args:
         answer: of ssh, which ended with 255, or with nothing in its time.
-        key_file: the private key that the inventory names.
     """
     values = values_of(target, settings)
     words = answer.words

@@ -38,7 +38,6 @@ class ForeignTextConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render, as rich does."""
         for segment in super().render(renderable, options):
             if segment.control is None and CONTROL.search(segment.text):
                 yield Segment(without_control(segment.text), segment.style)

@@ -41,11 +41,7 @@ class ClusterError(YardError):
 
 
 class SomeNodesError(ClusterError):
-    """Something could not be done on some of the nodes; on the others it was.
-
-    Attributes:
-        failed: the hosts on which it could not.
-    """
+    """Something could not be done on some of the nodes; on the others it was."""
 
     failed: frozenset[str] = frozenset()
 

@@ -16,8 +16,6 @@ class Interrupts:
     announced, so that an impatient second Ctrl-C does not lose the logs that are being collected.
 
     Attributes:
-        requested: whether the user has asked to stop.
-        announce: called at every signal.
         question: called at a Ctrl-C, where there is one; if it returns true, the user is asked what
             that is to mean, and nothing is requested yet.
     """

@@ -38,12 +38,7 @@ def find_or_adopt(context: Context, name: str) -> Path:
 
 
 def _ask(context: Context, run_id: str) -> Mapping[str, Any] | None:
-    """What the nodes know of a run; None where none does.
-
-    Raises:
-        ClusterError: none does of those that could be asked, and there are others.
-        Interrupted: the user stopped.
-    """
+    """What the nodes know of a run; None where none does."""
     records = []
 
     def take(event: Event) -> None:
@@ -64,7 +59,6 @@ def _ask(context: Context, run_id: str) -> Mapping[str, Any] | None:
 
 
 def _adopt(context: Context, run_id: str, record: Mapping[str, Any]) -> Path:
-    """Make the directory of a run from a node's record of it."""
     inventory = read_inventory(context.project, context.inventory)
     try:
         nodes = tuple(host for host in map(str, record["nodes"]) if host in inventory.trainers)

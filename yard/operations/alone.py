@@ -32,6 +32,7 @@ from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.job import Job, Request
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
+from yard.request.parse import as_number
 from yard.request.resolve import resolve
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.failure_rate import expected_failures
@@ -70,7 +71,6 @@ def begin(root: Path, inventories: list[str], typed: Mapping[str, Any]) -> dict[
     """Make the run of a launch: its folder, its manifest, and of a project the copy that runs.
 
     Args:
-        root: the checkout.
         inventories: as the playbook was given them.
         typed: the launch role's variables that `-e` gave, by name.
 
@@ -130,14 +130,13 @@ def _resolved(
     if "train_images" in asked and asked["train_images"] is None:
         said["train_images"] = ALL_IMAGES
     if "lr" in said:
-        said["lr"] = _number(said["lr"])
+        said["lr"] = as_number(said["lr"])
     model = str(asked.get("model") or inventory.defaults.get("model") or "vit")
     request = TrainRequest(model=model, **said)
     return request, resolve(request, inventory)
 
 
 def _program(value: Any) -> tuple[str, str]:
-    """Entry and arguments of a program."""
     if not isinstance(value, list) or len(value) < 2:
         raise RequestError(
             [
@@ -149,21 +148,8 @@ def _program(value: Any) -> tuple[str, str]:
     return entry, shlex.join(arguments)
 
 
-def _number(value: Any) -> Any:
-    """YAML takes 1e-3 for a text."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
-
-
 class Record:
-    """The record of a run while its playbook goes on; no other command follows the run meanwhile.
-
-    Args:
-        root: the checkout.
-        run: the run's directory.
-    """
+    """The record of a run while its playbook goes on; no other command follows it meanwhile."""
 
     def __init__(self, root: Path, run: Path) -> None:
         manifest = read_manifest(run)

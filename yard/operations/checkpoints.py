@@ -31,11 +31,6 @@ class CheckpointCarrier:
     A playbook of its own brings them, in a thread beside the one that follows the run. What the run
     has removed meanwhile goes here too, but nothing that was here before, from an attempt before
     perhaps. TensorBoard's events come with them.
-
-    Attributes:
-        context: of the command that follows the run.
-        run: its directory.
-        inventory: with the nodes it runs on.
     """
 
     context: Context
@@ -55,8 +50,6 @@ class CheckpointCarrier:
 
         Args:
             checkpoints: when the newest one was written, Unix seconds of the node's clock; 0: none.
-            events: the same of the files of events.
-            hosts: the nodes that have some.
 
         Returns:
             Why the last ones could not be brought, once; "" where they could.

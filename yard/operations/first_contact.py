@@ -64,8 +64,6 @@ def ask_hosts(
 
     Args:
         connections: what Ansible said of the whole inventory.
-        hosts: those of them to ask.
-        root: whether set-up becomes root there.
         stopped: asked several times a second; once true, no further host is asked.
 
     Raises:
@@ -113,7 +111,6 @@ class InventoryFiles:
         return {"edit": edit, "vault": self._vault(), "secret": self._secret(edit)}
 
     def _secret(self, edit: str) -> str:
-        """The command for the file in which a password stands already."""
         plain = [file for file, text in self._texts.items() if PASSWORD.search(text)]
         if self._encrypted():
             return self._vault()
@@ -123,7 +120,6 @@ class InventoryFiles:
         return [file for file, text in self._texts.items() if text.startswith(VAULT)]
 
     def _vault(self) -> str:
-        """The command that brings sudo's password into Ansible Vault."""
         encrypted = self._encrypted()
         if encrypted:
             return f"{ANSIBLE_VAULT} edit {self._shown(encrypted[0])}"
@@ -148,11 +144,7 @@ def _ask_host(
     files: InventoryFiles,
     gates: dict[str, Semaphore],
 ) -> HostReport:
-    """Find the first thing that is wrong with one host.
-
-    Args:
-        gates: by bastion, how many may go through it at the same time.
-    """
+    """Find the first thing that is wrong with one host."""
     commands = {**files.commands(connection.host), "host": connection.host}
     if connection.problem is not None:
         trouble = Trouble("variables_unresolved", {**commands, "message": connection.problem})

@@ -86,7 +86,6 @@ class RunFollower:
 
     @property
     def view(self) -> View[Any]:
-        """What is known of the run."""
         return self._lines.view
 
     def run(self) -> Outcome:

@@ -22,7 +22,6 @@ class Printed:
     """What a program has printed since the poll before.
 
     Attributes:
-        lines: that are done.
         rows: that may still be drawn again.
         readings: numbers in its lines.
         trouble: what is to be said of the search for numbers, once.
@@ -58,20 +57,16 @@ class Lines(ABC, Generic[Line]):
 
 
 class TrainerLines(Lines[Metric]):
-    """Lines of the trainer."""
-
     def __init__(self, path: Path) -> None:
         self.view = TrainingView()
         self._seen = {metric.key for metric in read_every_line(path)}
 
     def take(self, answer: Mapping[str, Any], received_at: float) -> list[Metric]:
-        """See `Lines`."""
         new = [line for line in known_metrics(answer["metrics"]) if line.key not in self._seen]
         self._seen.update(line.key for line in new)
         return new
 
     def has_step(self, lines: Iterable[Metric]) -> bool:
-        """See `Lines`."""
         return any(line.event == "step" for line in lines)
 
 
@@ -84,7 +79,6 @@ class ProgramLines(Lines[Reading]):
         """Begin with what there is already.
 
         Args:
-            path: of the metrics.
             pattern: for numbers in what the program prints, see `yard.code.settings`.
         """
         self.view = ProgramView()
@@ -107,7 +101,6 @@ class ProgramLines(Lines[Reading]):
         return new
 
     def has_step(self, lines: Iterable[Reading]) -> bool:
-        """See `Lines`."""
         return any(line.step is not None for line in lines)
 
     def listen(self, answer: Mapping[str, Any], received_at: float) -> Printed:
@@ -138,7 +131,6 @@ class ProgramLines(Lines[Reading]):
 
     @property
     def tail(self) -> Sequence[str]:
-        """See `Lines`."""
         return [*self._output.tail, *(row for row in self._output.rows if row)]
 
 

@@ -14,11 +14,7 @@ TIMES_THE_COST = 100
 
 
 class LiveReport:
-    """Draws the report of a run that goes on, as often as that is worth its cost.
-
-    Args:
-        run: its directory.
-    """
+    """Draws the report of a run that goes on, as often as that is worth its cost."""
 
     def __init__(self, run: Path) -> None:
         self._run = run

@@ -43,8 +43,6 @@ class Packages:
         path: the file that says so, below the project's folder.
         folder: has the lock, and the packages in `wheels/` and, of those that are built with the
             image, `sources/`; it is named after the lock.
-        count: how many packages.
-        bytes: their size.
     """
 
     path: str
@@ -177,7 +175,6 @@ def _settle(
 def _have(
     context: Context, environment: Environment, store: Path, requirements: Requirements, text: str
 ) -> Packages | None:
-    """Fetch the packages of a lock, unless they are there."""
     if not any(line[:1].isalnum() for line in text.splitlines()):
         return None
     folder = store / hashlib.sha256(text.encode()).hexdigest()[:12]

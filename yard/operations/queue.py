@@ -21,7 +21,6 @@ def have_nodes(context: Context, follower: RunFollower, outcome: Outcome, waits:
     """Launch again and again as long as nothing is in the way but the runs of others.
 
     Args:
-        outcome: of the launch so far.
         waits: else the user is told who has the nodes.
 
     Returns:

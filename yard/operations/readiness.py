@@ -89,11 +89,7 @@ def lacks_image_alone(outcome: Outcome) -> bool:
 
 
 def _put(context: Context, inventory: Inventory, dataset: str) -> None:
-    """Put a data set on nodes; a training takes no file of it.
-
-    Raises:
-        ClusterError, Interrupted: see `put_dataset`.
-    """
+    """Put a data set on nodes; a training takes no file of it."""
     try:
         put_dataset(context, inventory, dataset)
     except ClusterError as error:
@@ -104,12 +100,7 @@ def _put(context: Context, inventory: Inventory, dataset: str) -> None:
 
 
 def _put_again(context: Context, inventory: Inventory, own: OwnData) -> None:
-    """Put data of the user's own on nodes that are new.
-
-    Raises:
-        ClusterError: it is not where it was, or see `put_own_data`.
-        Interrupted: the user stopped it.
-    """
+    """Put data of the user's own on nodes that are new."""
     try:
         put_own_data(context, inventory, own, kept=True)
     except RequestError as error:

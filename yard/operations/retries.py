@@ -103,7 +103,6 @@ def wait_unless_interrupted(context: Context, run: Path, seconds: float) -> bool
 
 
 def _whence(job: Job, resumed: Mapping[str, Any]) -> str:
-    """What the next attempt starts from."""
     if RESUME_FROM not in resumed:
         return "anew"
     files = "the files it left" if isinstance(job, ProjectRun) else "its newest checkpoint"

@@ -24,7 +24,6 @@ def reach_as(context: Context, inventory: Path, ran: object) -> None:
     """The same for what has no manifest.
 
     Args:
-        inventory: with the nodes it runs on.
         ran: what keeps its ranks apart from the rest of a node. Another word than one of the two,
             as a node or an earlier version may have it, says nothing.
 

@@ -101,12 +101,7 @@ def _record(
     nodes: tuple[str, ...],
     sources: Mapping[str, str],
 ) -> None:
-    """Write down which nodes are set up.
-
-    Args:
-        before: the record of the set-up before; None where something was changed since.
-        sources: the fingerprint of what was read, without the inventory.
-    """
+    """Write down which nodes are set up."""
     fingerprint = {**sources, **fingerprint_inventory(inventory.path)}
     # Where it reads something else, that may be how a data set is made.
     known = before is not None and before.fingerprint == fingerprint
@@ -179,7 +174,6 @@ def run_operation(
 
     Args:
         inventory: None means the one the command was given.
-        take: gets every event as well.
         limit: hosts to run on; none means all.
 
     Raises:

@@ -57,8 +57,5 @@ def left_runs(runs: Path) -> list[str]:
     """Ids of the runs that have no result and that nobody follows, who would write it.
 
     One that is followed may not be on its nodes yet.
-
-    Args:
-        runs: the folder of all runs.
     """
     return [run.name for run in list_runs(runs) if not is_over(run) and not is_followed(run)]

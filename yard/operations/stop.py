@@ -59,7 +59,6 @@ def stop_on_nodes(
 
     Args:
         directory: where everything goes that was left; its name is the id of what runs.
-        inventory: with the nodes it runs on.
         home: where it was begun, if that was elsewhere.
     """
     console = context.console

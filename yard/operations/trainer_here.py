@@ -49,8 +49,6 @@ def run_trainer_here(
 
     Args:
         arguments: what else it takes; there `to` is /to and `source` is /source.
-        to: the folder that it may write to.
-        source: a folder that it reads.
         datasets: those that it needs at /data, prepared on this machine.
         own: name and folder of a user's own data, for /own.
 

@@ -127,7 +127,6 @@ class Watcher:
 
 
 def _decoded(text: Any) -> dict[str, Any] | None:
-    """What a node has found, of its own words; None where it said something else."""
     with suppress(TypeError, ValueError, RecursionError):
         found: dict[str, Any] = json.loads(text)
         return found if WATCHED(found) else None

@@ -27,13 +27,14 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
     tested = [metric for metric in epochs if metric.test_accuracy is not None] or ends
     marks = retry_marks(metrics)
 
-    def line(label: str, value: Value, colour: str) -> list[Series]:
+    def line(label: str, name: str) -> list[Series]:
+        value = _value(name)
         lost = [
-            Series(label, _points(part, value), colour, faint=True)
+            Series(label, points, COLOURS[0], faint=True)
             for part in lost_steps
-            if _points(part, value)
+            if (points := _points(part, value))
         ]
-        return [*lost, Series(label, _points(steps, value), colour)]
+        return [*lost, Series(label, _points(steps, value), COLOURS[0])]
 
     def dots(kind: str) -> list[Series]:
         """The validation split, and the test set: at the end, of older runs after each epoch."""
@@ -46,59 +47,34 @@ def training_charts(metrics: Sequence[Metric]) -> list[Chart]:
         ]
         return [series for series in drawn if series.points]
 
-    charts = [
-        Chart(
-            "Loss",
-            "cross entropy",
-            "step",
-            (*line("training", _loss, COLOURS[0]), *dots("loss")),
-            marks=marks,
-        ),
-        Chart(
-            "Accuracy",
-            "%",
-            "step",
-            (*line("training", _accuracy, COLOURS[0]), *dots("accuracy")),
-            from_zero=True,
-            marks=marks,
-        ),
-        Chart(
-            "Throughput",
-            "images/s, all ranks",
-            "step",
-            tuple(line("images/s", _throughput, COLOURS[0])),
-            from_zero=True,
-            marks=marks,
-        ),
-        Chart(
-            "Learning rate",
-            "rate",
-            "step",
-            tuple(line("learning rate", lambda metric: metric.lr, COLOURS[0])),
-            from_zero=True,
-            marks=marks,
-        ),
+    tables = [
+        ("Loss", "cross entropy", [*line("training", "loss"), *dots("loss")], False),
+        ("Accuracy", "%", [*line("training", "accuracy"), *dots("accuracy")], True),
+        ("Throughput", "images/s, all ranks", line("images/s", "images_per_second"), True),
+        ("Learning rate", "rate", line("learning rate", "lr"), True),
     ]
-    return _with_points(charts)
+    return _with_points(
+        Chart(title, unit, "step", tuple(series), from_zero=from_zero, marks=marks)
+        for title, unit, series, from_zero in tables
+    )
 
 
 def step_time_chart(metrics: Sequence[Metric]) -> list[Chart]:
     """What a step's time goes into, in milliseconds; nothing where it was not measured."""
     steps, _ = _continued(metrics, "step")
+    values = {name: _value(f"{name}_seconds") for name in ("compute", "communication", "data")}
     # The first step warms up caches and connections: it would press all others flat.
-    timed = [m for m in steps if _parts(m) is not None and m.step > 1]
+    timed = [
+        m for m in steps if m.step > 1 and any(value(m) is not None for value in values.values())
+    ]
     if not timed:
         return []
-    parts = {
-        "compute": _seconds(timed, lambda metric: metric.compute_seconds),
-        "communication": _seconds(timed, lambda metric: metric.communication_seconds),
-        "data": _seconds(timed, lambda metric: metric.data_seconds),
-    }
+    parts = {name: [value(metric) or 0.0 for metric in timed] for name, value in values.items()}
     total = sum(map(sum, parts.values())) or 1.0
     series = tuple(
         Series(
             f"{label} {_share(sum(values) / total)}",
-            tuple((metric.step, 1e3 * value) for metric, value in zip(timed, values, strict=True)),
+            tuple((metric.step, value) for metric, value in zip(timed, values, strict=True)),
             colour,
         )
         for (label, values), colour in zip(parts.items(), COLOURS, strict=False)
@@ -201,7 +177,7 @@ def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
         return tuple(drawn)
 
     charts = [
-        Chart("Training loss", "cross entropy", "epoch", series("step", _loss)),
+        Chart("Training loss", "cross entropy", "epoch", series("step", _value("loss"))),
         Chart("Validation accuracy", "%", "epoch", series("epoch", _held_out), from_zero=True),
         Chart(
             "Validation accuracy by time",
@@ -211,20 +187,13 @@ def comparison_charts(runs: Mapping[str, Sequence[Metric]]) -> list[Chart]:
             axis="clock",
             from_zero=True,
         ),
-        Chart(
-            "Throughput",
-            "images/s, all ranks",
-            "epoch",
-            series("step", _throughput),
-            from_zero=True,
-        ),
-        Chart("Learning rate", "rate", "epoch", series("step", lambda m: m.lr), from_zero=True),
-        Chart(
-            "Communication",
-            "ms a step, rank 0",
-            "epoch",
-            series("step", lambda m: _milliseconds(m.communication_seconds)),
-            from_zero=True,
+        *(
+            Chart(title, unit, "epoch", series("step", _value(name)), from_zero=True)
+            for title, unit, name in (
+                ("Throughput", "images/s, all ranks", "images_per_second"),
+                ("Learning rate", "rate", "lr"),
+                ("Communication", "ms a step, rank 0", "communication_seconds"),
+            )
         ),
     ]
     return _with_points(charts)
@@ -240,8 +209,7 @@ def retry_marks(metrics: Sequence[Metric]) -> tuple[Mark, ...]:
 
 
 def loss_points(metrics: Sequence[Metric]) -> tuple[Point, ...]:
-    """The training loss by step."""
-    return _points(_continued(metrics, "step")[0], _loss)
+    return _points(_continued(metrics, "step")[0], _value("loss"))
 
 
 def _continued(metrics: Sequence[Metric], event: str) -> tuple[list[Metric], list[list[Metric]]]:
@@ -260,7 +228,6 @@ def _continued(metrics: Sequence[Metric], event: str) -> tuple[list[Metric], lis
 
 
 def _with_points(charts: Iterable[Chart]) -> list[Chart]:
-    """The charts that have something to show, without their empty series."""
     kept = []
     for chart in charts:
         series = tuple(one for one in chart.series if one.points)
@@ -297,12 +264,7 @@ def _points(metrics: Iterable[Metric], value: Value) -> tuple[Point, ...]:
 
 
 def _sampled(points: Iterable[tuple[float, float | None]]) -> tuple[Point, ...]:
-    """The points that have a finite value."""
     return tuple((x, y) for x, y in points if y is not None and math.isfinite(y))
-
-
-def _seconds(metrics: Sequence[Metric], value: Value) -> list[float]:
-    return [value(metric) or 0.0 for metric in metrics]
 
 
 def _share(part: float) -> str:
@@ -310,24 +272,9 @@ def _share(part: float) -> str:
     return f"{100 * part:.{0 if part >= 0.1 else 1}f} %"
 
 
-def _parts(metric: Metric) -> float | None:
-    """Seconds of a step that are accounted for; None where nothing was measured."""
-    parts = (metric.data_seconds, metric.compute_seconds, metric.communication_seconds)
-    measured = [part for part in parts if part is not None]
-    return sum(measured) if measured else None
-
-
 def _epoch(metric: Metric) -> float:
     """Epochs done, with the part of the one that is under way."""
     return metric.step * metric.epochs / metric.steps if metric.steps else metric.epoch
-
-
-def _loss(metric: Metric) -> float | None:
-    return metric.loss
-
-
-def _accuracy(metric: Metric) -> float | None:
-    return None if metric.accuracy is None else 100 * metric.accuracy
 
 
 def _held_out(metric: Metric) -> float | None:
@@ -337,22 +284,14 @@ def _held_out(metric: Metric) -> float | None:
 
 
 def _value(name: str) -> Value:
-    """A field of a line, accuracies in per cent."""
-    scale = 100 if name.endswith("accuracy") else 1
+    """A field of a line, accuracies in per cent and times in milliseconds."""
+    scale = 100 if name.endswith("accuracy") else 1e3 if name.endswith("_seconds") else 1
 
     def value(metric: Metric) -> float | None:
         number: float | None = getattr(metric, name)
         return None if number is None else scale * number
 
     return value
-
-
-def _throughput(metric: Metric) -> float | None:
-    return metric.images_per_second
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else 1e3 * seconds
 
 
 def _gib(size: float | None) -> float | None:

@@ -76,7 +76,6 @@ def labels_of(runs: Sequence[Path]) -> list[str]:
 
 
 def comparison_page(entries: Sequence[Compared]) -> str:
-    """The comparison as HTML."""
     return render(
         "comparison.html.j2",
         title=f"{len(entries)} runs compared",

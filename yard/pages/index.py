@@ -25,7 +25,6 @@ class Row:
     Attributes:
         title: its name, or what was trained.
         started: day and time, UTC.
-        curve: its training loss as a small line.
     """
 
     run: Overview

@@ -62,7 +62,6 @@ class Chart:
         stacked: areas on top of each other; the series have the same x.
         from_zero: the y axis begins at 0.
         top: the y axis ends here at the least.
-        note: a sentence below the chart.
     """
 
     title: str

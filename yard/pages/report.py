@@ -2,7 +2,7 @@
 
 import shlex
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -74,7 +74,6 @@ def write_live_report(run: Path, now: float, seconds: float, output: Sequence[st
     Args:
         now: Unix seconds.
         seconds: after which the page refreshes.
-        output: the last lines that the program printed.
 
     Raises:
         RequestError: it is no run.
@@ -102,7 +101,6 @@ class Live:
 
     @property
     def drawn(self) -> str:
-        """The moment for people."""
         return f"{datetime.fromtimestamp(self.drawn_at, UTC):%H:%M:%S} UTC"
 
 
@@ -152,7 +150,6 @@ class Curves:
     Attributes:
         charts: by the title of their section.
         absence: why there are no curves; "" where there are.
-        note: what is to be said of them.
         output: in their place the last lines of rank 0.
     """
 
@@ -207,7 +204,6 @@ def class_rows(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list
     """How much of each class is classified right, the worst first, and what it is taken for.
 
     Args:
-        names: of the classes.
         confusion: how many images of each class (row) got which answer (column); may be empty.
     """
     rows = []
@@ -222,7 +218,6 @@ def class_rows(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list
 
 
 def _training_curves(run: Path, record: RunRecord) -> Curves:
-    """The curves of the trainer, from the lines of all attempts."""
     metrics = read_every_line(run / METRICS)
     timeline = timeline_of(record.manifest, metrics)
     training = training_charts(metrics)
@@ -237,7 +232,6 @@ def _training_curves(run: Path, record: RunRecord) -> Curves:
 
 
 def _program_curves(run: Path, record: RunRecord) -> Curves:
-    """The curves of a program of the user's own, of whatever it reported."""
     timeline = program_timeline(record.manifest, read_spells(run))
     reported = reading_charts(record.readings, retried=record.attempts > 1)
     absence = (
@@ -299,59 +293,41 @@ def headline(summary: Summary) -> str:
 
 def key_numbers(summary: Summary) -> list[Number]:
     """The numbers a reader looks for first; what is not known is left out."""
-    numbers = []
-    if summary.test_accuracy is not None:
-        images = f"on {summary.test_images:,} images" if summary.test_images else "on the test set"
-        numbers.append(Number("Test accuracy", percent(summary.test_accuracy), images))
-    if summary.test_top5 is not None:
-        numbers.append(Number("Test accuracy, top 5", percent(summary.test_top5), images))
-    if summary.best_test_accuracy is not None:
-        best = percent(summary.best_test_accuracy)
-        note = f"best.pt, epoch {summary.best_epoch}, chosen by validation"
-        numbers.append(Number("Test accuracy, best", best, note))
-    if summary.validation_accuracy is not None:
-        held_out = summary.validation_images
-        images = f"on {held_out:,} images held out" if held_out else "last epoch"
-        numbers.append(Number("Validation accuracy", percent(summary.validation_accuracy), images))
-    if summary.final_loss is not None:
-        numbers.append(
-            Number(
-                "Training loss",
-                f"{summary.final_loss:.3f}",
-                "mean of the last epoch" if summary.status == "succeeded" else "last one logged",
-            )
-        )
-    for name, value in list(summary.readings.items())[:MOST_VALUES]:
-        numbers.append(Number(name, short_number(value), "last reported"))
-    if summary.images_per_second is not None:
-        numbers.append(
-            Number("Images/s", f"{summary.images_per_second:,.1f}", "all ranks together")
-        )
-    if summary.seconds_total is not None:
-        until = "from the command on" if summary.status == RUNNING else "from command to report"
-        numbers.append(Number("Time", duration(summary.seconds_total), until))
-    if summary.effective_training_time_ratio is not None:
-        ratio = percent(summary.effective_training_time_ratio)
-        numbers.append(Number("Useful time", ratio, "in steps that count, of all since the start"))
-    if summary.seconds_to_first_step is not None:
-        first = duration(summary.seconds_to_first_step)
-        numbers.append(Number("First step after", first, "from the command on"))
-    if summary.world_size is not None:
-        hosts = ", ".join(summary.hosts)
-        before = summary.resumed
-        went_on = ""
-        if before and before.world_size != summary.world_size:
-            went_on = f", after {before.images:,} images on {before.world_size}"
-        numbers.append(Number("World", f"{summary.world_size} ranks", f"on {hosts}{went_on}"))
-    if summary.train_images is not None:
-        of_all = f"of {summary.train_images_available:,}" if summary.train_images_available else ""
-        numbers.append(Number("Training images", f"{summary.train_images:,}", of_all))
+    tested = f"on {summary.test_images:,} images" if summary.test_images else "on the test set"
+    best = f"best.pt, epoch {summary.best_epoch}, chosen by validation"
+    held_out = summary.validation_images
+    validated = f"on {held_out:,} images held out" if held_out else "last epoch"
+    loss = "mean of the last epoch" if summary.status == "succeeded" else "last one logged"
+    until = "from the command on" if summary.status == RUNNING else "from command to report"
+    useful = "in steps that count, of all since the start"
+    hosts, before = f"on {', '.join(summary.hosts)}", summary.resumed
+    if before and before.world_size != summary.world_size:
+        hosts += f", after {before.images:,} images on {before.world_size}"
+    of_all = f"of {summary.train_images_available:,}" if summary.train_images_available else ""
+    steps, work = summary.steps or None, "the highest that was reported"
     if summary.epochs is not None and summary.batch_per_rank is not None:
+        steps = summary.steps
         work = f"{summary.epochs} epochs, batch {summary.batch_per_rank} a rank"
-        numbers.append(Number("Steps", f"{summary.steps:,}", work))
-    elif summary.steps:
-        numbers.append(Number("Steps", f"{summary.steps:,}", "the highest that was reported"))
-    return numbers
+    ratio = summary.effective_training_time_ratio
+    reported = list(summary.readings.items())[:MOST_VALUES]
+    rows: list[tuple[str, Any, Callable[[Any], str], str]] = [
+        ("Test accuracy", summary.test_accuracy, percent, tested),
+        ("Test accuracy, top 5", summary.test_top5, percent, tested),
+        ("Test accuracy, best", summary.best_test_accuracy, percent, best),
+        ("Validation accuracy", summary.validation_accuracy, percent, validated),
+        ("Training loss", summary.final_loss, "{:.3f}".format, loss),
+        *((name, value, short_number, "last reported") for name, value in reported),
+        ("Images/s", summary.images_per_second, "{:,.1f}".format, "all ranks together"),
+        ("Time", summary.seconds_total, duration, until),
+        ("Useful time", ratio, percent, useful),
+        ("First step after", summary.seconds_to_first_step, duration, "from the command on"),
+        ("World", summary.world_size, "{} ranks".format, hosts),
+        ("Training images", summary.train_images, "{:,}".format, of_all),
+        ("Steps", steps, "{:,}".format, work),
+    ]
+    return [
+        Number(label, form(value), note) for label, value, form, note in rows if value is not None
+    ]
 
 
 def _time_left(live: Live | None) -> list[Number]:
@@ -361,7 +337,6 @@ def _time_left(live: Live | None) -> list[Number]:
 
 
 def _program(manifest: Manifest) -> dict[str, Any]:
-    """What the manifest says of a program of the user's own; empty for the trainer's runs."""
     entries = dict(manifest.project or {})
     if "program" in entries:
         entries["program"] = shlex.join(map(str, entries["program"]))

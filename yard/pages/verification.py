@@ -23,7 +23,6 @@ class Cell:
     Attributes:
         text: the number, empty on the diagonal.
         shade: class of its colour: `self`, `none` (not measured), `bad`, or `shade0` and up.
-        title: the whole sentence.
     """
 
     text: str

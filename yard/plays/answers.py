@@ -35,7 +35,6 @@ def nothing(value: Any) -> bool:
 
 
 def text(value: Any) -> bool:
-    """A string."""
     return isinstance(value, str)
 
 
@@ -77,11 +76,7 @@ def by_name(form: Form) -> Form:
 
 
 def having(more: bool = True, **forms: Form) -> Form:
-    """Keys with values of these forms.
-
-    Args:
-        more: whether there may be further keys.
-    """
+    """Keys with values of these forms."""
 
     def fits(value: Any) -> bool:
         return (

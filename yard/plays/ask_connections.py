@@ -29,7 +29,6 @@ SUDO = ("sudo", "ansible.builtin.sudo")
 
 
 def main(inventory: str, checkout: str) -> None:
-    """Print one JSON document."""
     loader, hosts, variables = open_inventory(inventory, checkout)
     # Only plugins that were loaded have options.
     connection_loader.get(SSH[0], class_only=True)

@@ -17,7 +17,6 @@ VARIABLE = "closed_network_environment"
 
 
 def main(inventory: str, checkout: str) -> None:
-    """Print one JSON document."""
     loader, hosts, variables = open_inventory(inventory, checkout)
     known = variables.get_vars(host=hosts.get_host("localhost"))
     templar = Templar(loader=loader, variables=known)

@@ -33,18 +33,15 @@ class Connection:
     """How Ansible would reach one host.
 
     Attributes:
-        host: its name in the inventory.
         plugin: `ssh`, `local` or another of Ansible's connections; empty where there is a problem.
         address: what ssh is told to connect to.
         user: who logs in; None where the inventory does not say, so that ssh decides.
         key_file: the private key that the inventory names, if it does.
-        executable: the ssh program.
         arguments: everything else that ssh is told, in Ansible's order: the first of two that
             contradict each other holds.
         own_arguments: those of them that the inventory has for this host, for people to type.
         password: for the login; None where the inventory has none.
         method: how to become another user: `sudo`, or another of Ansible's; None where not.
-        sudo: how sudo is called.
         python: the interpreter for modules, a path, or `auto` for the first that is found.
         problem: why its variables cannot be resolved; then nothing else counts.
     """
@@ -129,7 +126,6 @@ def parse_connection(entry: Mapping[str, Any]) -> Connection:
 
 
 def _text(value: Any) -> str | None:
-    """A text, or None where there is none; Ansible takes an empty one for none as well."""
     return None if value in (None, "") else str(value)
 
 

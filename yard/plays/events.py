@@ -26,7 +26,6 @@ class Event:
         play, role, task, host: names; empty where the event has none.
         task_file: path of the file the task stands in.
         action: the module's name as the task has it.
-        result: what the module returned.
         ignored: whether a failure has no consequence (`ignore_errors`).
     """
 
@@ -56,7 +55,6 @@ class Problem:
 
     Attributes:
         code: what it is, of the role's table of problems.
-        text: the same as a sentence.
         host: the node; None where it is about all of them.
     """
 

@@ -65,7 +65,6 @@ class Option:
     """A key of the trainer's configuration that a request may give.
 
     Attributes:
-        about: a line for people.
         kind: a key of `KINDS`; None where the inventory does not say it.
         least, above, below: limits of a number, the last two not in it.
         choices: the words there are; empty where any is taken.
@@ -125,10 +124,8 @@ class Inventory:
     """What a request can ask for.
 
     Attributes:
-        path: the inventory's folder or file.
         name: its short name, see `inventory_name`.
         trainers: machines that train, in order.
-        models, datasets: by name.
         defaults: the inventory's `training_run_*` variables, without that prefix.
         options: the trainer's further options; empty where the inventory does not list them.
         choices: what an option may be, where the inventory says so (`training_engines` → engine).
@@ -253,11 +250,7 @@ def read_inventory(project: Project, path: Path) -> Inventory:
 
 
 def _parse(project: Project, document: Mapping[str, Any], path: Path) -> Inventory:
-    """Build an inventory; a variable of a wrong type is named with its place.
-
-    Raises:
-        RequestError: a variable is not what it must be.
-    """
+    """Build an inventory; a variable of a wrong type is named with its place."""
     try:
         return parse_inventory(document, path, project.image_fits)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -367,11 +360,7 @@ def parse_inventory(
 
 
 def _runtime(variables: Mapping[str, Any]) -> str:
-    """What the inventory says, or else the environment.
-
-    Raises:
-        RequestError: there is no such runtime, or the two contradict each other.
-    """
+    """What the inventory says, or else the environment."""
     said, told = str(variables.get("trainyard_runtime", "{{")), os.environ.get(RUNTIME)
     is_said = "{{" not in said
     runtime = said if is_said else told or CONTAINER
@@ -407,12 +396,10 @@ def _image_target(
 def _gpus_by_host(
     trainers: Sequence[str], with_gpus: Collection[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, int | None]:
-    """Number of GPUs that runs get of each node; None where the inventory does not tell."""
     return {host: _gpus(hostvars.get(host, {})) if host in with_gpus else 0 for host in trainers}
 
 
 def _gpus(variables: Mapping[str, Any]) -> int | None:
-    """Number of GPUs that runs get of a host: those that are named, or else all."""
     named = str(variables.get("training_node_gpus", "all"))
     if named != "all" and "{{" not in named:
         return len({name.strip() for name in named.split(",") if name.strip()})
@@ -421,7 +408,6 @@ def _gpus(variables: Mapping[str, Any]) -> int | None:
 
 
 def _slots(variables: Mapping[str, Any], gpus: int | None) -> int | None:
-    """Number of ranks that a host carries: what the inventory says, or else one for each GPU."""
     said = variables.get("training_node_slots")
     return said if isinstance(said, int) and said > 0 else gpus
 

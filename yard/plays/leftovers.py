@@ -79,7 +79,6 @@ def _is_claimed(folder: Path) -> bool:
 
 
 def _signal_workers(folder: Path, number: signal.Signals) -> bool:
-    """Send a signal to the workers of a folder's playbook; whether there was any."""
     any_alive = False
     for process in _workers_of(folder):
         any_alive = True

@@ -200,8 +200,6 @@ class _Follower:
 
 
 class _Recorder:
-    """Writes the log and keeps what the outcome needs."""
-
     def __init__(self, log: TextIO) -> None:
         self.pid: int | None = None
         self._log = log
@@ -230,7 +228,6 @@ class _Recorder:
 
 
 def _environment(project: Project) -> dict[str, str]:
-    """What Ansible's environment needs besides the user's own."""
     return {
         "ANSIBLE_CONFIG": str(project.root / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "false",

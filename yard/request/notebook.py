@@ -28,7 +28,6 @@ class NotebookRequest(ProjectRequest):
     """What the user typed; an empty `code` means the folder of the node.
 
     Attributes:
-        node: the machine.
         idle_minutes: without use, after which it ends by itself; 0: never.
     """
 
@@ -38,13 +37,7 @@ class NotebookRequest(ProjectRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class Notebook(ProjectRun):
-    """A notebook with nothing left open.
-
-    Attributes:
-        node: the machine.
-        folder: where its files come home to.
-        idle_minutes: see `NotebookRequest`.
-    """
+    """A notebook with nothing left open."""
 
     node: str
     folder: Path

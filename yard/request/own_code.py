@@ -47,7 +47,6 @@ class ProjectRequest(Request):
     """What the user typed; None where nothing was said.
 
     Attributes:
-        code: the folder.
         entry: what is run: a file or `-m` with a module.
         script_args: arguments of the program, in a line.
         launch: `rank` or `node`: how many of the program are started.
@@ -154,7 +153,6 @@ def misplaced(typed: dict[str, Any], with_code: bool) -> list[str]:
 
     Args:
         typed: values of options by name; what is None or empty was not typed.
-        with_code: whether a project is asked for.
     """
     if with_code:
         return [

@@ -3,35 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from yard.request.job import AS_EACH_HAS
-from yard.request.training import ALL_IMAGES, AUTO
 
-
-def parse_train_images(text: str) -> int | str:
-    """Read `--train-images`: a count, or `all`.
+def number_or(word: str, text: str) -> int | str:
+    """Read a number, or the one word that is taken in its place.
 
     Raises:
         ValueError: it is neither.
     """
-    return ALL_IMAGES if text == ALL_IMAGES else int(text)
-
-
-def parse_checkpoint_seconds(text: str) -> int | str:
-    """Read `--checkpoint-seconds`: a number, or `auto`.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    return AUTO if text == AUTO else int(text)
-
-
-def parse_procs_per_node(text: str) -> int | str:
-    """Read `--procs-per-node`: a number, or `node` for as many as each node carries.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    return AS_EACH_HAS if text == AS_EACH_HAS else int(text)
+    return word if text == word else int(text)
 
 
 def parse_nodes(text: str) -> tuple[int, int]:
@@ -57,3 +36,11 @@ def parse_option(text: str, load: Callable[[str], Any]) -> tuple[str, Any]:
     if not (separator and key.isidentifier()):
         raise ValueError(f"{text!r} is not key=value")
     return key, load(value)
+
+
+def as_number(value: Any) -> Any:
+    """A value of YAML, which takes 1e-3 for a text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

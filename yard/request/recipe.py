@@ -18,9 +18,7 @@ class Recipe:
     """What a recipe says; a request that says otherwise wins.
 
     Attributes:
-        description: a line for people.
         measured: whether its result was measured, and where to read it.
-        options: further keys of the trainer's configuration.
     """
 
     description: str

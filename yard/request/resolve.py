@@ -54,12 +54,6 @@ def check_dataset(name: str, inventory: Inventory) -> None:
 
 @dataclass
 class _Resolver(Values):
-    """Resolves one request to train.
-
-    Attributes:
-        model: the one asked for; an empty one in its place where it is unknown.
-    """
-
     request: TrainRequest
     model: Model = field(init=False)
 

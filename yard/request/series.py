@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from yard.core.errors import RequestError
-from yard.request.parse import parse_option
+from yard.request.parse import as_number, parse_option
 from yard.request.training import TrainRequest
 
 # What a sweep may name beside options of the trainer.
@@ -21,7 +21,6 @@ def read_sweep(text: str, load: Callable[[str], Any]) -> dict[str, list[Any]]:
     """Read `lr=1e-3,3e-4 batch=32,64`.
 
     Args:
-        text: as it was typed.
         load: turns the text of a value into a number, boolean or string.
 
     Raises:
@@ -33,7 +32,7 @@ def read_sweep(text: str, load: Callable[[str], Any]) -> dict[str, list[Any]]:
             name, listed = parse_option(part, str)
         except ValueError as error:
             raise RequestError([f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64"]) from error
-        values[name] = [_number(load(value)) for value in listed.split(",") if value]
+        values[name] = [as_number(load(value)) for value in listed.split(",") if value]
         if not values[name]:
             raise RequestError([f"SWEEP: {name} has no value"])
     return values
@@ -45,7 +44,6 @@ def cases_of(
     """The trainings by a label that says what is theirs, like `lr=0.001 batch=32 seed=2`.
 
     Args:
-        request: what they have in common.
         sweep: values by name, of which each combination is trained.
         seeds: how many seeds each combination is trained with, from that of the request on, else 1.
 
@@ -78,11 +76,3 @@ def _with(request: TrainRequest, values: dict[str, Any]) -> TrainRequest:
     named = {name: value for name, value in values.items() if name in FIELDS}
     options = {name: value for name, value in values.items() if name not in FIELDS}
     return replace(request, **named, options={**request.options, **options})
-
-
-def _number(value: Any) -> Any:
-    """YAML takes 1e-3 for a text."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value

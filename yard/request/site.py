@@ -41,8 +41,6 @@ class Site:
     """What the file says. What it leaves out, role ec2_machines knows.
 
     Attributes:
-        path: the file.
-        hours: from renting to the deadline.
         price_per_hour: of one machine, US dollars; 0 asks AWS.
         image: `owner` and `name`, a pattern.
     """

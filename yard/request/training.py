@@ -112,7 +112,6 @@ class Training(Job):
         return self.train_images is not None and self.train_images != self.train_images_available
 
     def to_json(self) -> dict[str, Any]:
-        """The plain values, for the manifest."""
         values = {**asdict(self), "world_size": self.world_size}
         del values["slots"], values["own_data"]  # the inventory's
         return values

@@ -112,11 +112,7 @@ class Values:
         fallback: float | None = None,
         whole: bool = True,
     ) -> Any:
-        """A number above 0; None where it is missing or wrong, which is then a problem.
-
-        Args:
-            label: what the problem calls it.
-        """
+        """A number above 0; None where it is missing or wrong, which is then a problem."""
         number = self.value(name, typed, fallback)
         if number is None:
             self.missing(label)
@@ -163,8 +159,6 @@ def listed(unknown: str, descriptions: Mapping[str, str], name: str = "", lister
     """Say that something is unknown, and which ones it may be meant for, or what there is.
 
     Args:
-        unknown: what is unknown, for people.
-        descriptions: a line for each one there is.
         name: what was typed; "" where nothing is compared with it.
         lister: the command that lists them, where there may be too many for an error.
     """

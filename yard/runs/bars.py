@@ -62,7 +62,6 @@ def _find(line: str) -> re.Match[str] | None:
 
 
 def _seconds(clock: str | None) -> float | None:
-    """Seconds of `mm:ss` or `h:mm:ss`."""
     seconds = 0.0
     for part in (clock or "").split(":"):
         if not part.isdecimal():

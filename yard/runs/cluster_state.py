@@ -140,7 +140,6 @@ class ClusterState:
 
     Attributes:
         time: when it was complete, Unix seconds of the control node.
-        nodes: by their names.
         runs: what is on them, the oldest first, and last those that have ended.
         lost: runs of this checkout without a result that no node knows.
     """
@@ -162,11 +161,7 @@ class ClusterState:
 
 @dataclass
 class Answers:
-    """What the nodes have answered so far; a later answer of a node takes the place of its earlier.
-
-    Args:
-        runs: where this checkout keeps its runs.
-    """
+    """What the nodes have answered so far; of each node the last answer counts."""
 
     runs: Path
     _answers: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -207,7 +202,6 @@ class Answers:
         return ClusterState(now, nodes, tuple(runs), lost)
 
     def _node_state(self, host: str, answer: Mapping[str, Any] | None) -> NodeState:
-        """One node, by what it says."""
         if answer is None:
             state, reason = self._silent.get(host, (UNREACHABLE, ""))
             return NodeState(host, state, reason=reason)
@@ -225,7 +219,6 @@ class Answers:
     def _run_state(
         self, run: str, by_host: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, float]
     ) -> RunState:
-        """One run, by what each of its nodes says of it."""
         states = {entry["state"] for entry in by_host.values()}
 
         def first(name: str) -> Any:

@@ -19,7 +19,6 @@ class ContainerFiles:
     """A file or folder of a container.
 
     Attributes:
-        path: where the program wrote it.
         size: bytes of its files.
         home: where it came home, relative to the run directory; "" where it did not.
     """

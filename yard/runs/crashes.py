@@ -157,7 +157,6 @@ def holder_of(run: Path, crash: Crash, hosts: Sequence[str], host: str | None) -
 
     Args:
         hosts: the nodes, the first one first: its files are not below `nodes/<host>`.
-        host: the node of the rank.
     """
     missing = NO_FILE.search(crash.sentence)
     if missing is None or ".." in missing["path"].split("/"):
@@ -261,13 +260,11 @@ def _tracebacks(lines: Sequence[tuple[int, str]]) -> Iterator[_Found]:
 
 
 def _has_words(lines: Sequence[str]) -> bool:
-    """Whether a program said something."""
     said = without_tracebacks(before_launcher("\n".join(lines))).splitlines()
     return any(any(map(str.isalnum, line)) and not NO_WORDS.match(line) for line in said)
 
 
 def _next(said: Sequence[str], start: int) -> int:
-    """Where the next traceback begins; the length where there is none."""
     return next((n for n in range(start, len(said)) if _begins(said[n])), len(said))
 
 

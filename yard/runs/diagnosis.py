@@ -49,12 +49,10 @@ class Diagnosis:
     proof: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The plain values, for the summary."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Diagnosis":
-        """The inverse of `to_json`."""
         return cls(**{**document, "proof": tuple(document["proof"])})
 
 
@@ -186,7 +184,6 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
 
 
 def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
-    """The foreign words of a run, by where they stand. A task that names problems has none."""
     return {
         "rank": _first(map(partial(_without_handled, record), record.rank_logs), first_failed),
         "program": _program_texts(record, first_failed) if record.is_project else [],
@@ -272,7 +269,6 @@ def _of_words(record: RunRecord, signature: Signature, log: Log, match: re.Match
 
 
 def _remedy(record: RunRecord, signature: Signature) -> str:
-    """The trainer's settings help nobody whose program has its own."""
     own = signature.program_remedy if record.is_project else None
     return own or signature.remedy
 
@@ -338,7 +334,6 @@ def _unknown(record: RunRecord, first_failed: int | None) -> Diagnosis:
 
 
 def _first(logs: Iterable[Log], rank: int | None) -> list[Log]:
-    """The logs with the one of `rank` in front."""
     return sorted(logs, key=lambda log: log.rank != rank)
 
 

@@ -26,9 +26,6 @@ def seconds_between_failures(runs: Path, nodes: int) -> float:
     of one node had been seen before: after few runs that is what counts, after many what was seen.
     A failure is one after which a run was started again, or a last one with which a machine or
     the network was at fault.
-
-    Args:
-        runs: the directory of all runs.
     """
     node_seconds, failures = NODE_MONTH, 1
     for run in list_runs(runs)[-NEWEST:]:
@@ -50,6 +47,5 @@ def _seconds(run: Path, overview: Overview) -> float | None:
 
 
 def _machine_failed(overview: Overview) -> bool:
-    """Whether a run ended because of a machine or the network."""
     diagnosis = overview.summary.diagnosis if overview.summary else None
     return diagnosis is not None and fault_of(diagnosis) in (NODE, NETWORK)

@@ -19,13 +19,7 @@ from yard.core.files import write_text
 from yard.runs.bars import readings_of_bars
 from yard.runs.folder import OUTPUTS
 from yard.runs.output import take_log
-from yard.runs.readings import (
-    FILE_BYTES,
-    Reading,
-    known_readings,
-    read_readings,
-    within_limits,
-)
+from yard.runs.readings import FILE_BYTES, Reading, known_readings, read_readings, within_limits
 
 # In the run directory, beside what the program wrote itself.
 METRICS, GATHERED = "metrics.jsonl", "readings.jsonl"
@@ -158,7 +152,6 @@ def readings_of_events(folder: Path) -> list[Reading]:
 
 
 def _scalars(path: Path) -> Iterator[tuple[float, int, str, float]]:
-    """Time, step, name and value of each scalar of a file."""
     # Takes a second to import, which only programs that write such files shall cost.
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util

@@ -26,7 +26,6 @@ class Launch:
     Attributes:
         playbook: `running`, or how `playbooks/train.yml` ended.
         phase: the phase it ended in, see `yard.plays.contract`.
-        failures: tasks that failed.
         first_step_after, first_step_before: when the polls came between which the first step was
             done, Unix seconds; see `summary.first_step_time`.
         finished_at: when everything was collected, Unix seconds.
@@ -52,7 +51,6 @@ class Manifest:
 
     Attributes:
         started_at: when the command began, Unix seconds.
-        request: what was typed.
         configuration: what it came to; after the run the trainer's own `config.json` is merged in.
         inventory: as shown to people, and `inventory_path` as used.
         hosts: the nodes chosen; until then empty.
@@ -130,11 +128,7 @@ def new_manifest(
     started_at: float,
     own_code: Mapping[str, Any] | None,
 ) -> Manifest:
-    """The manifest of a run that is about to start.
-
-    Args:
-        own_code: the entry `project`.
-    """
+    """The manifest of a run that is about to start."""
     return Manifest(
         run_id=run_id,
         name=request.name,
@@ -171,11 +165,7 @@ def read_manifest(run: Path) -> Manifest | None:
 
 
 def other_version(file: Path, error: Exception) -> OtherVersionError:
-    """What to say of a file of a run that this version cannot read.
-
-    Args:
-        error: what kept it from being read.
-    """
+    """What to say of a file of a run that this version cannot read."""
     run, manifest = file.parent, read_object(file.parent / "manifest.json")
     versions, code = manifest.get("versions"), manifest.get("code")
     made_by = versions.get("yard") if isinstance(versions, dict) else None

@@ -20,8 +20,6 @@ class Kind:
     """A kind of measurement.
 
     Args:
-        word: what people call it.
-        prefix: how its ids begin.
         folder: where the folders of such measurements lie in a checkout.
         result: the file in it that is there once it has ended well.
     """
@@ -42,7 +40,6 @@ class Begun:
     """Where a measurement was begun, and how.
 
     Attributes:
-        inventory: the nodes are its.
         runtime: what keeps the ranks apart from the rest of a node; an earlier version did not note
             it.
     """

@@ -41,7 +41,6 @@ class Metric:
         loss, accuracy: of the training images: those since the last line for `step`, those of the
             epoch for `epoch` and `end`.
         images_per_second: of the whole world.
-        lr: learning rate.
         data_seconds, compute_seconds, communication_seconds: what a step of the window took on
             rank 0, on average: waiting for images, computing, blocked in the exchange of
             gradients. None where it was not measured.

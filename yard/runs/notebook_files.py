@@ -21,7 +21,6 @@ class Returned:
     """What happened to the files of a notebook.
 
     Attributes:
-        folder: where they are now.
         written: files of it that are new, or as the notebook left them.
         beside: of files that were changed here meanwhile too: where the notebook's version is.
         failed: what could not be written, with the reason.
@@ -100,7 +99,6 @@ def _leads_away(folder: Path, path: Path) -> bool:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:

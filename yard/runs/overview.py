@@ -34,7 +34,6 @@ class Overview:
         summary: None where there is none that can be read.
         owner: who began it; None where that was not noted.
         arguments: what was typed behind `make train`.
-        labels: what was said of it afterwards.
     """
 
     run_id: str
@@ -120,12 +119,7 @@ def listed_run(run: Path, overview: Overview) -> dict[str, Any]:
 
 
 def configuration_of(run: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was trained, with what the trainer was told where that has come home.
-
-    Args:
-        run: the run's directory.
-        asked: the configuration in its manifest.
-    """
+    """What was trained, with what the trainer was told where that has come home."""
     return {**asked, **(asked.get("options") or {}), **read_object(run / "config.json")}
 
 

@@ -134,7 +134,6 @@ def last_values(readings: Iterable[Reading]) -> dict[str, float]:
 
 
 def _place(name: str) -> int:
-    """Where a number stands among others: what a training is for is seen before what it took."""
     if name == "loss":
         return 0
     return 1 if _RESULT.search(name.lower()) else 2

@@ -83,12 +83,10 @@ class RunRecord:
     Attributes:
         world: its ranks, empty when no world was formed.
         config: `config.json`, empty when it was not collected.
-        stop_requested: whether the user asked for the end.
         launcher_exit_status: exit status of mpirun; None when it did not end by itself.
         rank_logs, mpirun_log, container_logs: what was collected of them.
         inspections: output of `docker inspect`, by host, as text.
         rank_ends: how ranks ended, in order of time.
-        attempts: how often the run was launched.
         findings: what nodes, launcher and ranks found wrong.
         readings: what a program of the user's own reported; the trainer's are the metrics.
         crashes: the exceptions that ended ranks of such a program, by rank.
@@ -348,7 +346,6 @@ def _read_empty_hosts(run: Path) -> tuple[str, ...]:
 
 
 def _entries(path: Path) -> list[Any]:
-    """The entries of a list in a file; none where there is no such list."""
     document = read_json(path)
     return document if isinstance(document, list) else []
 

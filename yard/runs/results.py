@@ -34,7 +34,6 @@ class Results:
     Attributes:
         folder: relative to the run's directory.
         names: the newest first, relative to the folder.
-        bytes: of all of them.
     """
 
     folder: str

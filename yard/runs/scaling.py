@@ -84,7 +84,6 @@ class Scaling:
     doubts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written."""
         guides = {"nodes": 2, "seconds": GUIDES_SECONDS, **asdict(guides_gain())}
         return {**asdict(self), "guides": guides}
 
@@ -148,7 +147,6 @@ def _median(runs: Sequence[ScalingRun]) -> ScalingRun:
 def _doubts(
     throughput: Gain, time_to_train: Gain, nodes: int, rounds: Sequence[tuple[float, float]]
 ) -> Iterator[str]:
-    """What speaks against the numbers."""
     highest = max(throughput.efficiency, time_to_train.efficiency)
     if highest > MOST_EFFICIENT:
         yield (

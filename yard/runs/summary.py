@@ -60,7 +60,6 @@ class LeftBehind:
     Attributes:
         code: `files_refused`, no files of a run by name or kind, and gone with the run's directory;
             or `files_beyond_limits`, more than may come home, and still on the node.
-        files: how many.
         names: some of them, with the reason or the size.
     """
 
@@ -162,7 +161,6 @@ class Summary:
         return subject_of(self.model, self.dataset)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written."""
         return asdict(self)
 
     @classmethod
@@ -402,7 +400,6 @@ def _share_warnings(record: RunRecord) -> tuple[str, ...]:
 
 
 def _gpu_warnings(record: RunRecord) -> tuple[str, ...]:
-    """What went wrong with GPUs, whether the run got over it or not."""
     said = {
         GPU_LOST: "stopped answering",
         GPU_ECC_ERRORS: "had uncorrected errors of its memory",
@@ -417,7 +414,6 @@ def _gpu_warnings(record: RunRecord) -> tuple[str, ...]:
 
 
 def _heat_warnings(record: RunRecord) -> tuple[str, ...]:
-    """A sentence for each GPU that was too hot."""
     return tuple(
         f"GPU {heat.gpu} of {heat.host} was so hot that it slowed itself down, in "
         f"{heat.slowed} of the last {heat.samples} looks at it: see what cools it."
@@ -451,7 +447,6 @@ def _shown(value: Any) -> str:
 
 
 def _warnings(record: RunRecord) -> tuple[str, ...]:
-    """What makes a good end doubtful."""
     if not record.is_project:
         return _chance_warnings(record)
     if not record.is_project or (_world_size(record) or 1) == 1 or record.missing_hosts:
@@ -499,7 +494,6 @@ def _was_over_at_once(record: RunRecord) -> bool:
 
 
 def _left_words(record: RunRecord) -> str:
-    """The warning of a program that has said something, with what it said last."""
     last = next((line for log in record.rank_logs for line in log.text.splitlines()[:0:-1]), "")
     return f"{LEFT_WORDS} {printable(last.strip())[:MOST_WORDS]}"
 
@@ -507,7 +501,6 @@ def _left_words(record: RunRecord) -> str:
 def _throughput(
     ends: list[Metric], epochs: list[Metric], metrics: tuple[Metric, ...]
 ) -> float | None:
-    """Images per second: the run's, else the mean over its epochs, else over its logged steps."""
     for lines in (ends, epochs, of_event(metrics, "step")[1:]):
         rates = [metric.images_per_second for metric in lines if metric.images_per_second]
         if rates:

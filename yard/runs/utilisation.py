@@ -96,10 +96,7 @@ class Heat:
     """A GPU that was too hot.
 
     Attributes:
-        host: the node.
-        gpu: its number there.
         slowed: in so many of the newest samples it slowed itself down.
-        samples: how many these are.
     """
 
     host: str
@@ -192,7 +189,6 @@ def _newest(path: Path) -> list[Sample]:
 
 
 def _numbers_of_gpus(facts: Path) -> list[int]:
-    """Numbers of the GPUs that a run got on a node, lowest first; none where it is not known."""
     devices = read_object(facts).get("gpu_devices")
     if not isinstance(devices, list):
         return []
@@ -213,7 +209,6 @@ def _with_numbers(sample: Sample, numbers: Sequence[int]) -> Sample:
 
 
 def _samples(text: str) -> list[Sample]:
-    """The samples among lines."""
     samples = []
     for line in text.splitlines():
         # A killed rank leaves its last line half written, and may write anything else.
@@ -223,7 +218,6 @@ def _samples(text: str) -> list[Sample]:
 
 
 def _truth(value: Any) -> bool | None:
-    """Yes or no, or None."""
     return value if isinstance(value, bool) else None
 
 

@@ -69,7 +69,6 @@ class Verdict:
 
     Attributes:
         began_at: Unix seconds.
-        seconds: how long it took.
         bandwidth_gigabits, latency_milliseconds: from the host of the row to that of the column, in
             the order of `hosts`; None where nothing was measured.
         allreduce: a dict for each message size, see `trainer/verify/sums.py`.

@@ -22,11 +22,7 @@ ENDS = ("runner_on_ok", "runner_on_skipped", *FAILURES)
 
 
 class CheckProgress:
-    """Turns the events of playbooks/verify.yml into phases, each with a mark when it is over.
-
-    Attributes:
-        begun: parts that have begun.
-    """
+    """Turns the events of playbooks/verify.yml into phases, each with a mark when it is over."""
 
     def __init__(self, progress: Progress, hosts: Sequence[str], parts: Sequence[str]) -> None:
         self._progress = progress
@@ -36,7 +32,6 @@ class CheckProgress:
         self.begun: set[str] = set()
 
     def take(self, event: Event) -> None:
-        """Take in one event."""
         part = Path(event.task_file).stem
         if event.kind == "playbook_on_task_start":
             self._done.clear()

@@ -32,11 +32,7 @@ UNKNOWN = "-"
 
 
 def show_cluster(console: Console, project: Project, inventory: Path, state: ClusterState) -> None:
-    """Print both tables, and what is to be said of runs that are not as they should be.
-
-    Args:
-        inventory: whose nodes were asked.
-    """
+    """Print both tables, and what is to be said of runs that are not as they should be."""
     console.print(nodes_table(state.nodes))
     if state.runs:
         console.print()

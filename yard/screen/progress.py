@@ -76,7 +76,6 @@ class Progress:
         """Show what the program has printed, which has no control characters any more.
 
         Args:
-            lines: that are done.
             rows: the last ones, which it may draw again.
         """
         more = len(lines) - MOST_AT_ONCE

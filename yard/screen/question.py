@@ -45,9 +45,6 @@ class StopQuestion:
     """What a Ctrl-C means while a run trains, asked beside what the screen shows.
 
     Attributes:
-        keys: the terminal's descriptor.
-        note: prints a line.
-        stop: asks for the end of the run.
         detached: the run goes on, and another command follows it.
     """
 

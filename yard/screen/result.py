@@ -118,7 +118,6 @@ def _numbers(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _of_the_best(summary: Summary) -> str:
-    """What the best checkpoint does on the test set, where it is not the last."""
     if summary.best_test_accuracy is None or summary.best_epoch == summary.epochs:
         return ""
     return f"; best.pt, of epoch {summary.best_epoch}: {percent(summary.best_test_accuracy)}"

@@ -11,13 +11,7 @@ from rich.text import Text
 from yard.core.words import plural
 from yard.runs.cluster_state import ENDED, ClusterState, NodeState, RunState
 from yard.runs.folder import RUN_ID
-from yard.screen.cluster_tables import (
-    NODE_COLUMNS,
-    RUN_COLUMNS,
-    node_cells,
-    run_cells,
-    state_text,
-)
+from yard.screen.cluster_tables import NODE_COLUMNS, RUN_COLUMNS, node_cells, run_cells, state_text
 
 Logs = Mapping[str, Mapping[str, Mapping[int, str]]]
 CHOSEN = "reverse"
@@ -71,10 +65,8 @@ class TopView:
         subject: the run or the node whose ranks are shown.
         chosen: the line that is chosen, by name, so that it stays when others come or go.
         filter: what the names of nodes and runs must have in them.
-        is_typing: whether keys go to the filter.
         asks: the run about whose end the user is asked.
         stop: the run that is to be stopped; whoever stops it takes it out.
-        message: of the last stop.
         history: how busy the processors of each node were, 0 to 100.
         order: one of ORDERS.
         explains: whether what the keys do fills the screen.
@@ -288,7 +280,6 @@ class TopView:
         return foot
 
     def _cluster(self, state: ClusterState, width: int, room: int) -> RenderableType:
-        """Both tables, each with as many lines as fit, around the chosen one."""
         # The owner comes last, and is left out first.
         columns = RUN_COLUMNS[: None if width >= OWNER_FROM else -1]
         nodes, runs = _table(NODE_COLUMNS), _table(columns)
@@ -341,7 +332,6 @@ class TopView:
 
 
 def _around(names: Sequence[str], choice: str | None, room: int) -> range:
-    """The places of the names that fit, the chosen one among them."""
     place = names.index(choice) if choice in names else 0
     first = max(0, min(place - room // 2, len(names) - room))
     return range(first, min(len(names), first + room))

@@ -82,12 +82,10 @@ class TrainingView(View[Metric]):
 
     @property
     def has_begun(self) -> bool:
-        """See `View`."""
         return self.newest is not None
 
     @property
     def extent(self) -> tuple[float, float] | None:
-        """See `View`."""
         return None if self.newest is None else (self.newest.step, self.newest.steps)
 
     def time_left(self, now: float) -> float | None:
@@ -99,7 +97,6 @@ class TrainingView(View[Metric]):
         return seconds_left(begun, done, self.newest.steps, done[1] + now - self.received_at)
 
     def position(self, now: float) -> str:
-        """See `View`."""
         if self.newest is None:
             return self.waits_for
         left = self.time_left(now)
@@ -161,12 +158,10 @@ class ProgramView(View[Reading]):
 
     @property
     def has_begun(self) -> bool:
-        """See `View`."""
         return self.began_at is not None
 
     @property
     def extent(self) -> tuple[float, float] | None:
-        """See `View`."""
         step, steps = self.newest.get("step"), self.newest.get("steps")
         return None if step is None or not steps else (min(step, steps), steps)
 
@@ -189,7 +184,6 @@ class ProgramView(View[Reading]):
         )
 
     def numbers(self) -> str:
-        """See `View`."""
         return _numbers(self.newest, self.values)
 
 
@@ -245,7 +239,6 @@ def _place(reading: Reading) -> dict[str, float]:
 
 
 def _of(name: str, place: Mapping[str, Any]) -> str:
-    """A step or an epoch, with how many there are in all where that is known."""
     whole = f"/{_count(place[f'{name}s'])}" if place.get(f"{name}s") else ""
     return f"{name} {_count(place[name])}{whole}"
 

@@ -71,7 +71,6 @@ def hardware_cells(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _rdma(node: Mapping[str, Any]) -> str:
-    """The ports for RDMA, and what UCX and NCCL would send over."""
     ports = [f"{port['name']} {port['link']} {port['rate']} {port['state']}"
              for port in node.get("rdma", ())]  # fmt: skip
     if not ports:
@@ -91,7 +90,6 @@ def _check_row(name: str, checks: Sequence[Check]) -> CheckRow:
 
 
 def _values(checks: Sequence[Check]) -> str:
-    """What a check found: the range of numbers, the different texts."""
     unit = checks[0].unit
     numbers = [check.number for check in checks if check.number is not None]
     if numbers:
