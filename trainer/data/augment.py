@@ -91,20 +91,22 @@ class Policy:
             return torch.stack([self._policy(image) for image in images])
 
 
-@dataclass(frozen=True)
 class Mixing:
-    """Blends each image of a batch with another one, and their labels alike.
+    """Blends each image of a batch with another one, and their labels alike, as torchvision does.
 
     With both above 0, a batch is mixed in one way or the other, by chance; one must be.
 
-    Attributes:
+    Args:
         mixup: Beta parameter of blending pixel by pixel (Zhang et al., 2018); 0 for none.
         cutmix: Beta parameter of pasting a rectangle (Yun et al., 2019); 0 for none.
     """
 
-    classes: int
-    mixup: float
-    cutmix: float
+    def __init__(self, classes: int, mixup: float, cutmix: float) -> None:
+        # As for `Policy`.
+        from torchvision.transforms import v2
+
+        asked = ((v2.MixUp, mixup), (v2.CutMix, cutmix))
+        self._ways = [way(alpha=beta, num_classes=classes) for way, beta in asked if beta > 0]
 
     def __call__(
         self, images: Tensor, labels: Tensor, generator: torch.Generator
@@ -119,43 +121,10 @@ class Mixing:
         Returns:
             Images of the same shape, and probabilities, float32, batch x classes.
         """
-        pastes = self.cutmix > 0 and (
-            self.mixup == 0 or bool(torch.rand((), generator=generator) < 0.5)
-        )
-        fraction = _beta(self.cutmix if pastes else self.mixup, generator)
-        partners = torch.randperm(len(labels), generator=generator).to(images.device)
-        if pastes:
-            top, bottom, left, right = _rectangle(images.shape[2:], 1 - fraction, generator)
-            mixed = images.clone()
-            mixed[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
-            # What was pasted may have been cut at the border: its true area counts.
-            height, width = images.shape[2:]
-            fraction = 1 - (bottom - top) * (right - left) / (height * width)
-        else:
-            mixed = fraction * images + (1 - fraction) * images[partners]
-        targets = functional.one_hot(labels, self.classes).float()
-        return mixed, fraction * targets + (1 - fraction) * targets[partners]
-
-
-def _beta(parameter: float, generator: torch.Generator) -> float:
-    """Draw from Beta(p, p); torch's own distribution takes no generator."""
-    shape = torch.full((2,), parameter)
-    first, second = torch._standard_gamma(shape, generator=generator).tolist()
-    # Both may underflow to zero for small parameters, where the fraction is near 0 or 1.
-    return float(first / (first + second)) if first + second > 0 else 1.0
-
-
-def _rectangle(
-    size: torch.Size, area: float, generator: torch.Generator
-) -> tuple[int, int, int, int]:
-    """Top, bottom, left and right of a rectangle with a random centre, cut at the border."""
-    height, width = size
-    half_height, half_width = (round(edge * area**0.5 / 2) for edge in (height, width))
-    row = int(torch.randint(height, (), generator=generator))
-    column = int(torch.randint(width, (), generator=generator))
-    return (
-        max(row - half_height, 0),
-        min(row + half_height, height),
-        max(column - half_width, 0),
-        min(column + half_width, width),
-    )
+        seed = int(torch.randint(2**62, (), generator=generator))
+        # They draw from torch's own generator, whose state is the ranks' and stays as it is.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            way = self._ways[int(torch.randint(len(self._ways), ()))]
+            mixed: tuple[Tensor, Tensor] = way(images, labels)
+        return mixed
