@@ -225,6 +225,8 @@ def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
         ("# torchrun train.py\npython3 train.py\n", "rank"),
         ("echo start torchrun\npython3 mpirun.py\n", "rank"),
         ("pip install torchrun-tools\nwhich mpirun\n", "rank"),
+        # Of a length at which a search that begins again at each line does not end.
+        ("\n" * 20_000 + "python3 \\\n" * 5_000 + "train.py\n", "rank"),
     ],
 )
 def test_a_script_that_starts_no_other_world_goes(make: Make, script: str, launch: str) -> None:

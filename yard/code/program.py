@@ -15,14 +15,14 @@ FORMS = "script.py, run.sh or -m package.module"
 
 # Modules that start the ranks of a node
 LAUNCHER_MODULES = r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.\S+"
-# At the beginning of a command of a shell script: what starts ranks. A backslash continues a line.
+# At the beginning of a command of a shell script, in one line: what starts ranks
 LAUNCHER = re.compile(
-    rf"""(?:^|[;&|(])\s*
+    rf"""(?:^|[;&|(])[ \t]*
     (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"']*)|then|do|else|exec|time|if|while|!|env|nohup|nice|command
-        |stdbuf|numactl|timeout|(?:uv|poetry|conda)\s+run|-\S+|\d+[a-z]?)(?:\s|\\\n)+)*
+        |stdbuf|numactl|timeout|(?:uv|poetry|conda)[ \t]+run|-\S+|\d+[a-z]?)[ \t]+)*
     (?:[\w./~${{}}-]*/)?
-    (?:(?P<here>torchrun|deepspeed|accelerate\s+launch
-        |python[\d.]*(?:\s+-[a-zA-Z])*\s+-m\s+(?:{LAUNCHER_MODULES}))
+    (?:(?P<here>torchrun|deepspeed|accelerate[ \t]+launch
+        |python[\d.]*(?:[ \t]+-[a-zA-Z])*[ \t]+-m[ \t]+(?:{LAUNCHER_MODULES}))
     |(?P<everywhere>horovodrun|mpirun|mpiexec|srun))(?=\s|$)""",
     re.MULTILINE | re.VERBOSE,
 )
@@ -90,9 +90,10 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
             f"entry {path}: has the line ends of Windows, with which bash finds no command; "
             f"take them out: sed -i 's/\\r$//' {path}"
         ]
-    text = re.sub(r"^\s*#.*$", "", content.decode(errors="replace"), flags=re.MULTILINE)
+    text = re.sub(r"^[ \t]*#.*$", "", content.decode(errors="replace"), flags=re.MULTILINE)
     problems = []
-    for found in LAUNCHER.finditer(text):
+    # A backslash continues a line; every place stays where it is.
+    for found in LAUNCHER.finditer(text.replace("\\\n", "  ")):
         line = text.count("\n", 0, found.end()) + 1
         if found["everywhere"]:
             problems.append(
