@@ -62,6 +62,7 @@ def test_a_ctrl_c_asks_once_and_a_second_one_stops() -> None:
 
     assert not press(b"d"), "nothing was asked"
     interrupts._received(signal.SIGINT, None)
+    assert not interrupts.requested
     assert "s stops the run, d leaves it" in said[0]
     assert not press(b"x")
     assert not press(b"\r")

@@ -279,6 +279,19 @@ def test_ctrl_c_while_training_collects_even_if_pressed_again(ready: Yard) -> No
     assert (ready.root / "runs/latest/exit_status").read_text() == "130\n"
 
 
+def test_ctrl_c_stops_a_run_whose_output_nobody_reads_any_more(ready: Yard) -> None:
+    """As with `make train | tee log`, where the Ctrl-C ends tee, too."""
+    process = ready.start(*TRAIN, "--set", "steps=600")
+    metrics = ready.root / "runs/latest/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
+    assert process.stdout is not None
+    process.stdout.close()
+    interrupt(process)
+    assert process.wait(timeout=60) == 130
+    assert summary_of(ready)["status"] == "stopped"
+    assert (ready.root / "runs/latest/logs/rank-1.log").is_file()
+
+
 def test_ctrl_c_while_starting_leaves_nothing(ready: Yard) -> None:
     process = ready.start(*TRAIN, "--set", "start_seconds=600")
     wait_for(lambda: any(ready.root.glob("nodes/node2/*/logs")), "the containers to be started")

@@ -143,7 +143,13 @@ def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view
     if rank is not None:
         variables["training_run_logs_rank"] = rank
     log = fresh_log(context, "logs", inventory)
-    outcome = play(context, "logs", variables, take, log=log, inventory=inventory)
+
+    def nobody_reads() -> bool:  # as with `| head`
+        return context.console.quiet
+
+    outcome = play(
+        context, "logs", variables, take, log=log, inventory=inventory, unwanted=nobody_reads
+    )
     if outcome.status == "failed" and not view.ranks:
         show_failures(context.console, outcome)
         raise ClusterError("the nodes could not be asked")

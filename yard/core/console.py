@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -30,6 +31,14 @@ class ForeignTextConsole(Console):
 
     Commands in what it prints have the form that the user types.
     """
+
+    def on_broken_pipe(self) -> None:
+        """Print no more where nobody reads any more; what is under way goes on.
+
+        rich would end the program, in the middle of a run that is being stopped.
+        """
+        with suppress(SystemExit):
+            super().on_broken_pipe()
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Turn a string into text, as rich does."""

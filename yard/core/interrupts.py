@@ -12,23 +12,35 @@ from typing import Any, TextIO
 class Interrupts:
     """Notes SIGINT and SIGTERM while it is entered.
 
-    The commands ask `requested` at places where they can stop cleanly. Further signals are only
-    announced, so that an impatient second Ctrl-C does not lose the logs that are being collected.
+    The commands ask `requested` at places where they can stop cleanly, several times a second.
+    There a signal is announced or asked about, and not where it came: whoever prints at that moment
+    holds locks of the screen. Further signals are only announced, so that an impatient second
+    Ctrl-C does not lose the logs that are being collected.
 
     Attributes:
-        question: called at a Ctrl-C, where there is one; if it returns true, the user is asked what
+        question: called of a Ctrl-C, where there is one; if it returns true, the user is asked what
             that is to mean, and nothing is requested yet.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self._requested = False
+        self._came: list[int] = []
         self.announce: Callable[[], None] = lambda: None
         self.question: Callable[[], bool] | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
+    @property
+    def requested(self) -> bool:
+        """Whether the user wants the end."""
+        while self._came:
+            number = self._came.pop(0)
+            if number != signal.SIGINT or self.question is None or not self.question():
+                self.request()
+        return self._requested
+
     def request(self) -> None:
         """Ask to stop, as a signal does."""
-        self.requested = True
+        self._requested = True
         self.announce()
 
     def __enter__(self) -> "Interrupts":
@@ -46,9 +58,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self.question is not None and self.question():
-            return
-        self.request()
+        self._came.append(number)
 
 
 @contextmanager

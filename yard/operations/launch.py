@@ -122,7 +122,7 @@ class RunFollower:
         interrupts = self.context.interrupts
         with make_progress(self.context.console) as progress, keys_of(sys.stdin) as keys:
             progress.view = self.view
-            if self.asks and keys is not None:
+            if self.asks and keys is not None and self.context.console.is_terminal:
                 self._question = StopQuestion(keys, progress.note, interrupts.request)
                 interrupts.question = self._asked
             self.context.interrupts.announce = lambda: progress.note("Stopping ...")

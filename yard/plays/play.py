@@ -35,11 +35,11 @@ def play(
     """
 
     def cancelled() -> bool:
+        # Asked first: what was pressed is answered here, also where it ends nothing.
+        requested = context.interrupts.requested
         if to_its_end:
             return False
-        if unwanted():
-            return True
-        return context.interrupts.requested or (stop_mark is not None and stop_mark.exists())
+        return unwanted() or requested or (stop_mark is not None and stop_mark.exists())
 
     return run_playbook(
         context.project,
