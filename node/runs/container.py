@@ -89,7 +89,7 @@ class ContainerForm(NamedTuple):
     shm_gigabytes: int
     folder: str = ""
     gpus: str = ""
-    render_devices: list[str] = []  # noqa: RUF012  # nobody writes into it
+    render_devices: Sequence[str] = ()
     memory_gigabytes: float | None = None
     memory_share: float = 1.0
     part: float = 1.0
@@ -119,7 +119,7 @@ class Start(NamedTuple):
     launch: Launch
     address: str
     port: int
-    secrets: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
+    secrets: Mapping[str, Any] = {}
     wait: float = 15.0
 
 

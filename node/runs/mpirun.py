@@ -7,6 +7,7 @@ Names are those of Open MPI 5 and PRRTE 3; the ones of ORTE are ignored without 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .directory import CONFIG, HOSTFILE, WORK
@@ -94,7 +95,7 @@ class Launch(NamedTuple):
     bf16: bool
     threads: int = 0
     network: str = ""
-    interfaces: list[str] = []  # noqa: RUF012  # nobody writes into it
+    interfaces: Sequence[str] = ()
     start_seconds: int = 0
     stall_seconds: int = 0
     silence_seconds: int = 0
@@ -132,9 +133,9 @@ class Launch(NamedTuple):
         return {name: value for layer in layers for name, value in (layer or {}).items()}
 
     @property
-    def known_interfaces(self) -> list[str]:
+    def known_interfaces(self) -> Sequence[str]:
         """The nodes' interfaces; none where one is not known."""
-        return self.interfaces if all(map(INTERFACE.fullmatch, self.interfaces)) else []
+        return self.interfaces if all(map(INTERFACE.fullmatch, self.interfaces)) else ()
 
     def all_mca(self) -> dict[str, Any]:
         """MCA parameters of Open MPI, by name.

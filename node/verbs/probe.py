@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -78,7 +79,7 @@ class Needs(NamedTuple):
     gpus: str = ""
     gpu_vendor: str = NVIDIA
     gpus_wanted: int = 0
-    site: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
+    site: Mapping[str, Any] = {}
     operator: str = ""
     sys: str = "/sys"
 
