@@ -140,7 +140,7 @@ def _write(member: Member, path: str) -> None:
 
 @contextmanager
 def _told(archive: str) -> Iterator[None]:
-    """Say it of an archive that is broken."""
+    """Make a DataError, which names the archive, of an error that a broken one causes."""
     try:
         yield
     except BROKEN as error:

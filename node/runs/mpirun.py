@@ -42,7 +42,13 @@ ALLOCATOR = {
 
 
 class Bench(NamedTuple):
-    """What command bench measures."""
+    """What command bench measures.
+
+    Attributes:
+        models: names of the trainer's models.
+        rounds: turns of everything that is measured.
+        seconds: that a turn of training takes, about.
+    """
 
     models: list[str]
     rounds: int
@@ -57,9 +63,11 @@ class Launch(NamedTuple):
         nodes: all of them, the launcher first.
         addresses, ports, host_keys: of the sshd of each, by name.
         client_key: the launcher's public one.
-        slots: ranks on each node, in the order of nodes.
+        slots, cores: how many ranks the run has on each node, and how many cores, in the order of
+            nodes.
         gpus: of the run on the node where it has the fewest.
         dataset: a directory below /data of the container.
+        batch_per_rank: images a rank and step.
         bf16: whether whatever computes in the run multiplies it.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.

@@ -47,6 +47,8 @@ class Needs(NamedTuple):
     """What a run needs of a machine.
 
     Attributes:
+        directory: of all runs.
+        data: directory of the data sets.
         address, port: that the sshd of the run's container will listen on.
         free_gigabytes: on the disk of the runs, in 10^9 bytes.
         uid, gid: whom the ranks run as.
