@@ -3,7 +3,8 @@
 
 A parameter without a default is required. Where a verb takes many, its only parameter is a form, a
 NamedTuple whose fields they are; a field may be a form as well. A number may come as text, as it
-does from a command line, and a yes or no in the words of YAML.
+does from a command line, and a yes or no in the words of YAML. A list or dictionary that has a
+default is annotated Sequence or Mapping: nobody may write into what all callers share.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _converted(
 
 
 def _value(kind: str, value: Any, module: str) -> Any:
-    """A value as it was meant."""
+    """Convert a value to the kind that an annotation names."""
     if kind.endswith(" | None"):
         return None if value is None else _value(kind[: -len(" | None")], value, module)
     inner = _form_of(kind, module)
@@ -98,11 +99,11 @@ def _value(kind: str, value: Any, module: str) -> Any:
         return float(value)
     if kind == "bool" and (isinstance(value, bool) or is_number or isinstance(value, str)):
         return value if isinstance(value, bool) else TRUTHS[str(value).lower()]
-    if kind == "list" and isinstance(value, list):
+    if kind in ("list", "Sequence") and isinstance(value, list):
         each = members[:-1]
         plain = each.startswith("dict") or each == "Any"
         return value if plain else [_value(each, entry, module) for entry in value]
-    if kind == "dict" and isinstance(value, dict):
+    if kind in ("dict", "Mapping") and isinstance(value, dict):
         return value
     raise TypeError(kind)
 

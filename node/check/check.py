@@ -11,7 +11,7 @@ from typing import Any
 
 # How a threshold is meant.
 LIMITS = {"least": "at least ", "most": "at most ", "equal": ""}
-# What is well in a word: a value that differs says by itself what is wrong.
+# Thresholds that reason() leaves out: beside a value that differs they would say nothing more.
 STATES = ("", "yes", "none", "open", "right", "answers", "an answer", "logs in", "start and end")
 
 

@@ -74,6 +74,7 @@ def gpu_checks(
     """Compare the GPUs with what the inventory says, and look at their state.
 
     Args:
+        gpus: as `state_of` returns them.
         trouble: why they could not be asked; empty where they could.
         count: how many the inventory says there are; 0 says nothing.
         model: their model in the inventory; empty says nothing.

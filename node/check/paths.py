@@ -82,7 +82,7 @@ def open_files(count: int) -> Check:
         numbers += [] if limit == "unlimited" else [int(limit)]
     except FileNotFoundError:
         pass  # no engine, which is a finding of its own
-    # Of the whole system it is 2^63 where nobody sets one: no process can have so many.
+    # The system's own limit is 2^63 where nobody sets one; no process gets more than nr_open.
     with open("/proc/sys/fs/nr_open", encoding="ascii") as file:
         numbers.append(int(file.read()))
     return at_least("open files", min(numbers), count, "files", "few_open_files")

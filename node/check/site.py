@@ -43,10 +43,12 @@ class Operator:
 
 @dataclass(frozen=True)
 class Site:
-    """What was agreed on.
+    """What the operators of a node have agreed on.
 
     Attributes:
-        operators: all who agreed on them, with the one who gave them.
+        settings: name to value.
+        written: who gave the settings.
+        operators: all who agreed on the settings, `written` among them.
     """
 
     settings: Mapping[str, Any]

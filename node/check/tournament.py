@@ -42,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Limits:
-    """Time limits in seconds."""
+    """Time limits in seconds: of one connection, until all nodes have begun, and of one match."""
 
     connect: float
     start: float

@@ -3,8 +3,8 @@
 
 An archive is read twice: the first time all of it is checked and measured, so that nothing is
 written of one that is broken, leads out of its folder or has no room. Files are written into a new
-folder. Links are made last, when nothing is written through them any more; whether they lead out
-is seen by who lists the files. What the desktops of macOS and Windows put into every archive is
+folder. Links are made last, when nothing is written through them any more; who lists the files sees
+whether they lead out. What the desktops of macOS and Windows put into every archive is
 passed over, and names from them are read as their makers saw them.
 """
 
@@ -51,7 +51,7 @@ ENCRYPTED, NAMES_IN_UTF8 = 0x1, 0x800
 # What desktops write for themselves. macOS adds a file "._name" to each that has attributes.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 DESKTOP_FOLDER, DOUBLE = "__MACOSX", "._"
-# Of the names of a zip that says no encoding, in what its bytes make sense: words in Chinese
+# What names in Chinese have, beside ASCII
 CHINESE = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+")
 
 FILE, FOLDER, LINK, COPY = "file", "folder", "link", "copy"
@@ -140,7 +140,7 @@ def _write(member: Member, path: str) -> None:
 
 @contextmanager
 def _told(archive: str) -> Iterator[None]:
-    """Say it of an archive that is broken."""
+    """Make a DataError, which names the archive, of an error that a broken one causes."""
     try:
         yield
     except BROKEN as error:
@@ -261,10 +261,10 @@ def _of_zip(archive: str) -> Iterator[Member]:
 
 
 def _encoding_of_names(archive: str) -> str | None:
-    """Tell in which encoding the names of a zip are that does not say it; None for the usual one.
+    """Tell the encoding of those names in a zip that are not marked as UTF-8; None for CP437.
 
-    The usual one is that of DOS (CP437). macOS writes UTF-8 and does not say so, Windows in Chinese
-    GB18030: what is that by chance is hardly all words.
+    That of DOS is the usual one. macOS writes UTF-8 without the mark, and Windows in Chinese writes
+    GB18030. Names in another encoding may be valid GB18030 too, but hardly all Chinese.
     """
     with zipfile.ZipFile(archive) as packed:
         names = [each.filename for each in packed.infolist() if not each.flag_bits & NAMES_IN_UTF8]

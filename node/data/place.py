@@ -54,8 +54,11 @@ class Stage(NamedTuple):
 class Place:
     """The place of a data set on this node.
 
+    Args:
+        directory: of all data sets; it is root's.
+
     Raises:
-        DataError: the name is none of a directory below it.
+        DataError: `name` cannot be that of a folder in the directory.
     """
 
     def __init__(self, directory: str, name: str) -> None:

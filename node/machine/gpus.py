@@ -150,8 +150,7 @@ def loaded_release(sys: str) -> str:
     Args:
         sys: /sys on a real machine.
     """
-    release: str = read_text(f"{sys}/module/nvidia/version")
-    return release
+    return read_text(f"{sys}/module/nvidia/version")
 
 
 def parse_gpus(said: str) -> list[Gpu]:

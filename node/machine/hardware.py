@@ -20,7 +20,11 @@ NO_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
 
 
 def hardware(data: str) -> dict[str, Any]:
-    """Processor, memory, disks, network cards, and the kernel that drives them."""
+    """Processor, memory, disks, network cards, and the kernel that drives them.
+
+    Args:
+        data: directory of the data sets; each disk tells whether it holds that.
+    """
     return {
         "cpu": cpu(),
         "memory_bytes": memory_bytes(),

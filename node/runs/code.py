@@ -150,6 +150,9 @@ def receive_run(
 ) -> list[str]:
     """Give a run its code where the node lacks some, and return the objects that it lacked.
 
+    Args:
+        archive: the objects, as `code_listing.pack` writes them.
+
     Raises:
         CodeError, NoRoomError, OSError: see `CodeStore.receive` and `lay_out_run`.
     """

@@ -249,7 +249,7 @@ def checkpoint_pattern(directory: RunDirectory) -> tuple[str, ...]:
 
 
 def checkpoint_files(directory: RunDirectory, host: str) -> list[str]:
-    """Return the paths at home of the checkpoints of a node that go there when it is collected."""
+    """Return the checkpoints of a node by the paths that they will have at home."""
     pattern = checkpoint_pattern(directory)
     workdir = _home(directory, host, (WORKDIR,))
     files = [os.path.join(CHECKPOINTS, path) for path in _below(directory, CHECKPOINTS)]
@@ -274,6 +274,9 @@ def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits)
     That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
     go on writing; a file of theirs that is changed in its place changes here too. A run that ends
     meanwhile has its directory removed, and that is not made again here.
+
+    Args:
+        carrier: id of the user that brings them home.
 
     Returns:
         The paths of the checkpoints at home, which are those below `live` as well.

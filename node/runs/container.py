@@ -80,6 +80,7 @@ class ContainerForm(NamedTuple):
         memory_gigabytes: limit of its memory, in 2^30 bytes; 0 for none, None for the usual one.
         memory_share: the part of the machine's memory that is this node's.
         part: the part of the node that the run has, above 0 to 1.
+        processes: how many processes and threads it may have.
     """
 
     image: str
@@ -89,7 +90,7 @@ class ContainerForm(NamedTuple):
     shm_gigabytes: int
     folder: str = ""
     gpus: str = ""
-    render_devices: list[str] = []  # noqa: RUF012  # nobody writes into it
+    render_devices: Sequence[str] = ()
     memory_gigabytes: float | None = None
     memory_share: float = 1.0
     part: float = 1.0
@@ -104,6 +105,7 @@ class Start(NamedTuple):
         uid, gid: whom the ranks run as.
         files: what the container reads: path below its configuration to content.
         facts: what the machine was when the run began.
+        address, port: that the sshd of the container listens on.
         secrets: environment of the ranks that shows nowhere, by name.
         wait: seconds until that sshd listens, at the most.
     """
@@ -119,7 +121,7 @@ class Start(NamedTuple):
     launch: Launch
     address: str
     port: int
-    secrets: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
+    secrets: Mapping[str, Any] = {}
     wait: float = 15.0
 
 

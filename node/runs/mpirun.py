@@ -7,6 +7,7 @@ Names are those of Open MPI 5 and PRRTE 3; the ones of ORTE are ignored without 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .directory import CONFIG, HOSTFILE, WORK
@@ -41,7 +42,13 @@ ALLOCATOR = {
 
 
 class Bench(NamedTuple):
-    """What command bench measures."""
+    """What command bench measures.
+
+    Attributes:
+        models: names of the trainer's models.
+        rounds: turns of everything that is measured.
+        seconds: that a turn of training takes, about.
+    """
 
     models: list[str]
     rounds: int
@@ -56,9 +63,11 @@ class Launch(NamedTuple):
         nodes: all of them, the launcher first.
         addresses, ports, host_keys: of the sshd of each, by name.
         client_key: the launcher's public one.
-        slots: ranks on each node, in the order of nodes.
+        slots, cores: how many ranks the run has on each node, and how many cores, in the order of
+            nodes.
         gpus: of the run on the node where it has the fewest.
         dataset: a directory below /data of the container.
+        batch_per_rank: images a rank and step.
         bf16: whether whatever computes in the run multiplies it.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.
@@ -94,7 +103,7 @@ class Launch(NamedTuple):
     bf16: bool
     threads: int = 0
     network: str = ""
-    interfaces: list[str] = []  # noqa: RUF012  # nobody writes into it
+    interfaces: Sequence[str] = ()
     start_seconds: int = 0
     stall_seconds: int = 0
     silence_seconds: int = 0
@@ -132,9 +141,9 @@ class Launch(NamedTuple):
         return {name: value for layer in layers for name, value in (layer or {}).items()}
 
     @property
-    def known_interfaces(self) -> list[str]:
+    def known_interfaces(self) -> Sequence[str]:
         """The nodes' interfaces; none where one is not known."""
-        return self.interfaces if all(map(INTERFACE.fullmatch, self.interfaces)) else []
+        return self.interfaces if all(map(INTERFACE.fullmatch, self.interfaces)) else ()
 
     def all_mca(self) -> dict[str, Any]:
         """MCA parameters of Open MPI, by name.

@@ -38,6 +38,7 @@ def copy_to_share(directory: RunDirectory, share: str, uid: int, gid: int) -> st
 
     Args:
         share: folder that is there, and that the user may write in.
+        uid, gid: of that user, whom the copies belong to.
 
     Returns:
         Why not all of them are there; empty where they are.

@@ -106,9 +106,10 @@ def authorized_keys(launch: Mapping[str, Any]) -> str:
 
 
 def login_files(launch: Mapping[str, Any], user: str, address: str, port: int) -> dict[str, str]:
-    """Return all of them for one node, path below `config` to content.
+    """Return the files for the logins of one node, path below `config` to content.
 
     Args:
+        launch: fields of `mpirun.Launch`, by name.
         address: that the sshd of this node's container listens on.
     """
     return {

@@ -22,6 +22,7 @@ class PairTests(NamedTuple):
         nodes: all of them, in one order everywhere.
         addresses, ports: of each node, by name; the TCP port is one that it has free.
         seconds: of one bandwidth measurement; a pair has one in each direction.
+        connect_seconds, start_seconds, match_seconds: time limits, see `Limits`.
     """
 
     name: str

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ class Needs(NamedTuple):
     """What a run needs of a machine.
 
     Attributes:
+        directory: of all runs.
+        data: directory of the data sets.
         address, port: that the sshd of the run's container will listen on.
         free_gigabytes: on the disk of the runs, in 10^9 bytes.
         uid, gid: whom the ranks run as.
@@ -78,7 +81,7 @@ class Needs(NamedTuple):
     gpus: str = ""
     gpu_vendor: str = NVIDIA
     gpus_wanted: int = 0
-    site: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
+    site: Mapping[str, Any] = {}
     operator: str = ""
     sys: str = "/sys"
 

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -39,7 +40,7 @@ OWN = "own"
 RENDER = re.compile(r"/dev/dri/renderD\d{1,4}", re.ASCII)
 
 
-def lines_of(secrets: dict[str, Any]) -> str:
+def lines_of(secrets: Mapping[str, Any]) -> str:
     """Return an environment as lines.
 
     Raises:

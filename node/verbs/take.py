@@ -247,11 +247,11 @@ class Take(NamedTuple):
     code: dict[str, Any]
     address: str
     port: int
-    manifest: dict[str, Any] = {}  # noqa: RUF012  # nobody writes into it
+    manifest: Mapping[str, Any] = {}
     gigabytes: float = 100.0
     files: int = 10000
     gpus_wanted: int = 0
-    gpus_idle: list[Any] = []  # noqa: RUF012  # as above
+    gpus_idle: Sequence[Any] = ()
     gpus: int = 0
     ports: int = 1
     patience: int = 10

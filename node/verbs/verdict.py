@@ -22,6 +22,8 @@ CONTAINER_NEEDS = (
 
 
 class Ran(NamedTuple):
+    """What the program of MPI over all nodes came to; `excluded` says why hosts were left out."""
+
     excluded: dict[str, str]
     result: dict[str, Any]
 

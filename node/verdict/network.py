@@ -116,6 +116,7 @@ def _clocks(cluster: Cluster) -> list[Finding]:
 
 
 def matches_of(cluster: Cluster) -> Matches:
+    """What the verb measure came to on all nodes, each way of a pair by itself."""
     matches = Matches()
     for a, answer in cluster.answers(PART):
         for b, match in answer["matches"].items():
@@ -156,16 +157,12 @@ def _links(
 
 def _losses(cluster: Cluster, lost: Mapping[Pair, float]) -> list[Finding]:
     limit = cluster.thresholds.loss_percent
-    failed = [pair for pair, percent in lost.items() if percent > limit]
-    because = cluster.because(failed, lost)
-    return [
-        about_pair(
-            pair,
-            at_most("loss", round(percent, 2), limit, "% sent again", "high_loss"),
-            because.get(pair),
-        )
+    checks = {
+        pair: at_most("loss", round(percent, 2), limit, "% sent again", "high_loss")
         for pair, percent in lost.items()
-    ]
+    }
+    because = cluster.because([pair for pair in checks if not checks[pair].ok], checks)
+    return [about_pair(pair, check, because.get(pair)) for pair, check in checks.items()]
 
 
 def judge_logins(cluster: Cluster) -> list[Finding]:

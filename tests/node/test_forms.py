@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ class Inner(NamedTuple):
     """A form in a form."""
 
     number: int
-    names: list[str] = []  # noqa: RUF012  # nobody writes into it
+    names: Sequence[str] = ()
 
 
 class Outer(NamedTuple):
@@ -26,7 +27,7 @@ class Outer(NamedTuple):
     part: float = 1.0
     limit: float | None = None
     wanted: bool = False
-    more: dict[str, Any] = {}  # noqa: RUF012  # as above
+    more: Mapping[str, Any] = {}
 
 
 GOOD: dict[str, Any] = {"text": "a", "place": "/srv", "inner": {"number": 1}}

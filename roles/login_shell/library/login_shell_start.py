@@ -2,8 +2,8 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: start shells as their users, as a login does.
 
-A shell that does not start is told in `unstarted`: one more try may find the user's files mended.
-With `set`, and where something else is wrong, the module fails.
+A shell that does not start is named in `unstarted`, because the user's own files may be the reason.
+Where anything else is wrong, or with `set`, the module fails.
 """
 
 from __future__ import annotations
