@@ -30,7 +30,7 @@ from yard.core.errors import RequestError
 from yard.core.files import room_of
 from yard.core.words import size
 from yard.operations.beside import start_beside
-from yard.operations.deletion import check_deletable, delete
+from yard.operations.deletion import delete, words_of_deletion
 from yard.pages.comparison import comparison_of
 from yard.pages.page import render
 from yard.runs.labels import label_run
@@ -249,14 +249,13 @@ def _tag(board: Board, run: Path, asked: dict[str, str]) -> str:
 
 
 def _delete(board: Board, run: Path, asked: dict[str, str]) -> str:
-    """Delete a run; without `sure` say what that would mean."""
-    heirs = check_deletable(run)
+    """Delete a run; without `sure` ask whether to."""
+    question, done = words_of_deletion(run)
     if asked.get("sure") != run.name:
-        gone_on = f" {', '.join(heirs)} went on from it." if heirs else ""
-        return f"Delete {run.name} ({size(room_of(run, set()))}) with all its files?{gone_on}"
+        return question
     delete(run)
     board.look()
-    return f"{run.name} is deleted"
+    return done
 
 
 # What this process writes itself; a stop waits for nobody who deletes.
