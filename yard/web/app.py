@@ -26,9 +26,9 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from yard.core.errors import RequestError
+from yard.core.errors import RequestError, YardError
 from yard.core.files import room_of
-from yard.core.words import size
+from yard.core.words import printable, size
 from yard.operations.beside import start_beside
 from yard.operations.deletion import delete, words_of_deletion
 from yard.pages.comparison import comparison_of
@@ -139,6 +139,13 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         status = 409 if request.method == "POST" else 404
         return PlainTextResponse(f"{error}\n", status)
 
+    async def failed(request: Request, error: Exception) -> Response:
+        """What this machine would not do, as with a full disk: the reason, for the log as well."""
+        print(
+            f"{request.method} {printable(request.url.path)}: {error}", file=sys.stderr, flush=True
+        )
+        return PlainTextResponse(f"{error}\n", 500)
+
     app = Starlette(
         routes=[
             Route("/", all_runs),
@@ -153,7 +160,7 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
             Route("/runs/{run}/files/{file:path}", file),
             Route("/runs/{run}/{action}", do, methods=["POST"]),
         ],
-        exception_handlers={RequestError: refused},
+        exception_handlers={RequestError: refused, YardError: failed, OSError: failed},
     )
     return Guarded(app, guard)
 
