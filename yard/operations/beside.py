@@ -8,7 +8,7 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import Exit
-from yard.plays.play import fresh_log
+from yard.plays.play import fresh_log, log_of
 
 # Says to a command that it is the one in the background.
 DETACHED = "TRAINYARD_DETACHED"
@@ -19,7 +19,7 @@ RUN, BEGUN = "Run ", ("nodes: ", "Waiting for nodes")
 
 
 def start_beside(context: Context, log: str, *words: str) -> "subprocess.Popen[bytes]":
-    """Start a command that has no terminal; its log, emptied, has what it prints."""
+    """Start a command that has no terminal; its log is made anew and has what it prints."""
     path = fresh_log(context, log)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
@@ -40,7 +40,7 @@ def detach(context: Context, *words: str) -> Exit:
     """
     log = f"detached-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
     process = start_beside(context, log, *words)
-    path = context.project.logs(context.inventory) / f"{log}.log"
+    path = log_of(context, log)
     told, run, rest = False, "", ""
     with path.open(encoding="utf-8", errors="replace") as said:
         while True:
@@ -68,8 +68,7 @@ def leave(context: Context, run: Path) -> None:
     """Have another command follow a run, which this one has done so far."""
     log = f"attach-{run.name}"
     start_beside(context, log, "attach", run.name)
-    path = context.project.logs(context.inventory) / f"{log}.log"
-    say_how_to_return(context, run.name, path)
+    say_how_to_return(context, run.name, log_of(context, log))
 
 
 def say_how_to_return(context: Context, run: str, log: Path) -> None:

@@ -74,11 +74,10 @@ class Watcher:
         self._thread.join()
 
     def _watch(self) -> None:
-        log = fresh_log(self._context, PLAYBOOK)
         while not self._context.interrupts.requested:
             began = time.monotonic()
-            log.unlink(missing_ok=True)
             try:
+                log = fresh_log(self._context, PLAYBOOK)
                 outcome = play(self._context, PLAYBOOK, {}, self.take, log=log)
                 troubles = [failure.message for failure in outcome.failures]
             except Exception as error:  # it is shown, and may be over the next time

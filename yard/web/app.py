@@ -33,7 +33,8 @@ from yard.operations.beside import start_beside
 from yard.operations.deletion import delete, words_of_deletion
 from yard.pages.comparison import comparison_of
 from yard.pages.page import render
-from yard.runs.labels import label_run
+from yard.plays.play import log_of
+from yard.runs.labels import label_run, tags_in
 from yard.runs.overview import overview_of
 from yard.runs.record import rank_log_files
 from yard.runs.results import results_of
@@ -230,9 +231,7 @@ def _beside(board: Board, command: str, run: Path) -> str:
 
     def wait() -> None:
         status = process.wait()
-        where = board.context.project.shown(
-            board.context.project.logs(board.context.inventory) / f"{log}.log"
-        )
+        where = board.context.project.shown(log_of(board.context, log))
         how = "is done" if status == 0 else f"ended with status {status}: {where}"
         board.say(f"{command} {run.name} {how}")
 
@@ -250,7 +249,7 @@ def _rerun(board: Board, run: Path, asked: dict[str, str]) -> str:
 
 def _tag(board: Board, run: Path, asked: dict[str, str]) -> str:
     tags = asked.get("tags")
-    label_run(run, None if tags is None else tags.replace(",", " ").split(), asked.get("note"))
+    label_run(run, None if tags is None else tags_in(tags), asked.get("note"))
     board.look()
     return f"{run.name}: noted"
 
