@@ -1,5 +1,6 @@
 """A command that was started beside another one."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_a_command_in_the_background_that_was_killed_has_failed(
     project = Project(tmp_path)
     context = Context(project, project.own_inventory, Console(), Interrupts())
 
-    def start(context: Context, log: str, *words: str) -> Ended:
+    def start(context: Context, log: str, *words: str, **variables: str) -> Ended:
         folder = project.logs(context.inventory)
         folder.mkdir(parents=True)
         (folder / f"{log}.log").touch()
@@ -40,3 +41,21 @@ def test_a_command_in_the_background_that_was_killed_has_failed(
 
     monkeypatch.setattr(beside, "start_beside", start)
     assert beside.detach(context, "train") == as_what
+
+
+def test_only_what_was_asked_to_be_in_the_background_is_told_that_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that another one starts in turn (NOTIFY=) would not detach itself otherwise."""
+    project = Project(tmp_path)
+    context = Context(project, project.own_inventory, Console(), Interrupts())
+    told: list[bool] = []
+
+    def start(command: list[str], env: dict[str, str], **_: object) -> Ended:
+        told.append(beside.DETACHED in env)
+        return Ended(0)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    beside.leave(context, tmp_path / "run")
+    beside.detach(context, "train")
+    assert told == [False, True]
