@@ -18,7 +18,7 @@ from yard.runs.overview import overview_of
 
 HOST = "127.0.0.1"
 LOCAL_NAMES = (HOST, "localhost", "::1")
-# It stays the same, so that bookmarks and a monitoring's settings do.
+# The file of the key, which stays the same: bookmarks and the settings of a monitoring have it.
 KEY = ".trainyard/web-key"
 
 
@@ -110,7 +110,7 @@ def _listen(port: int, path: Path | None) -> socket.socket:
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
-    """Take the place of a socket that nobody listens to any more."""
+    """Bind to a path, where a socket may be left that nobody listens to any more."""
     if path.is_socket():
         with socket.socket(socket.AF_UNIX) as other:
             if other.connect_ex(str(path)) == errno.ECONNREFUSED:
@@ -120,7 +120,7 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 def _key(context: Context) -> str:
     file = context.project.root / KEY
-    # An empty one, as a crash may leave it, would be what everybody sends.
+    # A crash may leave it empty, and an empty key would let everybody in.
     key = file.read_text().strip() if file.is_file() else ""
     if not key:
         key = secrets.token_urlsafe(24)

@@ -1,4 +1,4 @@
-"""One run is deleted: unless somebody needs it, and with a word on what went on from it."""
+"""Deletes one run, unless somebody needs it, and names the runs that went on from it."""
 
 from pathlib import Path
 

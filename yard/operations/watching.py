@@ -22,10 +22,10 @@ PLAYBOOK = "top"
 # A playbook that ends sooner has found nothing to look at; the next one begins after as long, in
 # seconds.
 LEAST_SECONDS = 5.0
-# After the first answer it is waited so long for those of other nodes, in seconds: of one node
-# alone there would be no runs to see, and then there are.
+# Seconds to wait for other nodes after the first answer: before they have answered, their runs
+# would seem not to be there.
 FIRST = 1.5
-# Looks of which it is known how busy a node was: of five minutes.
+# Looks for which the load of a node's processors is kept: those of five minutes.
 MOST_LOOKS = 150
 # Events of a look that is over.
 READ = ("runner_retry", "runner_on_ok", "runner_on_failed")

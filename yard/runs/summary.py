@@ -38,7 +38,7 @@ LEFT_WORDS = (
     "said is:"
 )
 MOST_WORDS = 200
-# What takes so much of a step keeps GPUs idle.
+# Loading or exchange that takes this share of a step is named as what keeps GPUs idle.
 IN_THE_WAY = 0.25
 CHANCE_REMEDY = (
     "Look at the training loss in the report. Where it does not fall, try LR= a tenth or ten times "

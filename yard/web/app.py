@@ -44,13 +44,13 @@ from yard.web.guard import FOREIGN, REPORT, Guard, Guarded, who
 from yard.web.metrics import CONTENT_TYPE, metrics_of
 
 SCRIPTS = ("runs.js", "web.js")
-# Of each folder of results.
+# Names of files that the page of a run shows, of each folder of results.
 MOST_FILES = 100
-# Of a run with more ranks the page shows the logs of the first, and `make logs` has all.
+# Ranks whose logs the page of a run shows; `make logs` has all.
 MOST_RANKS = 16
 # A body of a request of ours is a few lines.
 MOST_BYTES = 20_000
-# For how long a monitoring that has asked once is taken to ask again, in seconds.
+# Seconds for which the nodes are asked after a monitoring has asked: it asks again before.
 SCRAPED = 120.0
 
 
@@ -118,8 +118,8 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         await asyncio.to_thread(board.look)
         return Response(metrics_of(board.seen.state, board.overviews), media_type=CONTENT_TYPE)
 
-    # What writes, one after the other: what has become of a run is looked at anew, and a file that
-    # two threads of a process write at once has one name meanwhile.
+    # Actions of WRITES are done one after the other: each sees what the one before left, and two
+    # threads that write a file at once would write to the same temporary one.
     acts = threading.Lock()
 
     def act(action: str, run: str, asked: dict[str, str]) -> str:
@@ -264,7 +264,8 @@ def _delete(board: Board, run: Path, asked: dict[str, str]) -> str:
     return done
 
 
-# What this process writes itself; a stop waits for nobody who deletes.
+# Actions that write in this process, one after the other. A stop is not among them: it must not
+# wait until a large run is deleted.
 WRITES = ("tag", "delete")
 ACTIONS: dict[str, Callable[[Board, Path, dict[str, str]], str]] = {
     "stop": _stop,
