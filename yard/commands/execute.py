@@ -29,6 +29,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     Args:
         command: for `/bin/sh -c`, passed on as it is.
         on: names of nodes or groups, or patterns; none means all.
+        seconds: time limit on each node.
 
     Returns:
         The largest exit status of all nodes; 255 counts for a node that cannot be reached, 124 for

@@ -16,6 +16,7 @@ class Interrupts:
     announced, so that an impatient second Ctrl-C does not lose the logs that are being collected.
 
     Attributes:
+        announce: called at every signal that asks to stop.
         question: called at a Ctrl-C, where there is one; if it returns true, the user is asked what
             that is to mean, and nothing is requested yet.
     """

@@ -60,6 +60,7 @@ class LeftBehind:
     Attributes:
         code: `files_refused`, no files of a run by name or kind, and gone with the run's directory;
             or `files_beyond_limits`, more than may come home, and still on the node.
+        files: how many.
         names: some of them, with the reason or the size.
     """
 
