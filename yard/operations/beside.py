@@ -8,7 +8,9 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import Exit
+from yard.core.room import full_disk_told
 from yard.plays.play import fresh_log, log_of
+from yard.runs.folder import way_on
 
 # In the environment of a command with DETACH=1: it is the one in the background.
 DETACHED = "TRAINYARD_DETACHED"
@@ -71,9 +73,14 @@ def detach(context: Context, *words: str) -> Exit:
 
 
 def leave(context: Context, run: Path) -> None:
-    """Have another command follow a run, which this one has done so far."""
+    """Have another command follow a run, which this one has done so far.
+
+    Raises:
+        NoRoomError: the disk is full, and nothing follows the run now; the message says what does.
+    """
     log = f"attach-{run.name}"
-    start_beside(context, log, "attach", run.name)
+    with full_disk_told([context.project.root], lambda: way_on(run)):
+        start_beside(context, log, "attach", run.name)
     say_how_to_return(context, run.name, log_of(context, log))
 
 

@@ -107,13 +107,13 @@ def followed(run: Path) -> Iterator[None]:
                 if not patience:
                     raise RequestError([f"{run.name} is being followed by another yard"]) from error
                 time.sleep(0.02)
-        with full_disk_told([run], lambda: _way_on(run)):
+        with full_disk_told([run], lambda: way_on(run)):
             yield
     finally:
         os.close(directory)
 
 
-def _way_on(run: Path) -> list[str]:
+def way_on(run: Path) -> list[str]:
     """What becomes of a run, or a measurement, whose process could write no more."""
     name = run.name
     if (run / "summary.json").exists():
