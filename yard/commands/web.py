@@ -12,6 +12,7 @@ from rich.markup import escape
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.files import OWNER, write_text
+from yard.core.room import FULL
 from yard.operations.state import ask_nodes
 from yard.runs.folder import list_runs
 from yard.runs.overview import overview_of
@@ -77,6 +78,7 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
             `.prom`.
 
     Raises:
+        RequestError: the file cannot be written.
         ClusterError: the nodes could not be asked.
     """
     from yard.web.metrics import metrics_of
@@ -85,8 +87,13 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
     text = metrics_of(ask_nodes(context), runs).decode()
     if out is None:
         sys.stdout.write(text)
-    else:
+        return Exit.DONE
+    try:
         write_text(out, text)
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise RequestError([f"OUT={out}: {error.strerror}; name another file"]) from error
     return Exit.DONE
 
 
