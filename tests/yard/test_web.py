@@ -441,6 +441,28 @@ def test_nodes_are_asked_only_while_somebody_looks(
     asyncio.run(look())
 
 
+def test_a_disk_that_cannot_be_read_is_told_and_nodes_are_watched_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> int:
+        raise OSError(errno.EIO, "Input/output error", "runs")
+
+    async def look() -> None:
+        monkeypatch.setattr(site.board, "look", broken)
+        site.board.want()
+        async with asyncio.timeout(10):
+            while not site.board._notes:
+                await asyncio.sleep(0.05)
+        assert "Input/output error" in site.board._notes[0][1]
+        assert (site.board.is_asking, site.nodes.looked) == (True, 1)
+        monkeypatch.setattr(web_board, "CLOCK", lambda: float("inf"))
+        async with asyncio.timeout(10):
+            while site.board.is_asking:
+                await asyncio.sleep(0.05)
+
+    asyncio.run(look())
+
+
 @contextmanager
 def served(site: Site) -> Iterator[str]:
     """The site at an address, for browsers."""

@@ -188,7 +188,10 @@ class Board:
         watcher.__enter__()
         try:
             while CLOCK() < self._wanted_until:
-                await asyncio.to_thread(self.look)
+                try:
+                    await asyncio.to_thread(self.look)
+                except OSError as error:  # it may be over the next time, and the nodes still tell
+                    self.say(str(error))
                 watcher.news.clear()
                 self.seen = watcher.seen
                 self._wake()
