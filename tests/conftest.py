@@ -1,6 +1,7 @@
 """What tests of all folders share: marks, and the part of them that is run.
 
-`process`: the test starts a process. Others are refused one, so that they stay quick.
+`process`: the test starts a process. Others are refused one, so that they stay quick, and the
+Docker engine, so that they pass where there is none.
 `promise`: the test is the one that proves it (tests/circles/promises.py).
 """
 
@@ -22,10 +23,15 @@ refused: list[str] = []
 
 
 def refuse_processes(event: str, arguments: tuple[object, ...]) -> None:
-    """Python calls this before it starts a process (PEP 578)."""
-    if guarded and event in STARTS:
+    """Python calls this before it starts a process or connects to something (PEP 578)."""
+    if not guarded:
+        return
+    if event in STARTS:
         what = f"{event}: {arguments[0] if arguments else ''}"
         refused.append(f"{guarded[0]} starts a process ({what}): mark it with @pytest.mark.process")
+        pytest.fail(refused[0])
+    if event == "socket.connect" and arguments[1] == "/var/run/docker.sock":
+        refused.append(f"{guarded[0]} asks the Docker engine, which a new machine does not have")
         pytest.fail(refused[0])
 
 

@@ -235,6 +235,7 @@ def test_what_goes_on_is_told_from_what_is_left(
     assert kept == {"bench-1": "goes_on", "bench-2": "not_home"}
 
 
+@pytest.mark.usefixtures("states")
 def test_a_node_that_a_run_of_an_older_version_holds_is_held(tmp_path: Path, wanted: Any) -> None:
     (tmp_path / ".lock").write_text(json.dumps(lock_of("old")))
     (text,) = refused(tmp_path, "new", wanted)

@@ -16,6 +16,8 @@ from test_web import KEY, Site, served
 from unpacked_sshd import PACKAGES
 from yard_command import REPOSITORY, RUN_ID, Yard, wait_for
 
+from yard.commands import web
+from yard.core.errors import RequestError
 from yard.runs.cluster_state import DRAINED
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
@@ -181,6 +183,16 @@ def test_a_real_prometheus_takes_all_of_it(site: Site, tmp_path: Path) -> None:
         finally:
             server.terminate()
             server.wait()
+
+
+def test_a_file_that_cannot_be_written_is_named(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "ask_nodes", lambda context: cluster(tmp_path))
+    taken = tmp_path / "folder.prom"
+    taken.mkdir()
+    with pytest.raises(RequestError, match=f"OUT={taken}: Is a directory; name another file"):
+        web.write_metrics(site.board.context, taken)
 
 
 @pytest.mark.process

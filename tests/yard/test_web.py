@@ -1,6 +1,7 @@
 """`make web`: who is served, what files of hostile runs can do, what browsers are told and show."""
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -30,6 +31,7 @@ from yard.core.context import Context
 from yard.core.errors import RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.core.room import NoRoomError
 from yard.operations import deletion
 from yard.operations.watching import Seen
 from yard.runs.folder import followed
@@ -220,6 +222,35 @@ def test_two_browsers_delete_at_once(
         deletion.delete(run)
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "runs/a"), "No space left on device"),
+        (NoRoomError("no space is left on the control node"), "no space is left on the control"),
+    ],
+)
+def test_what_a_full_disk_prevents_is_said_with_the_reason(
+    site: Site,
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    said: str,
+) -> None:
+    def full(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(web_app, "label_run", full)
+    run, token = site.run(), csrf_of(client)
+    answer = client.post(f"/runs/{run.name}/tag", json={"tags": "a"}, headers=token)
+    assert (answer.status_code, said in answer.text) == (500, True)
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert said in capsys.readouterr().err
+    monkeypatch.setattr(site.board, "look", full)
+    page = client.get("/")
+    assert (page.status_code, said in page.text) == (500, True)
+
+
 @pytest.mark.parametrize("left", [None, "", "\n"])
 def test_there_is_always_a_key(tmp_path: Path, left: str | None) -> None:
     project = Project(tmp_path)
@@ -406,6 +437,28 @@ def test_nodes_are_asked_only_while_somebody_looks(
         clock[0] = 1000.0
         while site.board.is_asking:
             await asyncio.sleep(0.05)
+
+    asyncio.run(look())
+
+
+def test_a_disk_that_cannot_be_read_is_told_and_nodes_are_watched_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> int:
+        raise OSError(errno.EIO, "Input/output error", "runs")
+
+    async def look() -> None:
+        monkeypatch.setattr(site.board, "look", broken)
+        site.board.want()
+        async with asyncio.timeout(10):
+            while not site.board._notes:
+                await asyncio.sleep(0.05)
+        assert "Input/output error" in site.board._notes[0][1]
+        assert (site.board.is_asking, site.nodes.looked) == (True, 1)
+        monkeypatch.setattr(web_board, "CLOCK", lambda: float("inf"))
+        async with asyncio.timeout(10):
+            while site.board.is_asking:
+                await asyncio.sleep(0.05)
 
     asyncio.run(look())
 

@@ -34,7 +34,7 @@ _TABLES = (
     *("project.optional-dependencies", "dependency-groups"),
 )
 _MOST_NAMED = 6
-# Of a script, in characters
+# Characters at the head of a script that are looked at
 _HEAD = 4096
 
 # A line that brings in another file, one that names a repository, and one that names a folder or
@@ -46,7 +46,7 @@ _PLACE = re.compile(
     r"|--no-binary|--only-binary|--prefer-binary|--require-hashes)"
     r"(?:[\s=]+(?P<place>\S+))?\s*(?:#.*)?"
 )
-# Of one package: all but its hashes
+# An option, or a package with one of its own other than its hashes
 _OF_PACKAGE = re.compile(r"-(?!-hash)|.*\s--(?!hash)[a-z]")
 _LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
 

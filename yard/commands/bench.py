@@ -43,6 +43,8 @@ def bench(
 
     Args:
         request: nodes and ranks; its model is one of `models`.
+        rounds: turns of each thing that is compared.
+        seconds: of a turn of training, about.
 
     Raises:
         RequestError: the request makes no sense; nothing has been touched.

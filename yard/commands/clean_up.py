@@ -15,7 +15,7 @@ from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, OtherVersionError, RequestError
 from yard.core.files import room_of
 from yard.core.words import plural, size
-from yard.operations.deletion import check_deletable, delete, goes_on_from
+from yard.operations.deletion import delete, goes_on_from, words_of_deletion
 from yard.pages.index import write_index
 from yard.plays.contract import CALL_NODE, CLEAN_UP
 from yard.plays.events import Event, failure_message, shortened
@@ -23,7 +23,6 @@ from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
 from yard.runs.folder import RUN_ID, find_run, is_followed, list_runs, remove_run
 from yard.runs.labels import Labels, read_labels
-from yard.runs.overview import overview_of
 from yard.runs.summary import is_over, read_summary
 from yard.screen.failures import show_failures
 from yard.screen.question import confirm
@@ -80,6 +79,7 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
 
     Args:
         days: runs that ended longer ago are let go; None keeps all.
+        remove: else nothing is touched.
 
     Raises:
         RequestError: the limit makes no sense.
@@ -114,14 +114,10 @@ def clean_up_run(context: Context, name: str, yes: bool) -> Exit:
         Interrupted: the user stopped.
     """
     run = find_run(context.project.runs, name)
-    heirs = check_deletable(run)
-    overview = overview_of(run)
-    about = ", ".join(filter(None, (overview.name, size(room_of(run, set())))))
-    gone_on = f" {', '.join(heirs)} went on from it." if heirs else ""
-    question = f"Delete {run.name} ({about}) with all its files?{gone_on}"
+    question, done = words_of_deletion(run)
     confirm(context, question, yes)
     delete(run)
-    context.console.print(escape(f"deleted {run.name} ({about}).{gone_on}"), soft_wrap=True)
+    context.console.print(escape(done), soft_wrap=True)
     return Exit.DONE
 
 

@@ -17,7 +17,7 @@ from yard.plays.play import fresh_log, play
 # As ssh(1) and timeout(1) have it.
 UNREACHABLE = 255
 TIMED_OUT = 124
-# Ansible refuses output that is no UTF-8, such as a file's name of another decade.
+# Ansible refuses output that is no UTF-8, such as a file's name in an older encoding.
 ANY_BYTES = {"ANSIBLE_MODULE_STRICT_UTF8_RESPONSE": "false"}
 # The command ran, and nobody can read what it said.
 NO_RESULT = 1
@@ -29,6 +29,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     Args:
         command: for `/bin/sh -c`, passed on as it is.
         on: names of nodes or groups, or patterns; none means all.
+        seconds: time limit on each node.
 
     Returns:
         The largest exit status of all nodes; 255 counts for a node that cannot be reached, 124 for

@@ -62,7 +62,7 @@ class LogView:
         """Print what of a piece has not been shown.
 
         Args:
-            offset: where the piece begins in the file, in bytes.
+            offset, end: where the piece begins and ends in the file, in bytes.
         """
         output = self._outputs.setdefault(rank, Output())
         if offset < output.end:

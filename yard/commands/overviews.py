@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit
 from yard.plays.inventory import read_inventory
 from yard.runs.folder import list_runs
-from yard.runs.labels import label_run
+from yard.runs.labels import label_run, tags_in
 from yard.runs.measurements import find_training
 from yard.runs.overview import listed_run, matching, overview_of
 from yard.screen.tables import show_models, show_runs
@@ -60,11 +59,10 @@ def tag_run(context: Context, name: str, tags: str | None, note: str | None) -> 
     """Say something of a run: replace its tags or its note; print what is said then.
 
     Raises:
-        RequestError: there is no such run, or a tag is none.
+        RequestError: there is no such run, or see `label_run`.
     """
     run = find_training(context.project, name)
-    wanted = None if tags is None else [tag for tag in re.split(r"[,\s]+", tags) if tag]
-    labels = label_run(run, wanted, note)
+    labels = label_run(run, None if tags is None else tags_in(tags), note)
     if (tags, note) != (None, None):
         from yard.pages.index import write_index
 

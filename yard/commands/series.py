@@ -139,5 +139,6 @@ def train_each(
 
 
 def _succeeded(runs: Path) -> dict[str | None, Path]:
+    """The newest run of each name that succeeded."""
     overviews = ((run, overview_of(run)) for run in list_runs(runs))
     return {overview.name: run for run, overview in overviews if overview.status == "succeeded"}

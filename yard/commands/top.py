@@ -11,6 +11,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.operations.beside import start_beside
 from yard.operations.watching import Watcher
+from yard.plays.play import log_of
 from yard.screen.keys import read_key, single_keys
 from yard.screen.top_view import TopView
 
@@ -67,7 +68,7 @@ def _look_at_stops(
 ) -> bool:
     """Say which runs have been stopped meanwhile; returns whether one has."""
     over = {run: stop for run, stop in stops.items() if stop.poll() is not None}
-    log = context.project.logs(context.inventory) / f"{STOP_LOG}.log"
+    log = log_of(context, STOP_LOG)
     for run, stop in over.items():
         why = f"make stop failed: {context.project.shown(log)}"
         view.message = f"stopped {run}" if stop.returncode == 0 else why

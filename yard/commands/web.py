@@ -12,13 +12,14 @@ from rich.markup import escape
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.files import OWNER, write_text
+from yard.core.room import FULL
 from yard.operations.state import ask_nodes
 from yard.runs.folder import list_runs
 from yard.runs.overview import overview_of
 
 HOST = "127.0.0.1"
 LOCAL_NAMES = (HOST, "localhost", "::1")
-# It stays the same, so that bookmarks and a monitoring's settings do.
+# The file of the key, which stays the same: bookmarks and the settings of a monitoring have it.
 KEY = ".trainyard/web-key"
 
 
@@ -77,6 +78,7 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
             `.prom`.
 
     Raises:
+        RequestError: the file cannot be written.
         ClusterError: the nodes could not be asked.
     """
     from yard.web.metrics import metrics_of
@@ -85,8 +87,13 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
     text = metrics_of(ask_nodes(context), runs).decode()
     if out is None:
         sys.stdout.write(text)
-    else:
+        return Exit.DONE
+    try:
         write_text(out, text)
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise RequestError([f"OUT={out}: {error.strerror}; name another file"]) from error
     return Exit.DONE
 
 
@@ -110,7 +117,7 @@ def _listen(port: int, path: Path | None) -> socket.socket:
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
-    """Take the place of a socket that nobody listens to any more."""
+    """Bind to a path, where a socket may be left that nobody listens to any more."""
     if path.is_socket():
         with socket.socket(socket.AF_UNIX) as other:
             if other.connect_ex(str(path)) == errno.ECONNREFUSED:
@@ -120,7 +127,7 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 def _key(context: Context) -> str:
     file = context.project.root / KEY
-    # An empty one, as a crash may leave it, would be what everybody sends.
+    # A crash may leave it empty, and an empty key would let everybody in.
     key = file.read_text().strip() if file.is_file() else ""
     if not key:
         key = secrets.token_urlsafe(24)

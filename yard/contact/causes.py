@@ -32,6 +32,7 @@ class Trouble:
 
     Attributes:
         code: of `causes.yml`.
+        values: what its sentences are filled in with, by name.
         proof: the words of ssh or of the host, or the fingerprints.
         bastion: the machine where it is wrong, if that is one on the way to the host.
     """

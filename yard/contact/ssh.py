@@ -206,7 +206,10 @@ def run_ssh(
     """Run a command on a target.
 
     Args:
+        command: for the login shell there.
         options: further ones of ssh, before all others.
+        text: what the command reads on standard input.
+        seconds: time limit of all of it.
     """
     ours = [part for option in OURS for part in ("-o", option)]
     ours += ["-o", f"BatchMode={'yes' if target.password is None else 'no'}"]

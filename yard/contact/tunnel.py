@@ -83,6 +83,10 @@ def open_tunnel(
 ) -> Iterator[Tunnel]:
     """Open a way to a port of a host's loopback; it ends with this.
 
+    Args:
+        remote: the port there.
+        stopped: asked again and again; once true, the way is not waited for any more.
+
     Yields:
         The way, which is not open where ssh could not open it, or the user stopped that.
     """

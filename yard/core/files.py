@@ -50,7 +50,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def room_of(folder: Path, counted: set[tuple[int, int]]) -> int:
-    """Bytes that the files below a folder take on the disk; one of several names counts once.
+    """Bytes that the files below a folder take on the disk; a file with several names counts once.
 
     Args:
         counted: files that were counted already, by device and inode; these are added.

@@ -18,6 +18,7 @@ class Interrupts:
     Ctrl-C does not lose the logs that are being collected.
 
     Attributes:
+        announce: called of every signal that asks to stop.
         question: called of a Ctrl-C, where there is one; if it returns true, the user is asked what
             that is to mean, and nothing is requested yet.
     """

@@ -18,9 +18,9 @@ COMMAND = re.compile(rf"\bmake ([a-z]+(?:-[a-z]+)*)\b((?: {VARIABLE})*)")
 POSITIONAL = ("RUN", "NODE", "SITE")
 SWITCHES = ("YES", "FOLLOW", "JSON", "CSV", "DATA", "READ_ONLY", "WAIT", "DETACH")
 OTHERWISE = {"LIMIT": "--seconds"}
-# What make takes for itself: such a command stays make's.
+# Variables that make alone takes: a command with one of them is left as it is.
 OF_MAKE = re.compile(r"\b(?:BUNDLE|HELP|PYTHON|VENV)=")
-# What yard has from the environment, whose words stand in front of the command.
+# Variables that yard reads from the environment: they come in front of the command.
 ENVIRONMENT = {"RUNTIME": "TRAINYARD_RUNTIME", "NOTIFY": "TRAINYARD_NOTIFY"}
 
 

@@ -8,24 +8,32 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import Exit
-from yard.plays.play import fresh_log
+from yard.core.room import full_disk_told
+from yard.plays.play import fresh_log, log_of
+from yard.runs.folder import way_on
 
-# Says to a command that it is the one in the background.
+# In the environment of a command with DETACH=1: it is the one in the background.
 DETACHED = "TRAINYARD_DETACHED"
-# How often is looked for what it says, in seconds.
+# Seconds between two looks at what that one has printed.
 LOOK = 0.2
-# Lines of it: which run it is, and that it has its nodes or waits for them.
+# How lines of it begin that name its run, and that say that it has its nodes or waits for them.
 RUN, BEGUN = "Run ", ("nodes: ", "Waiting for nodes")
 
 
-def start_beside(context: Context, log: str, *words: str) -> "subprocess.Popen[bytes]":
-    """Start a command that has no terminal; its log, emptied, has what it prints."""
+def start_beside(
+    context: Context, log: str, *words: str, **variables: str
+) -> "subprocess.Popen[bytes]":
+    """Start a command that has no terminal; its log is made anew and has what it prints.
+
+    Args:
+        variables: of its environment, beside this command's.
+    """
     path = fresh_log(context, log)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "yard", "--inventory", str(context.inventory), *words],
-            env={**os.environ, DETACHED: "1"},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -39,8 +47,8 @@ def detach(context: Context, *words: str) -> Exit:
     Ctrl-C before that ends it, as it would in front.
     """
     log = f"detached-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
-    process = start_beside(context, log, *words)
-    path = context.project.logs(context.inventory) / f"{log}.log"
+    process = start_beside(context, log, *words, **{DETACHED: "1"})
+    path = log_of(context, log)
     told, run, rest = False, "", ""
     with path.open(encoding="utf-8", errors="replace") as said:
         while True:
@@ -65,11 +73,15 @@ def detach(context: Context, *words: str) -> Exit:
 
 
 def leave(context: Context, run: Path) -> None:
-    """Have another command follow a run, which this one has done so far."""
+    """Have another command follow a run, which this one has done so far.
+
+    Raises:
+        NoRoomError: the disk is full, and nothing follows the run now; the message says what does.
+    """
     log = f"attach-{run.name}"
-    start_beside(context, log, "attach", run.name)
-    path = context.project.logs(context.inventory) / f"{log}.log"
-    say_how_to_return(context, run.name, path)
+    with full_disk_told([context.project.root], lambda: way_on(run)):
+        start_beside(context, log, "attach", run.name)
+    say_how_to_return(context, run.name, log_of(context, log))
 
 
 def say_how_to_return(context: Context, run: str, log: Path) -> None:

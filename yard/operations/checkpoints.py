@@ -50,6 +50,8 @@ class CheckpointCarrier:
 
         Args:
             checkpoints: when the newest one was written, Unix seconds of the node's clock; 0: none.
+            events: the same of TensorBoard's files.
+            hosts: the nodes that have some of either.
 
         Returns:
             Why the last ones could not be brought, once; "" where they could.

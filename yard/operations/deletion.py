@@ -1,11 +1,13 @@
-"""One run is deleted: unless somebody needs it, and with a word on what went on from it."""
+"""Deletes one run, unless somebody needs it, and names the runs that went on from it."""
 
 from pathlib import Path
 
 from yard.core.errors import RequestError
-from yard.core.files import read_object
+from yard.core.files import read_object, room_of
+from yard.core.words import size
 from yard.pages.index import write_index
 from yard.runs.folder import followed, is_followed, list_runs, remove_run
+from yard.runs.overview import overview_of
 from yard.runs.summary import is_over, read_summary
 
 
@@ -31,6 +33,21 @@ def check_deletable(run: Path) -> list[str]:
     if problem:
         raise RequestError([f"{run.name} stays: {problem}"])
     return [heir.name for heir in heirs]
+
+
+def words_of_deletion(run: Path) -> tuple[str, str]:
+    """The question before a run is deleted, and what to say once it is.
+
+    Raises:
+        RequestError: see `check_deletable`.
+    """
+    heirs = check_deletable(run)
+    about = ", ".join(filter(None, (overview_of(run).name, size(room_of(run, set())))))
+    gone_on = f" {', '.join(heirs)} went on from it." if heirs else ""
+    return (
+        f"Delete {run.name} ({about}) with all its files?{gone_on}",
+        f"deleted {run.name} ({about}).{gone_on}",
+    )
 
 
 def delete(run: Path) -> None:

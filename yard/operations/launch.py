@@ -153,10 +153,7 @@ class RunFollower:
         return self._question is not None and self.phase == FOLLOW and self._question.ask()
 
     def _is_unwanted(self) -> bool:
-        """Whether make stop was given before there was something on the nodes for it to end.
-
-        Or the user has left the run.
-        """
+        """Whether the user has left the run, or gave make stop before anything was on the nodes."""
         if self._question is not None and self._question.answered():
             return True
         begins = self.playbook != ATTACH and self.phase in NOTHING_STARTED

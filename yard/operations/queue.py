@@ -13,7 +13,7 @@ from yard.screen.cluster_tables import runs_table
 HELD = frozenset({"held", "held_by_container", "taken", "gpus_too_few", "gpus_held", "ports_taken"})
 # What may stand beside these: what follows from them, and a node that an operator keeps runs off.
 BESIDE = frozenset({"too_few_nodes", "drained"})
-# Seconds until the nodes are asked again: they double.
+# Seconds until the nodes are asked again: they double each time.
 FIRST_WAIT, LONGEST_WAIT = 15.0, 120.0
 
 

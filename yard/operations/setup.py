@@ -38,7 +38,7 @@ from yard.screen.progress import Progress
 
 # This machine, as plays name it.
 HERE = "localhost"
-# Settings of the inventory that hold one, as Ansible calls them in its messages and files.
+# Names of settings that hold a password, in messages of Ansible and in files of an inventory.
 PASSWORD = re.compile(r"become_pass|ansible_(?:ssh_)?pass|password")
 
 
@@ -252,7 +252,7 @@ def raise_refusal(outcome: Outcome, inventory: Path) -> None:
 
 
 def about_braces(failure: TaskFailure, inventory: Path) -> list[str]:
-    """What to say where Ansible takes a password for a template: it names neither file nor way."""
+    """What Ansible's message lacks where a password was taken for a template: file and remedy."""
     if "in template" not in failure.message or not PASSWORD.search(failure.message):
         return []
     texts = {path: path.read_bytes() for path in inventory_files(inventory)}

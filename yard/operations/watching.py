@@ -22,10 +22,10 @@ PLAYBOOK = "top"
 # A playbook that ends sooner has found nothing to look at; the next one begins after as long, in
 # seconds.
 LEAST_SECONDS = 5.0
-# After the first answer it is waited so long for those of other nodes, in seconds: of one node
-# alone there would be no runs to see, and then there are.
+# Seconds to wait for other nodes after the first answer: before they have answered, their runs
+# would seem not to be there.
 FIRST = 1.5
-# Looks of which it is known how busy a node was: of five minutes.
+# Looks for which the load of a node's processors is kept: those of five minutes.
 MOST_LOOKS = 150
 # Events of a look that is over.
 READ = ("runner_retry", "runner_on_ok", "runner_on_failed")
@@ -74,11 +74,10 @@ class Watcher:
         self._thread.join()
 
     def _watch(self) -> None:
-        log = fresh_log(self._context, PLAYBOOK)
         while not self._context.interrupts.requested:
             began = time.monotonic()
-            log.unlink(missing_ok=True)
             try:
+                log = fresh_log(self._context, PLAYBOOK)
                 outcome = play(self._context, PLAYBOOK, {}, self.take, log=log)
                 troubles = [failure.message for failure in outcome.failures]
             except Exception as error:  # it is shown, and may be over the next time

@@ -15,7 +15,7 @@ TAKE_NODE = "training_node_take"
 CALL_NODE = "training_node"
 READ_STATUS = "status"
 AGREE = "site"
-# The play with which set-up ends: a node that a task of it went well on has passed all before.
+# The last play of set-up: a node on which a task of it went well has passed all plays before.
 LAST_OF_SETUP = "Deliver the trainer image"
 POLL_RUN = "poll"
 READ_LOGS = "logs"

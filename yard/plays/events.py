@@ -55,6 +55,7 @@ class Problem:
 
     Attributes:
         code: what it is, of the role's table of problems.
+        text: the same as a sentence.
         host: the node; None where it is about all of them.
     """
 

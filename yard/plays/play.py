@@ -53,9 +53,14 @@ def play(
     )
 
 
+def log_of(context: Context, name: str, inventory: Path | None = None) -> Path:
+    """The log of a command that keeps only its last one."""
+    return context.project.logs(inventory or context.inventory) / f"{name}.log"
+
+
 def fresh_log(context: Context, name: str, inventory: Path | None = None) -> Path:
-    """The log of a command that keeps only its last one, emptied."""
-    log = _log_folder(context, inventory) / f"{name}.log"
+    """The same, removed, for a command that begins."""
+    log = log_of(context, name, inventory)
     log.unlink(missing_ok=True)
     return log
 
@@ -63,8 +68,4 @@ def fresh_log(context: Context, name: str, inventory: Path | None = None) -> Pat
 def dated_log(context: Context, name: str, inventory: Path | None = None) -> Path:
     """The log of a command that keeps all of them."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return _log_folder(context, inventory) / f"{name}-{stamp}.log"
-
-
-def _log_folder(context: Context, inventory: Path | None) -> Path:
-    return context.project.logs(inventory or context.inventory)
+    return log_of(context, f"{name}-{stamp}", inventory)

@@ -140,6 +140,7 @@ class ClusterState:
 
     Attributes:
         time: when it was complete, Unix seconds of the control node.
+        nodes: in the order of their names.
         runs: what is on them, the oldest first, and last those that have ended.
         lost: runs of this checkout without a result that no node knows.
     """

@@ -46,17 +46,18 @@ PROCESS_KILLED = re.compile(
 ENDS_NOTHING = ("Exception ignored in", "Exception in thread")
 # How torchrun and accelerate fall when a process of theirs has failed.
 LAUNCHERS = frozenset({"ChildFailedError", "CalledProcessError", "SignalException"})
-# Their first line after it, and what they say of how it ended. Python in the image notes the
-# exception that ended it (docker/trainer/python/trainyard_abort.py), in a file that they name.
+# What they print then: the first line, the line that says that no exception was noted, and those
+# that say how the process ended. Python in the image notes the exception that ended a process
+# (docker/trainer/python/trainyard_abort.py), in a file that the launcher names.
 OF_LAUNCHER = re.compile(r"^[EWI]\d{4} .*\belastic/", re.MULTILINE)
 NO_EXCEPTION = re.compile(r"^\s+error_file: <N/A>", re.MULTILINE)
 PROCESS_ENDED = re.compile(r"\s+(?:traceback : (?=Signal)|exitcode {2}: (?=\d))(.*)")
-# What comes after an exception without a word of the program: the rest of its message, lines of
+# Lines after an exception that are no words of the program: the rest of its message, lines of
 # libraries, bars, and what wandb and Hydra say at their end
 NO_WORDS = re.compile(
     r"\s|\[?(?:rank\d+\]:\[)?[EWIF]\d{4} |wandb: |.*\d%\||Set the environment variable"
 )
-# What PyTorch says last of a worker that ended; how it ended, the exception before says.
+# What PyTorch says last of a data loader's worker that ended; the exception before it says how.
 OF_WORKER = "DataLoader worker (pid(s) "
 # The file of an error is small; a rank can write anything in its place.
 FILE_BYTES = 1 << 20
@@ -185,7 +186,7 @@ def parse_traceback(text: str, alone: bool = False) -> Traceback | None:
     ended nothing, counts where there is nothing else.
 
     Args:
-        alone: one process wrote it, which said no more after an exception that it left for.
+        alone: one process wrote it: what it says after an exception shows that it got over it.
     """
     spoken: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(text.splitlines()):

@@ -24,7 +24,7 @@ STOP_MARK = "stop_requested"
 REPORT_ERROR = "report-error.log"
 # Where the records of attempts go that failed and were followed by another.
 ATTEMPTS = "attempts"
-# How often a command tries to be the one that follows a run.
+# How often a command tries to become the one that follows a run.
 PATIENCE = 5
 # What a program of the user's own wrote: where it was told to, and into its working directory.
 OUTPUTS = ("outputs", "workdir")
@@ -98,7 +98,7 @@ def followed(run: Path) -> Iterator[None]:
     """
     directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # One that only looks whether it is followed has it for a moment.
+        # A process that only asks whether the run is followed has the lock for a moment.
         for patience in reversed(range(PATIENCE)):
             try:
                 fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,13 +107,13 @@ def followed(run: Path) -> Iterator[None]:
                 if not patience:
                     raise RequestError([f"{run.name} is being followed by another yard"]) from error
                 time.sleep(0.02)
-        with full_disk_told([run], lambda: _way_on(run)):
+        with full_disk_told([run], lambda: way_on(run)):
             yield
     finally:
         os.close(directory)
 
 
-def _way_on(run: Path) -> list[str]:
+def way_on(run: Path) -> list[str]:
     """What becomes of a run, or a measurement, whose process could write no more."""
     name = run.name
     if (run / "summary.json").exists():

@@ -33,11 +33,16 @@ def read_labels(run: Path) -> Labels:
         return Labels()
 
 
+def tags_in(text: str) -> list[str]:
+    """The tags of a line, between which there are commas or spaces."""
+    return text.replace(",", " ").split()
+
+
 def label_run(run: Path, tags: Sequence[str] | None, note: str | None) -> Labels:
     """Replace the tags of a run, its note, or both; None leaves what is there.
 
     Raises:
-        RequestError: a tag or the note is none.
+        RequestError: a tag or the note has characters that it may not have, or there are too many.
     """
     before = read_labels(run)
     labels = _checked(before.tags if tags is None else tags, before.note if note is None else note)

@@ -51,7 +51,8 @@ class Manifest:
 
     Attributes:
         started_at: when the command began, Unix seconds.
-        configuration: what it came to; after the run the trainer's own `config.json` is merged in.
+        request: what was typed.
+        configuration: what that came to; after the run with the trainer's own `config.json`.
         inventory: as shown to people, and `inventory_path` as used.
         hosts: the nodes chosen; until then empty.
         gpus: of a run that took some GPUs of its nodes, their numbers by host, once they are taken.

@@ -21,7 +21,8 @@ class Returned:
     """What happened to the files of a notebook.
 
     Attributes:
-        written: files of it that are new, or as the notebook left them.
+        folder: where the files are now.
+        written: paths below it that are new, or as the notebook left them.
         beside: of files that were changed here meanwhile too: where the notebook's version is.
         failed: what could not be written, with the reason.
     """

@@ -15,6 +15,7 @@ def seconds_left(earlier: Done, newest: Done, steps: float, now: float) -> float
     """Seconds until the last step; None where nothing was done between the two, or times are odd.
 
     Args:
+        steps: of the whole run.
         now: the moment it is asked, of the same clock.
     """
     done, took = newest[0] - earlier[0], newest[1] - earlier[1]

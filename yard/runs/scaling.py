@@ -1,4 +1,4 @@
-"""What several nodes bring over one: two runs compared."""
+"""What several nodes bring over one: runs on one node and on several compared."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -16,9 +16,9 @@ from yard.runs.summary import read_summary
 GUIDES_SECONDS = (57 * 60 + 32, 31 * 60 + 18)
 # How often each is trained unless the request says otherwise: two rounds show what is chance.
 ROUNDS = 2
-# A little above the ideal may be chance; more than this share of it no further nodes can bring.
+# An efficiency a little above 1 may be chance; further nodes cannot bring more than this.
 MOST_EFFICIENT = 1.05
-# Turns of the same that are further apart than this share of their median measure something else.
+# Where the rounds are further apart than this share of their median, something else was measured.
 MOST_APART = 0.1
 
 

@@ -21,6 +21,7 @@ class Silence:
 
     Attributes:
         time: when it was noticed, Unix seconds of the first node's clock.
+        seconds: how long it had lasted by then.
     """
 
     time: float

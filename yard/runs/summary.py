@@ -38,7 +38,7 @@ LEFT_WORDS = (
     "said is:"
 )
 MOST_WORDS = 200
-# What takes so much of a step keeps GPUs idle.
+# Loading or exchange that takes this share of a step is named as what keeps GPUs idle.
 IN_THE_WAY = 0.25
 CHANCE_REMEDY = (
     "Look at the training loss in the report. Where it does not fall, try LR= a tenth or ten times "
@@ -60,6 +60,7 @@ class LeftBehind:
     Attributes:
         code: `files_refused`, no files of a run by name or kind, and gone with the run's directory;
             or `files_beyond_limits`, more than may come home, and still on the node.
+        files: how many.
         names: some of them, with the reason or the size.
     """
 
@@ -427,18 +428,19 @@ def _idle_warnings(record: RunRecord) -> tuple[str, ...]:
         return ()
     told = f"GPUs were busy {record.idle_gpus:.0f} % of the time"
     steps = [m for m in record.metrics if m.event == "step" and m.compute_seconds is not None]
-    loading, exchange = (
+    loading, exchange, computing = (
         sum(getattr(step, name) or 0.0 for step in steps)
-        for name in ("data_seconds", "communication_seconds")
+        for name in ("data_seconds", "communication_seconds", "compute_seconds")
     )
-    whole = loading + exchange + sum(step.compute_seconds or 0.0 for step in steps)
-    if whole and max(loading, exchange) / whole >= IN_THE_WAY:
-        what = "loading images" if loading >= exchange else "waiting for other ranks"
-        told += f"; {what} took {percent(max(loading, exchange) / whole)} of a step"
-        if loading >= exchange:
-            return (f'{told}: more threads that read images help, ARGS="--set workers=16"',)
-        return (f"{told}: a larger BATCH= exchanges less often, and so does a faster TRANSPORT=",)
-    return (f"{told}: a larger BATCH= gives them more to do in a step",)
+    whole, longer = loading + exchange + computing, max(loading, exchange)
+    if not whole or longer / whole < IN_THE_WAY:
+        return (f"{told}: a larger BATCH= gives them more to do in a step",)
+    took = f"took {percent(longer / whole)} of a step"
+    if loading >= exchange:
+        helps = 'more threads that read images help, ARGS="--set workers=16"'
+        return (f"{told}; loading images {took}: {helps}",)
+    helps = "a larger BATCH= exchanges less often, and so does a faster TRANSPORT="
+    return (f"{told}; waiting for other ranks {took}: {helps}",)
 
 
 def _shown(value: Any) -> str:

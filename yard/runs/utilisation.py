@@ -18,7 +18,8 @@ ENOUGH_SAMPLES = 4
 # A GPU counts as too hot that slowed itself down in so many of the newest samples, and in this
 # share of them: a moment of it is no trouble.
 HOT_SAMPLES, HOT_SHARE = 3, 0.1
-# Below this, in percent, GPUs count as idle; in a minute of samples the begin counts little.
+# GPUs that were busy less than this, in percent, count as idle; so many samples, of a minute, are
+# needed to tell, so that the start counts little.
 IDLE, ENOUGH_FOR_IDLE = 60, 12
 # The end of a file that has as many, of nodes with many ranks and GPUs too.
 TAIL_BYTES = 64 * 1024

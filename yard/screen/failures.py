@@ -5,7 +5,7 @@ from rich.markup import escape
 
 from yard.plays.events import Outcome
 
-# What rsync and the shell it is started by say, and what to do about it.
+# Words of rsync, or of the shell that starts it, and what to do about it.
 OF_RSYNC = {
     "is your shell clean?": "a shell there prints by itself: make doctor names the remedy",
     "rsync: command not found": "the machine was never set up, or rsync was removed: make setup",

@@ -68,7 +68,8 @@ class StopQuestion:
     def answered(self) -> bool:
         """Take a key that was pressed; returns whether the run is left."""
         try:
-            # In the background (Ctrl-Z, bg) the keys are another's: reading them would stop this.
+            # In the background (Ctrl-Z, bg) another job has the keys: reading one would stop this
+            # process.
             key = read_key(self.keys, 0) if is_in_front(self.keys) else None
         except (EOFError, OSError):  # the terminal is gone
             return False

@@ -12,7 +12,7 @@ from yard.plays.inventory import Model
 from yard.runs.overview import Overview
 from yard.screen.result import COLOURS
 
-# From these widths on there is room for the rest.
+# Columns of the screen from which there is room for when a run started, and for everything.
 STARTED_FROM, ALL_FROM = 112, 150
 
 
@@ -21,7 +21,7 @@ def show_runs(console: Console, runs: Sequence[Overview]) -> None:
     if not runs:
         console.print("no runs")
         return
-    # So that the id of a run of the trainer's is on one line, from which it can be copied.
+    # A narrow gap keeps the id of a run of the trainer's on one line, from which it can be copied.
     gap = 2 if console.width >= STARTED_FROM else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     table.add_column("run", overflow="fold")

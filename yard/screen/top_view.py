@@ -40,9 +40,10 @@ no answer, unreachable   make doctor says why
 
 Behind the processor stand the last minutes of it.   Any key goes back.
 """
-# By what nodes are ordered, in turns.
+# What the nodes can be put in order by; `o` goes to the next.
 ORDERS = ("name", "processor", "memory")
-# Parts of a bar, for the last looks at a processor; each is the mean of so many.
+# The bars behind a processor's load: their heights, of how many looks each is the mean, and how
+# many there are at most.
 BARS, LOOKS_EACH, MOST_BARS = "▁▂▃▄▅▆▇█", 5, 12
 
 

@@ -26,14 +26,15 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from yard.core.errors import RequestError
+from yard.core.errors import RequestError, YardError
 from yard.core.files import room_of
-from yard.core.words import size
+from yard.core.words import printable, size
 from yard.operations.beside import start_beside
-from yard.operations.deletion import check_deletable, delete
+from yard.operations.deletion import delete, words_of_deletion
 from yard.pages.comparison import comparison_of
 from yard.pages.page import render
-from yard.runs.labels import label_run
+from yard.plays.play import log_of
+from yard.runs.labels import label_run, tags_in
 from yard.runs.overview import overview_of
 from yard.runs.record import rank_log_files
 from yard.runs.results import results_of
@@ -43,13 +44,13 @@ from yard.web.guard import FOREIGN, REPORT, Guard, Guarded, who
 from yard.web.metrics import CONTENT_TYPE, metrics_of
 
 SCRIPTS = ("runs.js", "web.js")
-# Of each folder of results.
+# Names of files that the page of a run shows, of each folder of results.
 MOST_FILES = 100
-# Of a run with more ranks the page shows the logs of the first, and `make logs` has all.
+# Ranks whose logs the page of a run shows; `make logs` has all.
 MOST_RANKS = 16
 # A body of a request of ours is a few lines.
 MOST_BYTES = 20_000
-# For how long a monitoring that has asked once is taken to ask again, in seconds.
+# Seconds for which the nodes are asked after a monitoring has asked: it asks again before.
 SCRAPED = 120.0
 
 
@@ -117,8 +118,8 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         await asyncio.to_thread(board.look)
         return Response(metrics_of(board.seen.state, board.overviews), media_type=CONTENT_TYPE)
 
-    # What writes, one after the other: what has become of a run is looked at anew, and a file that
-    # two threads of a process write at once has one name meanwhile.
+    # Actions of WRITES are done one after the other: each sees what the one before left, and two
+    # threads that write a file at once would write to the same temporary one.
     acts = threading.Lock()
 
     def act(action: str, run: str, asked: dict[str, str]) -> str:
@@ -139,6 +140,13 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
         status = 409 if request.method == "POST" else 404
         return PlainTextResponse(f"{error}\n", status)
 
+    async def failed(request: Request, error: Exception) -> Response:
+        """What this machine would not do, as with a full disk: the reason, for the log as well."""
+        print(
+            f"{request.method} {printable(request.url.path)}: {error}", file=sys.stderr, flush=True
+        )
+        return PlainTextResponse(f"{error}\n", 500)
+
     app = Starlette(
         routes=[
             Route("/", all_runs),
@@ -153,7 +161,7 @@ def make_app(board: Board, guard: Guard) -> ASGIApp:
             Route("/runs/{run}/files/{file:path}", file),
             Route("/runs/{run}/{action}", do, methods=["POST"]),
         ],
-        exception_handlers={RequestError: refused},
+        exception_handlers={RequestError: refused, YardError: failed, OSError: failed},
     )
     return Guarded(app, guard)
 
@@ -223,9 +231,7 @@ def _beside(board: Board, command: str, run: Path) -> str:
 
     def wait() -> None:
         status = process.wait()
-        where = board.context.project.shown(
-            board.context.project.logs(board.context.inventory) / f"{log}.log"
-        )
+        where = board.context.project.shown(log_of(board.context, log))
         how = "is done" if status == 0 else f"ended with status {status}: {where}"
         board.say(f"{command} {run.name} {how}")
 
@@ -243,23 +249,23 @@ def _rerun(board: Board, run: Path, asked: dict[str, str]) -> str:
 
 def _tag(board: Board, run: Path, asked: dict[str, str]) -> str:
     tags = asked.get("tags")
-    label_run(run, None if tags is None else tags.replace(",", " ").split(), asked.get("note"))
+    label_run(run, None if tags is None else tags_in(tags), asked.get("note"))
     board.look()
     return f"{run.name}: noted"
 
 
 def _delete(board: Board, run: Path, asked: dict[str, str]) -> str:
-    """Delete a run; without `sure` say what that would mean."""
-    heirs = check_deletable(run)
+    """Delete a run; without `sure` ask whether to."""
+    question, done = words_of_deletion(run)
     if asked.get("sure") != run.name:
-        gone_on = f" {', '.join(heirs)} went on from it." if heirs else ""
-        return f"Delete {run.name} ({size(room_of(run, set()))}) with all its files?{gone_on}"
+        return question
     delete(run)
     board.look()
-    return f"{run.name} is deleted"
+    return done
 
 
-# What this process writes itself; a stop waits for nobody who deletes.
+# Actions that write in this process, one after the other. A stop is not among them: it must not
+# wait until a large run is deleted.
 WRITES = ("tag", "delete")
 ACTIONS: dict[str, Callable[[Board, Path, dict[str, str]], str]] = {
     "stop": _stop,

@@ -22,9 +22,11 @@ from yard.screen.cluster_tables import node_cells, run_cells
 
 # How often runs are looked at, in seconds; the nodes tell by themselves, every two.
 LOOK = 2.0
-# So long nobody looks before the nodes are left alone: a page that is loaded anew takes less.
+# The nodes are asked for so long after the last browser has gone, in seconds: one that loads its
+# page anew is back before.
 GRACE = 10.0
-# A connection on which nothing comes is closed by many a proxy after a minute.
+# Something is sent after so many seconds at the latest: many a proxy closes a connection on which
+# nothing has come for a minute.
 ALIVE = 20.0
 # Files whose change changes a row.
 FILES = ("manifest.json", "summary.json", "labels.json", "metrics.jsonl", "report.html")
@@ -36,7 +38,7 @@ class Drawn:
     """A run as it was drawn last.
 
     Attributes:
-        of: the state of its files then.
+        of: the state of its files then, see `_state_of`.
         at: which drawing it was; later ones have higher numbers, also after a restart.
         html: None of a run that is gone.
     """
@@ -58,7 +60,7 @@ class Board:
         self.context = context
         self.seen = Seen()
         self._watch = watch
-        # What is drawn is replaced as a whole: threads look, and the server reads meanwhile.
+        # Replaced as a whole: the server reads it while a thread looks at the runs.
         self._drawn: dict[str, Drawn] = {}
         self._looks = threading.Lock()
         self._notes: list[tuple[int, str]] = []
@@ -66,6 +68,7 @@ class Board:
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._templates = environment()
+        # The macros of a template are attributes of its module, of which no type knows.
         self._row = self._templates.get_template("rows.html.j2").module.row  # type: ignore[attr-defined]
 
     @property
@@ -109,8 +112,8 @@ class Board:
             self._task = asyncio.create_task(self._follow())
 
     def say(self, text: str) -> None:
-        """Tell everybody who looks."""
-        # Threads say something: who looks finds it within two seconds.
+        """Show a sentence to everybody whose page is open."""
+        # Replaced as a whole, as threads call this; `events` finds it within two seconds.
         self._notes = [*self._notes[-20:], (time.time_ns() // 1000, text)]
 
     async def events(self, since: int, run: str | None) -> AsyncIterator[str]:
@@ -180,12 +183,15 @@ class Board:
         return template.render(nodes=nodes, trouble=self.seen.trouble, told=told)
 
     async def _follow(self) -> None:
-        """Look at runs and nodes until nobody does any more."""
+        """Look at runs and nodes as long as somebody wants that."""
         watcher = self._watch(self.context)
         watcher.__enter__()
         try:
             while CLOCK() < self._wanted_until:
-                await asyncio.to_thread(self.look)
+                try:
+                    await asyncio.to_thread(self.look)
+                except OSError as error:  # it may be over the next time, and the nodes still tell
+                    self.say(str(error))
                 watcher.news.clear()
                 self.seen = watcher.seen
                 self._wake()
@@ -211,5 +217,5 @@ def _state_of(run: Path) -> tuple[Any, ...]:
             files.append((about.st_mtime_ns, about.st_size))
         except OSError:
             files.append((0, 0))
-    # One that is over is followed by nobody.
+    # A run with a summary is over, and nobody follows it.
     return (*files, files[1] == (0, 0) and is_followed(run))

@@ -7,11 +7,11 @@ from pathlib import Path
 from yard.core.errors import RequestError
 from yard.runs.folder import RUN_ID
 
-# What a browser shows as text; other files are kept on disk by whoever wants them.
+# Ends of names of files that a browser shows as text; others it saves.
 TEXT = frozenset(
     {".txt", ".log", ".json", ".jsonl", ".yml", ".yaml", ".toml", ".py", ".sh", ".md", ".csv"}
 )
-# Of a log that is shown, the end.
+# Bytes of a log that are shown: its end.
 TAIL = 64_000
 
 
@@ -36,7 +36,7 @@ def file_of(run: Path, name: str) -> Path:
     """The real path of a file of a run; links lead no further than its directory.
 
     Raises:
-        RequestError: there is no such file, or it is none (a folder, a device, a pipe).
+        RequestError: there is no such file, or it is a folder, a device or a pipe.
     """
     try:
         path = (run / name).resolve(strict=True)

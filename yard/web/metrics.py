@@ -13,7 +13,7 @@ from yard.runs.overview import UNFINISHED, UNREADABLE, WAITING, Overview
 from yard.runs.summary import RUNNING
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-# Each is told, also where there is none: what comes and goes makes no alert.
+# Each has a number, 0 too: no alert can be set on a series that comes and goes.
 STATUSES = ("succeeded", "failed", "stopped", RUNNING, WAITING, UNFINISHED, UNREADABLE)
 # Of a node, in its load.
 OF_NODE = {
