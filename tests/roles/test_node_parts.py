@@ -223,7 +223,6 @@ def test_the_older_launch_waits_for_the_younger_which_gives_back(
     assert take.take_lock(str(tmp_path), lock_of("1-older"), wanted, 60)[1]
 
 
-@pytest.mark.usefixtures("states")
 def test_what_goes_on_is_told_from_what_is_left(
     tmp_path: Path, states: dict[str, Any], wanted: Any
 ) -> None:
@@ -235,6 +234,7 @@ def test_what_goes_on_is_told_from_what_is_left(
     assert kept == {"bench-1": "goes_on", "bench-2": "not_home"}
 
 
+@pytest.mark.usefixtures("states")
 def test_a_node_that_a_run_of_an_older_version_holds_is_held(tmp_path: Path, wanted: Any) -> None:
     (tmp_path / ".lock").write_text(json.dumps(lock_of("old")))
     (text,) = refused(tmp_path, "new", wanted)
