@@ -180,6 +180,7 @@ def _look(
 
 
 def _png(image: Tensor, normalise: Normalise) -> str:
+    """A normalised image, 3 x height x width, as a PNG in base64."""
     deviations, means = torch.tensor(normalise.deviations), torch.tensor(normalise.means)
     values = image * deviations[:, None, None] + means[:, None, None]
     pixels = (255 * values).round().clamp(0, 255).to(torch.uint8)

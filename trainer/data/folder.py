@@ -44,7 +44,7 @@ class FileSet:
     """Image files and their classes.
 
     Attributes:
-        files: paths below it, `class/file`.
+        files: paths below `root`, `class/file`.
         labels: int64, one per file.
     """
 
@@ -177,6 +177,7 @@ class FolderTrainingBatches:
     Attributes:
         data: the training files of the whole world.
         image_size: edge of the cuts in pixels.
+        workers: number of threads.
         crops: whether images are cut and flipped at random; else it is the middle.
         policy: what they go through after that; None for nothing.
     """
@@ -216,6 +217,8 @@ class FolderEvaluationBatches:
 
     Attributes:
         data: the files of this rank.
+        image_size, workers: as for training.
+        margin: see `middle`.
     """
 
     data: FileSet
