@@ -108,7 +108,12 @@ class Checkpointer:
         self._settle()
 
     def _wait_for_write(self, agree: Callable[[tuple[bool, int]], tuple[bool, int]]) -> None:
-        """Wait in rounds, with a sign of life after each in which the write got on."""
+        """Wait in rounds, with a sign of life after each in which the write got on.
+
+        Args:
+            agree: takes what this rank knows, and returns what is to be believed: whether the write
+                is over, and how many pieces are done.
+        """
         with waiting():
             before = self._pieces
             while True:

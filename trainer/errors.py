@@ -108,7 +108,11 @@ class DivergenceError(TrainerError):
 
 
 class NonFiniteLossError(DivergenceError):
-    """The loss of a batch is infinite or no number."""
+    """The loss of a batch is infinite or no number.
+
+    Attributes:
+        images: the batch that gave it, a tensor.
+    """
 
     def __init__(self, loss: float, images: Any) -> None:
         super().__init__(f"the training loss became {loss}")

@@ -193,7 +193,11 @@ class TrainingLoop:
     def _log_steps(
         self, window: Meter, epoch: int, images: Tensor, is_wanted: bool = False
     ) -> bool:
-        """Write the metrics of the steps since the last line; images are the newest batch."""
+        """Write the metrics of the steps since the last line; images are the newest batch.
+
+        Returns:
+            Whether any rank wants a checkpoint. All learn it from the exchange that the loss needs.
+        """
         loss, accuracy, wishes = window.means(self._engine, is_wanted)
         if not math.isfinite(loss):
             raise self._divergence(loss, images)

@@ -19,6 +19,7 @@ class StepTime:
         data: waiting for the batch.
         communication: waiting for gradients of other ranks; what travels while the backward pass
             still runs costs nothing and is not in here.
+        total: the whole step, with both of these.
     """
 
     data: float

@@ -18,7 +18,8 @@ class Position:
     """How far the run is.
 
     Attributes:
-        epoch: the epoch, from 1.
+        step, steps: those done, and those of the whole run.
+        epoch, epochs: the one under way, from 1, and the number of them in the whole run.
         images: training images seen so far, by all ranks of the whole run together.
     """
 
@@ -35,6 +36,7 @@ class SecondsPerStep:
 
     Attributes:
         data_seconds: waiting for the batch.
+        compute_seconds: all the rest.
         communication_seconds: waiting for gradients of other ranks.
     """
 
@@ -52,6 +54,7 @@ class MetricsLine:
         loss: mean cross-entropy of training images in nats.
         accuracy: fraction of training images classified right, 0 to 1.
         images_per_second: of the whole world.
+        lr: the learning rate of the last step.
         seconds_per_step: where the time went; None leaves the keys out.
         results: of the validation split or the test set, by keys that say which.
     """

@@ -22,8 +22,7 @@ from trainer.data.folder import (
     EVALUATION_MARGIN,
     FileSet,
     FolderEvaluationBatches,
-    is_folder,
-    read_folder,
+    read_data_set,
 )
 from trainer.data.memory import EvaluationBatches, ImageSet
 from trainer.errors import ConfigError
@@ -78,8 +77,7 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
     normalise = Normalise(trained_on.channel_means, trained_on.channel_deviations)
     if source is None:
         directory = data / (dataset or checkpoint.config["dataset"])
-        seed = checkpoint.sampler["seed"]
-        images = _test_set(directory, trained_on, size, normalise, seed)
+        images = _test_set(directory, trained_on, size, normalise, checkpoint.sampler["seed"])
     else:
         margin = EVALUATION_MARGIN if trained_on.layout == "folder" else 1.0
         images = _files(source, classes, size, margin, normalise)
@@ -95,18 +93,14 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
 def _test_set(
     directory: Path, trained_on: store.Description, size: int, normalise: Normalise, seed: int
 ) -> Images:
-    files: FileSet | None = None
-    if is_folder(directory):
-        description, both = read_folder(directory, seed)
-        files = both["test"]
-    else:
-        description = store.read_description(directory)
+    description, splits = read_data_set(directory, seed)
     if description.classes != trained_on.classes:
         raise ConfigError(
             f"{description.name} has other classes than {trained_on.name}, which the model tells "
             "apart"
         )
-    if files is not None:
+    if splits:
+        files = splits["test"]
         threads = torch.get_num_threads()
         batches = FolderEvaluationBatches(files, size, threads, normalise, torch.device("cpu"))
         return Images(files.files, batches)
@@ -186,6 +180,7 @@ def _look(
 
 
 def _png(image: Tensor, normalise: Normalise) -> str:
+    """A normalised image, 3 x height x width, as a PNG in base64."""
     deviations, means = torch.tensor(normalise.deviations), torch.tensor(normalise.means)
     values = image * deviations[:, None, None] + means[:, None, None]
     pixels = (255 * values).round().clamp(0, 255).to(torch.uint8)

@@ -9,7 +9,10 @@ from trainer.metrics import Listener, MetricsLine
 KEY, MODE = "WANDB_API_KEY", "WANDB_MODE"
 # Seconds that training waits for the service to answer.
 PATIENCE = 30.0
-NO_PACKAGE = "the package wandb is not in this image: no W&B run. Build one with it, or unset it."
+NO_PACKAGE = (
+    "the package wandb is not in this image, so there is no W&B run; build an image that has it, "
+    f"or unset {KEY} and {MODE}"
+)
 
 
 def start_wandb(run_dir: Path, config: dict[str, Any]) -> tuple[Listener | None, str]:
@@ -36,7 +39,9 @@ def start_wandb(run_dir: Path, config: dict[str, Any]) -> tuple[Listener | None,
     try:
         run = wandb.init(**options)
     except wandb.Error as error:
-        reason = str(error).partition("\n")[0].replace(os.environ.get(KEY) or "\n", "***")
+        reason = str(error).partition("\n")[0]
+        if key := os.environ.get(KEY):
+            reason = reason.replace(key, "***")
         refused = f"it does not take this run ({reason}); it is kept for `wandb sync`"
         print(f"W&B: {refused}", flush=True)
         run = wandb.init(**options, mode="offline")

@@ -218,21 +218,22 @@ def test_masquerading_is_named(good: Measured) -> None:
     assert blame(good) == {"node3": {"source address"}}
 
 
-def test_a_slow_link_of_one_node(good: Measured) -> None:
+@pytest.mark.parametrize(
+    ("figure", "values", "check"),
+    [
+        ("bits_per_second", [9e9, 1e6], "bandwidth"),
+        # Fifteen of a hundred leave enough of a fast link for its bandwidth to pass.
+        ("lost_percent", [15.0, 0.0], "loss"),
+    ],
+)
+def test_a_bad_link_of_one_node(
+    figure: str, values: list[float], check: str, good: Measured
+) -> None:
     for host in HOSTS:
         for peer, match in good[host]["pairs"]["matches"].items():
-            if "bits_per_second" in match and "node4" in (host, peer):
-                match["bits_per_second"] = [9e9, 1e6]
-    assert blame(good) == {"node4": {"bandwidth"}}
-
-
-def test_a_link_that_loses_packets(good: Measured) -> None:
-    """Fifteen of a hundred leave enough of a fast link for its bandwidth to pass."""
-    for host in HOSTS:
-        for peer, match in good[host]["pairs"]["matches"].items():
-            if "lost_percent" in match and "node4" in (host, peer):
-                match["lost_percent"] = [15.0, 0.0]
-    assert blame(good) == {"node4": {"loss"}}
+            if figure in match and "node4" in (host, peer):
+                match[figure] = values
+    assert blame(good) == {"node4": {check}}
 
 
 def test_latency_stays_where_bandwidth_cannot_be_measured(good: Measured) -> None:

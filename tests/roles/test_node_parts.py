@@ -223,7 +223,6 @@ def test_the_older_launch_waits_for_the_younger_which_gives_back(
     assert take.take_lock(str(tmp_path), lock_of("1-older"), wanted, 60)[1]
 
 
-@pytest.mark.usefixtures("states")
 def test_what_goes_on_is_told_from_what_is_left(
     tmp_path: Path, states: dict[str, Any], wanted: Any
 ) -> None:

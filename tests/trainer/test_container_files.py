@@ -98,13 +98,19 @@ def test_what_cannot_be_copied_is_noted_and_leaves_nothing(
     assert (run / f"{KEPT}/{place}/model").is_file()
 
 
+def with_a_model(folder: Path) -> tuple[Path, Path]:
+    """The directory of a run, and a place that ends with the container and holds a file."""
+    run, place = folder / "run", folder / "tmp"
+    for path in (run / "failures", place):
+        path.mkdir(parents=True)
+    (place / "model").write_bytes(b"w" * 5000)
+    return run, place
+
+
 def test_a_copy_that_is_stopped_leaves_nothing_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, place = tmp_path / "run", tmp_path / "tmp"
-    for folder in (run / "failures", place):
-        folder.mkdir(parents=True)
-    (place / "model").write_bytes(b"w" * 5000)
+    run, place = with_a_model(tmp_path)
 
     def copy(path: str, target: Path, **options: bool) -> None:
         target.write_bytes(b"half")
@@ -122,10 +128,7 @@ def test_a_copy_that_is_stopped_leaves_nothing_and_is_told(
 def test_one_is_stopped_while_it_looks_or_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, place = tmp_path / "run", tmp_path / "tmp"
-    for folder in (run / "failures", place):
-        folder.mkdir(parents=True)
-    (place / "model").write_bytes(b"w" * 5000)
+    run, place = with_a_model(tmp_path)
 
     def stop(*given: object) -> None:
         raise Stopped

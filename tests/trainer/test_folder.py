@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from trainer.data import folder
-from trainer.data.folder import FileSet, is_folder, read_folder
+from trainer.data.folder import FileSet, is_folder, read_data_set
 from trainer.data.loading import check_same
 from trainer.engines.independent import IndependentEngine
 from trainer.errors import ConfigError, DataError, DatasetMissingError
@@ -28,7 +28,7 @@ def test_train_and_val_with_a_folder_a_class(tmp_path: Path) -> None:
     write(tmp_path / "train", ann=3, bob=4)
     write(tmp_path / "val", ann=1, bob=2)
     assert is_folder(tmp_path)
-    description, files = read_folder(tmp_path, seed=1)
+    description, files = read_data_set(tmp_path, seed=1)
     assert (description.name, description.classes) == (tmp_path.name, ("ann", "bob"))
     assert (description.train_images, description.test_images) == (7, 3)
     assert description.channel_means == folder.MEANS
@@ -38,13 +38,13 @@ def test_train_and_val_with_a_folder_a_class(tmp_path: Path) -> None:
 
 def test_one_folder_is_parted_by_the_seed(tmp_path: Path) -> None:
     write(tmp_path, ann=20, bob=5)
-    description, files = read_folder(tmp_path, seed=1)
+    description, files = read_data_set(tmp_path, seed=1)
     assert (description.train_images, description.test_images) == (22, 3)
     assert not set(files["train"].files) & set(files["test"].files)
     # Of each class a tenth, and one at the least.
     assert sorted(name.split("/")[0] for name in files["test"].files) == ["ann", "ann", "bob"]
-    assert read_folder(tmp_path, seed=1)[1]["test"].files == files["test"].files
-    assert read_folder(tmp_path, seed=2)[1]["test"].files != files["test"].files
+    assert read_data_set(tmp_path, seed=1)[1]["test"].files == files["test"].files
+    assert read_data_set(tmp_path, seed=2)[1]["test"].files != files["test"].files
 
 
 def test_what_is_no_data_set_of_images_is_said(tmp_path: Path) -> None:
@@ -55,16 +55,16 @@ def test_what_is_no_data_set_of_images_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.bin").touch()
     assert is_folder(tmp_path)
     with pytest.raises(DataError, match=r"no data set of images: .* the folders of the classes"):
-        read_folder(tmp_path, seed=1)
+        read_data_set(tmp_path, seed=1)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no valid file for the classes empty"):
-        read_folder(tmp_path, seed=1)
+        read_data_set(tmp_path, seed=1)
     write(tmp_path / "one", ann=1)
     with pytest.raises(ConfigError, match="class 0 has 1 image"):
-        read_folder(tmp_path / "one", seed=1)
+        read_data_set(tmp_path / "one", seed=1)
     write(tmp_path / "half/train", ann=2)
     with pytest.raises(DataError, match="half/val"):
-        read_folder(tmp_path / "half", seed=1)
+        read_data_set(tmp_path / "half", seed=1)
 
 
 def test_nodes_with_other_images_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

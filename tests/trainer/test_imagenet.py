@@ -14,10 +14,10 @@ from PIL import Image
 from trainer.data import imagenet, store
 from trainer.data.augment import Normalise
 from trainer.data.folder import (
-    FileSet,
     FolderEvaluationBatches,
     FolderTrainingBatches,
-    read_folder,
+    find_files,
+    read_data_set,
 )
 from trainer.data.imagenet import Counts
 from trainer.data.sampler import ShardedSampler
@@ -95,13 +95,13 @@ def test_images_lie_in_folders_of_their_class(prepared: Path, source: Path) -> N
 def test_names_of_images_may_have_blanks(prepared: Path) -> None:
     image = next((prepared / "train" / CLASSES[0]).iterdir())
     image.rename(image.with_name("the first.JPEG"))
-    assert f"{CLASSES[0]}/the first.JPEG" in FileSet.load(prepared, "train", 0).files
+    assert f"{CLASSES[0]}/the first.JPEG" in find_files(prepared, CLASSES, 0)["train"].files
 
 
 def test_what_is_not_as_it_was_prepared_is_said(prepared: Path) -> None:
     next((prepared / "train" / CLASSES[0]).iterdir()).unlink()
     with pytest.raises(DataError, match="has 11 and 4 images, and its dataset"):
-        read_folder(prepared, 0)
+        read_data_set(prepared, 0)
 
 
 def test_unpacking_goes_on_where_it_was_interrupted(prepared: Path, source: Path) -> None:
@@ -271,7 +271,7 @@ def test_classes_of_the_real_validation_images_are_known() -> None:
 
 
 def training(prepared: Path, rank: int, world_size: int) -> FolderTrainingBatches:
-    files = FileSet.load(prepared, "train", 0)
+    files = find_files(prepared, CLASSES, 0)["train"]
     sampler = ShardedSampler(len(files), 3, rank, world_size, seed=1)
     normalise = Normalise((0.0,) * 3, (1 / 255,) * 3)
     return FolderTrainingBatches(files, sampler, 32, 2, normalise, None, torch.device("cpu"))
@@ -303,7 +303,7 @@ def test_cuts_follow_from_seed_and_epoch(prepared: Path, source: Path) -> None:
 
 
 def test_evaluation_sees_each_image_once(prepared: Path) -> None:
-    files = FileSet.load(prepared, "test", 0)
+    files = find_files(prepared, CLASSES, 0)["test"]
     normalise = Normalise((0.0,) * 3, (1 / 255,) * 3)
     batches = FolderEvaluationBatches(files, 32, 2, normalise, torch.device("cpu"))
     ((images, labels),) = batches

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from extend import time_the_steps
 from test_status import GPU, LOAD, NOW, STEPS, cluster, decoded, entry
 from test_web import KEY, Site, served
-from unpacked_sshd import PACKAGES
+from unpacked_sshd import PACKAGES, free_port
 from yard_command import REPOSITORY, RUN_ID, Yard, wait_for
 
 from yard.commands import web
@@ -128,8 +127,7 @@ def test_a_real_prometheus_takes_all_of_it(site: Site, tmp_path: Path) -> None:
     site.nodes.tell(site.runs, node1=[entry(metric=decoded(STEPS[11]))], node2=None)
     key = tmp_path / "key"
     key.write_text(KEY)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with served(site) as address:
         settings = (MONITORING / "prometheus.yml").read_text()
         for old, new in (

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import socket
 import urllib.request
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from unpacked_sshd import free_port
 from yard_command import Yard, wait_for
 
 pytestmark = pytest.mark.process
@@ -54,13 +54,6 @@ def test_it_follows_a_run_that_goes_on(fresh: Yard) -> None:
         server.send_signal(signal.SIGINT)
         output, _ = server.communicate(timeout=30)
     assert server.returncode == 0, output
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.mark.promise("make tensorboard")

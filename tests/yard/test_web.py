@@ -24,6 +24,7 @@ from chromium import Page, open_browser
 from rich.console import Console
 from starlette.testclient import TestClient
 from test_status import cluster, entry
+from unpacked_sshd import free_port
 from yard_command import DATA, RUN_ID, Yard, processes_below, wait_for
 
 from yard.commands import web as web_command
@@ -558,8 +559,7 @@ def seconds_of(process: "subprocess.Popen[str]") -> float:
 def test_it_serves_this_machine_and_takes_nothing_while_nobody_looks(fresh: Yard) -> None:
     run = fresh.root / "runs" / RUN_ID
     shutil.copytree(DATA / "runs/succeeded", run)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = fresh.start("web", "--port", str(port))
     try:
         wait_for(lambda: (fresh.root / ".trainyard/web-key").exists(), "the key", 30)
@@ -620,8 +620,7 @@ def test_a_socket_is_for_its_owner_and_group(fresh: Yard, tmp_path: Path) -> Non
 
 @pytest.mark.process
 def test_nodes_of_a_checkout_are_watched_as_long_as_a_browser_is_there(ready: Yard) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = ready.start("web", "--port", str(port))
     key = ready.root / ".trainyard/web-key"
     playbook = "playbooks/top.yml"

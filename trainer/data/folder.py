@@ -44,7 +44,7 @@ class FileSet:
     """Image files and their classes.
 
     Attributes:
-        files: paths below it, `class/file`.
+        files: paths below `root`, `class/file`.
         labels: int64, one per file.
     """
 
@@ -62,27 +62,12 @@ class FileSet:
         )
 
     @classmethod
-    def load(cls, directory: Path, split: str, seed: int) -> "FileSet":
-        """Find the image files of a split, in the order of their paths.
-
-        Args:
-            directory: the data set: `train/` and `val/` with a folder for each class, or one folder
-                with the folders of the classes, of which the seed parts the test set.
-            split: "train" or "test".
+    def below(cls, root: Path, classes: tuple[str, ...]) -> "FileSet":
+        """Find the image files of these classes below a folder, in the order of their paths.
 
         Raises:
-            DataError: a class has no image, or the data set cannot be read.
-            ConfigError: a class has too few images to be parted.
+            DataError: a class has no image, or the folder cannot be read.
         """
-        if (directory / FOLDERS["train"]).is_dir():
-            root = directory / FOLDERS[split]
-            return cls._below(root, classes_of(directory))
-        whole = cls._below(directory, classes_of(directory))
-        train, test = training_and_validation(whole.labels, None, TEST_FRACTION, seed)
-        return whole.chosen(train if split == "train" else test)
-
-    @classmethod
-    def _below(cls, root: Path, classes: tuple[str, ...]) -> "FileSet":
         numbers = {name: number for number, name in enumerate(classes)}
         try:
             samples = make_dataset(root, numbers, IMG_EXTENSIONS)
@@ -123,6 +108,26 @@ def classes_of(directory: Path) -> tuple[str, ...]:
     return tuple(train)
 
 
+def find_files(directory: Path, classes: tuple[str, ...], seed: int) -> dict[str, FileSet]:
+    """Find the image files of a data set, by split, in the order of their paths.
+
+    Args:
+        directory: the data set: `train/` and `val/` with a folder for each class, or one folder
+            with the folders of the classes, of which the seed parts the test set.
+
+    Raises:
+        DataError: a class has no image, or the data set cannot be read.
+        ConfigError: a class has too few images to be parted.
+    """
+    if (directory / FOLDERS["train"]).is_dir():
+        return {
+            split: FileSet.below(directory / folder, classes) for split, folder in FOLDERS.items()
+        }
+    whole = FileSet.below(directory, classes)
+    parts = training_and_validation(whole.labels, None, TEST_FRACTION, seed)
+    return {split: whole.chosen(part) for split, part in zip(store.SPLITS, parts, strict=True)}
+
+
 def is_folder(directory: Path) -> bool:
     """Whether a data set is one of files, with a `dataset.json` or without.
 
@@ -135,8 +140,8 @@ def is_folder(directory: Path) -> bool:
     return True
 
 
-def read_folder(directory: Path, seed: int) -> tuple[Description, dict[str, FileSet]]:
-    """Find the files of a data set, by split, and tell what it is.
+def read_data_set(directory: Path, seed: int) -> tuple[Description, dict[str, FileSet]]:
+    """Tell what a data set is, and find its files by split; of one of arrays there are none.
 
     Args:
         seed: parts the test set, where the folder has not.
@@ -145,10 +150,13 @@ def read_folder(directory: Path, seed: int) -> tuple[Description, dict[str, File
         DataError: it cannot be read, or has more or fewer images than its `dataset.json` says.
         ConfigError: a class has too few images.
     """
-    files = {split: FileSet.load(directory, split, seed) for split in store.SPLITS}
+    if not is_folder(directory):
+        return store.read_description(directory), {}
+    classes = classes_of(directory)
+    files = find_files(directory, classes, seed)
     train, test = (len(files[split]) for split in store.SPLITS)
     if not (directory / "dataset.json").exists():
-        given = directory.name, classes_of(directory), train, test, MEANS, DEVIATIONS
+        given = directory.name, classes, train, test, MEANS, DEVIATIONS
         return Description(*given, source=directory.name, source_sha256="", layout="folder"), files
     description = store.read_description(directory)
     if (train, test) != (description.train_images, description.test_images):
@@ -169,6 +177,7 @@ class FolderTrainingBatches:
     Attributes:
         data: the training files of the whole world.
         image_size: edge of the cuts in pixels.
+        workers: number of threads.
         crops: whether images are cut and flipped at random; else it is the middle.
         policy: what they go through after that; None for nothing.
     """
@@ -208,6 +217,8 @@ class FolderEvaluationBatches:
 
     Attributes:
         data: the files of this rank.
+        image_size, workers: as for training.
+        margin: see `middle`.
     """
 
     data: FileSet

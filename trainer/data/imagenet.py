@@ -28,7 +28,7 @@ from PIL import Image
 
 from trainer.atomic import write_json
 from trainer.data import store
-from trainer.data.folder import DEVIATIONS, FOLDERS, MEANS, FileSet, classes_of
+from trainer.data.folder import DEVIATIONS, FOLDERS, MEANS, classes_of, find_files
 from trainer.data.preparation import Report
 from trainer.data.store import Description
 from trainer.errors import DataError
@@ -133,7 +133,7 @@ def prepare(
     try:
         classes = _count(scratch, counts)
     except DataError:
-        # A class that ends too early in zeros looks whole: nobody knows which one.
+        # The tar file of a class that ends early in zeros looks whole, so any class may be short.
         shutil.rmtree(scratch)
         raise
     description = Description(
@@ -188,15 +188,15 @@ def _validation_folders(
 
 def _members(stream: IO[bytes], archive: Path) -> Iterator[tarfile.TarInfo]:
     """The files of a tar file, to the mark of its end."""
-    last = "its begin"
+    last = "its beginning"
     try:
         with tarfile.open(fileobj=stream, mode="r:") as tar:
             for member in tar:
                 last = member.name
                 if member.isreg():
                     yield member
-            # To tarfile one that is cut or damaged between two members is whole; a block of zeros
-            # ends it, and nothing comes after that.
+            # tarfile takes one that is cut or damaged between two members for a whole one. A whole
+            # one has a block of zeros at its end, and nothing but zeros after it.
             stream.seek(tar.offset)
             mark = stream.read(tarfile.BLOCKSIZE)
             rest = iter(partial(stream.read, tarfile.RECORDSIZE), b"")
@@ -309,8 +309,9 @@ def _check_images(folder: Path) -> None:
 def _count(directory: Path, counts: Counts) -> tuple[str, ...]:
     """Count classes and images, and return the names of the classes."""
     classes = classes_of(directory)
+    files = find_files(directory, classes, seed=0)
     for split, expected in (("train", counts.train), ("test", counts.validation)):
-        images = len(FileSet.load(directory, split, seed=0))
+        images = len(files[split])
         if (images, len(classes)) != (expected, counts.classes):
             raise DataError(
                 f"{FOLDERS[split]}/ holds {images:,} images in {len(classes):,} classes, expected "

@@ -18,8 +18,7 @@ from trainer.data.folder import (
     FileSet,
     FolderEvaluationBatches,
     FolderTrainingBatches,
-    is_folder,
-    read_folder,
+    read_data_set,
 )
 from trainer.data.memory import EvaluationBatches, ImageSet, TrainingBatches
 from trainer.data.sampler import ShardedSampler, training_and_validation
@@ -89,12 +88,9 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
         ConfigError: it has too few images for the request.
     """
     directory = Path(config.data_dir) / config.dataset
-    files: dict[str, FileSet] = {}
-    if is_folder(directory):
-        description, files = read_folder(directory, config.seed)
+    description, files = read_data_set(directory, config.seed)
+    if files:
         check_same(files, engine)
-    else:
-        description = store.read_description(directory)
     normalise = Normalise(description.channel_means, description.channel_deviations)
     mixing = None
     if config.mixup or config.cutmix:

@@ -33,6 +33,8 @@ class Description:
         channel_means: of the training images, per channel, on a scale of 0 to 1.
         channel_deviations: standard deviations, likewise.
         source: file name of what it was made from.
+        source_sha256: that file's checksum; of ImageNet that of what its archives list. Empty for
+            a folder of a user's own.
         layout: "arrays", or "folder" for sets that do not fit in memory.
         augmentation: what training images go through: "crop_flip" or "none". Files are always
             cut at random and flipped.

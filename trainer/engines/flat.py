@@ -37,7 +37,13 @@ class _Bucket:
 
 @dataclass
 class _Buffer:
-    """One tensor for all gradients of one type on one device."""
+    """One tensor for all gradients of one type on one device.
+
+    Attributes:
+        values: one dimension, padded.
+        indices: of the parameters, in the order in which their gradients lie.
+        ends: where each of these gradients ends, with its padding.
+    """
 
     values: Tensor
     indices: list[int] = field(default_factory=list)

@@ -97,7 +97,7 @@ def _left(places: Sequence[str], run_dir: Path) -> Iterator[tuple[str, int, int]
 
 def _sizes(path: str) -> Iterator[int]:
     """Yield the size of each plain file below a path, or of the path itself."""
-    files = [path]  # of a folder and of a link none is counted
+    files = [path]  # where it is a folder or a link, it is passed over below
     if not os.path.islink(path):
         files += [os.path.join(above, name) for above, _, names in os.walk(path) for name in names]
     for file in files:

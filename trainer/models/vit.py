@@ -56,6 +56,7 @@ class Attention(nn.Module):
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Scaled dot-product attention; all batch x heads x tokens x (width / heads)."""
     if not query.is_cpu:
         return functional.scaled_dot_product_attention(query, key, value)
     # On CPUs torch 2.6 multiplies bfloat16 matrices by oneDNN, but not inside attention: there

@@ -20,7 +20,7 @@ from yard.runs.manifest import Manifest
 from yard.runs.record import RunRecord, read_run
 from yard.runs.summary import Summary, read_summary
 
-# Of the difference between two programs, and of one of their files that is looked into.
+# The lines that are shown of a difference, and the bytes of the largest file that is compared.
 MOST_LINES, MOST_BYTES = 400, 200_000
 
 
@@ -152,7 +152,7 @@ def changes_of(manifest: Manifest) -> dict[str, str]:
 
 
 def settings_of(record: RunRecord) -> dict[str, str]:
-    """What follows from that, and what else may make one run differ from another."""
+    """What else may make one run differ from another: configuration, hosts and versions."""
     manifest = record.manifest
     versions = {
         f"version of {name}": text for name, text in manifest.versions.items() if name != "trainer"
@@ -171,14 +171,14 @@ def settings_of(record: RunRecord) -> dict[str, str]:
 
 
 def _is_noise(name: str) -> bool:
-    """Whether nobody reads anything from a setting: sums, and what was measured before the run."""
+    """Whether a setting tells a reader nothing: a checksum, or what was measured before the run."""
     return name.endswith("sha256") or name == "seconds_between_failures"
 
 
 def code_changes(before: Path, after: Path) -> list[str]:
     """What differs between the programs that two runs have kept, as lines of a unified diff.
 
-    A file of another kind than text is named alone, and so is what is too large.
+    Of a file that is no text, or is too large, only the name is told.
     """
     folders = [run / FOLDER for run in (before, after)]
     if not all(folder.is_dir() for folder in folders):
@@ -206,7 +206,7 @@ def code_changes(before: Path, after: Path) -> list[str]:
 
 
 def _lines_of(path: Path | None) -> list[str] | None:
-    """The lines of a file, none of one that is not there; None of one that is no short text."""
+    """The lines of a file; [] where there is no file, None where it is no text or too large."""
     if path is None:
         return []
     if path.stat().st_size > MOST_BYTES:

@@ -41,6 +41,7 @@ class Site:
     """What the file says. What it leaves out, role ec2_machines knows.
 
     Attributes:
+        hours: from renting to the deadline.
         price_per_hour: of one machine, US dollars; 0 asks AWS.
         image: `owner` and `name`, a pattern.
     """
