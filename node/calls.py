@@ -41,6 +41,7 @@ VERBS: Mapping[str, bool] = {
     "list_data": False,
     "log_in": True,
     "logs": True,
+    "look": True,
     "measure": True,
     "notebook": False,
     "poll": True,

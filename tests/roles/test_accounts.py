@@ -1,20 +1,23 @@
 """The plan of the role accounts: what it refuses, and what it finds to do."""
 
-import runpy
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import (
+from role_files import ROLES
+
+from node.failure import VerbError
+from node.setup import (
+    accounts,
     accounts_differences,
     accounts_lists,
     accounts_machine,
     accounts_problems,
 )
-from role_files import ROLES
+from node.setup.accounts import Accounts
 
 Account, Machine = accounts_machine.Account, accounts_machine.Machine
 Rule, Run, UnixGroup = accounts_machine.Rule, accounts_machine.Run, accounts_machine.UnixGroup
@@ -156,7 +159,7 @@ def test_accepts(entry: Any) -> None:
 
 def test_refuses_to_remove_whose_run_lies_here() -> None:
     machine = replace(MACHINE, runs=(Run("vit", 2001), Run("cnn", 0)))
-    leaver = replace(ADA, state="absent")
+    leaver = ADA._replace(state="absent")
     [problem] = refused(leaver, machine=machine)
     assert "training runs of a user that is to go: vit." in problem
     assert refused(ADA, machine=machine) == []
@@ -214,10 +217,10 @@ def test_sees_a_missing_home() -> None:
 def test_sees_a_membership_that_is_missing_and_one_too_many() -> None:
     groups = {**MACHINE.groups, "research": UnixGroup(2100)}
     assert "users" in to_do(ADA, machine=replace(MACHINE, groups=groups))
-    exclusive = replace(ADA, groups_exclusive=True)
+    exclusive = ADA._replace(groups_exclusive=True)
     [user] = to_do(exclusive)["users"]
     assert (user["groups"], user["append"]) == (["research"], False)
-    assert "users" not in to_do(replace(exclusive, groups=("research", "docker")))
+    assert "users" not in to_do(exclusive._replace(groups=("research", "docker")))
 
 
 @pytest.mark.parametrize("password", ["", "!", "*", "$6$salt$other"])
@@ -238,13 +241,13 @@ def test_sees_keys_that_are_missing_and_too_many() -> None:
     assert to_do(ADA, machine=missing)["authorized_keys"] == [
         {"user": "ada", "lines": [KEY], "exclusive": False}
     ]
-    exclusive = replace(ADA, authorized_keys_exclusive=True)
+    exclusive = ADA._replace(authorized_keys_exclusive=True)
     assert to_do(exclusive)["authorized_keys"] == [
         {"user": "ada", "lines": [KEY], "exclusive": True}
     ]
     alone = replace(MACHINE, users={"ada": replace(ACCOUNT, authorized_keys=frozenset({KEY}))})
     assert "authorized_keys" not in to_do(exclusive, machine=alone)
-    nobody = replace(exclusive, authorized_keys=())
+    nobody = exclusive._replace(authorized_keys=())
     assert to_do(nobody, machine=alone)["authorized_keys"][0]["lines"] == []
 
 
@@ -261,7 +264,7 @@ def test_sees_a_changed_rule(rule: Any) -> None:
 
 
 def test_takes_a_right_that_nobody_gave() -> None:
-    assert to_do(replace(ADA, sudo="none"))["stale_rules"] == [RULE_PATH]
+    assert to_do(ADA._replace(sudo="none"))["stale_rules"] == [RULE_PATH]
     assert to_do(User("ada", state="absent"))["stale_rules"] == [RULE_PATH]
     # Users that are not listed stay as they are.
     assert "stale_rules" not in to_do()
@@ -350,7 +353,7 @@ def test_keeps_the_group_that_was_there_before_its_user(
 
 def test_absence_takes_what_the_role_made() -> None:
     machine = replace(MACHINE, users={**MACHINE.users, "eve": Account(1500, 2100)})
-    lists = Lists([RESEARCH], [replace(ADA, remove_home=True)])
+    lists = Lists([RESEARCH], [ADA._replace(remove_home=True)])
     assert accounts_differences.differences_of_absence(lists, machine) == {
         "stale_rules": [RULE_PATH],
         "leavers": [{"name": "ada", "uid": 2001, "remove_home": True, "group_stays": False}],
@@ -399,46 +402,25 @@ def test_whom_ssh_logs_in_is_kept(
     caller: str | None, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The inventory does not name the user; sudo does."""
-    said: list[str] = []
-
-    class Module:
-        check_mode = False
-
-        def __init__(self, **_options: Any) -> None:
-            ada = {"name": "ada", "state": "absent", "groups": [], "authorized_keys": []}
-            self.params = {
-                "state": "present",
-                "groups": [],
-                "users": [ada],
-                "login_user": "root",
-                "run_directory": "",
-                "record": str(tmp_path / "record"),
-            }
-
-        def fail_json(self, msg: str) -> None:
-            said.append(msg)
-            raise SystemExit(msg)
-
-        def exit_json(self, **_result: Any) -> None: ...
-
     monkeypatch.delenv("SUDO_USER", raising=False)
     if caller is not None:
         monkeypatch.setenv("SUDO_USER", caller)
-    main = runpy.run_path(str(ROLES / "accounts/library/accounts_plan.py"))["main"]
-    monkeypatch.setitem(main.__globals__, "AnsibleModule", Module)
-    monkeypatch.setitem(main.__globals__, "read_machine", lambda *_given: MACHINE)
-    with suppress(SystemExit):
-        main()
-    assert ["user ada cannot be removed" in msg for msg in said] == [True] * refused
+    monkeypatch.setattr(accounts, "read_machine", lambda *_given: MACHINE)
+    listed = Accounts("root", str(tmp_path / "record"), users=[User("ada", state="absent")])
+    with pytest.raises(VerbError, match="failed") if refused else nullcontext() as refusal:
+        accounts.look_at_accounts(listed)
+    if refusal is not None:
+        assert "user ada cannot be removed" in refusal.value.values["message"]
 
 
-@pytest.mark.parametrize(
-    ("option", "name"), [("accounts_groups", "GROUP"), ("accounts_users", "USER")]
-)
-def test_the_module_takes_what_the_role_declares(option: str, name: str) -> None:
+@pytest.mark.parametrize(("option", "form"), [("accounts_groups", Group), ("accounts_users", User)])
+def test_the_node_program_takes_what_the_role_declares(option: str, form: Any) -> None:
     specs = yaml.safe_load((ROLES / "accounts/meta/argument_specs.yml").read_text())
     declared = specs["argument_specs"]["main"]["options"][option]["options"]
-    for entry in declared.values():
-        del entry["description"]
-    module = runpy.run_path(str(ROLES / "accounts/library/accounts_plan.py"))
-    assert module[name] == declared
+    assert set(form._fields) == set(declared)
+    for name, entry in declared.items():
+        default = form._field_defaults.get(name)
+        assert default == (
+            tuple(entry["default"]) if entry["type"] == "list" else entry.get("default")
+        )
+        assert entry.get("required", False) == (name not in form._field_defaults)

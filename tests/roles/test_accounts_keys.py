@@ -9,12 +9,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import accounts_differences, accounts_keys, accounts_lists
-from ansible.module_utils import accounts_machine as machines
+
+from node.setup import accounts_differences, accounts_keys, accounts_lists
+from node.setup import accounts_machine as machines
 
 pytestmark = pytest.mark.process
 
@@ -328,9 +328,9 @@ def test_a_planted_link_is_seen_and_keeps_nobody_else_from_anything(
     ada = accounts_lists.User("ada")
     for user, seen in (
         (ada, False),
-        (replace(ada, authorized_keys=(A,)), True),
+        (ada._replace(authorized_keys=(A,)), True),
         # Keys that are to go do not stay unnoticed behind a link.
-        (replace(ada, authorized_keys_exclusive=True), True),
+        (ada._replace(authorized_keys_exclusive=True), True),
     ):
         plan = accounts_differences.differences_of_presence(
             accounts_lists.Lists([], [user]), machine, False

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import (
+from role_files import ROLES
+
+from node.setup import (
     docker_engine_group,
     docker_engine_kept,
     docker_engine_merge,
     docker_engine_plan,
 )
-from ansible.module_utils.docker_engine_units import Flag
-from role_files import ROLES
+from node.setup.docker_engine_units import Flag
 
 OURS = {"live-restore": True, "log-opts": {"max-size": "50m", "max-file": "3"}}
 
@@ -283,7 +284,7 @@ def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[
         env={
             **os.environ,
             "ANSIBLE_LIBRARY": str(ROLES / "docker_engine/library"),
-            "ANSIBLE_MODULE_UTILS": str(ROLES / "docker_engine/module_utils"),
+            "ANSIBLE_MODULE_UTILS": str(ROLES / "training_node/module_utils"),
             "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
         },
         capture_output=True,

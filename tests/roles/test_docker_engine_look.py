@@ -1,20 +1,17 @@
 """What role docker_engine sees of an engine, its units and its settings."""
 
-import importlib
 import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils import docker_engine_plan, docker_engine_units
-from role_files import ROLES
 
-sys.path.append(str(ROLES / "docker_engine/library"))
-look = importlib.import_module("docker_engine_look")
+from node.setup import docker_engine as look
+from node.setup import docker_engine_plan, docker_engine_units
+from node.setup.docker_engine import Engine, EngineFile
 
 SHOWN = """\
 Id=docker.service
@@ -217,48 +214,33 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
             docker_engine_plan.make_plan(settings, tmp_path, {}, absent=False)
 
 
-@pytest.mark.process
-def test_the_module_names_each_difference(tmp_path: Path) -> None:
-    roles = Path(__file__).parents[2] / "roles"
+def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {look.LIST_COMMAND[0]: "dpkg\tamd64\t1.0\tinstalled\n"}
+    monkeypatch.setattr(look, "ask_engine", lambda: (None, []))
+    monkeypatch.setattr(look, "output_of", lambda command: installed.get(command[0], ""))
+    monkeypatch.setattr(look, "unsettled", lambda owner, names: ["surely-not-there"])
     proxy = tmp_path / "proxy.env"
     proxy.write_text("A=b")
     proxy.chmod(0o600)
-    arguments = {
-        "packages": ["dpkg", "surely-not-there"],
-        "other_package": "dpkg",
-        "conflicts": ["dpkg", "surely-not-there-either"],
-        "files": [
-            {"path": "/etc/hostname"},
-            {"path": "/etc/hostname", "text": "somebody"},
-            {"path": str(proxy), "text": "A=b", "mode": "0600"},
-            {"path": str(proxy), "text": "A=b", "mode": "0644"},
-        ],
-        "settings": str(tmp_path / "daemon.json"),
-        "record": str(tmp_path / "record"),
-        "kept": str(tmp_path / "kept.json"),
-        "users": ["nobody-knows"],
-        "systemd": False,
-    }
-    command = [sys.executable, "-m", "ansible", "adhoc", "--connection", "local", "--inventory"]
-    command += ["localhost,", "localhost", "--module-path", str(roles / "docker_engine/library")]
-    command += ["--module-name", "docker_engine_look", "--args", json.dumps(arguments)]
-    done = subprocess.run(
-        command,
-        env={
-            **os.environ,
-            "ANSIBLE_MODULE_UTILS": ":".join(
-                str(roles / role / "module_utils")
-                for role in ("docker_engine", "packages", "training_node")
-            ),
-            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+    result = look.look_at_engine(
+        Engine(
+            packages=["dpkg", "surely-not-there"],
+            other_package="dpkg",
+            conflicts=["dpkg", "surely-not-there-either"],
+            files=[
+                EngineFile("/etc/hostname"),
+                EngineFile("/etc/hostname", text="somebody"),
+                EngineFile(str(proxy), text="A=b", mode="0600"),
+                EngineFile(str(proxy), text="A=b", mode="0644"),
+            ],
+            settings=str(tmp_path / "daemon.json"),
+            record=str(tmp_path / "record"),
+            kept=str(tmp_path / "kept.json"),
+            users=["nobody-knows"],
+            systemd=False,
+        )
     )
-    result = json.loads(done.stdout[done.stdout.index("{") :]) if "{" in done.stdout else None
-    assert result is not None, done.stdout + done.stderr
+    assert result["differs"]
     assert result["other_installed"]
     assert result["foreign"] == ["dpkg"]
     assert not result["pending"]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import pytest
 import yaml
 from role_files import ROLES, action_plugin
 
+from node.setup.hosts_file import other_lines
+
 action = action_plugin("hosts_file", "hosts_file_entries")
 Entry = action.Entry
-other_lines = runpy.run_path(str(ROLES / "hosts_file/library/hosts_file_write.py"))["other_lines"]
 
 BEGIN, END = "# BEGIN hosts", "# END hosts"
 TYPED = """\

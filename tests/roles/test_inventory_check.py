@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 CHECKOUT = Path(__file__).parents[2]
-for role in ("inventory_check", "accounts"):
+for role in ("inventory_check", "training_node"):
     ansible.module_utils.__path__.append(str(CHECKOUT / f"roles/{role}/module_utils"))
 
 from ansible.module_utils.inventory_check_hosts import name_trouble  # noqa: E402  # found through the line above

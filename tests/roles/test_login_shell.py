@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils import login_shell_differences, login_shell_login
+from ansible.module_utils import login_shell_login
 from role_files import ROLES
+
+from node.setup import login_shell_differences
 
 Account, Change = login_shell_differences.Account, login_shell_differences.Change
 File, Machine = login_shell_differences.File, login_shell_differences.Machine

@@ -1,11 +1,12 @@
 """What role openmpi sees of an installed Open MPI."""
 
 import pytest
-from ansible.module_utils import openmpi_installed
-from ansible.module_utils.packages_records import Package
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from role_files import ROLES
+
+from node.setup import openmpi as openmpi_installed
+from node.setup.packages_records import Package
 
 MARKER = "# {mark} Ansible, role openmpi"
 BEGIN, END = "# BEGIN Ansible, role openmpi", "# END Ansible, role openmpi"

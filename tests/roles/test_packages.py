@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import packages_records as records
+
+from node.setup import packages_records as records
 
 LIST = """\
 bash	amd64	5.2.37-2	installed

@@ -308,7 +308,8 @@ def _role_of(task: Any) -> str | None:
         value for key, value in task.items() if key.endswith(("include_role", "import_role"))
     ]
     name = included[0].get("name") if included else task.get("role")
-    return None if name is None else str(name).rpartition(".")[2]
+    # One that a loop names is in the list by itself.
+    return None if name is None or "{" in str(name) else str(name).rpartition(".")[2]
 
 
 def _show(progress: Progress, event: Event, roles: Sequence[str]) -> None:

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from ansible.module_utils.accounts_keys import (
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.training_node.setup.accounts_keys import (
     KeysError,
     Wish,
     bring_about,
     home_of,
     without_key,
 )
-from ansible.module_utils.basic import AnsibleModule
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_engine_units import read_units, replaced_units
+from ansible.module_utils.training_node.setup.docker_engine_units import read_units, replaced_units
 
 
 def main() -> None:

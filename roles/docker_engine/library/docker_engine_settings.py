@@ -13,9 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_engine_kept import keep
-from ansible.module_utils.docker_engine_plan import SettingsError, make_plan, note_file
-from ansible.module_utils.docker_engine_units import Flag, read_units, start_error, unit_flags
+from ansible.module_utils.training_node.setup.docker_engine_kept import keep
+from ansible.module_utils.training_node.setup.docker_engine_plan import (
+    SettingsError,
+    make_plan,
+    note_file,
+)
+from ansible.module_utils.training_node.setup.docker_engine_units import (
+    Flag,
+    read_units,
+    start_error,
+    unit_flags,
+)
 
 
 def write(module: AnsibleModule, path: Path, text: str, mode: int) -> None:

@@ -8,44 +8,11 @@ Of two lines for one name the upper one counts: ansible.builtin.blockinfile woul
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-
-# A line that the block contradicts stays as a comment, followed by what is left of it: so it can
-# come back.
-FORMER = "#hosts_file was: "
-LEFT = " #hosts_file left this"
-
-
-def other_lines(text: str, begin: str, end: str, names: Iterable[str]) -> list[str]:
-    """Return the lines outside the block, with the names of the block taken out of them.
-
-    Args:
-        text: of the whole file.
-        begin: first line of the block.
-        end: last line of the block.
-        names: of the block that is to be written; all lines come back where there are none.
-    """
-    block = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}\n?", re.DOTALL)
-    ours = {name.lower() for name in names}
-    lines: list[str] = []
-    for present in block.sub("", text).rstrip().splitlines():
-        if present.endswith(LEFT):
-            continue
-        line = present.removeprefix(FORMER)
-        address, *line_names = line.split("#")[0].split() or [""]
-        others = [name for name in line_names if name.lower() not in ours]
-        if others == line_names:
-            lines.append(line)
-            continue
-        lines.append(FORMER + line)
-        if others:
-            lines.append(" ".join((address, *others)) + LEFT)
-    return lines
+from ansible.module_utils.training_node.setup.hosts_file import HostsFile, content
 
 
 def main() -> None:
@@ -61,15 +28,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     parameters = module.params
-    path, begin, end = parameters["path"], parameters["begin"], parameters["end"]
+    path = parameters["path"]
     before = Path(path).read_bytes()
-    # A comment may hold bytes that are not UTF-8. They go back as they came.
-    text = before.decode(encoding="utf-8", errors="surrogateescape")
-    lines = other_lines(text, begin, end, parameters["names"])
-    if parameters["lines"]:
-        lines += [begin, *parameters["lines"], end]
-    content = "".join(f"{line}\n" for line in lines)
-    after = content.encode(encoding="utf-8", errors="surrogateescape")
+    wanted = {name: parameters[name] for name in HostsFile._fields}
+    after = content(before, HostsFile(**wanted))
     changed = after != before
     if changed and not module.check_mode:
         handle, temporary = tempfile.mkstemp(dir=module.tmpdir)

@@ -26,7 +26,7 @@ from ansible.plugins.inventory import detect_range, expand_hostname_range
 from ansible.vars.hostvars import HostVars, HostVarsVars
 
 # Ansible packs a role's module_utils into what it sends to a node; an action runs here.
-for role in ("inventory_check", "accounts"):
+for role in ("inventory_check", "training_node"):
     ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / role / "module_utils"))
 
 from ansible.module_utils.inventory_check_checks import (  # noqa: E402  # found through the line above

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 import yaml
-from ansible.module_utils.accounts_lists import user_of
-from ansible.module_utils.accounts_problems import problems_of_entry
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.inventory_check_files import Definition, InventoryFiles, literal
 from ansible.module_utils.inventory_check_problem import Problem, shown
 from ansible.module_utils.inventory_check_roles import Declared, role_of
+from ansible.module_utils.training_node.setup.accounts_lists import user_of
+from ansible.module_utils.training_node.setup.accounts_problems import problems_of_entry
 
 # How alike two names must be for one to be taken for a slip of the other (difflib's ratio).
 ALIKE = 0.85

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """An entry of accounts_groups; `gid` is None where the machine chooses the number."""
 
     name: str
@@ -16,8 +15,7 @@ class Group:
     state: str = "present"
 
 
-@dataclass(frozen=True)
-class User:
+class User(NamedTuple):
     """An entry of accounts_users. None: the inventory does not say.
 
     Attributes:
@@ -31,12 +29,12 @@ class User:
     name: str
     uid: int | None = None
     group: str | None = None
-    groups: tuple[str, ...] = ()
+    groups: Sequence[str] = ()
     groups_exclusive: bool = False
     comment: str | None = None
     home: str | None = None
     shell: str | None = None
-    authorized_keys: tuple[str, ...] = ()
+    authorized_keys: Sequence[str] = ()
     authorized_keys_exclusive: bool = False
     sudo: str = "none"
     password_hash: str | None = None
@@ -62,11 +60,6 @@ class Lists:
             for user in self.present_users
             if user.group is None and user.name not in listed
         ]
-
-    @classmethod
-    def of_parameters(cls, groups: list[dict[str, Any]], users: list[dict[str, Any]]) -> Lists:
-        """Make the lists of a module's parameters, whose types Ansible has checked."""
-        return cls([Group(**group) for group in groups], [user_of(user) for user in users])
 
 
 def user_of(entry: dict[str, Any]) -> User:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.docker_engine_merge import (
+from .docker_engine_merge import (
     ENGINE_DRIVER,
     chosen,
     merged,
@@ -17,7 +17,7 @@ from ansible.module_utils.docker_engine_merge import (
     with_group,
     without,
 )
-from ansible.module_utils.docker_engine_units import Flag
+from .docker_engine_units import Flag
 
 
 class SettingsError(Exception):

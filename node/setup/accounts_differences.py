@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.module_utils.accounts_lists import Group, Lists, User
-from ansible.module_utils.accounts_machine import Account, Machine, key_lines, rule_path
+from .accounts_lists import Group, Lists, User
+from .accounts_machine import Account, Machine, key_lines, rule_path
 
 # root owns a rule, and nobody else reads it.
 RULE_ACCESS = (0, 0, 0o440)
@@ -29,7 +29,7 @@ def differences_of_presence(lists: Lists, machine: Machine, dry_run: bool) -> di
     groups = [*lists.present_groups, *lists.own_groups]
     return {
         "groups": [
-            _without_none(vars(group), "state") for group in groups if _differs(group, machine)
+            _without_none(group._asdict(), "state") for group in groups if _differs(group, machine)
         ],
         "new_groups": sorted({group.name for group in groups} - machine.groups.keys()),
         "users": [

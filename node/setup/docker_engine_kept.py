@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ansible.module_utils.docker_engine_plan import read
+from .docker_engine_plan import read
 
 
 def write_for_root(

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ansible.module_utils.accounts_keys import without_key
-from ansible.module_utils.accounts_lists import Lists, User
-from ansible.module_utils.accounts_machine import Machine, rule_path
+from .accounts_keys import without_key
+from .accounts_lists import Lists, User
+from .accounts_machine import Machine, rule_path
 
 LOGIN_NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 # The forms of crypt(5) that Debian and Ubuntu accept, whole: yescrypt and gost-yescrypt, SHA-512,

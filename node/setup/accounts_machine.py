@@ -10,8 +10,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible.module_utils.accounts_keys import Home, KeysError, read_keys
-from ansible.module_utils.accounts_lists import Lists
+from .accounts_keys import Home, KeysError, read_keys
+from .accounts_lists import Lists
 
 SHADOW = Path("/etc/shadow")
 # Of the files in which the role gives the right to sudo

@@ -1,6 +1,5 @@
-#!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: in what an engine differs from what the role would make of it."""
+"""The Docker engine of a machine, compared with what is to be there."""
 
 from __future__ import annotations
 
@@ -8,22 +7,17 @@ import grp
 import hashlib
 import json
 import pwd
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.docker_engine_group import (
-    GroupPlan,
-    Note,
-    make_group_plan,
-    note_of_members,
-)
-from ansible.module_utils.docker_engine_kept import is_pending
-from ansible.module_utils.docker_engine_plan import SettingsError, make_plan, read
-from ansible.module_utils.docker_engine_units import (
+from ..engine.docker import EngineError, ask
+from .docker_engine_group import GroupPlan, Note, make_group_plan, note_of_members
+from .docker_engine_kept import is_pending
+from .docker_engine_plan import SettingsError, make_plan, read
+from .docker_engine_units import (
     Units,
     is_stopped,
     network_lines,
@@ -32,7 +26,8 @@ from ansible.module_utils.docker_engine_units import (
     runs_and_starts,
     unit_flags,
 )
-from ansible.module_utils.packages_records import (
+from .files import is_roots
+from .packages_records import (
     DIRECTORY,
     LIST_COMMAND,
     bare_name,
@@ -42,33 +37,67 @@ from ansible.module_utils.packages_records import (
     read_records,
     unsettled,
 )
-from ansible.module_utils.training_node.engine.docker import EngineError, ask
 
 # Where an engine without systemd has its options.
 OPTIONS_FILE = Path("/etc/default/docker")
 GROUP = "docker"
+OWNER = "docker_engine"
 # Seconds that an engine may take. One that its socket has just started takes some.
 PATIENCE = 30.0
 
 
-def has_attributes(module: AnsibleModule, path: Path, mode: str) -> bool:
-    """Whether a file or directory is root's and has this mode. The module must be in a dry run."""
-    wanted = {"owner": "root", "group": "root", "mode": mode}
-    arguments = module.load_file_common_arguments(wanted, path=str(path))
-    return path.exists() and not module.set_fs_attributes_if_different(arguments, False)
+class EngineFile(NamedTuple):
+    """A file of root's: with this text, or with this checksum (algorithm:digest); or not there."""
+
+    path: str
+    text: str | None = None
+    checksum: str | None = None
+    mode: str = "0644"
 
 
-def is_as_wanted(module: AnsibleModule, file: Mapping[str, str | None]) -> bool:
+class Engine(NamedTuple):
+    """What is to be there.
+
+    Attributes:
+        other_package: what goes when the packages come.
+        conflicts: packages that cannot be beside them.
+        options: settings of the engine.
+        defaults: settings where neither options nor machine say anything.
+        settings: file of its settings.
+        record: directory with what was there before.
+        kept: file with what it ran with before a change, until it runs with what is written.
+        users: who may talk to it; with `exclusive` nobody else.
+        adopt: leave one that answers as it is.
+        systemd: whether units start it.
+    """
+
+    other_package: str
+    settings: str
+    record: str
+    kept: str
+    systemd: bool
+    packages: Sequence[str] = ()
+    conflicts: Sequence[str] = ()
+    files: Sequence[EngineFile] = ()
+    options: Mapping[str, Any] = {}
+    defaults: Mapping[str, Any] = {}
+    users: Sequence[str] = ()
+    exclusive: bool = False
+    adopt: bool = False
+    state: str = "present"
+
+
+def is_as_wanted(file: EngineFile) -> bool:
     """Whether a file is what it is to be."""
-    path, text, checksum = Path(file["path"] or ""), file["text"], file["checksum"]
-    if text is None and checksum is None:
+    path = Path(file.path)
+    if file.text is None and file.checksum is None:
         return not path.exists()
-    if not has_attributes(module, path, file["mode"] or ""):
+    if not is_roots(path, file.mode):
         return False
     content = path.read_bytes()
-    if text is not None:
-        return content == text.encode()
-    algorithm, _, digest = (checksum or "").partition(":")
+    if file.text is not None:
+        return content == file.text.encode()
+    algorithm, _, digest = (file.checksum or "").partition(":")
     return hashlib.new(algorithm, content).hexdigest() == digest
 
 
@@ -89,10 +118,10 @@ def user_exists(name: str) -> bool:
     return True
 
 
-def group_plan(parameters: Mapping[str, Any]) -> GroupPlan | None:
+def group_plan(wanted: Engine) -> GroupPlan | None:
     """Compare who may talk to the engine; None where the role goes and never touched the group."""
-    now, record = members() or [], Path(parameters["record"])
-    absent = parameters["state"] == "absent"
+    now, record = members() or [], Path(wanted.record)
+    absent = wanted.state == "absent"
     noted, before = read(record / "group.json"), read(record / "members")
     if noted is not None:
         note = Note(**json.loads(noted))
@@ -103,21 +132,19 @@ def group_plan(parameters: Mapping[str, Any]) -> GroupPlan | None:
         return None
     else:
         note = note_of_members(now, now)
-    return make_group_plan(
-        now, note, parameters["users"], exclusive=parameters["exclusive"], absent=absent
-    )
+    return make_group_plan(now, note, wanted.users, exclusive=wanted.exclusive, absent=absent)
 
 
-def access_differences(module: AnsibleModule, plan: GroupPlan | None) -> Iterator[str]:
+def access_differences(wanted: Engine, plan: GroupPlan | None) -> Iterator[str]:
     """Compare who may talk to the engine."""
-    users, record = module.params["users"], Path(module.params["record"])
-    unknown = [name for name in users if not user_exists(name)]
+    record = Path(wanted.record)
+    unknown = [name for name in wanted.users if not user_exists(name)]
     if unknown:
         yield f"there is no user {', '.join(unknown)}"
     if members() is None or (plan and (plan.joins or plan.leaves)):
         yield f"the group {GROUP} has other members"
     noted = json.loads(read(record / "group.json") or "null")
-    if not has_attributes(module, record, "0755") or noted != (plan and asdict(plan.note)):
+    if not is_roots(record, "0755") or noted != (plan and asdict(plan.note)):
         yield "there is no record of who was in the group before"
 
 
@@ -150,7 +177,7 @@ def is_in_swarm(told: Mapping[str, Any]) -> bool:
 
 
 def differences(
-    module: AnsibleModule,
+    wanted: Engine,
     units: Units,
     group: GroupPlan | None,
     missing: list[str],
@@ -163,18 +190,17 @@ def differences(
         missing: packages that are to come.
         told: what the engine tells of itself; None where it does not answer.
     """
-    parameters = module.params
     if missing:
         yield f"packages: {', '.join(missing)}"
-    yield from access_differences(module, group)
+    yield from access_differences(wanted, group)
     if told is None:
         yield "no engine answers"
-    if parameters["systemd"] and not runs_and_starts(units):
+    if wanted.systemd and not runs_and_starts(units):
         yield "the engine does not run as a unit that starts with the machine"
     try:
-        settings, record = Path(parameters["settings"]), Path(parameters["record"])
-        options, defaults = parameters["options"], parameters["defaults"]
-        plan = make_plan(settings, record, options, False, defaults, unit_flags(units))
+        settings, record = Path(wanted.settings), Path(wanted.record)
+        flags = unit_flags(units)
+        plan = make_plan(settings, record, wanted.options, False, wanted.defaults, flags)
     except SettingsError as error:
         yield str(error)
         return
@@ -184,56 +210,25 @@ def differences(
         yield "the engine is part of a swarm"
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "owner": {"type": "str", "default": "docker_engine"},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "other_package": {"type": "str", "required": True},
-            "conflicts": {"type": "list", "elements": "str", "default": []},
-            "files": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "text": {"type": "str"},
-                    "checksum": {"type": "str"},
-                    "mode": {"type": "str", "default": "0644"},
-                },
-            },
-            "options": {"type": "dict", "default": {}},
-            "defaults": {"type": "dict", "default": {}},
-            "settings": {"type": "path", "required": True},
-            "record": {"type": "path", "required": True},
-            "kept": {"type": "path", "required": True},
-            "users": {"type": "list", "elements": "str", "default": []},
-            "exclusive": {"type": "bool", "default": False},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "systemd": {"type": "bool", "required": True},
-        },
-        supports_check_mode=True,
-    )
-    module.check_mode = True  # attributes are compared, not set
+def look_at_engine(wanted: Engine) -> dict[str, Any]:
+    """Return what differs, and what the tasks that change it need to know."""
     told, found = ask_engine()
-    units = read_units() if module.params["systemd"] else {}
-    group = group_plan(module.params)
-    absent = module.params["state"] == "absent"
+    units = read_units() if wanted.systemd else {}
+    group = group_plan(wanted)
+    absent = wanted.state == "absent"
     result: dict[str, Any] = {
         "answers": told is not None,
         "stopped": is_stopped(units),
-        "files": [
-            file["path"] for file in module.params["files"] if not is_as_wanted(module, file)
-        ],
+        "files": [file.path for file in wanted.files if not is_as_wanted(file)],
         "network": network_lines(units, OPTIONS_FILE),
         "replaced": replaced_units(units),
-        "pending": is_pending(Path(module.params["kept"])),
+        "pending": is_pending(Path(wanted.kept)),
         # Without a group nobody comes back into it. One who is gone would be refused.
         "joins": [name for name in group.joins if user_exists(name)]
         if group and not (absent and members() is None)
         else [],
         "leaves": group.leaves if group else [],
-        "unnamed": group.unnamed if group else [],
+        "unnamed": group.unnamed if group and not (absent or wanted.adopt) else [],
         "group_note": asdict(group.note) if group else {},
     }
     installed: list[str] = []
@@ -241,24 +236,21 @@ def main() -> None:
     holds: list[str] = []
     try:
         installed = names_with("installed", parse_packages(output_of(LIST_COMMAND)))
-        missing = unsettled(module.params["owner"], module.params["packages"])
-        ours = set(read_records(DIRECTORY).get(module.params["owner"], []))
-        others = set(module.params["conflicts"]) & set(installed)
+        missing = unsettled(OWNER, wanted.packages)
+        ours = set(read_records(DIRECTORY).get(OWNER, []))
+        others = set(wanted.conflicts) & set(installed)
         holds = held({*map(bare_name, missing), *others}) if missing else []
-        found += differences(module, units, group, missing, told)
+        found += differences(wanted, units, group, missing, told)
     except RuntimeError as error:
         # What cannot be read here is said by the task that needs it.
         found.append(str(error))
-    other = module.params["other_package"]
+    other = wanted.other_package
     result["other_installed"] = other in installed
-    result["foreign"] = sorted(set(module.params["conflicts"]) & set(installed) - ours)
+    result["foreign"] = sorted(set(wanted.conflicts) & set(installed) - ours)
     result["held"] = holds
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [f"{path} is not as it is to be" for path in result["files"]]
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]
     found += ["the engine was not started with what is written"] if result["pending"] else []
-    module.exit_json(changed=False, differences=found, **result)
-
-
-if __name__ == "__main__":
-    main()
+    differs = not result["answers"] if wanted.adopt else absent or bool(found)
+    return {"differs": differs, "differences": found, **result}

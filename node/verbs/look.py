@@ -1,0 +1,72 @@
+# Copyright Trainyard. Apache-2.0
+"""The verb `look`: tells what differs from what the roles of set-up would make of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ..failure import VerbError
+from ..setup.accounts import Accounts, look_at_accounts
+from ..setup.docker_engine import Engine, look_at_engine
+from ..setup.files import Ready, Traces, look_for_traces, look_whether_ready
+from ..setup.hosts_file import HostsFile, look_at_hosts_file
+from ..setup.login_shell import LoginShells, look_at_login_shells
+from ..setup.openmpi import OpenMPI, look_at_openmpi
+
+# By the form of what a role wants.
+LOOKS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
+    Accounts: look_at_accounts,
+    Engine: look_at_engine,
+    HostsFile: look_at_hosts_file,
+    LoginShells: look_at_login_shells,
+    OpenMPI: look_at_openmpi,
+    Ready: look_whether_ready,
+    Traces: look_for_traces,
+}
+
+
+class Roles(NamedTuple):
+    """What each role wants; of one that is not named nothing is told."""
+
+    accounts: Accounts | None = None
+    chrony: Traces | None = None
+    cifs_mount: Traces | None = None
+    cluster_check: Ready | None = None
+    docker_engine: Engine | None = None
+    firewall: Traces | None = None
+    hosts_file: HostsFile | None = None
+    login_shell: LoginShells | None = None
+    openmpi: OpenMPI | None = None
+    package_sources: Traces | None = None
+    training_node: Ready | None = None
+
+
+def look(roles: Roles, summary: bool = False) -> dict[str, Any]:
+    """Compare the machine with what the roles want.
+
+    Args:
+        summary: only tell in which roles there is something to do or to say, and what has to be
+            alike on all nodes.
+
+    Returns:
+        By role what differs. A summary has `roles`, and `alike` by role.
+
+    Raises:
+        VerbError: what a role wants is refused. In a summary the role is named: it says so itself.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for role, wanted in roles._asdict().items():
+        if wanted is not None:
+            try:
+                found[role] = LOOKS[type(wanted)](wanted)
+            except (VerbError, OSError):
+                if not summary:
+                    raise
+                found[role] = {"differs": True}
+    if not summary:
+        return found
+    return {
+        "roles": [role for role, told in found.items() if told["differs"] or told.get("unnamed")],
+        "alike": {role: told["versions"] for role, told in found.items() if "versions" in told},
+    }
