@@ -28,8 +28,8 @@ def chosen(choice: Choice) -> set[str]:
     [
         # A module of a role: its unit tests by import, its scenario, and those that begin with it
         (
-            "roles/accounts/library/accounts_plan.py",
-            {"tests/roles/test_accounts.py", "accounts", "ssh_trust", "mixed_releases"},
+            "roles/ssh_trust/library/ssh_trust_keys.py",
+            {"tests/roles/test_ssh_trust.py", "ssh_trust", "mixed_releases"},
         ),
         # By a role that another one depends on, and by a module_util
         ("roles/packages/library/packages_step.py", {"packages", "login_shell", "openmpi"}),
@@ -100,7 +100,7 @@ def test_a_change_spares(graph: Graph, changed: str, spared: set[str]) -> None:
 
 
 def test_its_own_tests_run_whatever_they_take_and_others_as_there_is_time(graph: Graph) -> None:
-    file = "roles/accounts/library/accounts_plan.py"
+    file = "roles/accounts/library/accounts_keys.py"
     measured = {"accounts": 1000.0, "training_node": 50.0}
     little = choose(CHECKOUT, graph, [file], 0, measured)
     assert {"accounts", "tests/roles/test_accounts.py"} <= chosen(little)

@@ -14,7 +14,7 @@ def programs(*files: str) -> list[str]:
 
 def test_each_kind_of_file_has_its_own() -> None:
     assert programs("yard/cli.py") == ["ruff", "ruff", "mypy", "lint-imports"]
-    assert programs("roles/accounts/library/accounts_plan.py") == ["ruff", "ruff", "mypy"]
+    assert programs("roles/accounts/library/accounts_keys.py") == ["ruff", "ruff", "mypy"]
     assert programs("roles/accounts/tasks/main.yml") == ["yamllint", "ansible-lint"]
     assert programs("yard/runs/signatures.yml") == ["yamllint"]
     assert programs("bootstrap.sh", ".ci/run") == ["shellcheck"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node.setup.packages_records import (
+from ansible.module_utils.packages_records import (
     DIRECTORY,
     LIST_COMMAND,
     empty_directories,

@@ -1,0 +1,1 @@
+../../../node/setup/packages_records.py
