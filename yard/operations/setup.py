@@ -294,8 +294,10 @@ def roles_of(project: Project, play: str) -> list[str]:
         plays = yaml.load(text, yaml.BaseLoader)
         for entry in plays if isinstance(plays, list) else ():
             if entry.get("name") == play:
-                tasks = [*entry.get("pre_tasks", ()), *entry.get("roles", ())]
-                roles += filter(None, map(_role_of, [*tasks, *entry.get("tasks", ())]))
+                named = [*entry.get("roles", ()), *entry.get("vars", {}).get("setup_roles", ())]
+                tasks = [task for task in entry.get("tasks", ()) if task.get("tags") != ["never"]]
+                tasks = [*entry.get("pre_tasks", ()), *named, *tasks]
+                roles += filter(None, map(_role_of, tasks))
     # One that is asked twice has its place where it does its work, which is the later one.
     return list(dict.fromkeys(reversed(roles)))[::-1]
 
