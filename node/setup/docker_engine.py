@@ -13,7 +13,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..engine.docker import EngineError, ask
+from ..engine.docker import EngineError, ask, image
+from ..failure import VerbError
 from .docker_engine_group import GroupPlan, Note, make_group_plan, note_of_members
 from .docker_engine_kept import is_pending
 from .docker_engine_plan import SettingsError, make_plan, read
@@ -53,6 +54,13 @@ class EngineFile(NamedTuple):
     text: str | None = None
     checksum: str | None = None
     mode: str = "0644"
+
+
+class Image(NamedTuple):
+    """An image that the engine is to have; in a dry run there may be no engine yet."""
+
+    reference: str
+    dry: bool = False
 
 
 class Engine(NamedTuple):
@@ -254,3 +262,17 @@ def look_at_engine(wanted: Engine) -> dict[str, Any]:
     found += ["the engine was not started with what is written"] if result["pending"] else []
     differs = not result["answers"] if wanted.adopt else absent or bool(found)
     return {"differs": differs, "differences": found, **result}
+
+
+def look_for_image(wanted: Image) -> dict[str, Any]:
+    """Tell whether it is missing.
+
+    Raises:
+        VerbError: `failed`: the engine does not answer.
+    """
+    try:
+        return {"differs": image(wanted.reference) is None}
+    except EngineError as error:
+        if wanted.dry:
+            return {"differs": True}
+        raise VerbError("failed", message=f"trainer_image: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..failure import VerbError
 from ..setup.accounts import Accounts, look_at_accounts
-from ..setup.docker_engine import Engine, look_at_engine
+from ..setup.docker_engine import Engine, Image, look_at_engine, look_for_image
 from ..setup.files import Ready, Traces, look_for_traces, look_whether_ready
 from ..setup.hosts_file import HostsFile, look_at_hosts_file
 from ..setup.login_shell import LoginShells, look_at_login_shells
@@ -19,6 +19,7 @@ LOOKS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     Accounts: look_at_accounts,
     Engine: look_at_engine,
     HostsFile: look_at_hosts_file,
+    Image: look_for_image,
     LoginShells: look_at_login_shells,
     OpenMPI: look_at_openmpi,
     Ready: look_whether_ready,
@@ -39,6 +40,7 @@ class Roles(NamedTuple):
     login_shell: LoginShells | None = None
     openmpi: OpenMPI | None = None
     package_sources: Traces | None = None
+    trainer_image: Image | None = None
     training_node: Ready | None = None
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from node.engine.docker import EngineError
 from node.failure import VerbError
-from node.setup import files, hosts_file, openmpi
+from node.setup import docker_engine, files, hosts_file, openmpi
 from node.setup.files import Ready, Traces, is_roots, look_for_traces, look_whether_ready
 from node.setup.hosts_file import HostsFile, look_at_hosts_file
 from node.verbs import look as verb
@@ -74,10 +75,10 @@ def test_a_summary_names_roles_that_differ_speak_or_cannot_look(
         Traces: lambda wanted: {"differs": bool(wanted.paths)},
         openmpi.OpenMPI: lambda wanted: told,
         HostsFile: refuses,
-        verb.Engine: lambda wanted: {"differs": False, "unnamed": ["ada"]},
+        docker_engine.Engine: lambda wanted: {"differs": False, "unnamed": ["ada"]},
     }
     monkeypatch.setattr(verb, "LOOKS", looks)
-    engine = verb.Engine("docker-ce", "s", "r", "k", systemd=True)
+    engine = docker_engine.Engine("docker-ce", "s", "r", "k", systemd=True)
     roles = Roles(
         chrony=Traces(["/x"]),
         firewall=Traces([]),
@@ -108,4 +109,23 @@ def test_the_verb_knows_the_roles_of_set_up_that_want_to_be_looked_for() -> None
         if (file := ROOT / f"roles/{role}/vars/main.yml").exists()
         and f"{role}_look" in yaml.safe_load(file.read_text())
     }
-    assert declared == set(Roles._fields) == set(imported)
+    # The image is delivered when it is built, by a play of its own.
+    assert declared == set(Roles._fields) - {"trainer_image"} == set(imported)
+
+
+def test_an_image_is_missing_and_an_engine_that_is_silent_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there: list[str] = []
+    monkeypatch.setattr(docker_engine, "image", lambda name: {} if name in there else None)
+    assert docker_engine.look_for_image(docker_engine.Image("a:b"))["differs"]
+    there.append("a:b")
+    assert not docker_engine.look_for_image(docker_engine.Image("a:b"))["differs"]
+
+    def silent(name: str) -> None:
+        raise EngineError("the Docker engine does not answer")
+
+    monkeypatch.setattr(docker_engine, "image", silent)
+    with pytest.raises(VerbError, match="failed"):
+        docker_engine.look_for_image(docker_engine.Image("a:b"))
+    assert docker_engine.look_for_image(docker_engine.Image("a:b", dry=True))["differs"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from node.engine.docker import EngineError
 from node.setup import docker_engine as look
 from node.setup import docker_engine_plan, docker_engine_units
 from node.setup.docker_engine import Engine, EngineFile
@@ -128,7 +129,7 @@ def test_an_engine_is_asked(
 ) -> None:
     def ask(*_given: Any) -> tuple[int, bytes]:
         if not answers:
-            raise look.EngineError("silent")
+            raise EngineError("silent")
         return answers.pop(0)
 
     monkeypatch.setattr(look, "ask", ask)
@@ -215,7 +216,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 
 def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = {look.LIST_COMMAND[0]: "dpkg\tamd64\t1.0\tinstalled\n"}
+    installed = {"dpkg-query": "dpkg\tamd64\t1.0\tinstalled\n"}
     monkeypatch.setattr(look, "ask_engine", lambda: (None, []))
     monkeypatch.setattr(look, "output_of", lambda command: installed.get(command[0], ""))
     monkeypatch.setattr(look, "unsettled", lambda owner, names: ["surely-not-there"])

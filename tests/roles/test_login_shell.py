@@ -142,7 +142,7 @@ def test_records_nothing_of_a_user_who_had_the_shell() -> None:
 def test_gives_back_the_shell_of_before(now: str, programs: Any, returned: str | None) -> None:
     machine = replace(
         with_user("eve", 1002, now),
-        changes={**MACHINE.changes, "eve": Change("/bin/sh", ZSH)},
+        changes={**(MACHINE.changes or {}), "eve": Change("/bin/sh", ZSH)},
         programs=frozenset(programs),
     )
     expected = [{"name": "eve", "shell": returned}] if returned else []
@@ -211,6 +211,7 @@ def test_reads_a_machine(tmp_path: Path) -> None:
     record.write_text(f"# comment\nada:/bin/sh:{ZSH}\nbob:/no/such:{ZSH}\neve::{ZSH}\n")
     packages.write_text("# BEGIN x\nzsh\nzsh-common\n# END x\n")
     machine = login_shell_differences.read_machine(settings, record, packages)
+    assert machine.changes is not None
     assert machine.changes["eve"] == Change("", ZSH)
     assert machine.installed == {"zsh"}
     assert machine.programs == {"/bin/sh"}
