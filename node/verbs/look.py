@@ -61,7 +61,7 @@ def look(roles: Roles, summary: bool = False) -> dict[str, Any]:
     for role, wanted in roles._asdict().items():
         if wanted is not None:
             try:
-                found[role] = LOOKS[type(wanted)](wanted)
+                found[role] = _look(role, wanted)
             except (VerbError, OSError):
                 if not summary:
                     raise
@@ -72,3 +72,11 @@ def look(roles: Roles, summary: bool = False) -> dict[str, Any]:
         "roles": [role for role, told in found.items() if told["differs"] or told.get("unnamed")],
         "alike": {role: told["versions"] for role, told in found.items() if "versions" in told},
     }
+
+
+def _look(role: str, wanted: Any) -> dict[str, Any]:
+    for entry in (wanted, *getattr(wanted, "groups", ()), *getattr(wanted, "users", ())):
+        state = getattr(entry, "state", "present")
+        if state not in ("present", "absent"):
+            raise VerbError("failed", message=f"{role}: {state} is no state: present or absent")
+    return LOOKS[type(wanted)](wanted)

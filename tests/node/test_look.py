@@ -10,6 +10,8 @@ import yaml
 from node.engine.docker import EngineError
 from node.failure import VerbError
 from node.setup import docker_engine, files, hosts_file, openmpi
+from node.setup.accounts import Accounts
+from node.setup.accounts_lists import Group, User
 from node.setup.files import Ready, Traces, is_roots, look_for_traces, look_whether_ready
 from node.setup.hosts_file import HostsFile, look_at_hosts_file
 from node.verbs import look as verb
@@ -93,6 +95,28 @@ def test_a_summary_names_roles_that_differ_speak_or_cannot_look(
     # Asked by its own role, what is refused is said.
     with pytest.raises(VerbError):
         look(Roles(hosts_file=HostsFile("b", "e", [], [])))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Accounts("root", "/none", state="gone"),
+        Accounts("root", "/none", users=[User("ada", state="gone")]),
+        Accounts("root", "/none", groups=[Group("ada", state="gone")]),
+    ],
+)
+def test_a_state_that_is_none_is_no_reason_to_pass_over_a_role(wanted: Accounts) -> None:
+    assert look(Roles(accounts=wanted), summary=True)["roles"] == ["accounts"]
+    with pytest.raises(VerbError, match="failed"):
+        look(Roles(accounts=wanted))
+
+
+def test_a_role_that_is_to_go_is_never_passed_over() -> None:
+    """Its look, if it has one then, tells of what is to go."""
+    for role in sorted(set(Roles._fields) - {"trainer_image"}):
+        variables = yaml.safe_load((ROOT / f"roles/{role}/vars/main.yml").read_text())
+        look = variables[f"{role}_look"]
+        assert "_state" in str(look), role
 
 
 def test_the_verb_knows_the_roles_of_set_up_that_want_to_be_looked_for() -> None:
