@@ -149,23 +149,6 @@ def test_setup_again_changes_nothing(main_job: Job) -> None:
     assert recap.count("changed=0") == 3, recap
 
 
-def test_what_was_sent_once_is_not_packed_and_not_compiled_again(main_job: Job) -> None:
-    def kept() -> tuple[dict[str, int], str]:
-        built = (CHECKOUT / ".trainyard/tmp").glob("built-*/*/*/*")
-        code = "stat --format '%n %i %U:%G %a' /var/lib/trainyard/bytecode/*.py.*"
-        return {path.name: path.stat().st_ino for path in built}, in_machine("node1", code)
-
-    assert make("verify", CHECKS="nodes").status == 0
-    before = kept()
-    built, code = before
-    assert any(name.startswith("ansible.legacy.") for name in built)
-    assert any(name.startswith("__jinja2_") for name in built)
-    assert "/ansible.legacy." in code
-    assert {line.split(maxsplit=2)[2] for line in code.splitlines()} == {"root:root 644"}
-    assert make("verify", CHECKS="nodes").status == 0
-    assert kept() == before
-
-
 @pytest.fixture(scope="module")
 def small_job(main_job: Job) -> Job:
     """A short job of two processes on one node."""

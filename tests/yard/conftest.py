@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kept_bytecode import keep_bytecode
 from yard_command import DATA, RUN_ID, Yard, processes_below, wait_for
 
 from yard.core.project import Project
@@ -74,10 +73,9 @@ def record(recorded: Callable[[str], Path]) -> Callable[[str], RunRecord]:
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C reach what tests start, and Ansible's modules keep their byte code.
+    """Let Ctrl-C reach what tests start.
 
     A shell without a terminal starts what it puts into the background with SIGINT ignored, and
     programs inherit that.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    keep_bytecode()

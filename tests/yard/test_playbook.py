@@ -11,7 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import kept_bytecode
 import pytest
 from rich.console import Console
 from yard_command import REPOSITORY, processes_below, wait_for
@@ -287,10 +286,6 @@ def test_a_message_comes_from_whatever_a_module_says() -> None:
     items = [{"failed": True, "msg": "one"}, {"failed": False, "msg": "fine"}]
     assert failure_message({"msg": "All items completed", "results": items}) == "one"
     assert failure_message({}) == "the task failed without a message"
-
-
-def test_all_that_tests_start_keeps_it() -> None:
-    assert kept_bytecode.FOLDER in os.environ["PYTHONPATH"].split(os.pathsep)
 
 
 def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Project) -> None:

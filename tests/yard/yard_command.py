@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import kept_bytecode
-
 DATA = Path(__file__).parent / "data"
 REPOSITORY = Path(__file__).parents[2]
 RUN_ID = "20261120T112000Z_vit_cifar10_b64_e5_n2_p1"
@@ -22,7 +20,7 @@ class Yard:
         self.root = root
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "ANSIBLE_CONFIG"},
-            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{kept_bytecode.FOLDER}",
+            "PYTHONPATH": str(REPOSITORY),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 

@@ -17,7 +17,7 @@ OWN_FOLDERS = frozenset(
         *("bundle", "collection", "control_node", "data", "image", "packages", "ssh"),
         *("tensorboard", "tmp", "trusted.pem", "web-key"),
         # In checkouts of Trainyard's developers.
-        *("bytecode", "faults.json", "gpu-day", "molecule", "results", "speed"),
+        *("faults.json", "gpu-day", "molecule", "results", "speed"),
         "test_tools",
     }
 )
