@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -41,6 +42,7 @@ from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
 from yard.web import app as web_app
 from yard.web import board as web_board
+from yard.web import guard
 from yard.web.app import make_app
 from yard.web.board import Board
 from yard.web.guard import Guard
@@ -48,7 +50,7 @@ from yard.web.guard import Guard
 HOME = "http://127.0.0.1:8642"
 NAMES = ("127.0.0.1", "localhost")
 KEY = "the-key"
-OWN = {"origin": HOME, "cookie": f"trainyard={KEY}"}
+OWN = {"origin": HOME, "authorization": f"Bearer {KEY}"}
 
 
 class Nodes:
@@ -123,10 +125,28 @@ def test_only_who_has_the_key_is_served(site: Site) -> None:
         assert stranger.get(path).status_code == 403, path
     let_in = stranger.get(f"/?key={KEY}")
     assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
-    assert "httponly" in let_in.headers["set-cookie"].lower()
+    cookie = let_in.headers["set-cookie"]
+    assert "httponly" in cookie.lower()
+    assert KEY not in cookie, "a server at another port of this machine gets the cookie as well"
     assert stranger.get("/").status_code == 200, "by the cookie, without the key in the address"
     monitoring = TestClient(site.app(), base_url=HOME)
     assert monitoring.get("/metrics", headers={"authorization": f"Bearer {KEY}"}).status_code == 200
+
+
+def test_sessions_and_passes_of_reports_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = TestClient(site.app(), base_url=HOME)
+    run = site.run()
+    (run / "report.html").touch()
+    page = browser.get(f"/runs/{run.name}?key={KEY}").text
+    found = re.search(r'data-src="([^"]+)"', page)
+    assert found
+    report = f"/runs/{found[1]}"
+    stranger = TestClient(site.app(), base_url=HOME)
+    now = time.time()
+    for days, known in ((0.9, (200, 200)), (1.1, (200, 403)), (7.1, (403, 403))):
+        monkeypatch.setattr(guard, "time", SimpleNamespace(time=lambda at=now + days * 86400: at))
+        assert (browser.get("/").status_code, stranger.get(report).status_code) == known, days
+    assert stranger.get(report.replace("pass=1", "pass=2")).status_code == 403, "a later end"
 
 
 def test_a_name_that_leads_here_but_is_not_ours_is_refused(client: TestClient) -> None:

@@ -90,6 +90,7 @@
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const id of ["about", "files"]) by(id).replaceWith(page.getElementById(id));
       by("report").hidden = page.getElementById("report").hidden;
+      frame.dataset.src = page.querySelector("iframe").dataset.src;
       const ended = JSON.parse(page.getElementById("logs").textContent);
       if (Object.keys(ended).length) { logs = ended; show(); }
       draw();
