@@ -188,7 +188,9 @@ def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
 
     if options.run is not None:
         if options.days is not None:
-            raise RequestError(["RUN: names the one that goes, and DAYS= is for all: give one"])
+            raise RequestError(
+                ["RUN= deletes one run, and DAYS= is about all of them: give one of both"]
+            )
         return clean_up_run(context, options.run, options.yes)
     return clean_up(context, options.days, options.yes)
 

@@ -94,12 +94,12 @@ class Guard:
         if request.method in SAFE:
             return None
         if self.read_only:
-            return PlainTextResponse("this server is for looking only (READ_ONLY=1)\n", 403)
+            return PlainTextResponse("this server is read-only (READ_ONLY=1)\n", 403)
         origin = request.headers.get("origin")
         if not host or origin not in (f"http://{host}", f"https://{host}"):
-            return PlainTextResponse("this came from another site\n", 403)
+            return PlainTextResponse("this request came from another site\n", 403)
         if not _is(request.headers.get("x-csrf-token"), self.csrf):
-            return PlainTextResponse("this page is too old: load it again\n", 403)
+            return PlainTextResponse("this page is out of date: reload it\n", 403)
         return None
 
     def _let_in(self, request: Request) -> Response:
