@@ -339,7 +339,7 @@ def test_what_ranks_and_people_say_is_text(site: Site, client: TestClient) -> No
     run, bad = site.run(), "<script>alert(1)</script>"
     document = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**document, "name": bad, "owner": bad}))
-    (run / "logs/rank-0.log").write_text(f"{bad}</script>")
+    (run / "logs/rank-0.log").write_text(f"{bad}</script>\n 50 %|\r100 %|\n")
     (run / "logs/rank-7.log").symlink_to("/etc/passwd")
     for path in ("/", f"/runs/{run.name}"):
         answer = client.get(path)
@@ -348,7 +348,10 @@ def test_what_ranks_and_people_say_is_text(site: Site, client: TestClient) -> No
         policy = answer.headers["content-security-policy"]
         assert "script-src 'self';" in policy
         assert not re.search(r"<script(?! src=| type=.application/json)", answer.text)
-    framed = re.search(r'data-src="([^"]+)"', client.get(f"/runs/{run.name}").text)
+    page = client.get(f"/runs/{run.name}").text
+    assert "100 %|" in page
+    assert " 50 %|" not in page, "a bar is one line, as on a terminal"
+    framed = re.search(r'data-src="([^"]+)"', page)
     assert framed
     report = run / "report.html"
     report.write_text("<script>1</script>")
