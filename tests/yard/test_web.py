@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -532,6 +533,12 @@ def test_a_browser_shows_a_run_and_all_runs_at_desk_and_phone(
                 ratio, faintest = page.value(f"({CONTRAST})(window)")
                 assert ratio >= 4.5, f"{path}: {faintest!r} is hard to read"
                 (tmp_path / f"{number}-{width}.png").write_bytes(page.picture())
+        opened(page, f"{address}/runs/{going.name}")
+        for logs in ({1: "of one"}, {1: "of one", 0: "of zero"}):
+            site.nodes.seen = replace(site.nodes.seen, logs={going.name: {"node1": logs}})
+            site.nodes.news.set()
+            log = "document.querySelector('#log pre').textContent"
+            page.wait_for(f"{log} === {logs[min(logs)]!r}", 30)
 
 
 @pytest.mark.process

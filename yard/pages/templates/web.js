@@ -55,19 +55,20 @@
   } else {
     const log = by("log"), text = log.querySelector("pre"), choice = log.querySelector("select");
     const frame = document.querySelector("iframe");
-    let logs = JSON.parse(by("logs").textContent);
+    // The logs of ranks come in any order; until somebody chooses, the first rank's is shown.
+    let logs = JSON.parse(by("logs").textContent), picked = false;
     const show = () => {
       const ranks = Object.keys(logs), chosen = choice.value;
       log.hidden = !ranks.length;
       if (ranks.join() !== [...choice.options].map((option) => option.value).join()) {
         choice.replaceChildren(...ranks.map((rank) => new Option(`rank ${rank}`, rank)));
-        choice.value = ranks.includes(chosen) ? chosen : ranks[0] ?? "";
+        choice.value = picked && ranks.includes(chosen) ? chosen : ranks[0] ?? "";
       }
       const follows = text.scrollTop + text.clientHeight > text.scrollHeight - 30;
       text.textContent = logs[choice.value] ?? "";
       if (follows) text.scrollTop = text.scrollHeight;
     };
-    choice.onchange = show;
+    choice.onchange = () => { picked = true; show(); };
     show();
     text.scrollTop = text.scrollHeight;
     on("logs", (told) => {
