@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "doctor", text, operates=True)
     _add_on(command, "only these hosts")
     command.add_argument("--json", action="store_true", help="print one JSON document")
+    command.set_defaults(locale="")  # what `main` finds
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
     _add_on(command, "only from these nodes")
