@@ -534,11 +534,16 @@ def test_a_browser_shows_a_run_and_all_runs_at_desk_and_phone(
                 assert ratio >= 4.5, f"{path}: {faintest!r} is hard to read"
                 (tmp_path / f"{number}-{width}.png").write_bytes(page.picture())
         opened(page, f"{address}/runs/{going.name}")
-        for logs in ({1: "of one"}, {1: "of one", 0: "of zero"}):
+        choose = "(s) => { s.value = '1'; s.dispatchEvent(new Event('change')); return true; }"
+        told = ({1: "of one"}, {1: "of one", 0: "of zero"}, {1: "of one, later"})
+        for logs, seen in zip(told, ("of one", "of zero", "of one, later"), strict=True):
+            if seen == "of one, later":
+                assert page.value(f"({choose})(document.querySelector('#log select'))")
             site.nodes.seen = replace(site.nodes.seen, logs={going.name: {"node1": logs}})
             site.nodes.news.set()
             log = "document.querySelector('#log pre').textContent"
-            page.wait_for(f"{log} === {logs[min(logs)]!r}", 30)
+            page.wait_for(f"{log} === {seen!r}", 30)
+        assert page.value("document.querySelector('#log select').options.length") == 2
 
 
 @pytest.mark.process

@@ -57,6 +57,7 @@
     const frame = document.querySelector("iframe");
     // The logs of ranks come in any order; until somebody chooses, the first rank's is shown.
     let logs = JSON.parse(by("logs").textContent), picked = false;
+    let over = Object.keys(logs).length > 0;
     const show = () => {
       const ranks = Object.keys(logs), chosen = choice.value;
       log.hidden = !ranks.length;
@@ -72,8 +73,8 @@
     show();
     text.scrollTop = text.scrollHeight;
     on("logs", (told) => {
-      // The nodes have none of a run that is over.
-      if (Object.keys(told).length) { logs = told; show(); }
+      // A node that ends first tells nothing more, and what came home is all of it.
+      if (!over) { logs = { ...logs, ...told }; show(); }
     });
     on("progress", (cells) => { by("progress").textContent = cells ? cells.filter(Boolean).join(" · ") : ""; });
     let drawn_at = 0;
@@ -93,7 +94,7 @@
       by("report").hidden = page.getElementById("report").hidden;
       frame.dataset.src = page.querySelector("iframe").dataset.src;
       const ended = JSON.parse(page.getElementById("logs").textContent);
-      if (Object.keys(ended).length) { logs = ended; show(); }
+      if (Object.keys(ended).length) { over = true; logs = ended; show(); }
       draw();
     });
     by("web").addEventListener("click", async ({ target }) => {
