@@ -170,7 +170,7 @@ train: $(READY) ## train a model on several nodes, or run a program of your own:
 		$(call option,ENTRY,--entry) $(if $(filter SCRIPT_ARGS,$(TYPED)),--script-args=$(call quoted,$(call typed,SCRIPT_ARGS))) \
 		$(call arguments,ARGS)
 
-rerun: $(READY) ## launch anew what a run was; your own code from the copy that the run kept: RUN=latest NOTIFY=
+rerun: $(READY) ## launch a run again; your own code from the copy that the run kept: RUN=latest NOTIFY=
 	@$(YARD) rerun $(or $(call argument,RUN),latest)
 
 # Without NODE= the command says what is missing.
@@ -187,7 +187,7 @@ runs: $(READY) ## the table of runs, also as runs/index.html: FIND='failed vit' 
 		$(call switch,CSV,--csv)
 
 # Typed with nothing behind it, each takes away what there was.
-tag: $(READY) ## say something of a run, and find it by that: RUN=latest TAGS=good,paper NOTE='text'
+tag: $(READY) ## give a run tags and a note, and find it by them: RUN=latest TAGS=good,paper NOTE='text'
 	@$(YARD) tag $(or $(call argument,RUN),latest) \
 		$(if $(filter TAGS,$(TYPED)),--tags=$(call quoted,$(call typed,TAGS))) \
 		$(if $(filter NOTE,$(TYPED)),--note=$(call quoted,$(call typed,NOTE)))

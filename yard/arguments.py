@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "doctor", text, operates=True)
     _add_on(command, "only these hosts")
     command.add_argument("--json", action="store_true", help="print one JSON document")
+    command.set_defaults(locale="")  # what `main` finds
     text = "take from the machines what set-up put there, after a question"
     command = _add(commands, "remove", text, operates=True)
     _add_on(command, "only from these nodes")
@@ -102,7 +103,12 @@ def build_parser() -> argparse.ArgumentParser:
         "255 for one that cannot be reached"
     )
 
-    command = _add(commands, "bench", "matrix products, allreduce, ways to train", operates=True)
+    command = _add(
+        commands,
+        "bench",
+        "measure matrix products, allreduce, and every way to train",
+        operates=True,
+    )
     command.add_argument("--models", metavar="NAME,...", help="some of training_models")
     command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
@@ -120,24 +126,24 @@ def build_parser() -> argparse.ArgumentParser:
     text = "only runs that have all these words: in id, name, result, tags, owner, cause, arguments"
     command.add_argument("--find", default="", metavar="'WORD ...'", help=text)
     command.add_argument("--last", type=int, metavar="N", help="only the newest N of these")
-    command = _add(commands, "tag", "say something of a run: tags to find it by, and a note")
+    command = _add(commands, "tag", "give a run tags to find it by, and a note")
     _add_run(command)
     command.add_argument("--tags", metavar="TAG,...", help="in place of those it has; '' for none")
     command.add_argument("--note", metavar="TEXT", help="in place of what it has; '' for none")
     command = _add(commands, "status", "what runs on which node, and how busy it is", operates=True)
     command.add_argument("--json", action="store_true", help="print one JSON document")
-    _add(commands, "top", "nodes and runs on the whole screen, again and again", operates=True)
+    _add(commands, "top", "nodes and runs on the whole screen, every two seconds", operates=True)
     command = _add(commands, "logs", "the logs of a run, tagged by rank and host", operates=True)
     _add_run(command)
     command.add_argument("--rank", type=int, metavar="R", help="of this rank alone")
     command.add_argument("--follow", action="store_true", help="go on until the run ends")
-    command = _add(commands, "attach", "go on with a run whose yard is gone", operates=True)
+    command = _add(commands, "attach", "reconnect to a running job", operates=True)
     _add_run(command)
-    text = "launch anew what a run was, from its own copy of the code"
+    text = "launch a run again, from its own copy of the code"
     command = _add(commands, "rerun", text, operates=True)
     _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
-    text = "ids, or beginnings that fit one run each, or `latest`"
+    text = "names, ids, unique parts of ids, or `latest`"
     command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
     text = "write the weights of a run as a file for plain PyTorch"
     command = _add_checkpoint(commands, "export", text)
@@ -155,10 +161,12 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--port", type=int, default=WEB_PORT, metavar="N", help=text)
     text = "a UNIX socket in place of the port, for a proxy that asks who users are"
     command.add_argument("--socket", type=Path, metavar="FILE", help=text)
-    text = "by which a proxy calls it, beside localhost"
+    text = "the server's names beside localhost, as a proxy has them"
     command.add_argument("--names", type=_names, default="", metavar="HOST,...", help=text)
-    command.add_argument("--read-only", action="store_true", help="nothing can be done there")
-    text = "what a monitoring wants of nodes and runs, as Prometheus reads it"
+    command.add_argument(
+        "--read-only", action="store_true", help="only looking; no stop, rerun, delete or tags"
+    )
+    text = "nodes, GPUs and runs as metrics for Prometheus"
     command = _add(commands, "metrics", text, operates=True)
     text = "for node_exporter's textfile collector (default: print it)"
     command.add_argument("--out", type=Path, metavar="FILE.prom", help=text)
@@ -170,11 +178,11 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "local-up", "make the local cluster", operates=True)
     command.add_argument("--nodes", type=int, metavar="N", help="how many")
     _add(commands, "local-down", "remove the local cluster", operates=True)
-    text = "say what nothing needs any more, on the nodes and here, and what stays and why"
+    text = "list what nothing needs any more, on the nodes and here, and remove it with --yes"
     command = _add(commands, "clean-up", text, operates=True)
     text = "delete this run alone, after a question"
     _completed(command.add_argument("run", metavar="RUN", nargs="?", help=text), completion.runs)
-    text = "let go of runs that ended more than N days ago"
+    text = "remove runs too that ended more than N days ago"
     command.add_argument("--days", type=int, metavar="N", help=text)
     command.add_argument("--yes", action="store_true", help="remove it without a question")
     return parser
@@ -183,7 +191,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_rent(commands: Any) -> None:
     command = _add(commands, "provision", "rent machines, after a question", operates=True)
     command.add_argument("site", type=Path, metavar="SITE", help="a site file")
-    text = "how many there are in the end"
+    text = "how many machines there shall be"
     command.add_argument("--count", type=int, required=True, metavar="N", help=text)
     text = "from now to the deadline of all of them"
     command.add_argument("--hours", type=float, metavar="H", help=text)
@@ -225,7 +233,7 @@ def _add_on(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    text = "its id, the beginning of it, or `latest` (default)"
+    text = "its name, its id, a unique part of that, or `latest` (default)"
     run = parser.add_argument("run", metavar="RUN", nargs="?", default="latest", help=text)
     _completed(run, completion.runs)
 

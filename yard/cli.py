@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     parsed = parser.parse_args(arguments)
-    have_utf8()
+    parsed.locale = have_utf8()
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200
     console = ForeignTextConsole(highlight=False, width=width, soft_wrap=width is not None)
@@ -188,7 +188,9 @@ def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
 
     if options.run is not None:
         if options.days is not None:
-            raise RequestError(["RUN: names the one that goes, and DAYS= is for all: give one"])
+            raise RequestError(
+                ["RUN= deletes one run, and DAYS= is about all of them: give one of both"]
+            )
         return clean_up_run(context, options.run, options.yes)
     return clean_up(context, options.days, options.yes)
 
@@ -236,7 +238,7 @@ PLAIN = {
     "bundle": "bundle.bundle releases datasets out",
     "data": "cluster.data dataset source name sha256",
     "destroy": "rent.destroy site yes",
-    "doctor": "doctor.doctor on json",
+    "doctor": "doctor.doctor locale on json",
     "evaluate": "predict.evaluate run dataset which",
     "exec": "execute.execute shell_command on seconds",
     "export": "export.export run to which",

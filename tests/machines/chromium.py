@@ -45,9 +45,9 @@ class Page:
         """Go to an address."""
         self._do("Page.navigate", url=address)
 
-    def show_as(self, width: int, dark: bool) -> None:
-        """Be a screen so wide, in CSS pixels, whose owner likes light or dark pages."""
-        about = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    def show_as(self, width: int, dark: bool, height: int = 900) -> None:
+        """Be a screen of so many CSS pixels, whose owner likes light or dark pages."""
+        about = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         self._do("Emulation.setDeviceMetricsOverride", **about)
         likes = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._do("Emulation.setEmulatedMedia", features=[likes])

@@ -262,7 +262,10 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
     )
     assert check(inventory) == (
         2,
-        ["hosts.yml:1: group trainers has no host. Add the machines that train."],
+        [
+            "hosts.yml:1: group trainers has no host. Add the machines that train, or the group "
+            'that has them: "trainers: {children: {name-of-the-group: {}}}".'
+        ],
     )
 
 
@@ -279,6 +282,7 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
             "'10.0.0/24' does not appear to be an IPv4 or IPv6 network. "
             "Write it as CIDR, such as 10.0.0.0/24.",
         ),
+        ("10.0.0.0", "10.0.0.0 has no mask. Write it as CIDR, such as 10.0.0.0/24."),
     ],
 )
 def test_says_of_a_bad_network_what_is_meant(inventory: Path, value: str, said: str) -> None:

@@ -26,8 +26,8 @@ RELEASE = next(
         (("--releases", "trixie,potato"), "RELEASES=potato: not one of bookworm, trixie"),
         (("--releases", ","), "RELEASES=: names none of bookworm, trixie"),
         (("--datasets", "cifra10"), "cifra10"),
-        (("--out", "not/there/bundle.tar"), "is to be a file in a folder that is there"),
-        (("--out", "."), "is to be a file in a folder that is there"),
+        (("--out", "not/there/bundle.tar"), "must be a file in an existing folder"),
+        (("--out", "."), "must be a file in an existing folder"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_touched(

@@ -33,7 +33,7 @@ from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
 from yard.runs.folder import create_run
-from yard.runs.manifest import new_manifest
+from yard.runs.manifest import new_manifest, write_manifest
 
 Make = Callable[..., Path]
 # Of a trainyard.yml: what has no option of its own.
@@ -668,6 +668,10 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     job = resolve_project(request, lab, checkout)
     run.mkdir(parents=True)
     manifest = new_manifest(checkout, lab, request, job, run.name, 0.0, keep_code(run, job, None))
+    assert manifest.short == "my-project-1"
+    write_manifest(run, manifest)
+    later = new_manifest(checkout, lab, request, job, "later", 0.0, None)
+    assert (later.short, replace(later, number=None).short) == ("my-project-2", "")
     write(folder, "x.py", "two")
     again = request_of(run, manifest)
     assert isinstance(again, ProjectRequest)

@@ -28,7 +28,7 @@ from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard
 
 from yard.contact.causes import Trouble, code_of, load_causes
-from yard.contact.here import check_here, check_inventory
+from yard.contact.here import check_here
 from yard.contact.host_keys import HostKey
 from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings, settings_of
 from yard.contact.way import trouble_at
@@ -90,10 +90,20 @@ class Site:
         return self.folder / "site"
 
     def inventory_of(self, name: str, **hosts: Mapping[str, Any]) -> Path:
-        """Write another inventory."""
+        """Write another inventory, in which each host has an address of its own."""
         folder = self.folder / name
         folder.mkdir()
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"trainers": {"hosts": hosts}}))
+        trainers = {
+            "hosts": {
+                host: {**variables, "ansible_host": host, "cluster_address": f"10.0.0.{number}"}
+                for number, (host, variables) in enumerate(hosts.items(), start=1)
+            },
+            "vars": {
+                "cluster_network": "10.0.0.0/24",
+                "ansible_ssh_extra_args": "-o HostName=127.0.0.1",
+            },
+        }
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"trainers": trainers}))
         return folder
 
     def plain_host(self, **changes: Any) -> dict[str, Any]:
@@ -697,6 +707,33 @@ def test_make_doctor(site: Site) -> None:
 
 
 @pytest.mark.process
+@machines
+def test_mistakes_in_the_inventory_are_told_with_those_of_the_hosts(site: Site) -> None:
+    """Whatever the locale is: Ansible ends in C, and the inventory was blamed."""
+    inventory = site.inventory_of("mistaken", gpu01=site.plain_host(), gpu02=site.plain_host())
+    hosts = inventory / "hosts.yml"
+    text = hosts.read_text().replace("10.0.0.2\n", "10.0.0.1\n").replace("0/24", "0")
+    hosts.write_text(f"{text}trainer: {{hosts: {{gpu03: {{}}}}}}\n")
+    (inventory / "group_vars").mkdir()
+    (inventory / "group_vars/trainers.yml").write_text("cluster_adress: 10.0.0.1\n")
+    yard = Yard(site.checkout)
+    yard.environment.update(HOME=str(site.home), LC_ALL="C")
+    answer = yard("--inventory", str(inventory), "doctor", "--on", "gpu01,gpu02")
+    assert answer.returncode == 3, answer.stderr
+    for said in (
+        "fine   C.UTF-8 in place of LC_ALL=C, which is missing or no UTF-8",
+        "the inventory  It has 4 mistakes, and make setup refuses it. (here_inventory)",
+        "cluster_address 10.0.0.1 belongs to gpu01, gpu02",
+        "cluster_network: 10.0.0.0 has no mask. Write it as CIDR, such as 10.0.0.0/24.",
+        "gpu03 in it is not in trainers. Is trainers meant?",
+        "trainers.yml:1: cluster_adress is not a site-wide variable. Is cluster_address meant?",
+        f"{{EDITOR:-vi}} {hosts}",
+        "Not fit: the inventory.",
+    ):
+        assert said in answer.stdout
+
+
+@pytest.mark.process
 def test_an_inventory_with_a_mistake_is_named(fresh: Yard) -> None:
     assert fresh("--inventory", "inventory/nowhere", "doctor").returncode == 2
     answer = fresh("--inventory", "inventory/lab", "doctor", "--on", "alpha,gamma")
@@ -867,19 +904,6 @@ def test_a_disk_here_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [trouble.code for trouble in troubles] == ["here_disk_full"] * len(troubles)
     assert troubles[0].proof == ("1.0 GB free",)
     assert troubles[0].remedy == "make clean-up"
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [("hosts.ini", '"[trainers:children]" and'), ("hosts.yml", '"trainers: {children:')],
-)
-def test_an_inventory_without_machines_to_train_on(name: str, lines: str, tmp_path: Path) -> None:
-    """Those of a group of another name, say; in the file's own syntax."""
-    assert check_inventory(tmp_path / name, ("gpu01",), "vi").trouble is None
-    trouble = check_inventory(tmp_path / name, (), "vi hosts").trouble
-    assert trouble is not None
-    assert (trouble.code, trouble.remedy) == ("here_no_trainers", "vi hosts")
-    assert lines in trouble.advice
 
 
 def test_every_cause_can_be_said() -> None:

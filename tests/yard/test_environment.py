@@ -93,8 +93,10 @@ def test_programs_get_a_locale_that_ansible_takes(
 ) -> None:
     before = locale.setlocale(locale.LC_ALL)
     monkeypatch.setenv("LC_ALL", typed)
-    have_utf8()
+    told = have_utf8()
     assert os.environ["LC_ALL"] == given
+    assert told.startswith(given)
+    assert (f"in place of LC_ALL={typed}," in told) == (typed != given)
     assert locale.setlocale(locale.LC_ALL) == before
 
 

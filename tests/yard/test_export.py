@@ -21,9 +21,9 @@ def test_a_file_of_somebody_else_s_is_not_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("model.bin", "is to end in one of .pt, .pth, .safetensors"),
-        ("none/model.pt", "is to be a file in a folder that is there"),
-        ("folder.pt", "is to be a file in a folder that is there"),
+        ("model.bin", "must end in one of .pt, .pth, .safetensors"),
+        ("none/model.pt", "must be a file in an existing folder"),
+        ("folder.pt", "must be a file in an existing folder"),
     ],
 )
 def test_a_name_that_will_not_do_is_said(name: str, said: str, tmp_path: Path) -> None:

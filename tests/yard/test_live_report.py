@@ -29,8 +29,12 @@ GOES_ON = "The run goes on."
 
 @pytest.fixture
 def under_way(recorded: Recorded) -> Path:
-    """A run that is half-way, as its directory on the control node is then."""
-    run = recorded("succeeded")
+    """A run that is half-way."""
+    return half_way(recorded("succeeded"))
+
+
+def half_way(run: Path) -> Path:
+    """Take from a run that is over what its directory on the control node has not half-way."""
     write_lines(run / "metrics.jsonl", lines_of(run)[:25])
     for name in ("logs", "nodes", "ranks"):
         shutil.rmtree(run / name, ignore_errors=True)

@@ -166,7 +166,7 @@ def test_a_program_that_leaves_by_itself_fell_by_no_exception(run: Path) -> None
     found = diagnosed(run)
     assert found.signature is None
     assert found.cause == (
-        "Rank 1 of the program ended by itself with status 1; the last that it said: "
+        "Rank 1 of the program ended by itself with status 1; its last output: "
         "FATAL: learning rate file is missing the key warmup"
     )
     assert found.proof[-1] == "FATAL: learning rate file is missing the key warmup"
@@ -189,7 +189,7 @@ def test_an_exception_that_a_program_prints_and_leaves_for_is_the_cause(
     with (run / "logs/rank-1.log").open("a") as log:
         log.write("no such configuration: a.yml\n")
     assert diagnosed(run).cause == (
-        f"Rank 1 of the program ended by itself with status {status}; the last that it said: "
+        f"Rank 1 of the program ended by itself with status {status}; its last output: "
         "no such configuration: a.yml"
     )
 
@@ -438,7 +438,7 @@ def test_only_lines_of_the_snapshot_are_shown(run: Path, file: str) -> None:
 
 def test_an_end_without_words_says_how_it_ended(run: Path) -> None:
     found = diagnosed(failed(run, statuses=(0, 7)))
-    assert found.cause == "Rank 1 of the program ended by itself with status 7, without a word."
+    assert found.cause == "Rank 1 of the program ended by itself with status 7 and printed nothing."
     assert "signatures.yml" not in found.remedy
 
 

@@ -18,7 +18,7 @@ from yard.core.errors import RequestError
 from yard.core.files import room_of
 from yard.operations.deletion import check_deletable, delete
 from yard.pages.index import write_index
-from yard.runs.folder import followed
+from yard.runs.folder import find_run, followed
 from yard.runs.labels import FILE, Labels, label_run, read_labels
 from yard.runs.overview import matching, overview_of
 from yard.runs.record import read_run
@@ -42,7 +42,7 @@ def heir_of(run: Path, name: str, **manifest: object) -> Path:
 
 
 def test_a_run_is_found_by_all_that_is_said_of_it(recorded: Recorded) -> None:
-    run = ended(recorded("killed"))
+    run = ended(heir_of(recorded("killed"), "20261121T000000Z_vit", number=7))
     label_run(run, ["paper", "paper", "lr-3"], "the one that died")
     (run / "manifest.json").write_text(
         (run / "manifest.json").read_text().replace('"run_id"', '"owner": "ada@desk", "run_id"', 1)
@@ -50,20 +50,35 @@ def test_a_run_is_found_by_all_that_is_said_of_it(recorded: Recorded) -> None:
     overview = overview_of(run)
     assert overview.labels == Labels(("paper", "lr-3"), "the one that died")
     assert overview.arguments.startswith("MODEL=vit NODES=2")
-    for words in ("", "FAILED paper", "ada@ died", "model=vit", run.name[:20], overview.cause[:12]):
+    assert find_run(run.parent, "vit-7") == run
+    for words in (
+        "",
+        "vit-7",
+        "FAILED paper",
+        "ada@ died",
+        "model=vit",
+        run.name[:20],
+        overview.cause[:12],
+    ):
         assert matching([overview], words) == [overview], words
     assert matching([overview], "failed pepper") == []
     out = io.StringIO()
     show_runs(Console(file=out, width=200), [overview])
     text = out.getvalue()
-    for shown in ("#paper #lr-3", "the one that died", overview.cause, "MODEL=vit", "ada@desk"):
+    for shown in (
+        "vit-7 first light #paper #lr-3",
+        "the one that died",
+        overview.cause,
+        "MODEL=vit",
+        "ada@desk",
+    ):
         assert shown in text
     narrow = io.StringIO()
     show_runs(Console(file=narrow, width=80), [overview])
     assert max(map(len, narrow.getvalue().splitlines())) <= 80
     assert re.search(rf"^{run.name} +failed", narrow.getvalue(), re.M), "whole, to be copied"
     page = write_index(run.parent).read_text()
-    for shown in ('<span class="tag">paper</span>', "the one that died", "ada@desk", "MODEL=vit"):
+    for shown in ('<span class="tag">paper</span>', "the one that died", "ada@desk", "vit-7 ·"):
         assert shown in page
 
 

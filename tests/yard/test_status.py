@@ -283,6 +283,7 @@ def test_the_name_that_a_run_was_given_stands_before_its_id(tmp_path: Path) -> N
     state = cluster(tmp_path, node1=[entry()])
     assert f"baseline [x] ({RUN_ID})" in shown(state)
     assert state.to_json()["runs"][0]["name"] == "baseline [x]"
+    assert state.nodes[0].runs[0].shown == "baseline [x]"
 
 
 @pytest.mark.process

@@ -249,7 +249,7 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
     (tmp_path / "runs").mkdir()
     project = Project(tmp_path)
     watcher = Watcher(Context(project, tmp_path, Console(), Interrupts()))
-    names = {"rank-0.log": "a\n", "rank-x.log": "b\n", "mpirun.log": "c\n"}
+    names = {"rank-0.log": "a\r 1 %\r 2 %\n", "rank-x.log": "b\n", "mpirun.log": "c\n"}
     found = {"runs": [entry()], "load": LOAD, "time": NOW, "logs": {RUN_ID: names}}
     watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(found)))
     watcher.take(event("runner_retry", "ansible.builtin.raw", "node2", stdout="cat: no such file"))
@@ -263,7 +263,7 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
         ("node2", "unreachable"),
         ("node3", "unreachable"),
     ]
-    assert seen.logs == {RUN_ID: {"node1": {0: "a\n"}}}
+    assert seen.logs == {RUN_ID: {"node1": {0: " 2 %"}}}
     assert watcher.news.is_set()
     watcher.take(event("runner_on_unreachable", "ansible.builtin.raw", "node1"))
     assert watcher.seen.logs == {}

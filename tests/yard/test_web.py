@@ -13,7 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -41,6 +43,7 @@ from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
 from yard.web import app as web_app
 from yard.web import board as web_board
+from yard.web import guard
 from yard.web.app import make_app
 from yard.web.board import Board
 from yard.web.guard import Guard
@@ -48,7 +51,7 @@ from yard.web.guard import Guard
 HOME = "http://127.0.0.1:8642"
 NAMES = ("127.0.0.1", "localhost")
 KEY = "the-key"
-OWN = {"origin": HOME, "cookie": f"trainyard={KEY}"}
+OWN = {"origin": HOME, "authorization": f"Bearer {KEY}"}
 
 
 class Nodes:
@@ -123,10 +126,28 @@ def test_only_who_has_the_key_is_served(site: Site) -> None:
         assert stranger.get(path).status_code == 403, path
     let_in = stranger.get(f"/?key={KEY}")
     assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
-    assert "httponly" in let_in.headers["set-cookie"].lower()
+    cookie = let_in.headers["set-cookie"]
+    assert "httponly" in cookie.lower()
+    assert KEY not in cookie, "a server at another port of this machine gets the cookie as well"
     assert stranger.get("/").status_code == 200, "by the cookie, without the key in the address"
     monitoring = TestClient(site.app(), base_url=HOME)
     assert monitoring.get("/metrics", headers={"authorization": f"Bearer {KEY}"}).status_code == 200
+
+
+def test_sessions_and_passes_of_reports_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = TestClient(site.app(), base_url=HOME)
+    run = site.run()
+    (run / "report.html").touch()
+    page = browser.get(f"/runs/{run.name}?key={KEY}").text
+    found = re.search(r'data-src="([^"]+)"', page)
+    assert found
+    report = f"/runs/{found[1]}"
+    stranger = TestClient(site.app(), base_url=HOME)
+    now = time.time()
+    for days, known in ((0.9, (200, 200)), (1.1, (200, 403)), (7.1, (403, 403))):
+        monkeypatch.setattr(guard, "time", SimpleNamespace(time=lambda at=now + days * 86400: at))
+        assert (browser.get("/").status_code, stranger.get(report).status_code) == known, days
+    assert stranger.get(report.replace("pass=1", "pass=2")).status_code == 403, "a later end"
 
 
 def test_a_name_that_leads_here_but_is_not_ours_is_refused(client: TestClient) -> None:
@@ -319,7 +340,7 @@ def test_what_ranks_and_people_say_is_text(site: Site, client: TestClient) -> No
     run, bad = site.run(), "<script>alert(1)</script>"
     document = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**document, "name": bad, "owner": bad}))
-    (run / "logs/rank-0.log").write_text(f"{bad}</script>")
+    (run / "logs/rank-0.log").write_text(f"{bad}</script>\n 50 %|\r100 %|\n")
     (run / "logs/rank-7.log").symlink_to("/etc/passwd")
     for path in ("/", f"/runs/{run.name}"):
         answer = client.get(path)
@@ -328,7 +349,10 @@ def test_what_ranks_and_people_say_is_text(site: Site, client: TestClient) -> No
         policy = answer.headers["content-security-policy"]
         assert "script-src 'self';" in policy
         assert not re.search(r"<script(?! src=| type=.application/json)", answer.text)
-    framed = re.search(r'data-src="([^"]+)"', client.get(f"/runs/{run.name}").text)
+    page = client.get(f"/runs/{run.name}").text
+    assert "100 %|" in page
+    assert " 50 %|" not in page, "a bar is one line, as on a terminal"
+    framed = re.search(r'data-src="([^"]+)"', page)
     assert framed
     report = run / "report.html"
     report.write_text("<script>1</script>")
@@ -509,6 +533,17 @@ def test_a_browser_shows_a_run_and_all_runs_at_desk_and_phone(
                 ratio, faintest = page.value(f"({CONTRAST})(window)")
                 assert ratio >= 4.5, f"{path}: {faintest!r} is hard to read"
                 (tmp_path / f"{number}-{width}.png").write_bytes(page.picture())
+        opened(page, f"{address}/runs/{going.name}")
+        choose = "(s) => { s.value = '1'; s.dispatchEvent(new Event('change')); return true; }"
+        told = ({1: "of one"}, {1: "of one", 0: "of zero"}, {1: "of one, later"})
+        for logs, seen in zip(told, ("of one", "of zero", "of one, later"), strict=True):
+            if seen == "of one, later":
+                assert page.value(f"({choose})(document.querySelector('#log select'))")
+            site.nodes.seen = replace(site.nodes.seen, logs={going.name: {"node1": logs}})
+            site.nodes.news.set()
+            log = "document.querySelector('#log pre').textContent"
+            page.wait_for(f"{log} === {seen!r}", 30)
+        assert page.value("document.querySelector('#log select').options.length") == 2
 
 
 @pytest.mark.process

@@ -50,7 +50,7 @@ def test_of_a_run_they_are_the_best_and_of_a_file_its_own(root: Path, lab: Inven
     ("typed", "said"),
     [
         ("none.pt", r"WEIGHTS=none\.pt: there is no such file on this machine"),
-        ("model.onnx", r"model\.onnx is to be a file that ends in \.pt, \.pth, \.safetensors"),
+        ("model.onnx", r"model\.onnx must be a file that ends in \.pt, \.pth, \.safetensors"),
         ("20250101", "20250101"),
         ("gone.pt", r"WEIGHTS=gone\.pt: cannot be read"),
     ],

@@ -37,7 +37,7 @@ def bundle(
         problems.append(f"RELEASES=: names none of {', '.join(RELEASES)}")
     archive = archive.expanduser().absolute()
     if archive.is_dir() or not archive.parent.is_dir():
-        problems.append(f"OUT={archive}: is to be a file in a folder that is there")
+        problems.append(f"OUT={archive}: must be a file in an existing folder")
     elif not os.access(archive.parent, os.W_OK):
         problems.append(f"OUT={archive}: its folder cannot be written to")
     if problems:

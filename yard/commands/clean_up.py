@@ -206,7 +206,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
     log = fresh_log(context, "clean_up")
     outcome = play(context, "clean_up", variables, take, log=log, limit=limit)
     if outcome.cancelled:
-        raise Interrupted("interrupted; what was shown is removed in part perhaps")
+        raise Interrupted("interrupted; a part of what was shown may be gone")
     if not outcome.ok:
         show_failures(context.console, outcome)
         raise ClusterError("not all nodes could be looked at")

@@ -1,43 +1,46 @@
-"""`make doctor`: whether this machine and every host are fit for set-up, and what mends them."""
+"""`make doctor`: whether this machine, the inventory and every host are fit for set-up."""
 
 import json
+import shlex
 from collections.abc import Sequence
 
-from yard.contact.here import check_here, check_inventory
+from yard.contact.causes import Trouble
+from yard.contact.here import INVENTORY, Check, check_here
 from yard.contact.report import Contact
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.core.words import plural
 from yard.operations.first_contact import InventoryFiles, ask_hosts
+from yard.operations.setup import raise_refusal
 from yard.plays.connections import Connections, read_connections
-from yard.plays.inventory import NATIVE, read_inventory
+from yard.plays.inventory import NATIVE, Inventory, read_inventory
+from yard.plays.play import fresh_log, play
 from yard.screen.contact_view import show_contact
 
 
-def doctor(context: Context, on: Sequence[str], as_json: bool) -> Exit:
-    """Look at this machine, ask every host over SSH, and change nothing.
+def doctor(context: Context, locale: str, on: Sequence[str], as_json: bool) -> Exit:
+    """Look at this machine and the inventory, ask every host over SSH, and change nothing.
 
     Args:
+        locale: what programs get, in words; see `have_utf8`.
         on: names of hosts; none means all.
         as_json: print one JSON document instead, which docs/first-contact.md describes.
 
     Raises:
-        RequestError: the inventory has mistakes, or there is no such host.
+        RequestError: Ansible cannot read the inventory, or there is no such host.
         Interrupted: the user stopped it.
     """
     project = context.project
-    # Names mistakes with their lines, which Ansible does not.
+    # Names what is wrong with files that Ansible cannot read, with their lines.
     there = read_inventory(project, context.inventory)
     connections = read_connections(project, context.inventory)
     hosts = [host for host in connections.hosts if not on or host.host in on]
     _check_names(connections, on)
     contact = Contact(
         here=(
+            Check("locale", locale),
             *check_here(project, context.inventory),
-            check_inventory(
-                context.inventory,
-                there.nodes,
-                InventoryFiles(project, context.inventory).commands("")["edit"],
-            ),
+            _check_inventory(context, there),
         ),
         hosts=ask_hosts(
             project,
@@ -54,6 +57,31 @@ def doctor(context: Context, on: Sequence[str], as_json: bool) -> Exit:
     else:
         show_contact(context.console, contact)
     return Exit.DONE if contact.ok else Exit.UNFIT
+
+
+def _check_inventory(context: Context, there: Inventory) -> Check:
+    """What set-up would refuse the inventory for, all of it; Ansible contacts nobody for it."""
+    found = f"{plural(len(there.nodes), 'machine')} to train on"
+    log = fresh_log(context, "doctor")
+    outcome = play(context, "validate", {}, lambda event: None, log=log)
+    if outcome.cancelled:
+        raise Interrupted("interrupted; nothing was changed anywhere")
+    try:
+        raise_refusal(outcome, context.inventory)
+    except RequestError as refusal:
+        _, *mistakes = refusal.problems
+        # Each begins with its file, as far as it has one.
+        named = dict.fromkeys(mistake.partition(":")[0] for mistake in mistakes)
+        files = [name for name in named if (context.project.root / name).is_file()]
+        edit = InventoryFiles(context.project, context.inventory).commands("")["edit"]
+        values = {
+            "count": plural(len(mistakes), "mistake"),
+            "edit": f"${{EDITOR:-vi}} {shlex.join(files)}" if files else edit,
+        }
+        return Check(INVENTORY, found, Trouble("here_inventory", values, tuple(mistakes)))
+    if not outcome.ok:
+        raise ClusterError(f"the check of the inventory failed; see {context.project.shown(log)}")
+    return Check(INVENTORY, found)
 
 
 def _check_names(connections: Connections, on: Sequence[str]) -> None:

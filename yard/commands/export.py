@@ -48,9 +48,9 @@ def file_problems(to: Path) -> list[str]:
     """
     problems = []
     if to.suffix not in SUFFIXES:
-        problems.append(f"TO={to.name}: is to end in one of {', '.join(SUFFIXES)}")
+        problems.append(f"TO={to.name}: must end in one of {', '.join(SUFFIXES)}")
     if to.is_dir() or not to.parent.is_dir():
-        problems.append(f"TO={to}: is to be a file in a folder that is there")
+        problems.append(f"TO={to}: must be a file in an existing folder")
     elif not os.access(to.parent, os.W_OK):
         problems.append(f"TO={to}: its folder cannot be written to")
     about = to.with_suffix(".json")

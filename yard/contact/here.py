@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from yard.contact.causes import Trouble
 from yard.core.project import Project
-from yard.core.words import plural, size
+from yard.core.words import size
 
 # Programs that yard and Ansible call, with Debian's package of each.
 PROGRAMS = {
@@ -21,6 +21,8 @@ PROGRAMS = {
     "rsync": "rsync",
     "git": "git",
 }
+# The name of the look at the inventory.
+INVENTORY = "inventory"
 # Below this much there is no room for an image and a few runs, in bytes.
 LEAST_FREE = 2 * 10**9
 
@@ -43,24 +45,6 @@ def check_here(project: Project, inventory: Path) -> tuple[Check, ...]:
         _programs(),
         *_disk([project.root, project.runs, project.state(inventory), Path(tempfile.gettempdir())]),
     )
-
-
-def check_inventory(inventory: Path, nodes: Sequence[str], edit: str) -> Check:
-    """Look whether an inventory has machines to train on, in the words of its own syntax.
-
-    Args:
-        nodes: the machines of group `trainers`, or those that set-up can make.
-    """
-    found = f"{plural(len(nodes), 'machine')} to train on"
-    if nodes:
-        return Check("inventory", found)
-    is_yaml = inventory.is_dir() or inventory.suffix in (".yml", ".yaml")
-    lines = (
-        '"trainers: {children: {name-of-your-group: {}}}"'
-        if is_yaml
-        else '"[trainers:children]" and the name of your group in the next line'
-    )
-    return Check("inventory", found, Trouble("here_no_trainers", {"lines": lines, "edit": edit}))
 
 
 def _python(project: Mapping[str, Any]) -> Check:

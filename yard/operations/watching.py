@@ -16,6 +16,7 @@ from yard.plays.contract import CALL_NODE, READ_WATCH, WATCH_NODE
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import Answers, ClusterState
+from yard.runs.output import drawn
 from yard.runs.record import RANK_LOG
 
 PLAYBOOK = "top"
@@ -136,5 +137,5 @@ def _logs_of(found: Mapping[str, Any]) -> dict[str, dict[int, str]]:
     logs = {}
     for run, by_name in found["logs"].items():
         named = [(RANK_LOG.fullmatch(name), text) for name, text in by_name.items()]
-        logs[run] = {int(name["rank"]): str(text) for name, text in named if name}
+        logs[run] = {int(name["rank"]): drawn(str(text)) for name, text in named if name}
     return logs

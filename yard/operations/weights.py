@@ -34,7 +34,7 @@ def with_weights(project: Project, request: TrainRequest, job: Training) -> Trai
         path = find_training(project, typed) / "checkpoints" / "best.pt"
     if not path.is_file() or path.suffix not in SUFFIXES:
         raise RequestError(
-            [f"WEIGHTS={typed}: {path.name} is to be a file that ends in {', '.join(SUFFIXES)}"]
+            [f"WEIGHTS={typed}: {path.name} must be a file that ends in {', '.join(SUFFIXES)}"]
         )
     # What best.pt is a link to is another file tomorrow.
     path = path.resolve()

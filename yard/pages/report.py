@@ -298,8 +298,8 @@ def key_numbers(summary: Summary) -> list[Number]:
     held_out = summary.validation_images
     validated = f"on {held_out:,} images held out" if held_out else "last epoch"
     loss = "mean of the last epoch" if summary.status == "succeeded" else "last one logged"
-    until = "from the command on" if summary.status == RUNNING else "from command to report"
-    useful = "in steps that count, of all since the start"
+    until = "since the command" if summary.status == RUNNING else "from command to report"
+    useful = "of the time since the start went into steps that were kept"
     hosts, before = f"on {', '.join(summary.hosts)}", summary.resumed
     if before and before.world_size != summary.world_size:
         hosts += f", after {before.images:,} images on {before.world_size}"
@@ -320,7 +320,7 @@ def key_numbers(summary: Summary) -> list[Number]:
         ("Images/s", summary.images_per_second, "{:,.1f}".format, "all ranks together"),
         ("Time", summary.seconds_total, duration, until),
         ("Useful time", ratio, percent, useful),
-        ("First step after", summary.seconds_to_first_step, duration, "from the command on"),
+        ("First step after", summary.seconds_to_first_step, duration, "after the command"),
         ("World", summary.world_size, "{} ranks".format, hosts),
         ("Training images", summary.train_images, "{:,}".format, of_all),
         ("Steps", steps, "{:,}".format, work),

@@ -73,17 +73,20 @@ class NodeRun:
 
     Attributes:
         gpus: numbers of the node's GPUs that it holds; empty where it has the whole node.
+        name: what its user called it, where this checkout knows.
     """
 
     run: str
     state: str
     gpus: tuple[int, ...] = ()
+    name: str | None = None
 
     @property
     def shown(self) -> str:
-        """Its name, with its GPUs if it shares the node."""
+        """Its name, or else its id, with its GPUs if it shares the node."""
         gpus = ", ".join(map(str, self.gpus))
-        return f"{self.run} (GPU {gpus})" if gpus else self.run
+        called = self.name or self.run
+        return f"{called} (GPU {gpus})" if gpus else called
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,12 @@ class Answers:
             return NodeState(host, state, reason=reason)
         load, trouble = NodeLoad.from_json(answer["load"]), answer.get("trouble")
         runs = tuple(
-            NodeRun(entry["run"], entry["state"], tuple(entry.get("gpus", ())))
+            NodeRun(
+                entry["run"],
+                entry["state"],
+                tuple(entry.get("gpus", ())),
+                self._name(entry["run"]),
+            )
             for entry in sorted(answer["runs"], key=lambda entry: ORDER.index(entry["state"]))
         )
         if trouble is None:

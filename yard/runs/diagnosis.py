@@ -294,7 +294,7 @@ def _failed_task(failures: Sequence[TaskFailure]) -> Diagnosis:
         host=", ".join(dict.fromkeys(failure.host for failure in failures)),
         rank=None,
         cause=first.message.splitlines()[0],
-        remedy=f'The task "{first.task}" failed; {ANSIBLE_LOG} has the whole story.',
+        remedy=f'The task "{first.task}" failed; {ANSIBLE_LOG} has its whole output.',
         signature=None,
         log=ANSIBLE_LOG,
         proof=_messages(failures),
@@ -318,7 +318,7 @@ def _unknown(record: RunRecord, first_failed: int | None) -> Diagnosis:
     if own is not None:
         said = next((line.strip() for line in reversed(lines) if not OWN_LINE.match(line)), None)
         cause = f"Rank {rank} of the program ended by itself with status {own.exit_status}"
-        cause += f"; the last that it said: {said}" if said else ", without a word."
+        cause += f"; its last output: {said}" if said else " and printed nothing."
     return Diagnosis(
         host=record.host_of(rank) if rank is not None else None,
         rank=rank,

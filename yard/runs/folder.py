@@ -5,10 +5,11 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import read_object
@@ -141,7 +142,9 @@ def is_followed(run: Path) -> bool:
 
 
 def find_run(runs: Path, name: str) -> Path:
-    """Return the run directory for an id, a part of just one, its NAME=, its path, or `latest`.
+    """Return the run directory for an id, a part of just one, a name, a path, or `latest`.
+
+    A name is that of NAME=, or a short one such as `vit-7`.
 
     Raises:
         RequestError: there is none, or more than one.
@@ -154,12 +157,23 @@ def find_run(runs: Path, name: str) -> Path:
             return all_runs[-1]
         raise RequestError(["there are no runs yet"])
     if not any(run.name == name for run in all_runs):
-        called = [run for run in all_runs if read_object(run / "manifest.json").get("name") == name]
+        manifests = {run: read_object(run / "manifest.json") for run in all_runs}
+        called = [run for run, about in manifests.items() if about.get("name") == name]
+        called = called or [
+            run
+            for run, about in manifests.items()
+            if name and short_name(about.get("configuration") or {}, about.get("number")) == name
+        ]
         if len(called) == 1:
             return called[0]
         if called:
             raise RequestError([f"run {name!r}: that is more than one:", *_names(called)])
     return pick(all_runs, name)
+
+
+def short_name(configuration: Mapping[str, Any], number: Any) -> str:
+    """What a run is called by its number, such as `vit-7`; "" where it has none."""
+    return f"{configuration.get('model')}-{number}" if number else ""
 
 
 def pick(folders: list[Path], name: str) -> Path:

@@ -17,6 +17,7 @@ from yard.plays.contract import owner
 from yard.plays.events import TaskFailure
 from yard.plays.inventory import Inventory
 from yard.request.job import Job, Request
+from yard.runs.folder import short_name
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Manifest:
         memory_limits: limit of the memory of each host's container, in bytes, 0 for none, once they
             have been reported.
         owner: who began it, as user@host; of earlier versions None.
+        number: counts the runs of one model or program here; of earlier versions None.
         home: the run's directory on the control node where it was begun; None where it is this one.
     """
 
@@ -83,6 +85,12 @@ class Manifest:
     launch: Launch = Launch()
     home: str | None = None
     owner: str | None = None
+    number: int | None = None
+
+    @property
+    def short(self) -> str:
+        """What the run is called by its number, such as `vit-7`; "" where it has none."""
+        return short_name(self.configuration, self.number)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Manifest":
@@ -147,7 +155,15 @@ def new_manifest(
         },
         project=own_code,
         owner=owner(),
+        number=_next_number(project.runs, job.to_json().get("model")),
     )
+
+
+def _next_number(runs: Path, model: Any) -> int:
+    """One more than any run of the model has; that of a run that was deleted last comes again."""
+    there = [read_object(path) for path in runs.glob("*/manifest.json")]
+    of_model = [one for one in there if (one.get("configuration") or {}).get("model") == model]
+    return 1 + max((one.get("number") or 0 for one in of_model), default=0)
 
 
 def read_manifest(run: Path) -> Manifest | None:

@@ -135,6 +135,14 @@ def take_log(path: Path, size: int) -> tuple[Output, list[str]]:
     return output, states + output.finish()
 
 
+def drawn(text: str) -> str:
+    """What a terminal shows of a text in the end: of a bar that was drawn again its last state."""
+    output, lines = Output(), []
+    for piece in pieces_of(text):
+        lines += output.take(output.end, piece)[0]
+    return "\n".join([*lines, *output.finish()])
+
+
 def pieces_of(text: str) -> Iterable[str]:
     """A text in pieces that are taken whole."""
     for begin in range(0, len(text), PIECE_CHARACTERS):

@@ -34,6 +34,7 @@ class Overview:
         summary: None where there is none that can be read.
         owner: who began it; None where that was not noted.
         arguments: what was typed behind `make train`.
+        short: what it is called by its number, such as `vit-7`; "" where it has none.
     """
 
     run_id: str
@@ -45,6 +46,7 @@ class Overview:
     owner: str | None = None
     arguments: str = ""
     labels: Labels = field(default_factory=Labels)
+    short: str = ""
 
     @property
     def cause(self) -> str:
@@ -76,7 +78,15 @@ class Overview:
         """All that it is found by, in small letters."""
         summary = self.summary
         hosts = summary.hosts if summary else ()
-        parts = (self.run_id, self.name, self.status, self.owner, self.arguments, self.cause)
+        parts = (
+            self.run_id,
+            self.name,
+            self.short,
+            self.status,
+            self.owner,
+            self.arguments,
+            self.cause,
+        )
         return " ".join(
             map(str, filter(None, (*parts, *self.labels.tags, self.labels.note, *hosts)))
         ).lower()
@@ -105,6 +115,7 @@ def listed_run(run: Path, overview: Overview) -> dict[str, Any]:
     return {
         "run_id": overview.run_id,
         "name": overview.name,
+        "short": overview.short or None,
         "status": overview.status,
         "started_at": None if overview.started_at is None else iso(overview.started_at),
         **{name: about.get(name) for name in OF_CONFIGURATION},
@@ -146,6 +157,7 @@ def overview_of(run: Path) -> Overview:
         manifest.owner,
         arguments_of(manifest.request),
         read_labels(run),
+        manifest.short,
     )
 
 

@@ -26,7 +26,7 @@ GPU_LOST, GPU_ECC_ERRORS, GPU_XID_ERRORS = "gpu_lost", "gpu_ecc_errors", "gpu_xi
 RUNNING = "running"
 LEFT_NOTHING = (
     "the program ended well and left nothing: no file in $TRAINYARD_OUTPUT_DIR, "
-    "$TRAINYARD_CHECKPOINT_DIR or its working directory, no metrics, and not a word in a log. "
+    "$TRAINYARD_CHECKPOINT_DIR or its working directory, no metrics, and nothing in a log. "
     "Many examples do nothing and say so nowhere where a node has fewer than two GPUs; others "
     "do their work only under `if __name__ == '__main__'`. See whether it trained at all."
 )
@@ -34,8 +34,8 @@ LEFT_NOTHING = (
 AT_ONCE = 10
 LEFT_WORDS = (
     "the program was over in a few seconds, and left no file and no metrics. Many examples do "
-    "nothing where a node has fewer than two GPUs. See whether it trained at all; the last that it "
-    "said is:"
+    "nothing where a node has fewer than two GPUs. See whether it trained at all. Its last "
+    "output:"
 )
 MOST_WORDS = 200
 # Loading or exchange that takes this share of a step is named as what keeps GPUs idle.

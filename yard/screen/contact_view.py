@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.contact.causes import Trouble
+from yard.contact.here import INVENTORY, Check
 from yard.contact.report import Contact, HostReport, TroubleGroup, shown_names
 from yard.core.words import plural, size
 
@@ -26,7 +27,7 @@ def show_contact(console: Console, contact: Contact) -> None:
         console.print(_hosts(contact.hosts))
     for check in contact.here:
         if check.trouble is not None:
-            _heading(console, "this machine", check.trouble)
+            _heading(console, _whose(check), check.trouble)
             _lines(console, check.trouble.proof)
             _remedy(console, check.trouble, (check.trouble.remedy,))
     for group in contact.groups():
@@ -99,12 +100,16 @@ def _remedy(console: Console, trouble: Trouble, commands: tuple[str, ...]) -> No
 def _conclusion(contact: Contact) -> str:
     asked = [host for host in contact.hosts if not host.note]
     wrong = [host for host in asked if host.trouble]
-    here = [check for check in contact.here if check.trouble]
+    here = dict.fromkeys(_whose(check) for check in contact.here if check.trouble)
     if contact.ok:
         return f"This machine and {plural(len(asked), 'host')} are fit."
     parts = [f"{len(wrong)} of {plural(len(asked), 'host')}"] if wrong else []
-    parts += ["this machine"] if here else []
+    parts += here
     return f"Not fit: {' and '.join(parts)}. Nothing was changed. Mend it, then ask again."
+
+
+def _whose(check: Check) -> str:
+    return "the inventory" if check.name == INVENTORY else "this machine"
 
 
 def _table(*columns: str) -> Table:

@@ -61,8 +61,9 @@ def _row(run: Overview) -> list[Text]:
     speed = summary.images_per_second if summary else None
     started = run.started_at
     what = Text(run.run_id)
+    names = (run.short, run.name, *(f"#{tag}" for tag in run.labels.tags))
     for text, style in (
-        (" ".join(filter(None, (run.name, *(f"#{tag}" for tag in run.labels.tags)))), "bold"),
+        (" ".join(filter(None, names)), "bold"),
         (run.labels.note, "italic"),
         (run.arguments, "dim"),
         (run.cause, "red"),

@@ -251,7 +251,7 @@ def _tag(board: Board, run: Path, asked: dict[str, str]) -> str:
     tags = asked.get("tags")
     label_run(run, None if tags is None else tags_in(tags), asked.get("note"))
     board.look()
-    return f"{run.name}: noted"
+    return f"{run.name}: saved"
 
 
 def _delete(board: Board, run: Path, asked: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from yard.core.errors import RequestError
 from yard.runs.folder import RUN_ID
+from yard.runs.output import drawn
 
 # Ends of names of files that a browser shows as text; others it saves.
 TEXT = frozenset(
@@ -49,8 +50,8 @@ def file_of(run: Path, name: str) -> Path:
 
 
 def tail_of(path: Path) -> str:
-    """The end of a log."""
+    """The end of a log, as a terminal shows it."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - TAIL))
-        return file.read().decode(errors="replace")
+        return drawn(file.read().decode(errors="replace"))

@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 import secrets
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,6 +29,9 @@ REPORT = (
 # Files of a run.
 FOREIGN = "sandbox; default-src 'none'; frame-ancestors 'none'"
 SAFE = ("GET", "HEAD")
+# How long a browser that had the key is let in without it, and a report is in an open page, in
+# seconds.
+SESSION, PASS = 7 * 86400, 86400
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,16 @@ class Guard:
         names: hosts that the server is called by, which keeps out pages of others whose names lead
             here (DNS rebinding); none where it is reached by a socket alone.
         read_only: nothing can be done, only looked at.
-        cookie: the name of the cookie with the key. Cookies know no ports: two servers have two.
+        cookie: the name of the cookie of a session. Cookies know no ports: two servers have two,
+            and each gets that of the other as well. Hence it does not hold the key.
+        sessions: of browsers that had the key, and the time at which each ends.
     """
 
     key: str | None
     names: Sequence[str]
     read_only: bool = False
     cookie: str = "trainyard"
+    sessions: dict[str, float] = field(default_factory=dict, repr=False)
 
     @property
     def csrf(self) -> str:
@@ -53,44 +60,63 @@ class Guard:
         return hmac.new((self.key or _OF_PROCESS).encode(), b"csrf", hashlib.sha256).hexdigest()
 
     def pass_of(self, path: str) -> str:
-        """Stands for the key in the address of one file: a report in a sandbox has no cookies.
+        """Stands for a session in the address of one file: a report in a sandbox has no cookies.
 
         Args:
             path: from the server's root on.
         """
-        return hmac.new((self.key or _OF_PROCESS).encode(), path.encode(), "sha256").hexdigest()
+        return self._pass(path, f"{time.time() + PASS:.0f}")
+
+    def _pass(self, path: str, until: str) -> str:
+        signed = f"{until} {path}".encode()
+        return (
+            f"{until}-{hmac.new((self.key or _OF_PROCESS).encode(), signed, 'sha256').hexdigest()}"
+        )
+
+    def _passes(self, path: str, said: str) -> bool:
+        until = said.partition("-")[0]
+        return _is(said, self._pass(path, until)) and float(until) > time.time()
 
     def refusal(self, request: Request) -> Response | None:
         """The answer to what is refused; None for what is not."""
         host = request.headers.get("host", "")
         if self.names and _name_of(host) not in self.names:
             return PlainTextResponse(f"this server is not called {host!r}\n", 421)
-        if request.method in SAFE and _is(
-            request.query_params.get("pass"), self.pass_of(request.url.path)
+        if request.method in SAFE and self._passes(
+            request.url.path, request.query_params.get("pass", "")
         ):
             return None
-        if self.key is not None and not self._has_key(request, self.key):
+        if self.key is not None and not self._is_known(request, self.key):
             if _is(request.query_params.get("key"), self.key):
-                answer = RedirectResponse(request.url.path, 303)
-                answer.set_cookie(self.cookie, self.key, httponly=True, samesite="lax")
-                return answer
+                return self._let_in(request)
             text = "Open the address that `make web` printed: it has the key.\n"
             return PlainTextResponse(text, 403)
         if request.method in SAFE:
             return None
         if self.read_only:
-            return PlainTextResponse("this server is for looking only (READ_ONLY=1)\n", 403)
+            return PlainTextResponse("this server is read-only (READ_ONLY=1)\n", 403)
         origin = request.headers.get("origin")
         if not host or origin not in (f"http://{host}", f"https://{host}"):
-            return PlainTextResponse("this came from another site\n", 403)
+            return PlainTextResponse("this request came from another site\n", 403)
         if not _is(request.headers.get("x-csrf-token"), self.csrf):
-            return PlainTextResponse("this page is too old: load it again\n", 403)
+            return PlainTextResponse("this page is out of date: reload it\n", 403)
         return None
 
-    def _has_key(self, request: Request, key: str) -> bool:
+    def _let_in(self, request: Request) -> Response:
+        """Begin a session, and take the key out of the address."""
+        for over in [session for session, end in self.sessions.items() if end < time.time()]:
+            del self.sessions[over]
+        session = secrets.token_hex()
+        self.sessions[session] = time.time() + SESSION
+        answer = RedirectResponse(request.url.path, 303)
+        answer.set_cookie(self.cookie, session, max_age=SESSION, httponly=True, samesite="lax")
+        return answer
+
+    def _is_known(self, request: Request, key: str) -> bool:
         # A monitoring has no cookies.
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        return _is(request.cookies.get(self.cookie), key) or _is(bearer, key)
+        session = request.cookies.get(self.cookie, "")
+        return self.sessions.get(session, 0) > time.time() or _is(bearer, key)
 
 
 class Guarded:

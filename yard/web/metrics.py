@@ -52,7 +52,7 @@ class _Told(Collector):
 def _of_nodes(state: ClusterState) -> Iterator[GaugeMetricFamily]:
     up = _gauge("node_up", "1 where a node answers and knows its runs", "node")
     busy = _gauge("node_runs", "runs on a node", "node")
-    gpus = _gauge("node_gpus", "GPUs that the driver of a node tells", "node")
+    gpus = _gauge("node_gpus", "GPUs that the driver of a node reports", "node")
     loads = {name: _gauge(f"node_{name}", text, "node") for name, text in OF_NODE.items()}
     cards = {name: _gauge(f"gpu_{name}", text, "node", "gpu") for name, text in OF_GPU.items()}
     for node in state.nodes:
@@ -75,7 +75,7 @@ def _of_nodes(state: ClusterState) -> Iterator[GaugeMetricFamily]:
         if told_at is not None and run.state == RUNNING:
             silent.add_metric([run.run], max(0.0, state.time - told_at))
     yield from (up, busy, gpus, *loads.values(), *cards.values(), age, silent)
-    yield _gauge("nodes_asked_at_seconds", "when the nodes told this, Unix time", value=state.time)
+    yield _gauge("nodes_asked_at_seconds", "when the nodes answered, Unix time", value=state.time)
 
 
 def _of_runs(runs: Sequence[Overview]) -> Iterator[GaugeMetricFamily]:
@@ -90,7 +90,7 @@ def _of_runs(runs: Sequence[Overview]) -> Iterator[GaugeMetricFamily]:
         if run.summary and run.summary.effective_training_time_ratio is not None
     ]
     if ratios:
-        text = "of the newest run that tells: time in steps over its whole time"
+        text = "of the newest run that has it: time in steps over its whole time"
         yield _gauge("useful_time_ratio", text, value=ratios[-1])
 
 

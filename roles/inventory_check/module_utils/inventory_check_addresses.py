@@ -161,6 +161,8 @@ def _plain(address: Any) -> str:
 
 def _network_trouble(value: Any) -> tuple[str, dict[str, Any]] | None:
     """Return why a value is not a network, as code and values."""
+    if "/" not in str(value):  # to Python it is a network of one address
+        return "network_invalid", {"reason": f"{value} has no mask"}
     try:
         ipaddress.ip_network(value)
     except ValueError as error:

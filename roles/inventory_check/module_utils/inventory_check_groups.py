@@ -40,6 +40,8 @@ def group_problems(
         if near:
             place = group_place(files, near[0])
             yield Problem("group_missing_near", {**place, **values, "near": near[0]})
+        elif name == "trainers":
+            yield Problem("group_trainers_empty", {})
         elif name != LOCAL_CLUSTER:
             yield Problem("group_missing", values)
     if groups.get("trainers") == [] and not groups.get("container_hosts"):

@@ -84,7 +84,10 @@ TEXTS = {
     "group_misspelt": (
         "nothing works on group {group}, and {host} in it is not in {near}. Is {near} meant?"
     ),
-    "group_trainers_empty": "group trainers has no host. Add the machines that train.",
+    "group_trainers_empty": (
+        "group trainers has no host. Add the machines that train, or the group that has them: "
+        '"trainers: {{children: {{name-of-the-group: {{}}}}}}".'
+    ),
     "group_file_misspelt": ("there is no group {group}, so nothing reads it. Is {near} meant?"),
     "role_variable_unknown": (
         "{variable} is not a variable of role {role}. roles/{role}/README.md lists them."

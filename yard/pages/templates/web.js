@@ -55,24 +55,26 @@
   } else {
     const log = by("log"), text = log.querySelector("pre"), choice = log.querySelector("select");
     const frame = document.querySelector("iframe");
-    let logs = JSON.parse(by("logs").textContent);
+    // The logs of ranks come in any order; until somebody chooses, the first rank's is shown.
+    let logs = JSON.parse(by("logs").textContent), picked = false;
+    let over = Object.keys(logs).length > 0;
     const show = () => {
       const ranks = Object.keys(logs), chosen = choice.value;
       log.hidden = !ranks.length;
       if (ranks.join() !== [...choice.options].map((option) => option.value).join()) {
         choice.replaceChildren(...ranks.map((rank) => new Option(`rank ${rank}`, rank)));
-        choice.value = ranks.includes(chosen) ? chosen : ranks[0] ?? "";
+        choice.value = picked && ranks.includes(chosen) ? chosen : ranks[0] ?? "";
       }
       const follows = text.scrollTop + text.clientHeight > text.scrollHeight - 30;
       text.textContent = logs[choice.value] ?? "";
       if (follows) text.scrollTop = text.scrollHeight;
     };
-    choice.onchange = show;
+    choice.onchange = () => { picked = true; show(); };
     show();
     text.scrollTop = text.scrollHeight;
     on("logs", (told) => {
-      // The nodes have none of a run that is over.
-      if (Object.keys(told).length) { logs = told; show(); }
+      // A node that ends first tells nothing more, and what came home is all of it.
+      if (!over) { logs = { ...logs, ...told }; show(); }
     });
     on("progress", (cells) => { by("progress").textContent = cells ? cells.filter(Boolean).join(" · ") : ""; });
     let drawn_at = 0;
@@ -90,8 +92,9 @@
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const id of ["about", "files"]) by(id).replaceWith(page.getElementById(id));
       by("report").hidden = page.getElementById("report").hidden;
+      frame.dataset.src = page.querySelector("iframe").dataset.src;
       const ended = JSON.parse(page.getElementById("logs").textContent);
-      if (Object.keys(ended).length) { logs = ended; show(); }
+      if (Object.keys(ended).length) { over = true; logs = ended; show(); }
       draw();
     });
     by("web").addEventListener("click", async ({ target }) => {
