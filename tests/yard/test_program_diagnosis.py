@@ -300,6 +300,7 @@ EXCEPTIONS = [
         "wrote to on node2",
     ),
     ("program_place_full", "OSError: 5000000 requested and 81920 written", "wrote to on node2"),
+    ("program_place_full", "OSError: Not enough free space to write 4000 bytes", "wrote to on"),
     ("program_not_in_image", "ImportError: Bad git executable.", "The program starts git, and"),
     (
         "program_not_in_image",
@@ -556,6 +557,10 @@ def test_tracebacks_of_groups_and_messages_below() -> None:
     assert told is not None
     assert (told.error, told.message, told.frames) == ("ValueError", "inner", (("a.py", 3),))
     head = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
+    compiled = "backend='inductor' raised:\nInvalidCxxCompiler: No working C++ compiler found\n"
+    told = parse_traceback(f"{head}torch.BackendCompilerFailed: {compiled}")
+    assert told is not None
+    assert told.message == "InvalidCxxCompiler: No working C++ compiler found"
     told = parse_traceback(f"{head}RuntimeError: \n    An attempt has been made\n    to start\n")
     assert told is not None
     assert told.message == "An attempt has been made"

@@ -319,7 +319,7 @@ def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, int]:
         if match is None:
             return None, number
         message = match["message"]
-        if message == "":
+        if message == "" or (message or "").endswith("raised:"):  # the latter by torch.compile
             message = _message_below(lines[number + 1 :])
         told = Traceback(
             match["error"].split(".")[-1], (message or "")[:MESSAGE_CHARACTERS], tuple(frames)
