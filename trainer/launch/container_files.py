@@ -64,7 +64,7 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
     noted: list[dict[str, Any]] = []
     # Also while it looks what there is, which takes as long with many small files.
     with contextlib.suppress(Stopped):
-        found = list(islice(_left((*places, str(run_dir)), run_dir), MOST_FILES))
+        found = list(islice(_left((str(run_dir), *places), run_dir), MOST_FILES))
         noted += [
             {"path": path, "files": files, "bytes": size, "kept": False}
             for path, files, size in found
