@@ -29,6 +29,10 @@ from .files import CHUNK, DataError, leads_down, shown, size_shown
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ZSTD = (".tar.zst", ".tzst")
 ZIP = (".zip",)
+# What nothing here unpacks: of 7-Zip, of WinRAR, and of a zip in parts
+FOREIGN = (".7z", ".rar", ".001", ".z01")
+
+REMEDY = "unpack it, and give SOURCE= the folder"
 
 # What an archive that is cut short or damaged brings about in the modules that read it.
 BROKEN = (
@@ -37,7 +41,6 @@ BROKEN = (
     zlib.error,
     lzma.LZMAError,
     EOFError,
-    NotImplementedError,  # a way of packing that zipfile does not know
     ValueError,
     OSError,
 )
@@ -49,8 +52,16 @@ MOST_TARGET = 4096
 ENCRYPTED, NAMES_IN_UTF8 = 0x1, 0x800
 
 # What desktops write for themselves. macOS adds a file "._name" to each that has attributes.
-DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
-DESKTOP_FOLDER, DOUBLE = "__MACOSX", "._"
+DESKTOP_FILES = frozenset(
+    {".DS_Store", ".localized", "Icon\r", "Thumbs.db", "ehthumbs.db", "desktop.ini"}
+)
+DESKTOP_FOLDERS = frozenset(
+    {
+        *("__MACOSX", ".Spotlight-V100", ".Trashes", ".fseventsd", "@eaDir"),
+        *("$RECYCLE.BIN", "System Volume Information"),
+    }
+)
+ZONE, DOUBLE = ":Zone.Identifier", "._"
 # What names in Chinese have, beside ASCII
 CHINESE = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+")
 
@@ -75,7 +86,7 @@ class Member(NamedTuple):
 
 def is_archive(name: str) -> bool:
     """Tell by its name whether a file is an archive; many formats of data are zip files inside."""
-    return name.lower().endswith(TAR + ZSTD + ZIP)
+    return name.lower().endswith(TAR + ZSTD + ZIP + FOREIGN)
 
 
 def unpack(archive: str, folder: str) -> None:
@@ -143,6 +154,8 @@ def _told(archive: str) -> Iterator[None]:
     """Make a DataError, which names the archive, of an error that a broken one causes."""
     try:
         yield
+    except NotImplementedError as error:  # as Windows packs files of more than 2 GB (Deflate64)
+        raise DataError(f"{archive} is packed in an unusual way ({error}): {REMEDY}") from error
     except BROKEN as error:
         if isinstance(error, OSError) and error.errno not in (None, *ODD):
             raise
@@ -154,10 +167,14 @@ def _told(archive: str) -> Iterator[None]:
 def _members(archive: str) -> Iterator[Member]:
     """Yield the members of an archive, each checked."""
     name = archive.lower()
+    if name.endswith(FOREIGN):
+        raise DataError(f"{archive} is an archive of another kind: {REMEDY}")
     reader = _of_zip if name.endswith(ZIP) else _of_zstd if name.endswith(ZSTD) else _of_tar
     for member in reader(archive):
         parts = member.name.split("/")
-        if member.name in ("", ".") or parts[0] == DESKTOP_FOLDER or parts[-1] in DESKTOP_FILES:
+        if member.name in ("", ".") or parts[-1] in DESKTOP_FILES or parts[-1].endswith(ZONE):
+            continue
+        if not DESKTOP_FOLDERS.isdisjoint(parts):
             continue
         for path in (member.name, *([member.target] if member.kind == COPY else [])):
             if not leads_down(path):
@@ -243,7 +260,7 @@ def _of_zip(archive: str) -> Iterator[Member]:
     with zipfile.ZipFile(archive, metadata_encoding=_encoding_of_names(archive)) as packed:
         for info in packed.infolist():
             if info.flag_bits & ENCRYPTED:
-                raise DataError(f"{archive} is encrypted: unpack it, and give SOURCE= the folder")
+                raise DataError(f"{archive} is encrypted: {REMEDY}")
             kind, target = FILE, ""
             name = info.filename.replace("\\", "/")  # as older programs of Windows part them
             if name.endswith("/"):

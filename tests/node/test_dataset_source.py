@@ -219,7 +219,10 @@ def zip_of(archive: Path, *names: bytes) -> Path:
     return archive
 
 
-DESKTOP = ["__MACOSX/._faces", "__MACOSX/faces/._a.jpg", ".DS_Store", "faces/.DS_Store"]
+DESKTOP = [
+    *("__MACOSX/._faces", "faces/__MACOSX/._a.jpg", ".DS_Store", "faces/.DS_Store"),
+    *("$RECYCLE.BIN/a", "faces/.Trashes/b", "faces/a.jpg:Zone.Identifier"),
+]
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar"])
@@ -253,6 +256,24 @@ def test_names_of_other_systems_are_read_as_they_were(
     """Backslashes, and UTF-8, GB18030 and the code page of DOS where a zip does not say which."""
     had = dataset_source.have(str(zip_of(tmp_path / "other.zip", name, b"faces\\")), str(cache))
     assert list(contents(had.folder)) == [read]
+
+
+@pytest.mark.parametrize("name", ["faces.7z", "faces.RAR", "faces.zip.001"])
+def test_an_archive_of_another_kind_is_told(name: str, tmp_path: Path, cache: Path) -> None:
+    (tmp_path / name).write_bytes(b"7z\xbc\xaf\x27\x1c")
+    with pytest.raises(DataError, match=r"of another kind: unpack it, and give SOURCE= the folder"):
+        dataset_source.have(str(tmp_path / name), str(cache))
+
+
+def test_a_zip_that_is_packed_as_windows_packs_large_files_is_told(
+    tmp_path: Path, cache: Path
+) -> None:
+    """Deflate64 has number 9."""
+    whole = zip_of(tmp_path / "large.zip", b"faces/1.jpg", b"faces/").read_bytes()
+    central = whole.index(b"PK\x01\x02") + 10
+    (tmp_path / "large.zip").write_bytes(whole[:central] + b"\x09" + whole[central + 1 :])
+    with pytest.raises(DataError, match=r"unusual way \(.*\): unpack it, and give SOURCE="):
+        dataset_source.have(str(tmp_path / "large.zip"), str(cache))
 
 
 def test_an_encrypted_archive_is_told(tmp_path: Path, cache: Path) -> None:

@@ -42,6 +42,22 @@ def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
 
 
+def test_what_a_program_wrote_beside_its_working_directory_is_kept(tmp_path: Path) -> None:
+    """By `../results`."""
+    run = tmp_path / "run"
+    for folder in ("failures", "project", "results/a"):
+        (run / folder).mkdir(parents=True)
+    (run / "results/a/model.pt").write_bytes(b"w" * 5000)
+    (run / "metrics.jsonl").write_bytes(b"1" * 5000)
+    keep_container_files(run, "node1", [], 1 << 60)
+    (entry,) = json.loads((run / "failures/container-node1.json").read_text())
+    assert entry == {"path": f"{run}/results", "files": 1, "bytes": 5000, "kept": True}
+    assert Path(f"{run}/outputs/left-in-container{run}/results/a/model.pt").is_file()
+    assert sorted(each.name for each in run.iterdir()) == [
+        *("failures", "metrics.jsonl", "outputs", "project")
+    ]
+
+
 def test_nothing_is_copied_by_half_or_onto_a_full_disk(tmp_path: Path) -> None:
     run, place = tmp_path / "runs/r", tmp_path / "home"
     for folder in (run / "failures", place):

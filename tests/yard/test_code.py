@@ -145,7 +145,7 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
 
 @pytest.mark.process
 def test_what_looks_like_a_secret_is_named(make: Make) -> None:
-    secrets = (".env", ".env.local", "certificates/site.pem", "credentials.json", "id_ed25519")
+    secrets = (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json")
     others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt")
     folder = make(**dict.fromkeys((*secrets, *others, "train.py"), ""))
     [warning] = looks_secret(find_files(folder))
@@ -194,6 +194,15 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ("true && accelerate  launch x.py\n", "rank", "run.sh:1: accelerate launch starts"),
         ("horovodrun -np 2 python3 hvd.py\n", "node", "horovodrun starts ranks on all nodes"),
         ("\nsrun python3 train.py\n", "rank", "run.sh:2: srun starts ranks on all nodes"),
+        ("mpirun.openmpi -np 2 python3 x.py\n", "node", "mpirun.openmpi starts ranks on all"),
+        ("python -m horovod.runner.launch -np 2 x\n", "node", "starts ranks on all nodes"),
+        ("sbatch job.sh\n", "node", "sbatch starts ranks on all nodes"),
+        ("for i in 1; do { sudo tune run full; }; done\n", "rank", "run.sh:1: tune run starts"),
+        ("conda run -n e composer x.py\n", "rank", "run.sh:1: composer starts the ranks"),
+        ("python3 $(which torchrun) x.py\n", "rank", "LAUNCH=node"),
+        ("cd tools\nbash -x dist.sh 2\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
+        ("./tools/dist.sh\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
+        ("if true; then\n", "node", "bash cannot read it: run.sh: line 2: syntax error"),
         ("#!/bin/bash\r\npython3 train.py\r\n", "node", "line ends of Windows"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "node", "git lfs pull"),
     ],
@@ -201,11 +210,62 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
 def test_a_script_that_would_start_another_world_is_refused(
     make: Make, script: str, launch: str | None, says: str
 ) -> None:
-    folder = make(**{"run.sh": script, "train.py": ""})
+    folder = make(**{"run.sh": script, "train.py": "", "tools/dist.sh": f". x.sh\n{STARTS_BOTH}"})
     with pytest.raises(RequestError) as caught:
         read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch=launch)
     [problem] = caught.value.problems
     assert says in problem
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("entry", "text", "says"),
+    [
+        ("run.sh", "torchrun \\\n --standalone train.py\n", "each of them is a world of its own"),
+        ("run.sh", "torchrun --nnodes=1 train.py\n", "each of them is a world of its own"),
+        ("run.sh", "torchrun --nnodes=1:4 train.py\n", None),
+        ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
+        ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
+        ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun would start"),
+        ("train.py", "os.system('torchrun x.py')\n", "train.py:1: torchrun would start"),
+        ("train.py", "os.system('which torchrun')\nrun()\nx.run(y)\n", None),
+    ],
+)
+def test_what_may_start_another_world_is_a_warning(
+    make: Make, entry: str, text: str, says: str | None
+) -> None:
+    code = read_code(Project(Path("/nowhere")), str(make(**{entry: text})), entry, launch="node")
+    assert [says in warning for warning in code.warnings if says] == [True] * (says is not None)
+    assert bool(code.warnings) == (says is not None)
+
+
+@pytest.mark.process
+def test_modules_that_lie_where_python_does_not_look_are_named(make: Make) -> None:
+    folder = make(**{"tools/train.py": "import lib.m\nimport mine, sys\n", "lib/__init__.py": ""})
+    write(folder, "src/mine/__init__.py")
+    write(folder, "lib/m.py")
+
+    def warned(entry: str) -> list[str]:
+        warnings = read_code(Project(Path("/nowhere")), str(folder), entry).warnings
+        return [warning.partition(", where")[0] for warning in warnings]
+
+    mine = "tools/train.py:2: imports mine, which lies in src/"
+    lib = "tools/train.py:1: imports lib, which lies in the top folder"
+    assert warned("tools/train.py") == [lib, mine]
+    assert warned("-m tools.train") == [mine]
+    write(folder, "tools/train.py", "import sys\nsys.path.append('.')\nimport lib\n")
+    assert warned("tools/train.py") == []
+
+
+@pytest.mark.process
+def test_a_submodule_that_was_not_fetched_is_named(make: Make) -> None:
+    module = '[submodule "third/x"]\n\tpath = third/x\n\turl = ../x\n'
+    folder = make(**{"train.py": "", ".gitmodules": module})
+    git(folder, "init")
+    (folder / "third/x").mkdir(parents=True)
+    git(folder, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},third/x")
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert warning.startswith("third/x: is empty, a submodule that was not fetched")
 
 
 @pytest.mark.process

@@ -292,6 +292,27 @@ EXCEPTIONS = [
         "the library libGL.so.1",
     ),
     ("program_place_full", "OSError: [Errno 28] No space left on device", "wrote to on node2"),
+    ("program_place_full", "OSError: [Errno 122] Disk quota exceeded", "wrote to on node2"),
+    (
+        # pytorch/pytorch#107434: torch.save does not say why
+        "program_place_full",
+        "RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0",
+        "wrote to on node2",
+    ),
+    ("program_place_full", "OSError: 5000000 requested and 81920 written", "wrote to on node2"),
+    ("program_place_full", "OSError: Not enough free space to write 4000 bytes", "wrote to on"),
+    ("program_not_in_image", "ImportError: Bad git executable.", "The program starts git, and"),
+    (
+        "program_not_in_image",
+        "RuntimeError: Failed to find C compiler. Please specify via CC environment variable.",
+        "starts C compiler",
+    ),
+    (
+        "name_not_set",
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
+        "variable RANK expected, but not set",
+        "asks the environment for RANK",
+    ),
     (
         "program_memory_refused",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate "
@@ -495,11 +516,51 @@ Root Cause (first observed failure):
 """
 
 
+@pytest.mark.parametrize(
+    ("exception", "error"),
+    [
+        ("__main__.main.<locals>.Boom: x", "Boom"),
+        ("Ошибка: x", "Ошибка"),
+        ("ray.exceptions.RayTaskError(ValueError): x", "RayTaskError(ValueError)"),
+    ],
+)
+def test_classes_of_all_names(exception: str, error: str) -> None:
+    told = parse_traceback(TRACEBACK.format(exception=exception))
+    assert told is not None
+    assert (told.error, told.message) == (error, "x")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Exception in thread Thread-1 (f):\n"
+        + TRACEBACK.format(exception="KeyError: 'a'")
+        + "\nDuring handling of the above exception, another exception occurred:\n\n",
+        "Task exception was never retrieved\nfuture: <Task finished exception=KeyError()>\n",
+        "--- Logging error ---\n",
+    ],
+)
+def test_what_python_reports_and_goes_on_after_is_not_the_cause(before: str) -> None:
+    """A chain is of a thread as a whole."""
+    assert parse_traceback(before + TRACEBACK.format(exception="KeyError: 'b'"), True) is None
+
+
+def test_the_lines_of_a_logging_call_are_no_exception() -> None:
+    call = "Call stack:\n  File \"a.py\", line 2, in <module>\n    warning()\nMessage: '%d'\n"
+    told = parse_traceback(TRACEBACK.format(exception="KeyError: 'a'") + call)
+    assert told is not None
+    assert told.error == "KeyError"
+
+
 def test_tracebacks_of_groups_and_messages_below() -> None:
     told = parse_traceback(GROUP)
     assert told is not None
     assert (told.error, told.message, told.frames) == ("ValueError", "inner", (("a.py", 3),))
     head = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
+    compiled = "backend='inductor' raised:\nInvalidCxxCompiler: No working C++ compiler found\n"
+    told = parse_traceback(f"{head}torch.BackendCompilerFailed: {compiled}")
+    assert told is not None
+    assert told.message == "InvalidCxxCompiler: No working C++ compiler found"
     told = parse_traceback(f"{head}RuntimeError: \n    An attempt has been made\n    to start\n")
     assert told is not None
     assert told.message == "An attempt has been made"
@@ -540,6 +601,25 @@ def test_a_child_of_torchrun_that_leaves_by_itself_fell_by_no_exception(run: Pat
     assert diagnosed(run).cause == "The program ended with KeyError: 'fc'"
 
 
+def test_torchrun_shows_the_traceback_of_its_child(run: Path) -> None:
+    """One that rich draws, or that went into a file, is in the log in this form alone."""
+    own = TRACEBACK.format(exception="KeyError: 'fc'").rstrip().replace("\n", "\n  ")
+    agent = (
+        'Traceback (most recent call last):\n  File "/usr/bin/torchrun", line 33, in <module>\n'
+        f"torch.ChildFailedError: \n=====\n{FAILED.format(code=1, words=own)}=====\n"
+    ).replace("<N/A>", "/tmp/error.json")
+    make_project(run, program=["bash", "run.sh"], per="node")
+    (run / "code").mkdir()
+    (run / "code/train.py").write_text(CODE)
+    for rank in (0, 1):
+        with (run / f"logs/rank-{rank}.log").open("a") as log:
+            log.write("╭── Traceback (most recent call last) ──╮\n│ train.py:5 │\n" + agent)
+    end_ranks(run, 1, 1)
+    found = diagnosed(run)
+    assert found.cause == "The program ended with KeyError: 'fc'"
+    assert found.proof == ("code/train.py:5: x = 1 / 0", "KeyError: 'fc'")
+
+
 def test_why_a_worker_ended_counts_more_than_that_it_did(run: Path) -> None:
     worker = (
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible"
@@ -578,6 +658,56 @@ def test_a_full_place_is_named_and_no_node_is_at_fault(run: Path) -> None:
     found = diagnosed(run)
     assert found.cause.startswith("/tmp is full: in the container it is memory, 2.1 GB")
     assert fault_of(found) is fault_of(unknown) is None
+
+
+@pytest.mark.parametrize("file", ["<frozen os>", "/usr/lib/python3/os.py"])
+def test_a_name_that_is_not_set_is_told(run: Path, file: str) -> None:
+    said = TRACEBACK.format(exception="KeyError: 'SLURM_PROCID'")
+    assert diagnosed(failed(run, "", said)).signature == "program_error"
+    said = said.replace("/usr/lib/python3/dist-packages/torch/nn.py", file)
+    (run / "logs/rank-1.log").write_text("rank 1 of 2 on node2 (pid 7)\n" + said)
+    found = diagnosed(run)
+    assert found.cause == "The program asks the environment for SLURM_PROCID, which is not set."
+    assert found.proof == ("code/train.py:5: x = 1 / 0", "KeyError: 'SLURM_PROCID'")
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "program"),
+    [
+        (
+            "run.sh: line 3: jq: command not found\nrun.sh: line 4: wget: command not found\n",
+            127,
+            "wget",
+        ),
+        ("run.sh: line 2: exec: ffmpeg: not found\n", 127, "ffmpeg"),
+        ("run.sh: line 3: jq: command not found\nno such configuration\n", 1, None),
+        (
+            TRACEBACK.format(
+                exception="subprocess.CalledProcessError: Command 'git log' returned non-zero exit "
+                "status 127."
+            ),
+            1,
+            "git",
+        ),
+        (
+            "/bin/sh: 1: nvcc: not found\n"
+            + TRACEBACK.format(
+                exception="subprocess.CalledProcessError: Command 'A=1 nvcc -V' returned non-zero "
+                "exit status 127."
+            ),
+            1,
+            "nvcc",
+        ),
+    ],
+)
+def test_a_command_that_the_image_lacks_is_named(
+    run: Path, said: str, status: int, program: str | None
+) -> None:
+    found = diagnosed(failed(run, "", said, statuses=(1, status)))
+    if program is None:
+        assert found.signature != "program_not_in_image"
+    else:
+        assert found.cause == f"The program starts {program}, and the image has no such program."
 
 
 def test_a_program_that_the_image_lacks_is_named(run: Path) -> None:

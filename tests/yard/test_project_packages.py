@@ -168,6 +168,8 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
         ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
         ("git+https://code/x", "requirements.txt:1: git+https://code/x: what comes from a repo"),
         ("x @ git+ssh://code/x", "requirements.txt:1: x @ git+ssh://code/x: what comes from"),
+        ("-e git+https://code/x", "requirements.txt:1: -e git+https://code/x: what comes from a"),
+        ("--find-links \\\n  wheels\n./x", "requirements.txt:3: ./x: the project's own"),
         ("x\n--no-deps", "requirements.txt:2: --no-deps: an option that is not known here"),
         ("-fwheels", "requirements.txt:1: -fwheels: an option"),
         ('x --config-settings="a=b"', 'requirements.txt:1: x --config-settings="a=b": an option'),
@@ -184,6 +186,7 @@ def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Pat
         ("[project\n", "pyproject.toml:"),
         ("[project]\ndependencies = 3", "must be a list"),
         ('[project]\ndependencies = ["x @ git+https://code/x"]', "what comes from a repository"),
+        ('[project]\ndependencies = ["x @ file:///srv/x"]', "the project's own files"),
     ],
 )
 def test_a_pyproject_that_does_not_tell(text: str, said: str, tmp_path: Path) -> None:
@@ -217,6 +220,8 @@ def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -
         ({"setup.py": "setup(name='x')\n"}, None),
         ({"requirements-gpu.txt": "x\n"}, "requirements-gpu.txt"),
         ({"poetry.lock": ""}, "poetry.lock"),
+        ({"a/requirements.txt": "x\n", "docs/requirements.txt": "x\n"}, "a/requirements.txt"),
+        ({"pixi.toml": "", "env.yml": ""}, "env.yml, pixi.toml"),
         ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, "uv.lock"),
         ({"requirements.txt": "y\n", "uv.lock": ""}, None),
         (
@@ -379,6 +384,13 @@ def test_packages_come_from_where_the_site_says(
     shutil.rmtree(wheels)
     fetch_wheels(*arguments, site)
     assert below(wheels) == ["antique-4.9-py3-none-any.whl", "helper-3.1-py3-none-any.whl"]
+
+
+def test_an_option_may_go_on_in_another_line(tmp_path: Path) -> None:
+    text = "--extra-index-url \\\r\n  https://code/simple  # ours\r\ntidy\n"
+    found = required(tmp_path, **{"requirements.txt": text})
+    assert found is not None
+    assert found.options() == "--extra-index-url https://code/simple\n"
 
 
 @pytest.mark.process

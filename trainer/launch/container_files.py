@@ -1,4 +1,4 @@
-"""Keeps what a project wrote to /tmp and its home, which end with the container.
+"""Keeps what a project wrote to /tmp, its home or `../`, which end with the container.
 
 Many programs write their results to such a folder, because another machine keeps it. They are
 copied to `outputs/left-in-container` of the run directory, and noted in
@@ -26,6 +26,14 @@ PASSING = (
     *(".*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
     *("ompi*", "prte*", "pmix*", "ssh-*", "krb5cc*", "hsperfdata_*", "ray", "wandb*"),
     *("__pycache__", "pytest-*"),
+)
+# What is in the run directory anyway. By `../results` a program writes beside it.
+OF_RUN = frozenset(
+    {
+        *("checkpoints", "copies", "failures", "logs", "nodes", "outputs", "project", "ranks"),
+        *("tensorboard", "verify", "wandb", "bench.json", "exit_status", "metrics.jsonl"),
+        *("silences.jsonl", "timeline.json", "world.json"),
+    }
 )
 # Less is a lock or a mark; more files are a data set.
 LEAST_BYTES, MOST_FILES = 1024, 1000
@@ -56,7 +64,7 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
     noted: list[dict[str, Any]] = []
     # Also while it looks what there is, which takes as long with many small files.
     with contextlib.suppress(Stopped):
-        found = list(islice(_left(places, run_dir), MOST_FILES))
+        found = list(islice(_left((str(run_dir), *places), run_dir), MOST_FILES))
         noted += [
             {"path": path, "files": files, "bytes": size, "kept": False}
             for path, files, size in found
@@ -66,8 +74,14 @@ def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: 
         for entry, (path, files, size) in zip(noted, found, strict=True):
             with contextlib.suppress(OSError):
                 disk = os.statvfs(run_dir)
-                if files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize:
-                    entry["kept"] = _copy(path, run_dir / KEPT / path.lstrip("/"), run_dir)
+                target = run_dir / KEPT / path.lstrip("/")
+                if Path(path).parent == run_dir:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.rmtree(target, ignore_errors=True)  # of an attempt before
+                    os.rename(path, target)
+                    entry["kept"] = True
+                elif files <= MOST_FILES and size + room < disk.f_bavail * disk.f_frsize:
+                    entry["kept"] = _copy(path, target, run_dir)
     with contextlib.suppress(Stopped):
         _note(run_dir, host, noted)
 
@@ -85,7 +99,9 @@ def _left(places: Sequence[str], run_dir: Path) -> Iterator[tuple[str, int, int]
             for entry in listing:
                 if any(fnmatchcase(entry.name, pattern) for pattern in PASSING):
                     continue
-                if run_dir.is_relative_to(entry.path):
+                if run_dir.is_relative_to(entry.path) or (
+                    str(run_dir) == place and entry.name in OF_RUN
+                ):
                     continue
                 sizes: list[int] = []
                 with contextlib.suppress(RecursionError):  # of a thousand folders in each other

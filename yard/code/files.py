@@ -43,8 +43,11 @@ NEVER = frozenset(
 )
 # Names of files that mostly hold passwords or keys
 SECRET = re.compile(
-    r"\.env(?:\.(?!example|sample|template).*)?|.*\.(?:pem|key|p12|pfx|keystore)|\.netrc|\.pgpass"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)|credentials(?:\..*)?|secrets?\.(?:ya?ml|json|toml|env)|kaggle\.json"
+    r"\.envrc|\w*\.env(?:\.(?!example|sample|template).*)?|.*\.(?:pem|key|p8|p12|pfx|ppk|keystore|jks)"
+    r"|\.netrc|\.pgpass|\.pypirc|\.git-credentials|\.dockerconfigjson|.*id_(?:rsa|dsa|ecdsa|ed25519)"
+    r"|credentials(?:\..*)?|secrets?\.(?:ya?ml|json|toml|env)|kaggle\.json|.*\.tfstate"
+    r"|(?:client_secret|service[_-]account).*\.json|(?:(?:api|access|hf|wandb)[_-]?)?(?:key|token)(?:\.txt)?",
+    re.IGNORECASE,
 )
 # A folder with this file is a virtual environment, whatever its name.
 ENVIRONMENT = "pyvenv.cfg"

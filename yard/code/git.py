@@ -65,6 +65,12 @@ def known_files(folder: Path) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
+def missing_submodules(folder: Path) -> list[str]:
+    """Paths below a folder where a repository belongs that was not fetched."""
+    said = _said(folder, "submodule", "status") if (folder / ".gitmodules").is_file() else None
+    return [line.split()[1] for line in (said or "").splitlines() if line.startswith("-")]
+
+
 def ignored_paths(folder: Path) -> list[str]:
     """Paths below a folder that git's rules leave out; of a folder its own alone, with a slash."""
     paths = _listed(folder, "--others", "--ignored", "--exclude-standard", "--directory")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from yard.code.files import Files, find_files, looks_secret
-from yard.code.git import git_revision
-from yard.code.program import check_start, find_program, lfs_pointers, source_of
+from yard.code.git import git_revision, missing_submodules
+from yard.code.program import check_start, doubtful_starts, find_program, lfs_pointers, source_of
 from yard.code.requirements import Requirements, find_requirements, not_read
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.syntax import syntax_errors
@@ -93,10 +93,14 @@ def read_code(
         program = find_program(files, entry or settings.entry)
         per_rank = (launch or settings.launch or RANK) == RANK
         problems += check_start(files, program, per_rank)
-        warnings += [*looks_secret(files), *lfs_pointers(files)]
+        warnings += [
+            f"{path}: is empty, a submodule that was not fetched: git submodule update --init"
+            for path in missing_submodules(folder)
+        ]
+        warnings += [*looks_secret(files), *lfs_pointers(files), *doubtful_starts(files, program)]
         source = source_of(files, program)
         if source is not None:
-            wrong, doubtful = syntax_errors(files, source)
+            wrong, doubtful = syntax_errors(files, source, program[1] == "-m")
             problems += wrong
             warnings += doubtful
     except RequestError as error:

@@ -1,7 +1,9 @@
 """What is run of a project: its entry, and the arguments that start it."""
 
+import ast
 import posixpath
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,17 +17,33 @@ FORMS = "script.py, run.sh or -m package.module"
 
 # Modules that start the ranks of a node
 LAUNCHER_MODULES = r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.\S+"
-# At the beginning of a command of a shell script, in one line: what starts ranks
+# What starts the ranks of a node, and what those of all nodes
+LAUNCHERS = rf"""(?:(?P<here>torchrun|deepspeed|composer|xtuner[ \t]+train
+        |swift[ \t]+(?:sft|pt|rlhf)
+        |accelerate[ \t]+launch|(?:colossalai|tune|fabric|lightning)[ \t]+run
+        |python[\d.]*(?:[ \t]+-[a-zA-Z])*[ \t]+
+            (?:-m[ \t]+(?:{LAUNCHER_MODULES})|\$\(which[ \t]+torchrun\)))
+    |(?P<everywhere>(?:horovod|orte|prte|mpi)run(?:\.\w+)?|mpiexec(?:\.\w+)?|srun|sbatch|aprun
+        |jsrun|ibrun|flux[ \t]+run|python[\d.]*[ \t]+-m[ \t]+horovod\.runner\S*))(?=\s|$)"""
+# At the beginning of a command of a shell script, in one line: a launcher, or another script
 LAUNCHER = re.compile(
-    rf"""(?:^|[;&|(])[ \t]*
-    (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"']*)|then|do|else|exec|time|if|while|!|env|nohup|nice|command
-        |stdbuf|numactl|timeout|(?:uv|poetry|conda)[ \t]+run|-\S+|\d+[a-z]?)[ \t]+)*
-    (?:[\w./~${{}}-]*/)?
-    (?:(?P<here>torchrun|deepspeed|accelerate[ \t]+launch
-        |python[\d.]*(?:[ \t]+-[a-zA-Z])*[ \t]+-m[ \t]+(?:{LAUNCHER_MODULES}))
-    |(?P<everywhere>horovodrun|mpirun|mpiexec|srun))(?=\s|$)""",
+    rf"""(?:^|[;&|({{`])[ \t]*
+    (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"']*)|then|do|else|exec|time|if|while|!|env|nohup|nice
+        |command|stdbuf|numactl|timeout|eval|sudo|(?:uv|poetry)[ \t]+run
+        |conda[ \t]+run(?:[ \t]+-[np][ \t]+\S+)?|-\S+|\d+[a-z]?)[ \t]+)*
+    (?:(?:(?:(?:ba|z|da)?sh|source|\.)[ \t]+(?:-\w+[ \t]+)*(?=[\w./-]+(?:[\s;]|$))|(?=\.?[\w./-]*/))
+        (?P<script>[\w./-]+\.sh)
+    |(?:[\w./~${{}}-]*/)?{LAUNCHERS})""",
     re.MULTILINE | re.VERBOSE,
 )
+# What makes a world of each node by itself: options of torchrun, and others without theirs
+ALONE = re.compile(
+    r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
+    r"|accelerate\S*\s+launch(?!.*--(?:num_machines|machine_rank|config_file))"
+    r"|deepspeed(?!.*--(?:no_ssh|node_rank|hostfile))"
+)
+# What starts programs in Python
+STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "execvp"})
 # How git-lfs begins what stands in the place of a file that was not fetched
 LFS_POINTER = b"version https://git-lfs.github.com/spec"
 # How long that is: two lines more, of a hash and a size
@@ -90,16 +108,73 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
             f"entry {path}: has the line ends of Windows, with which bash finds no command; "
             f"take them out: sed -i 's/\\r$//' {path}"
         ]
+    read = subprocess.run(
+        ["bash", "-n", files.travelling[path].source], capture_output=True, text=True, check=False
+    )
+    if read.returncode:
+        said = read.stderr.replace(str(files.travelling[path].source), path).strip()
+        return [f"entry {path}: bash cannot read it: {said}"]
+    return _launchers(files, path, per_rank, {path})
+
+
+def doubtful_starts(files: Files, program: tuple[str, ...]) -> list[str]:
+    """What of an entry may start other worlds than the run's, on several nodes or at times."""
+    path = source_of(files, program)
+    if path is not None:
+        return _started_in_python(files.travelling[path].source, path)
+    if program[0] != "bash":
+        return []
+    text = files.travelling[program[1]].source.read_text(encoding="utf-8", errors="replace")
+    commands = [line.strip() for line in text.replace("\\\n", "  ").splitlines()]
+    return [
+        f"{program[1]}: {command}: on several nodes each of them is a world of its own; torchrun "
+        "takes their number and address from the launch where no option says another one"
+        for command in commands
+        if not command.startswith("#") and ALONE.search(command)
+    ]
+
+
+def _started_in_python(source: Path, path: str) -> list[str]:
+    try:
+        tree = ast.parse(source.read_bytes())
+    except (SyntaxError, ValueError):
+        return []  # which is told by itself
+    warnings = []
+    for node in ast.walk(tree):
+        name = getattr(node.func, "attr", None) if isinstance(node, ast.Call) else None
+        if name not in STARTS or not isinstance(node, ast.Call) or not node.args:
+            continue
+        words = getattr(node.args[0], "elts", [node.args[0]])
+        said = " ".join(str(each.value) for each in words if isinstance(each, ast.Constant))
+        found = re.match(LAUNCHERS, said, re.VERBOSE)
+        if found:
+            warnings.append(
+                f"{path}:{node.lineno}: {found[0]} would start ranks where the launch has done it"
+            )
+    return warnings
+
+
+def _launchers(files: Files, path: str, per_rank: bool, seen: set[str]) -> list[str]:
+    """What a shell script starts that starts ranks, and the scripts that it names."""
+    content = files.travelling[path].source.read_bytes()
     text = re.sub(r"^[ \t]*#.*$", "", content.decode(errors="replace"), flags=re.MULTILINE)
     problems = []
     # A backslash continues a line; every place stays where it is.
     for found in LAUNCHER.finditer(text.replace("\\\n", "  ")):
         line = text.count("\n", 0, found.end()) + 1
-        if found["everywhere"]:
+        if found["script"]:
+            name = posixpath.normpath(found["script"]).replace("../", "")
+            # A script may have changed its directory.
+            inner = [each for each in files.travelling if f"/{each}".endswith(f"/{name}")]
+            inner = [name] if name in inner else inner if len(inner) == 1 else []
+            for each in set(inner) - seen:
+                seen.add(each)
+                problems += _launchers(files, each, per_rank, seen)
+        elif found["everywhere"]:
             problems.append(
-                f"{path}:{line}: {found['everywhere']} starts ranks on all nodes, which the launch "
-                "does already: name the program that it starts in ENTRY=, and its arguments in "
-                "SCRIPT_ARGS="
+                f"{path}:{line}: {' '.join(found['everywhere'].split())} starts ranks on all "
+                "nodes, which the launch does already: name the program that it starts in ENTRY=, "
+                "and its arguments in SCRIPT_ARGS="
             )
         elif per_rank:
             problems.append(

@@ -5,6 +5,7 @@ import os
 import posixpath
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,19 +19,25 @@ FROM_REPOSITORY = (
     "folder into the project, from where it is imported, or build a wheel of it into a folder that "
     "pip's setting find-links names, and ask for its version"
 )
+OF_FOLDER = (
+    "the project's own files travel as they are, and are not installed; take the line out, or name "
+    "another file with REQUIREMENTS="
+)
 REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 
 # Where other tools have what a project requires: files, and tables of a pyproject.toml
 _SETUP = ("setup.py", "setup.cfg")
 _OTHER_FILES = re.compile(
-    r"(?:environment|conda)[\w.-]*\.ya?ml|Pipfile|setup\.(?:py|cfg)"
-    r"|requirements?[_/.-][\w.-]+\.(?:txt|in)|requirements\.in"
+    r"(?:env|environment|conda)[\w.-]*\.ya?ml|Pipfile|pixi\.toml|setup\.(?:py|cfg)"
+    r"|(?!docs?/|tests?/)(?:.*/)?(?:_?requirements?|reqs)(?:[_/.-][\w.-]+)?\.(?:txt|in)",
+    re.IGNORECASE,
 )
 _LOCKS = re.compile(r"(?:uv|poetry|pdm|pixi|Pipfile)\.lock|pylock(?:\.\w+)?\.toml")
 # How a script says itself what it requires (PEP 723)
 _SCRIPT = re.compile(r"^# /// script$.*?^# *dependencies", re.MULTILINE | re.DOTALL)
 _TABLES = (
     *("tool.poetry.dependencies", "tool.poetry.group", "tool.uv.sources", "tool.pdm.source"),
+    *("tool.pixi.dependencies", "tool.pixi.pypi-dependencies", "tool.hatch.envs.default"),
     *("project.optional-dependencies", "dependency-groups"),
 )
 _MOST_NAMED = 6
@@ -40,7 +47,7 @@ _HEAD = 4096
 # A line that brings in another file, one that names a repository, and one that names a folder or
 # the project itself.
 _NESTED = re.compile(r"(?:-r|--requirement|-c|--constraint)[\s=]*(\S+)")
-_REPOSITORY = re.compile(r"(?:[^#@]*@\s*)?(?:git|hg|svn|bzr)\+")
+_REPOSITORY = re.compile(r"(?:-e\s*|--editable[\s=]*)?(?:[^#@]*@\s*)?(?:git|hg|svn|bzr)\+")
 _PLACE = re.compile(
     r"(?P<option>-i|--index-url|--extra-index-url|-f|--find-links|--trusted-host|--no-index|--pre"
     r"|--no-binary|--only-binary|--prefer-binary|--require-hashes)"
@@ -73,8 +80,8 @@ class Requirements:
         """
         lines = []
         for path, text in () if self.packages else self.texts.items():
-            for line in text.splitlines():
-                found = _PLACE.fullmatch(line.strip())
+            for _, line in _lines(text):
+                found = _PLACE.fullmatch(line)
                 if not found:
                     continue
                 option, place = found["option"], found["place"] or ""
@@ -199,7 +206,9 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
     if not isinstance(packages, list) or not all(isinstance(entry, str) for entry in packages):
         raise RequestError([f"{path}: project.dependencies must be a list of words"])
     problems = [
-        f"{path}: {entry}: {FROM_REPOSITORY}" for entry in packages if _REPOSITORY.match(entry)
+        f"{path}: {entry}: {FROM_REPOSITORY if _REPOSITORY.match(entry) else OF_FOLDER}"
+        for entry in packages
+        if _REPOSITORY.match(entry) or _LOCAL.match(entry)
     ]
     if problems:
         raise RequestError(problems)
@@ -210,6 +219,13 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
     return Requirements(path, files.folder, tuple(packages), {path: "\n".join(packages)})
 
 
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file, with the number of each; a backslash continues one."""
+    for found in re.finditer(r"(?:[^\n\\]|\\\r?\n|\\)+", text):
+        line = re.sub(r"\\\r?\n", " ", found[0]).strip()
+        yield text.count("\n", 0, found.start()) + 1, line
+
+
 def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -> None:
     try:
         text = _text(files.folder / path)
@@ -217,8 +233,7 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
         problems.append(f"{path}: {error}")
         return
     texts[path] = text
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.strip()
+    for number, entry in _lines(text):
         nested = _NESTED.match(entry)
         if nested and "://" not in nested[1]:
             name = posixpath.normpath(posixpath.join(posixpath.dirname(path), nested[1]))
@@ -229,10 +244,7 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
         elif _REPOSITORY.match(entry):
             problems.append(f"{path}:{number}: {entry}: {FROM_REPOSITORY}")
         elif _LOCAL.match(entry):
-            problems.append(
-                f"{path}:{number}: {entry}: the project's own files travel as they are, and are "
-                "not installed; take the line out, or name another file with REQUIREMENTS="
-            )
+            problems.append(f"{path}:{number}: {entry}: {OF_FOLDER}")
         elif not nested and not _PLACE.fullmatch(entry) and _OF_PACKAGE.match(entry.split(" #")[0]):
             problems.append(
                 f"{path}:{number}: {entry}: an option that is not known here; take it out, or have "

@@ -16,15 +16,19 @@ NEWER = re.compile(r"""\b(?:[rR]?[fF]|[fF][rR])["']|^\s*type\s+\w|\b(?:def|class
 MAX_BYTES = 2_000_000
 
 
-def syntax_errors(files: Files, start: str) -> tuple[list[str], list[str]]:
+def syntax_errors(files: Files, start: str, as_module: bool = False) -> tuple[list[str], list[str]]:
     """Check a file, and those of the project that it imports at the beginning, without running.
 
+    Args:
+        as_module: whether it is started by `-m`, which looks for modules from the top folder.
+
     Returns:
-        What is wrong for certain, and what may only be too new for the Python of this machine;
-        each with file, line and the line's text.
+        What is wrong for certain, and what may only be too new for the Python of this machine, or
+        lie where Python does not look; each with file, line and the line's text.
     """
     wrong: list[str] = []
     doubtful: list[str] = []
+    root = "" if as_module else start.rpartition("/")[0] + "/" * ("/" in start)
     waiting, seen = [start], {start}
     while waiting:
         path = waiting.pop(0)
@@ -41,6 +45,8 @@ def syntax_errors(files: Files, start: str) -> tuple[list[str], list[str]]:
         except ValueError as error:  # a byte 0
             wrong.append(f"{path}: {error}")
         else:
+            if path == start and b"sys.path" not in file.source.read_bytes():
+                doubtful += _out_of_path(files, tree, path, root)
             imported, missing = _imported(files, tree, path)
             wrong += missing
             new = [name for name in imported if name not in seen]
@@ -54,6 +60,37 @@ def _may_be_newer(error: SyntaxError) -> bool:
     if sys.version_info >= IMAGE_PYTHON:
         return False
     return error.msg.startswith("f-string") or bool(NEWER.search(error.text or ""))
+
+
+def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[str]:
+    """The modules of the project that a program imports from where Python does not look.
+
+    Args:
+        root: the folder that Python looks into, with a slash behind.
+    """
+
+    def has(place: str, name: str) -> bool:
+        return bool({f"{place}{name}.py", f"{place}{name}/__init__.py"} & files.travelling.keys())
+
+    names = [
+        (node.lineno, name.partition(".")[0])
+        for node in tree.body
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else _named(node))
+    ]
+    found = {
+        name: f"{path}:{line}: imports {name}, which lies in {place or 'the top folder'}, where "
+        "Python does not look: have the program add that to sys.path, or start it by a run.sh that "
+        f"sets PYTHONPATH={place or '.'}"
+        for place in ("", "src/")
+        for line, name in names
+        if not has(root, name) and has(place, name)
+    }
+    return list(found.values())
+
+
+def _named(node: ast.Import) -> list[str]:
+    return [alias.name for alias in node.names]
 
 
 def _imported(files: Files, tree: ast.Module, path: str) -> tuple[list[str], list[str]]:

@@ -17,7 +17,8 @@ HEADER = "Traceback (most recent call last):"
 FRAME = re.compile(r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,7})')
 # In front of the lines of a group of exceptions, each of which has a traceback of its own
 MARGIN = re.compile(r"^ +(?:\| ?|\+ Exception Group (?=Traceback)|\+-.*)")
-EXCEPTION = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?")
+# Of a class in a function too, and of Ray, which names the class that its own one wraps
+EXCEPTION = re.compile(r"(?P<error>[^\W\d][\w.<>]*(?:\(\w+\))?)(?:: ?(?P<message>.*))?")
 # A chain of exceptions goes on after one of these sentences; its last one ended the program.
 CHAIN = (
     "During handling of the above exception, another exception occurred:",
@@ -42,8 +43,11 @@ PROCESS_KILLED = re.compile(
     r"|died with <Signals|exit(?:code|ed)?[: ]*-9|terminated abruptly|exited unexpectedly"
     r"|BrokenProcessPool|process pool is not usable|[Tt]imed out|[Tt]imeout"
 )
-# What stands before a traceback that ended no program
-ENDS_NOTHING = ("Exception ignored in", "Exception in thread")
+# What stands before a traceback that ended no program: of Python, asyncio and logging
+ENDS_NOTHING = (
+    *("Exception ignored in", "Exception in thread", "Task exception was never", "future: <"),
+    *("Exception in callback", "handle: <", "--- Logging error", "Call stack:"),
+)
 # How torchrun and accelerate fall when a process of theirs has failed.
 LAUNCHERS = frozenset({"ChildFailedError", "CalledProcessError", "SignalException"})
 # What they print then: the first line, the line that says that no exception was noted, and those
@@ -51,6 +55,8 @@ LAUNCHERS = frozenset({"ChildFailedError", "CalledProcessError", "SignalExceptio
 # (docker/trainer/python/trainyard_abort.py), in a file that the launcher names.
 OF_LAUNCHER = re.compile(r"^[EWI]\d{4} .*\belastic/", re.MULTILINE)
 NO_EXCEPTION = re.compile(r"^\s+error_file: <N/A>", re.MULTILINE)
+# The traceback that torchrun shows of it, with a margin
+OF_CHILD = re.compile(r"^  traceback : (Traceback .*(?:\n  .*)*)", re.MULTILINE)
 PROCESS_ENDED = re.compile(r"\s+(?:traceback : (?=Signal)|exitcode {2}: (?=\d))(.*)")
 # Lines after an exception that are no words of the program: the rest of its message, lines of
 # libraries, bars, and what wandb and Hydra say at their end
@@ -73,7 +79,7 @@ class Crash:
         error: the class of the exception; "" where only a message is known.
         place: the line of the user's code, like `code/train.py:12: x = 1/0`; None where the
             exception came from nowhere in it.
-        starting: whether it came while another program was started.
+        within: the name of the last file on the way to it; "" where none is known.
         holder: another node, which has the file that the rank did not find.
     """
 
@@ -82,7 +88,7 @@ class Crash:
     error: str
     message: str
     place: str | None = None
-    starting: bool = False
+    within: str = ""
     holder: str | None = None
 
     @property
@@ -111,9 +117,9 @@ class Traceback:
     frames: tuple[tuple[str, int], ...]
 
     @property
-    def starting(self) -> bool:
-        """Whether the exception came while another program was started."""
-        return bool(self.frames) and self.frames[-1][0].endswith("/subprocess.py")
+    def within(self) -> str:
+        """The name of the last of the files: `subprocess.py` where a program was started."""
+        return self.frames[-1][0].rpartition("/")[2] if self.frames else ""
 
 
 def read_crashes(
@@ -141,7 +147,7 @@ def read_crashes(
         told = parse_traceback(text, not fell)
         if told is not None:
             place = place_of(run, told.frames)
-            found[rank] = Crash(rank, log, told.error, told.message, place, told.starting)
+            found[rank] = Crash(rank, log, told.error, told.message, place, told.within)
     for path in sorted((run / "failures").glob("torch-*.json")):
         crash = _of_torch(run, path)
         if crash is None or said.get(crash.rank) is False:
@@ -189,6 +195,7 @@ def parse_traceback(text: str, alone: bool = False) -> Traceback | None:
         alone: one process wrote it: what it says after an exception shows that it got over it.
     """
     spoken: dict[str, list[tuple[int, str]]] = {}
+    text = OF_CHILD.sub(lambda match: match[1].replace("\n  ", "\n"), text)
     for number, line in enumerate(text.splitlines()):
         speaker, words = _told(line)
         spoken.setdefault(speaker, []).append((number, words))
@@ -242,9 +249,10 @@ class _Found:
 def _tracebacks(lines: Sequence[tuple[int, str]]) -> Iterator[_Found]:
     """The tracebacks of what one process said, line by line; of a chain the last one."""
     numbers, said = [number for number, _ in lines], [line for _, line in lines]
-    begin, cause = _next(said, 0), None
+    begin, cause, before = _next(said, 0), None, ""
     while begin < len(said):
-        before = next((line for line in reversed(said[:begin]) if line.strip()), "")
+        if cause is None:
+            before = next((line for line in reversed(said[:begin]) if line.strip()), "")
         told, count = _first_block(said[begin:])
         begins, begin = begin, _next(said, begin + max(count, 1))
         after = next((line for line in said[begins + count :] if line.strip()), "")
@@ -311,7 +319,7 @@ def _first_block(lines: Sequence[str]) -> tuple[Traceback | None, int]:
         if match is None:
             return None, number
         message = match["message"]
-        if message == "":
+        if message == "" or (message or "").endswith("raised:"):  # the latter by torch.compile
             message = _message_below(lines[number + 1 :])
         told = Traceback(
             match["error"].split(".")[-1], (message or "")[:MESSAGE_CHARACTERS], tuple(frames)
@@ -344,6 +352,6 @@ def _of_torch(run: Path, path: Path) -> Crash | None:
     shown = str(path.relative_to(run))
     if told is not None:
         place = place_of(run, told.frames)
-        return Crash(int(name[1]), shown, told.error, told.message, place, told.starting)
+        return Crash(int(name[1]), shown, told.error, told.message, place, told.within)
     first = next(iter(message.splitlines()), "")[:MESSAGE_CHARACTERS]
     return Crash(int(name[1]), shown, "", first) if first else None

@@ -22,7 +22,17 @@ FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\
 # How faulthandler begins; the stacks of all threads follow. What a C++ library said is before it.
 FAULT = "Fatal Python error: "
 # What Python says where a program that it is to start is not there
-NO_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] .*: '(?P<program>[^'/\n]+)'")
+NO_PROGRAM = re.compile(
+    r"FileNotFoundError: \[Errno 2\] .*: '(?:/[\w/]*bin/)?(?P<program>[^'/\n]+)'"
+)
+# The same of a shell, and of Python where it started the shell and the shell's words are lost
+NO_COMMAND = re.compile(
+    r"^.*\b\d+: (?:exec: )?(?P<program>[\w.+-]+): (?:command )?not found$"
+    r"|Command '(?P<command>[\w.+-]+)[^\n]*' returned non-zero exit status 127\.",
+    re.MULTILINE,
+)
+# Where `os.environ` is; the second name is of Python 3.12 and newer
+OF_ENVIRONMENT = ("os.py", "<frozen os>")
 # What the kernel does where memory ran out
 OUT_OF_MEMORY = ("container_out_of_memory", "node_out_of_memory")
 ANSIBLE_LOG = "ansible.log"
@@ -134,6 +144,7 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         if problem.host is not None
     ]
     crashed = [_of_crash(record, crash) for crash in record.crashes if crash.rank == first_failed]
+    crashed = [*_of_command(record, first_failed), *crashed]
     passed_over = OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ()
     collected = sorted(
         (each for each in record.findings if each.code not in passed_over),
@@ -173,14 +184,37 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
         proof = (*_written(before_launcher(said))[-PROOF_LINES:], crash.sentence)
     values = {"exception": crash.sentence}
     host = record.host_of(crash.rank)
-    lacking = NO_PROGRAM.search(crash.sentence) if crash.starting else None
+    lacking = NO_PROGRAM.search(crash.sentence) if crash.within == "subprocess.py" else None
     if lacking:
         values = {"program": lacking["program"]}
         return Finding("program_not_in_image", values, crash.path, host, crash.rank, proof)
+    if crash.error == "KeyError" and crash.within in OF_ENVIRONMENT:
+        values = {"name": crash.message.strip("'")}
+        return Finding("name_not_set", values, crash.path, host, crash.rank, proof)
     if crash.holder is not None:
         values = {"exception": crash.sentence, "holder": crash.holder}
         return Finding("file_of_other_node", values, crash.path, host, crash.rank, proof)
     return Finding("program_error", values, crash.path, host, crash.rank, proof)
+
+
+def _of_command(record: RunRecord, first_failed: int | None) -> list[Finding]:
+    """The command that ended the first failed rank because the image has no such program."""
+    log = next((log for log in record.rank_logs if log.rank == first_failed), None)
+    own = [end.exit_status for end in record.rank_ends if end.rank == first_failed]
+    said = [crash.sentence for crash in record.crashes if crash.rank == first_failed]
+    if log is None or log.rank is None or not record.is_project:
+        return []
+    if own != [127] and "status 127." not in str(said):
+        return []
+    found = sorted(NO_COMMAND.finditer(log.text), key=lambda match: match["program"] is not None)
+    return [
+        Finding(
+            "program_not_in_image",
+            {"program": match["program"] or match["command"]},
+            *(log.path, record.host_of(log.rank), log.rank, (match[0],)),
+        )
+        for match in found[-1:]
+    ]
 
 
 def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
