@@ -657,6 +657,19 @@ def test_events_of_a_run_that_goes_on_are_laid_ready(
 
 
 @pytest.mark.process
+def test_samples_of_a_run_that_goes_on_are_laid_ready(run: Any, outside: Path) -> None:
+    """On each node its own."""
+    for host in ("node1", "node2"):
+        write(run, f"nodes/{host}/utilisation.jsonl")
+    write(run, "nodes/node2/other.jsonl")
+    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == []
+    assert events_of(run) == ["nodes/node2/utilisation.jsonl"]
+    replace_by_link(Path(run.work, "nodes/node2/utilisation.jsonl"), outside / "shadow")
+    training_run_collect.offer_live(run, "node2", RANK, LIMITS)
+    assert events_of(run) == []
+
+
+@pytest.mark.process
 def test_many_events_keep_no_checkpoint_from_home(run: Any) -> None:
     start_ranks_from(run)
     for number in range(LIMITS.files + 5):
@@ -664,22 +677,6 @@ def test_many_events_keep_no_checkpoint_from_home(run: Any) -> None:
     write(run, "checkpoints/epoch-1.pt")
     assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
     assert len(events_of(run)) == LIMITS.files
-
-
-def test_when_the_newest_events_were_written(run: Any, outside: Path) -> None:
-    assert poll.newest_events(run.path) == 0
-    ages = {
-        "tensorboard/events.out.tfevents.1": 100,
-        "project/a/b/x.tfevents.2": 50,
-        "project/c": 1,
-    }
-    for name, age in ages.items():
-        moment = time.time() - age
-        os.utime(write(run, name), (moment, moment))
-    assert time.time() - poll.newest_events(run.path) == pytest.approx(50, abs=5)
-    os.rename(Path(run.work, "project"), Path(run.work, "x"))
-    replace_by_link(Path(run.work, "project"), outside)
-    assert time.time() - poll.newest_events(run.path) == pytest.approx(100, abs=5)
 
 
 def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None:
@@ -728,25 +725,20 @@ def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> N
 
 @pytest.mark.process
 def test_directories_as_deep_as_a_rank_likes_do_not_end_who_follows(run: Any) -> None:
-    folders = [Path(run.work) / name for name in ("tensorboard", "checkpoints")]
-    folders[0].mkdir()
-    names = ("events.out.tfevents.1.node1.9.0", "epoch-1.pt")
-    for folder, name in zip(folders, names, strict=True):
-        deepen(folder)
-        for file, age in ((folder / name, 100), (folder / ("d/" * 260 + name), 50)):
-            file.write_bytes(b"")
-            os.utime(file, (time.time() - age,) * 2)
+    folder, name = Path(run.work) / "checkpoints", "epoch-1.pt"
+    deepen(folder)
+    for file, age in ((folder / name, 100), (folder / ("d/" * 260 + name), 50)):
+        file.write_bytes(b"")
+        os.utime(file, (time.time() - age,) * 2)
     # What a login has on a node, and far fewer than there are directories
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        for newest in (poll.newest_events(run.path), poll.newest_checkpoint(run.path)):
-            # What lies too deep to be brought home is not looked at.
-            assert time.time() - newest == pytest.approx(100, abs=5)
+        # What lies too deep to be brought home is not looked at.
+        assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(100, abs=5)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for folder in folders:
-            training_run_records.remove_tree(str(folder))
+        training_run_records.remove_tree(str(folder))
 
 
 def deepen(folder: Path) -> None:
