@@ -268,16 +268,13 @@ def _below(directory: RunDirectory, *names: str) -> Iterator[str]:
             yield os.path.relpath(os.path.join(above, name), folder)
 
 
-def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits) -> list[str]:
-    """Link what comes home while a run goes on into `live`, for a user to read.
+def offer_live(directory: RunDirectory, host: str, limits: Limits) -> list[str]:
+    """Link what comes home while a run goes on into `live`.
 
     That is the checkpoints, the samples of this node and, on the node that starts the ranks,
     TensorBoard's events. The ranks go on writing; a file of theirs that is changed in its place
     changes here too. A run that ends meanwhile has its directory removed, and that is not made
     again here.
-
-    Args:
-        carrier: id of the user that brings them home.
 
     Returns:
         The paths of the checkpoints at home, which are those below `live` as well.
@@ -306,8 +303,6 @@ def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits)
         size += entry.size
         if size <= limits.size and _link(directory, entry, home) and number < len(checkpoints):
             names.append("/".join(home))
-    for folder, _, _ in os.walk(directory.live):
-        os.chown(folder, carrier, -1)
     return names
 
 

@@ -140,9 +140,7 @@ def newest_checkpoint(directory: str) -> float:
     return max(newest, newest_file(directory, WORKDIR, limit, pattern)) if pattern else newest
 
 
-def newest_file(
-    directory: str, place: str, limit: float, pattern: tuple[str, ...] = ()
-) -> float:
+def newest_file(directory: str, place: str, limit: float, pattern: tuple[str, ...] = ()) -> float:
     """Return when the newest file of a kind in one of the ranks' folders was written, or 0.
 
     No deeper than files are brought home from: for every level fwalk holds a descriptor, and older
