@@ -1,9 +1,9 @@
 """The trainer beside a plain PyTorch loop with the same numbers; no test, it takes hours.
 
-    nice -n 19 docker run --rm --network none --env OMP_NUM_THREADS=1 \\
+    docker run --rm --network none --env OMP_NUM_THREADS=1 \\
         --volume $PWD/tests/trainer:/tests:ro --volume $PWD/.trainyard/data:/data:ro \\
         --volume $PWD/trainer:/opt/trainyard/lib/trainer:ro --volume /tmp/compared:/out \\
-        IMAGE python3 /tests/compare_plain.py 2400 mobilenet_v3_small cnn_a:2
+        IMAGE nice -n 19 python3 /tests/compare_plain.py 2400 mobilenet_v3_small cnn_a:2
 
 It trains what is named, else all, each with a seed or with 1. It begins nothing any more after so
 many seconds, ends a training after five minutes more, and prints a line a training: which of the
