@@ -72,7 +72,7 @@ def look_at(run: str) -> dict[str, str]:
     )
     shown = {}
     try:
-        for key, last in (("", r"step \d+/\d+"), (f"/{run}\r\r", "rank 0 of 1 on node1")):
+        for key, last in (("", r"step \d+/\d+"), (f"/{run}\r\r", "rank 0 on node1")):
             screen.send(key)
             screen.expect(last)
             shown[key] = screen.before + screen.after
