@@ -61,7 +61,7 @@ PROJECTS = {"outputs": "outputs", "project": "workdir"}
 WORKDIR = "project"
 # What TensorBoard reads, and the folders of ranks in which it is looked for while a run goes on.
 EVENTS = "*tfevents*"
-EVENTS_BELOW = ("tensorboard", *PROJECTS)
+EVENTS_BELOW = (("tensorboard",), *((name,) for name in PROJECTS))
 # A larger file comes home with the end of the run: others are sent anew as they grow. In bytes.
 LIVE_EVENTS_BYTES = 64 << 20
 # A folder that Python makes beside what it imports.
@@ -268,15 +268,13 @@ def _below(directory: RunDirectory, *names: str) -> Iterator[str]:
             yield os.path.relpath(os.path.join(above, name), folder)
 
 
-def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits) -> list[str]:
-    """Link what comes home while a run goes on into `live`, for a user to read.
+def offer_live(directory: RunDirectory, host: str, limits: Limits) -> list[str]:
+    """Link what comes home while a run goes on into `live`.
 
-    That is the checkpoints and, on the node that starts the ranks, TensorBoard's events. The ranks
-    go on writing; a file of theirs that is changed in its place changes here too. A run that ends
-    meanwhile has its directory removed, and that is not made again here.
-
-    Args:
-        carrier: id of the user that brings them home.
+    That is the checkpoints, the samples of this node and, on the node that starts the ranks,
+    TensorBoard's events. The ranks go on writing; a file of theirs that is changed in its place
+    changes here too. A run that ends meanwhile has its directory removed, and that is not made
+    again here.
 
     Returns:
         The paths of the checkpoints at home, which are those below `live` as well.
@@ -287,32 +285,30 @@ def offer_live(directory: RunDirectory, host: str, carrier: int, limits: Limits)
     """
     remove_tree(directory.live)
     os.mkdir(directory.live, 0o700)
-    checkpoints = _found(directory, CHECKPOINTS, limits)
+    checkpoints = _found(directory, (CHECKPOINTS,), limits)
     pattern = checkpoint_pattern(directory)
     if pattern:
         checkpoints += _first(_checkpoints_of_workdir(directory, pattern), limits)
-    events = [
+    others = [
         entry
-        for name in (EVENTS_BELOW if directory.launches() else ())
-        for entry in _found(directory, name, limits)
-        if _is_events(entry)
+        for parts in (("nodes", host), *(EVENTS_BELOW if directory.launches() else ()))
+        for entry in _found(directory, parts, limits)
+        if _is_live(entry)
     ]
     checkpoints.sort(key=lambda each: each.size)
     names = []
     size = 0
-    for number, entry in enumerate([*checkpoints, *events][: limits.files]):
+    for number, entry in enumerate([*checkpoints, *others][: limits.files]):
         home = _home(directory, host, entry.parts)
         size += entry.size
         if size <= limits.size and _link(directory, entry, home) and number < len(checkpoints):
             names.append("/".join(home))
-    for folder, _, _ in os.walk(directory.live):
-        os.chown(folder, carrier, -1)
     return names
 
 
-def _found(directory: RunDirectory, name: str, limits: Limits) -> list[_Entry]:
+def _found(directory: RunDirectory, parts: tuple[str, ...], limits: Limits) -> list[_Entry]:
     """Find what may go home below one of the ranks' folders, one more than may be at the most."""
-    return _first(_entries(directory.work, (name,), Collected()), limits)
+    return _first(_entries(directory.work, parts, Collected()), limits)
 
 
 def _first(entries: Iterator[_Entry], limits: Limits) -> list[_Entry]:
@@ -335,12 +331,9 @@ def _checkpoints_of_workdir(directory: RunDirectory, pattern: tuple[str, ...]) -
             yield entry
 
 
-def _is_events(entry: _Entry) -> bool:
-    return (
-        fnmatchcase(entry.parts[-1], EVENTS)
-        and entry.target is None
-        and entry.size <= LIVE_EVENTS_BYTES
-    )
+def _is_live(entry: _Entry) -> bool:
+    is_wanted = entry.parts[0] == "nodes" or fnmatchcase(entry.parts[-1], EVENTS)
+    return is_wanted and entry.target is None and entry.size <= LIVE_EVENTS_BYTES
 
 
 def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:

@@ -16,6 +16,7 @@
         copies/            when the run is over: copies of the first node's checkpoints, on the node
                            that has them
         left/              what attempts before this one left beyond the limits: their `work`
+        shared.json        the paths of what this node has copied to a share
         collect/           what goes home: root's own records, and, when the run is over, what its
                            ranks left
             earlier/       what an attempt left that nobody could bring home
@@ -64,6 +65,7 @@ class RunDirectory:
         self.workdir = os.path.join(self.work, "project")
         self.resume = os.path.join(self.path, "resume")
         self.live = os.path.join(self.path, "live")
+        self.shared = os.path.join(self.path, "shared.json")
         self.copies = os.path.join(self.path, "copies")
         self.left = os.path.join(self.path, "left")
         self.collect = os.path.join(self.path, "collect")

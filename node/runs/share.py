@@ -1,18 +1,20 @@
 # Copyright Trainyard. Apache-2.0
 """Copies of a run's checkpoints and outputs on a share that the node has mounted.
 
-They are made when the run is over, of what has been sorted out to go home, so that no rank ever
-sees the share. Root opens the files, and the training user writes them there: what that user may
-not write, and where a link on the share leads, is no matter of root's. Whatever the share does, the
-files come home.
+They are made of what has been sorted out to go home, while the run goes on and when it is over, so
+that no rank ever sees the share. Root opens the files, and the training user writes them there:
+what that user may not write, and where a link on the share leads, is no matter of root's. Whatever
+the share does, the files come home.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NoReturn
 
 from ..check.paths import as_user
@@ -31,25 +33,36 @@ EQUAL_TIMES = 2.0
 GOES_ON, DONE = b".", b"\n"
 
 
-def copy_to_share(directory: RunDirectory, share: str, uid: int, gid: int) -> str:
-    """Copy checkpoints and outputs that are in `collect` to a folder of the run's name on a share.
+def copy_to_share(directory: RunDirectory, folder: str, share: str, uid: int, gid: int) -> str:
+    """Copy checkpoints and outputs to a folder of the run's name on a share.
 
-    What is there with the same size and time is not written again.
+    What is there with the same size and time is not written again. What this node has copied before
+    in this attempt, and is no longer among them, is removed.
 
     Args:
+        folder: what is copied, `live` or `collect`; nobody but root may write there.
         share: folder that is there, and that the user may write in.
         uid, gid: of that user, whom the copies belong to.
 
     Returns:
         Why not all of them are there; empty where they are.
     """
-    files = list(_files(directory))
-    if not files:
+    files = list(_files(folder))
+    copied: set[str] = set()
+    with suppress(OSError, ValueError), open(directory.shared, encoding="utf-8") as note:
+        copied = set(json.load(note))
+    gone = copied - {path for _, path in files}
+    if not files and not gone:
         return ""
+    # Before they are there: what is interrupted is known to the next time. What a full disk keeps
+    # from being noted stays on the share.
+    with suppress(OSError), open(directory.shared, "w", encoding="utf-8") as note:
+        json.dump(sorted(copied | {path for _, path in files}), note)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _copy_all(files, os.path.join(share, os.path.basename(directory.path)), uid, gid, writer)
+        home = os.path.join(share, os.path.basename(directory.path))
+        _copy_all(files, sorted(gone), home, uid, gid, writer)
     os.close(writer)
     said = b""
     with os.fdopen(reader, "rb", buffering=0) as answers:
@@ -68,20 +81,22 @@ def copy_to_share(directory: RunDirectory, share: str, uid: int, gid: int) -> st
     return said[len(DONE) :].decode(errors="replace")
 
 
-def _files(directory: RunDirectory) -> Iterator[tuple[str, str]]:
+def _files(top: str) -> Iterator[tuple[str, str]]:
     """Yield each file or link to copy, and its path below the folder of the run."""
-    nodes = os.path.join(directory.collect, "nodes")
+    nodes = os.path.join(top, "nodes")
     folders = [CHECKPOINTS, OUTPUTS]
     if os.path.isdir(nodes):
         folders += [f"nodes/{host}/{OUTPUTS}" for host in sorted(os.listdir(nodes))]
     for folder in folders:
-        for above, _, names in os.walk(os.path.join(directory.collect, folder)):
+        for above, _, names in os.walk(os.path.join(top, folder)):
             for name in sorted(names):
                 path = os.path.join(above, name)
-                yield path, os.path.relpath(path, directory.collect)
+                yield path, os.path.relpath(path, top)
 
 
-def _copy_all(files: list[tuple[str, str]], home: str, uid: int, gid: int, answer: int) -> NoReturn:
+def _copy_all(
+    files: list[tuple[str, str]], gone: list[str], home: str, uid: int, gid: int, answer: int
+) -> NoReturn:
     """The life of the process that copies; who reads the module's output must not wait for it."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
@@ -92,6 +107,9 @@ def _copy_all(files: list[tuple[str, str]], home: str, uid: int, gid: int, answe
             os.stat(os.path.dirname(home))  # which a share that is not mounted lacks
         for source, path in files:
             _copy(source, os.path.join(home, path), uid, gid, lambda: os.write(answer, GOES_ON))
+        for path in gone:
+            with as_user(uid, gid), suppress(FileNotFoundError):
+                os.remove(os.path.join(home, path))
     except OSError as error:
         place = f": {error.filename}" if error.filename else ""
         trouble = f"{error.strerror or error}{place}"

@@ -212,7 +212,7 @@ def end(
         release(root, mine)
     if directory.exists():
         if share:
-            said = copy_to_share(directory, share, uid, gid)
+            said = copy_to_share(directory, directory.collect, share, uid, gid)
             if said:
                 findings.append(finding("share_failed", path=share, message=said))
         with suppress(OSError):

@@ -9,7 +9,6 @@ import stat
 import sys
 import time
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from typing import Any
 
 from ..engine.containers import EngineError, is_running
@@ -17,8 +16,6 @@ from ..forms import LocalPath
 from ..runs.collect import (
     CHECKPOINTS,
     DEPTH,
-    EVENTS,
-    EVENTS_BELOW,
     WORKDIR,
     checkpoint_pattern,
     leads_to_match,
@@ -143,15 +140,7 @@ def newest_checkpoint(directory: str) -> float:
     return max(newest, newest_file(directory, WORKDIR, limit, pattern)) if pattern else newest
 
 
-def newest_events(directory: str) -> float:
-    """Return when the newest of TensorBoard's event files was written, Unix seconds, or 0."""
-    limit = time.time()
-    return max(newest_file(directory, place, limit, called=EVENTS) for place in EVENTS_BELOW)
-
-
-def newest_file(
-    directory: str, place: str, limit: float, pattern: tuple[str, ...] = (), called: str = "*"
-) -> float:
+def newest_file(directory: str, place: str, limit: float, pattern: tuple[str, ...] = ()) -> float:
     """Return when the newest file of a kind in one of the ranks' folders was written, or 0.
 
     No deeper than files are brought home from: for every level fwalk holds a descriptor, and older
@@ -160,7 +149,6 @@ def newest_file(
     Args:
         limit: what was written later does not count, Unix seconds.
         pattern: what the names of its path match, see `leads_to_match`.
-        called: what its own name matches.
     """
     try:
         top = open_directory(directory, "work", place)
@@ -180,7 +168,7 @@ def newest_file(
                 looked_at += 1
                 if looked_at > MOST_FILES:
                     return newest
-                if name.startswith(".") or not fnmatchcase(name, called):
+                if name.startswith("."):
                     continue  # what is being written begins with a dot
                 with suppress(OSError):
                     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -270,7 +258,6 @@ def poll(directory: LocalPath, wait: float = 10.0, log_offset: int = 0) -> dict[
         from, which have nothing but such values and time, step, steps, epoch and epochs.
         `began`: whether the program of rank 0 has begun, with or without metrics.
         `checkpoints`: when the newest whole one was written, Unix seconds; 0 while there is none.
-        `events`: when the newest of TensorBoard's files was, however young it is.
         `silences`: of a project's ranks, `time` at which each was noticed and `seconds` it had
         lasted.
         `output`: what is new in the log of rank 0, `offset` in bytes and `text`; and `log_offset`,
@@ -290,7 +277,6 @@ def poll(directory: LocalPath, wait: float = 10.0, log_offset: int = 0) -> dict[
         "metrics": metrics,
         "began": is_there(directory, "logs", LOG),
         "checkpoints": newest_checkpoint(directory),
-        "events": newest_events(directory),
         "silences": read_silences(directory),
         "log_offset": output.pop("end"),
         "output": output,

@@ -256,6 +256,12 @@ time.sleep(25)
     events = run.directory / "workdir/events.out.tfevents.1.0"
     run.wait_for("TensorBoard's events of the first node", events.exists)
     assert not events.with_suffix(".1").exists()
+    report = run.directory / "report.html"
+    shows = "<h3>Memory of the nodes</h3>"
+    run.wait_for("the nodes in the live report", lambda: shows in report.read_text())
+    assert {path.parent.name for path in run.directory.glob("nodes/*/utilisation.jsonl")} == {
+        *NODES[:2]
+    }
     run.kill_yard()
     for node in NODES[:2]:
         in_machine(node, f"touch {RUN_ROOT}/{run.run_id}/work/project/go")

@@ -1,11 +1,15 @@
 """What people do to a training under way: they follow its logs, and stop it."""
 
 import json
+import os
+import re
 from dataclasses import dataclass
 
+import pexpect
 import pytest
 from cluster import Cluster
 from commands import BackgroundMake, BackgroundRun, Outcome, make
+from machines import CHECKOUT
 from trainings import LONG
 
 # On a node each: one that goes on until it is stopped, one that is through a while after that
@@ -22,6 +26,7 @@ class Stop:
         outcome, beside_outcome: how their commands ended.
         stop: how `make stop` ended.
         logs: how `make logs FOLLOW=1` ended, which followed the stopped one.
+        top: the keys of `make top`, and what it showed after each.
         beside_was_under_way: whether the other still trained when the ranks of the stopped one
             had ended.
     """
@@ -32,6 +37,7 @@ class Stop:
     beside_outcome: Outcome
     stop: Outcome
     logs: Outcome
+    top: dict[str, str]
     beside_was_under_way: bool
 
 
@@ -43,12 +49,39 @@ def stopped(cluster: Cluster) -> Stop:
     beside = BackgroundRun(**BESIDE).trains("node2")
     logs = BackgroundMake("logs", RUN=run.run_id, FOLLOW=1)
     logs.wait_for_output("[0 node1] rank 0 of 1 on node1")
+    top = look_at(run.run_id)
     stop = make("stop", RUN=run.run_id)
     outcome, beside_outcome = run.finish(), beside.finish()
     # Not by a record of the stopped rank: on a busy machine mpirun kills it before it writes one.
     other = json.loads((beside.directory / "ranks/0.json").read_text())
     under_way = other["started_at"] < run.noticed_at() < other["ended_at"]
-    return Stop(run, outcome, beside, beside_outcome, stop, logs.finish(60), under_way)
+    return Stop(run, outcome, beside, beside_outcome, stop, logs.finish(60), top, under_way)
+
+
+def look_at(run: str) -> dict[str, str]:
+    """Have `make top` show nodes and runs, and then what the rank of a run prints."""
+    size = {"COLUMNS": "140", "LINES": "40", "TERM": "xterm-256color"}
+    screen = pexpect.spawn(
+        "make",
+        ["top"],
+        cwd=str(CHECKOUT),
+        env={**os.environ, **size},
+        dimensions=(40, 140),
+        timeout=90,
+        encoding="utf-8",
+    )
+    shown = {}
+    try:
+        for key, last in (("", r"step \d+/\d+"), (f"/{run}\r\r", "rank 0 on node1")):
+            screen.send(key)
+            screen.expect(last)
+            shown[key] = screen.before + screen.after
+        screen.send("q")
+        screen.expect(pexpect.EOF)
+    finally:
+        screen.close(force=True)
+    assert screen.exitstatus == 0
+    return shown
 
 
 def test_a_stopped_training_ends_with_its_logs_at_home(stopped: Stop) -> None:
@@ -57,6 +90,13 @@ def test_a_stopped_training_ends_with_its_logs_at_home(stopped: Stop) -> None:
     assert stopped.run.summary()["status"] == "stopped"
     log = (stopped.run.directory / "logs/rank-0.log").read_text()
     assert log.startswith("rank 0 of 1 on node1 ")
+
+
+def test_top_shows_nodes_runs_and_what_ranks_print(stopped: Stop) -> None:
+    cluster, rank = stopped.top.values()
+    assert "2 nodes, 2 runs" in cluster
+    assert re.search(r"node1.*running.*\d %.*GB of", cluster)
+    assert "rank 0 on node1" in rank
 
 
 @pytest.mark.promise("row 28", "make stop")

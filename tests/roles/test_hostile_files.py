@@ -26,7 +26,7 @@ from node.runs import listing as training_node_runs
 from node.runs import lock as training_node_lock
 from node.runs import records as training_run_records
 from node.runs import untrusted as training_node_foreign
-from node.verbs import logs, poll, start, take
+from node.verbs import checkpoints, logs, poll, start, take
 
 # Any but root's: whom the ranks run as.
 RANK = 54321
@@ -533,8 +533,8 @@ def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
     write(run, "checkpoints/.epoch-4.pt.Xy12")
     Path(run.work, "checkpoints/last.pt").symlink_to("epoch-3.pt")
     for _ in range(2):  # what is left of the last time goes
-        names = training_run_collect.offer_live(run, "node2", RANK + 1, LIMITS)
-        assert sorted(names) == [
+        told = checkpoints.checkpoints(run.path, "node2", RANK + 1)
+        assert sorted(told["names"]) == [
             "checkpoints/deep/part.bin",
             "checkpoints/epoch-3.pt",
             "checkpoints/last.pt",
@@ -564,10 +564,10 @@ def test_of_a_run_that_is_over_nothing_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(training_run_collect, "_entries", find_while_the_run_is_brought_home)
         with pytest.raises(FileNotFoundError):
-            training_run_collect.offer_live(run, "node1", RANK, LIMITS)
+            training_run_collect.offer_live(run, "node1", LIMITS)
     assert not os.path.exists(run.path)
     with pytest.raises(FileNotFoundError):
-        training_run_collect.offer_live(run, "node1", RANK, LIMITS)
+        training_run_collect.offer_live(run, "node1", LIMITS)
     assert not os.path.exists(run.path)
 
 
@@ -578,13 +578,13 @@ def test_only_plain_files_within_the_limits_are_laid_ready(run: Any, outside: Pa
     replace_by_link(Path(run.work, "checkpoints/secret.pt"), outside / "shadow")
     replace_by_link(Path(run.work, "checkpoints/below"), outside / "below")
     os.mkfifo(Path(run.work, "checkpoints/pipe.pt"))
-    names = training_run_collect.offer_live(run, "node2", RANK, LIMITS)
+    names = training_run_collect.offer_live(run, "node2", LIMITS)
     assert names == ["checkpoints/small.pt"]
     assert [path.name for path in sorted_files(run.live)] == ["small.pt"]
     replace_by_link(Path(run.work, "checkpoints_"), outside)
     os.rename(Path(run.work, "checkpoints"), Path(run.work, "x"))
     os.rename(Path(run.work, "checkpoints_"), Path(run.work, "checkpoints"))
-    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == []
+    assert training_run_collect.offer_live(run, "node2", LIMITS) == []
 
 
 def name_checkpoints(run: Any, pattern: str) -> None:
@@ -607,11 +607,11 @@ def test_checkpoints_of_a_working_directory_are_laid_ready_too(run: Any, outside
     shutil.copy2(write(run, "project/saved/ckpt-0.pt"), sent)
     expected = ["ckpt-1.pt", "ckpt-2/part.bin"]
     folder = "nodes/node2/workdir/saved"
-    names = training_run_collect.offer_live(run, "node2", RANK, LIMITS)
+    names = training_run_collect.offer_live(run, "node2", LIMITS)
     assert sorted(names) == [f"{folder}/{name}" for name in expected]
     assert Path(run.live, folder, "ckpt-1.pt").read_text() == "text\n"
     start_ranks_from(run)
-    names = training_run_collect.offer_live(run, "node1", RANK, LIMITS)
+    names = training_run_collect.offer_live(run, "node1", LIMITS)
     assert sorted(names) == [f"workdir/saved/{name}" for name in expected]
     training_run_collect.collect(run, "node1", LIMITS)
     assert training_run_collect.checkpoint_files(run, "node1") == sorted(names)
@@ -641,10 +641,10 @@ def test_events_of_a_run_that_goes_on_are_laid_ready(
     replace_by_link(Path(run.work, f"tensorboard/{name}.b"), outside / "shadow")
     Path(run.work, f"tensorboard/{name}.c").symlink_to(name)
     replace_by_link(Path(run.work, "outputs/tfevents"), outside)
-    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
+    assert training_run_collect.offer_live(run, "node2", LIMITS) == ["checkpoints/epoch-1.pt"]
     assert events_of(run) == ["checkpoints/epoch-1.pt"], "this node does not start the ranks"
     start_ranks_from(run)
-    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
+    assert training_run_collect.offer_live(run, "node2", LIMITS) == ["checkpoints/epoch-1.pt"]
     assert events_of(run) == [
         "checkpoints/epoch-1.pt",
         f"outputs/runs/a/{name}",
@@ -652,8 +652,21 @@ def test_events_of_a_run_that_goes_on_are_laid_ready(
         f"workdir/lightning_logs/version_0/{name}",
     ]
     monkeypatch.setattr(training_run_collect, "LIVE_EVENTS_BYTES", 4)
-    training_run_collect.offer_live(run, "node2", RANK, LIMITS)
+    training_run_collect.offer_live(run, "node2", LIMITS)
     assert events_of(run) == ["checkpoints/epoch-1.pt"], "large ones come when the run is over"
+
+
+@pytest.mark.process
+def test_samples_of_a_run_that_goes_on_are_laid_ready(run: Any, outside: Path) -> None:
+    """On each node its own."""
+    for host in ("node1", "node2"):
+        write(run, f"nodes/{host}/utilisation.jsonl")
+    write(run, "nodes/node2/other.jsonl")
+    assert training_run_collect.offer_live(run, "node2", LIMITS) == []
+    assert events_of(run) == ["nodes/node2/utilisation.jsonl"]
+    replace_by_link(Path(run.work, "nodes/node2/utilisation.jsonl"), outside / "shadow")
+    training_run_collect.offer_live(run, "node2", LIMITS)
+    assert events_of(run) == []
 
 
 @pytest.mark.process
@@ -662,24 +675,8 @@ def test_many_events_keep_no_checkpoint_from_home(run: Any) -> None:
     for number in range(LIMITS.files + 5):
         write(run, f"tensorboard/events.out.tfevents.{number}")
     write(run, "checkpoints/epoch-1.pt")
-    assert training_run_collect.offer_live(run, "node2", RANK, LIMITS) == ["checkpoints/epoch-1.pt"]
+    assert training_run_collect.offer_live(run, "node2", LIMITS) == ["checkpoints/epoch-1.pt"]
     assert len(events_of(run)) == LIMITS.files
-
-
-def test_when_the_newest_events_were_written(run: Any, outside: Path) -> None:
-    assert poll.newest_events(run.path) == 0
-    ages = {
-        "tensorboard/events.out.tfevents.1": 100,
-        "project/a/b/x.tfevents.2": 50,
-        "project/c": 1,
-    }
-    for name, age in ages.items():
-        moment = time.time() - age
-        os.utime(write(run, name), (moment, moment))
-    assert time.time() - poll.newest_events(run.path) == pytest.approx(50, abs=5)
-    os.rename(Path(run.work, "project"), Path(run.work, "x"))
-    replace_by_link(Path(run.work, "project"), outside)
-    assert time.time() - poll.newest_events(run.path) == pytest.approx(100, abs=5)
 
 
 def test_when_the_newest_checkpoint_was_written(run: Any, outside: Path) -> None:
@@ -728,25 +725,20 @@ def test_directories_as_deep_as_a_rank_likes_can_be_removed(tmp_path: Path) -> N
 
 @pytest.mark.process
 def test_directories_as_deep_as_a_rank_likes_do_not_end_who_follows(run: Any) -> None:
-    folders = [Path(run.work) / name for name in ("tensorboard", "checkpoints")]
-    folders[0].mkdir()
-    names = ("events.out.tfevents.1.node1.9.0", "epoch-1.pt")
-    for folder, name in zip(folders, names, strict=True):
-        deepen(folder)
-        for file, age in ((folder / name, 100), (folder / ("d/" * 260 + name), 50)):
-            file.write_bytes(b"")
-            os.utime(file, (time.time() - age,) * 2)
+    folder, name = Path(run.work) / "checkpoints", "epoch-1.pt"
+    deepen(folder)
+    for file, age in ((folder / name, 100), (folder / ("d/" * 260 + name), 50)):
+        file.write_bytes(b"")
+        os.utime(file, (time.time() - age,) * 2)
     # What a login has on a node, and far fewer than there are directories
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        for newest in (poll.newest_events(run.path), poll.newest_checkpoint(run.path)):
-            # What lies too deep to be brought home is not looked at.
-            assert time.time() - newest == pytest.approx(100, abs=5)
+        # What lies too deep to be brought home is not looked at.
+        assert time.time() - poll.newest_checkpoint(run.path) == pytest.approx(100, abs=5)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for folder in folders:
-            training_run_records.remove_tree(str(folder))
+        training_run_records.remove_tree(str(folder))
 
 
 def deepen(folder: Path) -> None:

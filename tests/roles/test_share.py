@@ -11,6 +11,7 @@ import pytest
 from node.runs import share as training_run_share
 from node.runs.directory import RunDirectory
 from node.runs.share import copy_to_share
+from node.verbs.checkpoints import checkpoints
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="writes as another user, as root can"),
@@ -51,7 +52,7 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def copy(directory: RunDirectory, share: Path) -> str:
-    said: str = copy_to_share(directory, str(share), ACCOUNT, ACCOUNT)
+    said: str = copy_to_share(directory, directory.collect, str(share), ACCOUNT, ACCOUNT)
     return said
 
 
@@ -78,6 +79,41 @@ def test_checkpoints_and_outputs_are_there_and_nothing_else(
         "run/outputs/a/table.csv": "outputs/a/table.csv",
     }
     assert {path.lstat().st_uid for path in share.rglob("*")} == {ACCOUNT}
+
+
+def test_checkpoints_are_there_while_the_run_goes_on_and_go_as_it_removes_them(
+    directory: RunDirectory, share: Path
+) -> None:
+    (share / "run/checkpoints").mkdir(parents=True)
+    (share / "run/checkpoints/of-an-attempt-before.pt").write_text("")
+    for path in (share / "run", share / "run/checkpoints"):
+        os.chown(path, ACCOUNT, ACCOUNT)
+    work = Path(directory.work, "checkpoints")
+    work.mkdir(parents=True)
+    for epoch in (1, 2, 3):
+        (work / f"epoch-{epoch}.pt").write_text(str(epoch))
+        (work / "last.pt").unlink(missing_ok=True)
+        (work / "last.pt").symlink_to(f"epoch-{epoch}.pt")
+        (work / f"epoch-{epoch - 2}.pt").unlink(missing_ok=True)
+        told = checkpoints(directory.path, "node2", 0, share=str(share), uid=ACCOUNT, gid=ACCOUNT)
+        assert told["trouble"] == ""
+        assert Path(directory.live, "checkpoints/last.pt").exists()
+    place = "run/checkpoints"
+    assert on(share) == {
+        f"{place}/epoch-2.pt": "2",
+        f"{place}/epoch-3.pt": "3",
+        f"{place}/last.pt": "-> epoch-3.pt",
+        f"{place}/of-an-attempt-before.pt": "",
+    }
+    # When it is over there are what it has left, and what was there before.
+    assert copy(directory, share) == ""
+    assert [name for name in on(share) if "checkpoints" in name] == [
+        f"{place}/epoch-1.pt",
+        f"{place}/last.pt",
+        f"{place}/of-an-attempt-before.pt",
+    ]
+    told = checkpoints(directory.path, "node2", 0, share=str(share / "no"), uid=ACCOUNT)
+    assert "No such file" in told["trouble"]
 
 
 def test_what_is_there_is_not_written_again(directory: RunDirectory, share: Path) -> None:

@@ -47,7 +47,6 @@ TRUE: dict[str, dict[str, Any]] = {
         "exit_status": None,
         "metrics": [{"step": 1}],
         "checkpoints": 0,
-        "events": 0,
         "silences": [],
         "output": {"offset": 0, "text": "a"},
         "log_offset": 1,

@@ -82,6 +82,16 @@ def test_it_shows_how_the_run_stands_and_the_last_one_how_it_ended(under_way: Pa
     assert "location.reload()" not in last
 
 
+def test_it_shows_the_nodes_and_their_gpus_while_the_run_goes_on(under_way: Path) -> None:
+    """Samples of a node come home every few minutes."""
+    sample_the_nodes(under_way, hosts=2, gpus=2)
+    began = read_run(under_way).manifest.started_at
+    text = write_live_report(under_way, began + 265, 10).read_text()
+    assert GOES_ON in text
+    for title in ("CPU", "Memory of the nodes", "GPU", "GPU memory", "GPU temperature"):
+        assert f"<h3>{title}</h3>" in text
+
+
 def test_before_the_first_step_there_is_nothing_to_excuse(under_way: Path) -> None:
     (under_way / "metrics.jsonl").unlink()
     text = write_live_report(under_way, read_run(under_way).manifest.started_at + 5, 10).read_text()

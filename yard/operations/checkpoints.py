@@ -1,4 +1,4 @@
-"""Brings the checkpoints of a run home while it goes on, and its events for TensorBoard."""
+"""Brings checkpoints, events for TensorBoard and samples of the nodes home while a run goes on."""
 
 import os
 import threading
@@ -18,8 +18,8 @@ CHECKPOINTS, WORKDIR, NODES = "checkpoints", "workdir", "nodes"
 # The log of these playbooks, beside that of the launch.
 LOG = "ansible-checkpoints.log"
 # Seconds between two of them at the least; one that takes long is followed by a longer pause, so
-# that they never take more than this share of the time. New events, of which there are some all the
-# time, are counted apart, so that they keep no checkpoint waiting.
+# that they never take more than this share of the time. Those for events and samples, which are new
+# all the time, are counted apart, so that they keep no checkpoint waiting.
 SHORTEST_PAUSE = 60.0
 SHARE = 0.02
 
@@ -30,7 +30,7 @@ class CheckpointCarrier:
 
     A playbook of its own brings them, in a thread beside the one that follows the run. What the run
     has removed meanwhile goes here too, but nothing that was here before, from an attempt before
-    perhaps. TensorBoard's events come with them.
+    perhaps. TensorBoard's events and the samples of the nodes come with them, and without new ones.
     """
 
     context: Context
@@ -38,20 +38,18 @@ class CheckpointCarrier:
     inventory: Path
     _brought: set[str] = field(default_factory=set)
     _checkpoints: float = 0.0
-    _events: float = 0.0
     _next_at: float = 0.0
-    _next_events_at: float = 0.0
+    _next_samples_at: float = 0.0
     _thread: threading.Thread | None = None
     _unwanted: threading.Event = field(default_factory=threading.Event)
     _trouble: str = ""
 
-    def look(self, checkpoints: float, events: float, hosts: Sequence[str]) -> str:
-        """Begin to bring them where there are new ones; to be called after each poll.
+    def look(self, checkpoints: float, hosts: Sequence[str]) -> str:
+        """Begin to bring them where it is time; to be called after each poll.
 
         Args:
             checkpoints: when the newest one was written, Unix seconds of the node's clock; 0: none.
-            events: the same of TensorBoard's files.
-            hosts: the nodes that have some of either.
+            hosts: the nodes of the run.
 
         Returns:
             Why the last ones could not be brought, once; "" where they could.
@@ -61,10 +59,10 @@ class CheckpointCarrier:
             return trouble
         now = time.monotonic()
         # A run of a minute needs none.
-        self._next_events_at = self._next_events_at or now + SHORTEST_PAUSE
+        self._next_samples_at = self._next_samples_at or now + SHORTEST_PAUSE
         is_new = checkpoints not in (0.0, self._checkpoints) and now >= self._next_at
-        if is_new or (events not in (0.0, self._events) and now >= self._next_events_at):
-            self._checkpoints, self._events = checkpoints, events
+        if is_new or now >= self._next_samples_at:
+            self._checkpoints = checkpoints
             self._thread = threading.Thread(target=self._bring, args=(hosts, is_new), daemon=True)
             self._thread.start()
         return trouble
@@ -124,13 +122,13 @@ class CheckpointCarrier:
         if outcome is not None and outcome.ok:
             self.forget(names)
         else:
-            self._checkpoints = self._events = 0.0
+            self._checkpoints = 0.0
             if outcome is not None and outcome.failures:
                 self._trouble = outcome.failures[0].message
         ended = time.monotonic()
-        self._next_events_at = ended + max(SHORTEST_PAUSE, (ended - began) / SHARE)
+        self._next_samples_at = ended + max(SHORTEST_PAUSE, (ended - began) / SHARE)
         if are_checkpoints_new:
-            self._next_at = self._next_events_at
+            self._next_at = self._next_samples_at
 
     def _files(self) -> set[str]:
         """What is at home, by path below the run directory."""

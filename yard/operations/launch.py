@@ -215,18 +215,12 @@ class RunFollower:
     def _follow(self, event: Event, progress: Progress, began_at: float) -> None:
         """Take in one poll. What is new goes to the run directory, in case its node dies."""
         received_at = event.received_at
-        # Rank 0 of the trainer writes them for all; of a project every rank may.
-        hosts = [event.host] if self.manifest.project is None else self.manifest.hosts
         # What ends now comes home at once, and whole.
         if self.brings_checkpoints and event.result.get("exit_status") is None:
-            checkpoints, events = (
-                float(event.result.get(name, 0)) for name in ("checkpoints", "events")
-            )
-            trouble = self._carrier.look(checkpoints, events, hosts)
+            newest = float(event.result.get("checkpoints", 0))
+            trouble = self._carrier.look(newest, self.manifest.hosts)
             if trouble:
-                progress.note(
-                    f"warning: checkpoints and events could not be copied here: {trouble}"
-                )
+                progress.note(f"warning: checkpoints and samples were not copied here: {trouble}")
         new = self._lines.take(event.result, received_at)
         with (self.directory / METRICS).open("a", encoding="utf-8") as file:
             file.writelines(line.to_line() for line in new)

@@ -132,7 +132,6 @@ FORMS: Mapping[str, Form] = {
         exit_status=perhaps(lambda value: number(value) and type(value) is int),
         metrics=each(anything),
         checkpoints=number,
-        events=number,
         silences=each(anything),
         output=having(offset=count, text=text),
         log_offset=count,
