@@ -28,8 +28,8 @@ def chosen(choice: Choice) -> set[str]:
     [
         # A module of a role: its unit tests by import, its scenario, and those that begin with it
         (
-            "roles/ssh_trust/library/ssh_trust_keys.py",
-            {"tests/roles/test_ssh_trust.py", "ssh_trust", "mixed_releases"},
+            "roles/login_shell/library/login_shell_start.py",
+            {"tests/roles/test_login_shell.py", "login_shell", "mixed_releases"},
         ),
         # By a role that another one depends on, and by a module_util
         ("roles/packages/library/packages_step.py", {"packages", "login_shell", "openmpi"}),
@@ -100,18 +100,16 @@ def test_a_change_spares(graph: Graph, changed: str, spared: set[str]) -> None:
 
 
 def test_its_own_tests_run_whatever_they_take_and_others_as_there_is_time(graph: Graph) -> None:
-    file = "roles/accounts/library/accounts_keys.py"
-    measured = {"accounts": 1000.0, "training_node": 50.0}
+    file = "roles/login_shell/library/login_shell_start.py"
+    measured = {"login_shell": 1000.0, "tests/roles/test_playbooks.py": 5.0}
     little = choose(CHECKOUT, graph, [file], 0, measured)
-    assert {"accounts", "tests/roles/test_accounts.py"} <= chosen(little)
-    assert "training_node" not in chosen(little)
-    assert {"training_node", "ssh_trust", "tests/e2e/test_main_job.py"} <= {
-        item.name for item in little.left
-    }
+    assert {"login_shell", "tests/roles/test_login_shell.py"} <= chosen(little)
+    assert "mixed_releases" not in chosen(little)
+    assert {"mixed_releases", "tests/e2e/test_main_job.py"} <= {item.name for item in little.left}
     spent = sum(item.seconds for item in little.chosen)
-    more = choose(CHECKOUT, graph, [file], spent + 50, measured)
+    more = choose(CHECKOUT, graph, [file], spent + 10, measured)
     # The nearest first, and of those the quickest.
-    assert chosen(more) - chosen(little) == {"training_node"}
+    assert chosen(more) - chosen(little) == {"tests/roles/test_playbooks.py"}
 
 
 def test_the_way_tells_why(graph: Graph) -> None:
