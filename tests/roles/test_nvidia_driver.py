@@ -144,6 +144,17 @@ def looker() -> dict[str, Any]:
     return names
 
 
+def test_the_library_has_a_version_while_its_file_is_there(tmp_path: Path) -> None:
+    names, link = looker(), tmp_path / "libnvidia-ml.so.1"
+    library = tmp_path / "libnvidia-ml.so.550.163.01"
+    link.symlink_to(library)
+    listed = f"\tlibnvidia-ml.so.1 (libc6,x86-64) => {link}\n"
+    names["ask"] = lambda *command, seconds: (0, listed)
+    assert names["library_version"]() == ""
+    library.touch()
+    assert names["library_version"]() == "550.163.01"
+
+
 # modinfo(8) of a machine that has modules of these names; its words are those of kmod 30.
 MODINFO = """#!/bin/sh
 for name; do :; done

@@ -24,11 +24,13 @@ PATIENCE = 60
 
 
 def library_version() -> str:
-    """Version of NVML, which is in the name of the file that its link leads to."""
+    """Version of NVML, which is in the name of the file that its link leads to; "" without that."""
     _, listed = ask("/sbin/ldconfig", "--print-cache", seconds=PATIENCE)
     match = re.search(r"libnvidia-ml\.so\.1 \(.*=> (\S+)", listed)
     name = os.path.realpath(match[1]) if match else ""
-    return name.rpartition(".so.")[2] if re.search(r"\.so\.\d+\.\d+", name) else ""
+    # The cache and the link outlive the file.
+    named = re.search(r"\.so\.\d+\.\d+", name) and os.path.exists(name)
+    return name.rpartition(".so.")[2] if named else ""
 
 
 def built_version(kernel: str, branch: int) -> str:
