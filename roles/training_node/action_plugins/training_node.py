@@ -186,8 +186,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         _, options = self.validate_argument_spec(ARGUMENTS)
         variables = task_vars or {}
         options["arguments"] |= self._carried(options["carried"], variables)
+        return {**result, **self.ask(options, variables)}
+
+    def ask(self, options: Result, variables: Result) -> Result:
+        """Return what the task of a call ends with: C(answer), or that it failed, and why.
+
+        Args:
+            options: verb, arguments, place and attachment.
+            variables: of the host.
+        """
         told = self.call(options, variables)
-        result["verb"] = options["verb"]
+        result: Result = {"verb": options["verb"]}
         if "answer" in told and told["answer"] is not None:
             return {**result, **told}
         if "answer" in told and self._task.check_mode:

@@ -10,39 +10,35 @@ the same on all nodes.
 
 from __future__ import annotations
 
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
+# The action beside this one
+NODE = ModuleType("training_node")
+NODE.__file__ = str(Path(__file__).with_name("training_node.py"))
+SourceFileLoader(NODE.__name__, NODE.__file__).exec_module(NODE)
+BASE: Any = NODE.ActionModule
+
 Result = dict[str, Any]
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
+class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no types
     """Asks the node program for a summary."""
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Look."""
-        result: Result = super().run(tmp, task_vars)
+        result: Result = ActionBase.run(self, tmp, task_vars)
         variables = task_vars or {}
         named = list(self._task.args["roles"])
         looks = {role: look for role in named if (look := self._look(role, variables))}
-        task = self._task.copy()
-        task.args = {
-            "verb": "look",
-            "arguments": {"roles": looks, "summary": True},
-            "place": self._task.args["place"],
-        }
-        told: Result = self._shared_loader_obj.action_loader.get(
-            "training_node",
-            collection_list=task.collections,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        ).run(task_vars=task_vars)
+        arguments = {"roles": looks, "summary": True}
+        place = self._task.args["place"]
+        told: Result = self.ask({"verb": "look", "arguments": arguments, "place": place}, variables)
         if "answer" not in told:
             return told
         differing, alike = told["answer"].get("roles"), told["answer"].get("alike")

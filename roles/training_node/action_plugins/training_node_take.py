@@ -19,6 +19,11 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+# The action beside this one
+NODE = ModuleType("training_node")
+NODE.__file__ = str(Path(__file__).with_name("training_node.py"))
+SourceFileLoader(NODE.__name__, NODE.__file__).exec_module(NODE)
+BASE: Any = NODE.ActionModule
 # What node and control node both know of code: in a checkout a link leads there.
 LISTING = Path(__file__).parents[1] / "module_utils/training_node/runs/code_listing.py"
 CODE: Any = ModuleType("code_listing")
@@ -78,12 +83,12 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
+class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no types
     """Has the node take, and then receive where files are missing."""
 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Take the node."""
-        result: Result = super().run(tmp, task_vars)
+        result: Result = ActionBase.run(self, tmp, task_vars)
         options = dict(self._task.args["arguments"])
         folders = {name: folder for name, folder in options["code"].items() if folder}
         try:
@@ -111,19 +116,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         self, verb: str, arguments: Result, task_vars: Result | None, attachment: str | None = None
     ) -> Result:
         """Have the node do something: what the action C(training_node) returns."""
-        task = self._task.copy()
-        task.args = {"verb": verb, "arguments": arguments, "place": self._task.args["place"]}
-        if attachment is not None:
-            task.args["attachment"] = attachment
-        action = self._shared_loader_obj.action_loader.get(
-            "training_node",
-            collection_list=task.collections,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        told: Result = action.run(task_vars=task_vars)
+        place = self._task.args["place"]
+        options = {"verb": verb, "arguments": arguments, "place": place, "attachment": attachment}
+        told: Result = self.ask(options, task_vars or {})
         return told
