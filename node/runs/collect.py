@@ -555,8 +555,9 @@ def give(directory: str, uid: int, gid: int = -1) -> None:
     Args:
         gid: the group; -1 leaves it as it is.
     """
-    for folder, _, names in os.walk(directory):
-        for path in (folder, *(os.path.join(folder, name) for name in names)):
+    # A folder after what is in it: so the user puts no link where this is to come.
+    for folder, _, names in os.walk(directory, topdown=False):
+        for path in (*(os.path.join(folder, name) for name in names), folder):
             # make stop and the command that follows a run may both end it, and one removes it.
             with suppress(FileNotFoundError):
                 os.chown(path, uid, gid, follow_symlinks=False)

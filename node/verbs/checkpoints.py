@@ -43,9 +43,10 @@ def checkpoints(
         names = offer_live(run, host, Limits(int(gigabytes * 10**9), files))
         account = ranks_account(uid, gid)
         trouble = copy_to_share(run, run.live, share, *account) if share else ""
-        # From here on somebody else may write there.
-        for folder, _, _ in os.walk(run.live):
-            os.chown(folder, carrier, -1)
+        # From here on somebody else may write there: in the top folder last, so that nobody puts a
+        # link where this is to come.
+        for folder, _, _ in os.walk(run.live, topdown=False):
+            os.chown(folder, carrier, -1, follow_symlinks=False)
     except FileNotFoundError:
         raise VerbError("run_over") from None
     except OSError as error:

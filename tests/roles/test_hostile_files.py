@@ -550,6 +550,29 @@ def test_checkpoints_of_a_run_that_goes_on_are_laid_ready(run: Any) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("what", ["live", "collect"])
+def test_a_folder_is_given_away_after_what_is_in_it(
+    run: Any, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has a folder may put a link where root comes next."""
+    write(run, "checkpoints/deep/part.bin")
+    given: list[str] = []
+    monkeypatch.setattr(os, "chown", lambda path, *_ids, follow_symlinks: given.append(path))
+    if what == "live":
+        checkpoints.checkpoints(run.path, "node2", RANK + 1)
+        top = run.live
+    else:
+        top = run.work
+        training_run_collect.give(top, RANK + 1)
+    deep = [
+        given.index(os.path.join(top, *parts))
+        for parts in (("checkpoints", "deep"), ("checkpoints",))
+    ]
+    assert deep == sorted(deep)
+    assert given[-1] == top
+
+
+@pytest.mark.process
 def test_of_a_run_that_is_over_nothing_is_made_again(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
