@@ -218,6 +218,18 @@ def test_a_script_that_would_start_another_world_is_refused(
 
 
 @pytest.mark.process
+def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> None:
+    """bash repeats the line, which is no UTF-8."""
+    folder = make(**{"run.sh": ""})
+    (folder / "run.sh").write_bytes(b"if [ caf\xe9 ); then\n")
+    with pytest.raises(RequestError) as caught:
+        read_code(Project(Path("/nowhere")), str(folder), "run.sh")
+    [problem] = caught.value.problems
+    assert "bash cannot read it" in problem
+    assert "caf\N{REPLACEMENT CHARACTER}" in problem
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("entry", "text", "says"),
     [

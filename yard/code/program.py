@@ -109,7 +109,11 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
             f"take them out: sed -i 's/\\r$//' {path}"
         ]
     read = subprocess.run(
-        ["bash", "-n", files.travelling[path].source], capture_output=True, text=True, check=False
+        ["bash", "-n", files.travelling[path].source],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",  # it repeats words of the script
+        check=False,
     )
     if read.returncode:
         said = read.stderr.replace(str(files.travelling[path].source), path).strip()
