@@ -1,2 +1,6 @@
 # Copyright Trainyard. Apache-2.0
-"""What set-up makes of a machine, compared with what is there. Nothing here changes anything."""
+"""What set-up makes of a machine, compared with what is there.
+
+A look changes nothing. Beside it stands what modules of the roles write and what a look reads: keys
+of users, and what an engine ran with before.
+"""
