@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes, make_dataset
 
 from trainer.data import store
 from trainer.data.augment import Mixing, Normalise, Policy
@@ -68,6 +67,9 @@ class FileSet:
         Raises:
             DataError: a class has no image, or the folder cannot be read.
         """
+        # To import it takes every rank a second.
+        from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+
         numbers = {name: number for number, name in enumerate(classes)}
         try:
             samples = make_dataset(root, numbers, IMG_EXTENSIONS)
@@ -88,6 +90,9 @@ def classes_of(directory: Path) -> tuple[str, ...]:
     Raises:
         DataError: there are none, or training and test images have others.
     """
+    # As in `FileSet.below`.
+    from torchvision.datasets.folder import find_classes
+
     roots = [directory]
     if (directory / FOLDERS["train"]).is_dir():
         roots = [directory / folder for folder in FOLDERS.values()]
