@@ -237,7 +237,9 @@ def _beside(board: Board, command: str, run: Path) -> str:
         said = f"{command} {run.name} is done"
         if status:
             where = board.context.project.shown(path)
-            said = f"{command} {run.name} ended with status {status}: {_last_of(path)} (log: {where})"
+            said = (
+                f"{command} {run.name} ended with status {status}: {_last_of(path)} (log: {where})"
+            )
         board.say(said)
 
     threading.Thread(target=wait, name=log, daemon=True).start()
