@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ..machine.account import KEEPER
+from ..machine.account import OWN_UID
 from .check import Check, at_least, equal
 from .problems import Problem, problem
 
@@ -196,7 +196,7 @@ def stray_checks(problems: Sequence[Problem]) -> list[Check]:
 def as_user(uid: int, gid: int) -> Iterator[None]:
     """Access files as another user. Without root they are accessed as who this is: see
     training_node_account."""
-    if KEEPER != 0:
+    if OWN_UID != 0:
         yield
         return
     groups = os.getgroups()
