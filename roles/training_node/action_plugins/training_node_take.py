@@ -105,7 +105,9 @@ class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no typ
                 with tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
                     CODE.pack({folders[name]: code[name] for name in folders}, missing, archive)
                     archive.flush()
-                    received = self._have("receive", {**sent, "code": code}, task_vars, archive.name)
+                    received = self._have(
+                        "receive", {**sent, "code": code}, task_vars, archive.name
+                    )
                 if "answer" not in received:
                     return received
         except (CodeError, OSError) as error:
