@@ -27,7 +27,7 @@ class CollectError(Exception):
 def readings_of_others(results: Iterable[Reading]) -> dict[str, Reading]:
     """Return the readings of a loop by the host; hosts that could not be reached have none."""
     return {
-        result["item"]: (result.get("answer") or {}).get("ssh_trust")
+        result["item"]: (result.get("answer") or {}).get("ssh_trust") or {}
         for result in results
         if not any(result.get(reason) for reason in ("unreachable", "skipped", "failed"))
     }
