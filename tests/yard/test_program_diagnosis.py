@@ -496,6 +496,20 @@ def test_tracebacks_in_all_their_forms() -> None:
         assert parse_traceback(text) is None
 
 
+def test_tracebacks_of_ray_s_workers() -> None:
+    """Their program has the last word."""
+    said = TRACEBACK.format(exception="ValueError: bad batch")
+    told = "".join(
+        f"(Train._run pid=812, ip=10.0.0.2) {line}\n(f pid=813) step\n"
+        for line in said.splitlines()
+    )
+    for alone in (False, True):
+        found = parse_traceback("starting\n" + told, alone)
+        assert found is not None
+        assert (found.error, found.message, len(found.frames)) == ("ValueError", "bad batch", 3)
+    assert parse_traceback(told + "FATAL: no trial is left\n", True) is None
+
+
 GROUP = """  + Exception Group Traceback (most recent call last):
   |   File "a.py", line 9, in <module>
   |     asyncio.run(main())
