@@ -401,8 +401,8 @@ def test_options_of_the_file_hold_for_settling_and_fetching(
     monkeypatch.delenv("PIP_FIND_LINKS")
     files = {
         "requirements.txt": "-r more/own.txt\n--pre\n--only-binary=:all:\n"
-        "tidy  # --find-links elsewhere\n",
-        "more/own.txt": "--find-links ../wheels  # ours\n",
+        "tidy \\\n  >=1  # --find-links elsewhere\n",
+        "more/own.txt": "--find-links \\\n  ../wheels  # ours\n",
     }
     shutil.copytree(index, tmp_path / "project" / "wheels")
     found = required(tmp_path, **files)
@@ -578,7 +578,7 @@ def test_without_requirements_nothing_is_added(offline: Yard) -> None:
 def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
     trained(offline, "train", "--code", "mine")
     (offline.root / "nodes/node1/packages").unlink()
-    assert "A node lacks the image with the packages." in trained(
+    assert "A node does not have the image with the packages." in trained(
         offline, "train", "--code", "mine"
     )
     assert deliveries(offline) == 2

@@ -78,17 +78,26 @@ class Requirements:
 
         A folder is relative to the file that names it.
         """
-        lines = []
-        for path, text in () if self.packages else self.texts.items():
-            for _, line in _lines(text):
-                found = _PLACE.fullmatch(line)
-                if not found:
-                    continue
-                option, place = found["option"], found["place"] or ""
-                if option in ("-f", "--find-links") and "://" not in place:
-                    place = os.path.normpath((self.folder / path).parent / place)
-                lines.append(f"{option} {place}".rstrip())
-        return "".join(f"{line}\n" for line in dict.fromkeys(lines))
+        texts = {} if self.packages else self.texts
+        lines = [self._option(path, line) for path in texts for _, line in _lines(texts[path])]
+        return "".join(f"{line}\n" for line in dict.fromkeys(filter(None, lines)))
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder, for uv: an entry a line, since it stops at a backslash."""
+        for path, text in self.texts.items():
+            lines = [self._option(path, line) or line for _, line in _lines(text)]
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def _option(self, path: str, line: str) -> str:
+        """An option in a line of a file, for any folder; empty where the line is none."""
+        found = _PLACE.fullmatch(line)
+        if not found:
+            return ""
+        option, place = found["option"], found["place"] or ""
+        if option in ("-f", "--find-links") and "://" not in place:
+            place = os.path.normpath((self.folder / path).parent / place)
+        return f"{option} {place}".rstrip()
 
 
 def find_requirements(files: Files, asked: str | None) -> Requirements | None:
