@@ -303,6 +303,7 @@ FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("run_directory_full", {"path": "/run/x", "size": "9 GB"}, RANK, "of node2 that holds the run"),
     ("node_disk_full", {"path": "/srv/runs", "bytes": 4096}, NODE, "(/srv/runs) is full"),
+    ("node_inodes_used_up", {"path": "/srv/runs"}, NODE, "(/srv/runs) takes no more files"),
     ("node_out_of_memory", {"processes": 1}, NODE, "memory ran out"),
     ("container_out_of_memory", {}, NODE, "ran out of memory"),
     ("gpu_lost", {"gpu": 1, "model": "A100", "message": "GPU is lost"}, NODE, "(A100) of node2 no"),
