@@ -162,7 +162,11 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
     [
         ("-e .", "requirements.txt:1: -e .: the project's own files travel"),
         ("tidy\n./libs/mine", "requirements.txt:2: ./libs/mine: the project's own"),
-        ("x @ file:///srv/x.whl", "the project's own files"),
+        ("x @ file:///srv/x.whl", "names a file of the machine that it was written on"),
+        (
+            "numpy=1.26.4=py311_0",
+            "requirements.txt:1: numpy=1.26.4=py311_0: names a build as conda does",
+        ),
         ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
         ("-c limits.txt", "limits.txt: does not travel"),
         ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
@@ -222,6 +226,7 @@ def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -
         ({"poetry.lock": ""}, "poetry.lock"),
         ({"a/requirements.txt": "x\n", "docs/requirements.txt": "x\n"}, "a/requirements.txt"),
         ({"pixi.toml": "", "env.yml": ""}, "env.yml, pixi.toml"),
+        ({"Dockerfile": "FROM x\nRUN pip install y\n", "setup.sh": "echo\n"}, "Dockerfile"),
         ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, "uv.lock"),
         ({"requirements.txt": "y\n", "uv.lock": ""}, None),
         (
