@@ -1,5 +1,6 @@
 """What an inventory offers: nodes, models and data sets."""
 
+import codecs
 import hashlib
 import json
 import os
@@ -240,6 +241,12 @@ def read_inventory(project: Project, path: Path) -> Inventory:
     )
     if answer.returncode != 0:
         mistakes = _mistakes(project, path) or _mistakes_in_vaults(project, path)
+        mistakes = mistakes or [
+            f"{project.shown(file)}: begins with a byte order mark, which Ansible takes for text; "
+            "save it as UTF-8 without one"
+            for file in inventory_files(path)
+            if file.read_bytes().startswith(codecs.BOM_UTF8)
+        ]
         mistakes = mistakes or answer.stderr.strip().split("\n")
         if VAULT_LOCKED in answer.stderr:
             mistakes.append(VAULT_REMEDY)
