@@ -58,6 +58,7 @@ DESKTOP_FILES = frozenset(
 DESKTOP_FOLDERS = frozenset(
     {
         *("__MACOSX", ".Spotlight-V100", ".Trashes", ".fseventsd", "@eaDir"),
+        *(".AppleDouble", ".TemporaryItems", ".DocumentRevisions-V100"),
         *("$RECYCLE.BIN", "System Volume Information"),
     }
 )

@@ -221,7 +221,12 @@ def zip_of(archive: Path, *names: bytes) -> Path:
 
 DESKTOP = [
     *("__MACOSX/._faces", "faces/__MACOSX/._a.jpg", ".DS_Store", "faces/.DS_Store"),
-    *("$RECYCLE.BIN/a", "faces/.Trashes/b", "faces/a.jpg:Zone.Identifier"),
+    *(
+        "$RECYCLE.BIN/a",
+        "faces/.Trashes/b",
+        "faces/.AppleDouble/a.jpg",
+        "faces/a.jpg:Zone.Identifier",
+    ),
 ]
 
 
