@@ -6,6 +6,7 @@ import os
 import shutil
 import tarfile
 import time
+from inspect import isfunction
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,6 +45,15 @@ def run(tmp_path: Path) -> Any:
     directory = training_node_directory.RunDirectory(str(tmp_path / "runs"), "r")
     take.make_directories(directory, RANK, RANK)
     return directory
+
+
+@pytest.mark.parametrize("name", ["training_node_look", "training_node_take"])
+def test_an_action_that_derives_from_the_call_hides_nothing_of_it(name: str) -> None:
+    """A method of the same name as one of the call would be called in its place."""
+    derived = action_plugin("training_node", name)
+    own = {each for each, value in vars(derived.ActionModule).items() if isfunction(value)}
+    hidden = {each for each in own & set(dir(derived.BASE)) if not each.startswith("__")}
+    assert hidden == {"run"}
 
 
 def store_of(run: Any) -> Any:

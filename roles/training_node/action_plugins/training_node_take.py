@@ -93,7 +93,7 @@ class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no typ
         folders = {name: folder for name, folder in options["code"].items() if folder}
         try:
             code = {name: CODE.list_code(folder) for name, folder in folders.items()}
-            told = self._ask("take", {**options, "code": code}, task_vars)
+            told = self._have("take", {**options, "code": code}, task_vars)
             if "answer" not in told:
                 return told
             taken = told["answer"]
@@ -105,14 +105,16 @@ class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no typ
                 with tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
                     CODE.pack({folders[name]: code[name] for name in folders}, missing, archive)
                     archive.flush()
-                    received = self._ask("receive", {**sent, "code": code}, task_vars, archive.name)
+                    received = self._have(
+                        "receive", {**sent, "code": code}, task_vars, archive.name
+                    )
                 if "answer" not in received:
                     return received
         except (CodeError, OSError) as error:
             return {**result, "failed": True, "msg": f"The code of the run: {error}"}
         return {**result, "changed": True, **{name: taken[name] for name in FORMS}}
 
-    def _ask(
+    def _have(
         self, verb: str, arguments: Result, task_vars: Result | None, attachment: str | None = None
     ) -> Result:
         """Have the node do something: what the action C(training_node) returns."""
