@@ -254,6 +254,7 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
         ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
         ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
+        ("run.sh", "accelerate launch --cpu --num_machines 2 x.py\n", "is a world of its own"),
         ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun would start"),
         ("train.py", "os.system('torchrun x.py')\n", "train.py:1: torchrun would start"),
         ("train.py", "os.system('which torchrun')\nrun()\nx.run(y)\n", None),

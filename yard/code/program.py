@@ -50,6 +50,8 @@ OF_OTHERS = re.compile(r"\$(\{)?(?P<name>(?:SLURM|PBS|LSB|FLUX|PMI|PMIX)_\w+)(?(
 ALONE = re.compile(
     r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
     r"|accelerate\S*\s+launch(?!.*--(?:num_machines|machine_rank|config_file))"
+    # On CPUs it starts one process that knows of no other, unless mpirun is to start them.
+    r"|accelerate\S*\s+launch(?=.*--(?:use_)?cpu)(?!.*--mpirun)"
     r"|deepspeed(?!.*--(?:no_ssh|node_rank|hostfile))"
 )
 # What starts programs in Python
