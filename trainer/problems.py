@@ -64,6 +64,7 @@ SENTENCES: Mapping[str, str] = {
     "peer_unreachable": "the container on {host} ({address}) cannot be reached: {message}",
     "mpirun_killed": "mpirun on {host} ended by signal {signal} ({word})",
     "node_disk_full": "the disk of {path} is full: {bytes:,} bytes are free",
+    "node_inodes_used_up": "the disk of {path} takes no more files (inodes)",
 }
 
 

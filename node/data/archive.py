@@ -21,7 +21,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, NamedTuple
 
 from .files import CHUNK, DataError, leads_down, shown, size_shown
@@ -58,12 +58,21 @@ DESKTOP_FILES = frozenset(
 DESKTOP_FOLDERS = frozenset(
     {
         *("__MACOSX", ".Spotlight-V100", ".Trashes", ".fseventsd", "@eaDir"),
+        *(".AppleDouble", ".TemporaryItems", ".DocumentRevisions-V100"),
         *("$RECYCLE.BIN", "System Volume Information"),
     }
 )
 ZONE, DOUBLE = ":Zone.Identifier", "._"
-# What names in Chinese have, beside ASCII
-CHINESE = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+")
+# Encodings that names in a zip may have which does not say it, and how such names look then. One
+# character alone in front of a Latin letter is an accented letter of CP437 and the one after it.
+_NO_ACCENT = "(?s)(?!.*(?<![^\0-~])[^\0-~][A-Za-z])"
+ENCODINGS = {
+    "utf-8": re.compile("(?s).*"),
+    "cp932": re.compile(
+        f"{_NO_ACCENT}(?=.*[\u3041-\u30ff])[\0-~\u3000-\u30ff\u4e00-\u9fff]+",
+    ),
+    "gb18030": re.compile(f"{_NO_ACCENT}[\0-~\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+"),
+}
 
 FILE, FOLDER, LINK, COPY = "file", "folder", "link", "copy"
 
@@ -280,19 +289,17 @@ def _of_zip(archive: str) -> Iterator[Member]:
 def _encoding_of_names(archive: str) -> str | None:
     """Tell the encoding of those names in a zip that are not marked as UTF-8; None for CP437.
 
-    That of DOS is the usual one. macOS writes UTF-8 without the mark, and Windows in Chinese writes
-    GB18030. Names in another encoding may be valid GB18030 too, but hardly all Chinese.
+    That of DOS is the usual one. macOS writes UTF-8 without the mark, and Windows in Japanese and
+    Chinese writes CP932 and GB18030. Names in another encoding may be valid in these too, but
+    hardly all of their characters.
     """
     with zipfile.ZipFile(archive) as packed:
         names = [each.filename for each in packed.infolist() if not each.flag_bits & NAMES_IN_UTF8]
     written = "".join(names).encode("cp437", "ignore")
-    for encoding in ("utf-8", "gb18030"):
-        try:
-            name = written.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        if encoding == "utf-8" or CHINESE.fullmatch("".join(c for c in name if not c.isascii())):
-            return encoding
+    for encoding, expected in ENCODINGS.items():
+        with suppress(UnicodeDecodeError):
+            if expected.fullmatch(written.decode(encoding)):
+                return encoding
     return None
 
 

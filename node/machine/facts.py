@@ -14,3 +14,10 @@ def free_bytes(directory: str) -> int:
     """Return what an ordinary user can still write below a directory."""
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
+
+
+def lacks_inodes(directory: str) -> bool:
+    """Return whether the disk of a directory takes no more files."""
+    disk = os.statvfs(directory)
+    # Some file systems have no limit of inodes and count none.
+    return disk.f_files > 0 and disk.f_favail == 0

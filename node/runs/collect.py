@@ -8,7 +8,6 @@ moved by its name into a directory of root's, and stays there if it proves to be
 from __future__ import annotations
 
 import heapq
-import itertools
 import json
 import os
 import stat
@@ -17,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import Any
 
 from .directory import RunDirectory
 from .records import remove_tree
@@ -150,6 +150,15 @@ class _Entry:
         return "/".join(self.parts)
 
 
+class _Turn(tuple[int, tuple[str, ...]]):
+    """A key and a path, of which the last comes first: heapq has the smallest in front."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        return tuple.__gt__(self, other)
+
+
 class _Kept:
     """Those of many files that go home, in order; the others are named and counted.
 
@@ -159,21 +168,19 @@ class _Kept:
     def __init__(self, files: int, beyond: Names) -> None:
         self._files = files
         self._beyond = beyond
-        # The last in order is in front: heapq has the smallest there.
-        self._heap: list[tuple[int, int, _Entry]] = []
-        self._count = itertools.count()
+        self._heap: list[tuple[_Turn, _Entry]] = []
 
     def add(self, key: int, entry: _Entry) -> None:
-        """Take in a file; those with small keys go home first."""
-        item = (-key, -next(self._count), entry)
+        """Take in a file; those with small keys go home first, of equal ones by their paths."""
+        item = (_Turn((key, entry.parts)), entry)
         if len(self._heap) < self._files:
             heapq.heappush(self._heap, item)
         else:
-            self._beyond.add(_with_size(heapq.heappushpop(self._heap, item)[2]))
+            self._beyond.add(_with_size(heapq.heappushpop(self._heap, item)[1]))
 
     def in_order(self) -> list[_Entry]:
         """Return them, the first to go home in front."""
-        return [entry for _, _, entry in sorted(self._heap, reverse=True)]
+        return [entry for _, entry in sorted(self._heap, reverse=True)]
 
 
 def _with_size(entry: _Entry) -> str:

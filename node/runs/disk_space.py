@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from ..check.problems import Problem, problem
 from ..failure import RefusedError
-from ..machine.facts import free_bytes
+from ..machine.facts import free_bytes, lacks_inodes
 
 # Errors of a file system, or of a user's share of it, that takes no more.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -66,9 +66,7 @@ def room_for(
 def _no_room(what: str, path: str, needed: int, error: OSError) -> Problem:
     if error.errno == errno.EDQUOT:
         return problem("quota_used_up", what=what, path=path, needed=needed)
-    disk = os.statvfs(path)
-    # Some file systems have no limit of inodes and count none.
-    if disk.f_files > 0 and disk.f_favail == 0:
+    if lacks_inodes(path):
         return problem("no_inode", what=what, path=path)
     return problem("no_room", what=what, path=path, needed=needed, free=free_bytes(path))
 

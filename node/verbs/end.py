@@ -13,7 +13,7 @@ from typing import Any
 from ..engine.containers import EngineError, containers, inspect, is_running, remove, send
 from ..forms import LocalPath
 from ..machine.account import ranks_account
-from ..machine.facts import FULL_BYTES, free_bytes
+from ..machine.facts import FULL_BYTES, free_bytes, lacks_inodes
 from ..machine.gpu_faults import gpu_faults, seconds_since_start
 from ..runs.collect import Collected, Limits, checkpoint_files, collect_attempts, give
 from ..runs.container import GRACE
@@ -63,6 +63,8 @@ def machine_findings(root: str) -> list[dict[str, Any]]:
     Its count of processes that were killed for want of memory is of everybody's: a run's own
     container tells of its own.
     """
+    if lacks_inodes(root):
+        return [finding("node_inodes_used_up", path=root)]
     free = free_bytes(root)
     return [finding("node_disk_full", path=root, bytes=free)] if free < FULL_BYTES else []
 

@@ -1,5 +1,6 @@
 """A promise without a test is named, and so is one with two; a mark must name a promise."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,12 @@ def test_help_of_a_target_explains_what_it_takes_and_does_nothing() -> None:
     assert "GPUS_PER_NODE=N       take N free GPUs of each machine" in shown
     assert "OPTIMIZER=adamw|sgd" in shown
     assert helped("local-down", "HELP=1").startswith("make local-down\ntake the local cluster")
+
+
+@pytest.mark.parametrize("document", ["faults.md", "own-code.md"])
+def test_tests_that_documents_name_are_there(document: str) -> None:
+    """Also where a path in them is of several tests."""
+    text = (CHECKOUT / "docs" / document).read_text(encoding="utf-8")
+    for path, test in re.findall(r"`((?:tests/)?\w+/test_\w+\.py)(?:::(\w+))?`", text):
+        file = CHECKOUT / "tests" / path.removeprefix("tests/")
+        assert f"def {test}" in file.read_text(encoding="utf-8"), path

@@ -221,7 +221,12 @@ def zip_of(archive: Path, *names: bytes) -> Path:
 
 DESKTOP = [
     *("__MACOSX/._faces", "faces/__MACOSX/._a.jpg", ".DS_Store", "faces/.DS_Store"),
-    *("$RECYCLE.BIN/a", "faces/.Trashes/b", "faces/a.jpg:Zone.Identifier"),
+    *(
+        "$RECYCLE.BIN/a",
+        "faces/.Trashes/b",
+        "faces/.AppleDouble/a.jpg",
+        "faces/a.jpg:Zone.Identifier",
+    ),
 ]
 
 
@@ -247,13 +252,15 @@ def test_what_a_desktop_adds_is_no_data(suffix: str, tmp_path: Path, cache: Path
         ("faces/caf\u00e9.jpg".encode(), "caf\u00e9.jpg"),
         ("faces/cafe\u0301.jpg".encode(), "cafe\u0301.jpg"),
         ("faces/\u732b\u7684\u7167\u7247.jpg".encode("gb18030"), "\u732b\u7684\u7167\u7247.jpg"),
+        ("faces/\u732b\u306e\u5199\u771f.jpg".encode("cp932"), "\u732b\u306e\u5199\u771f.jpg"),
+        ("faces/ch\u00e2teau.jpg".encode("cp437"), "ch\u00e2teau.jpg"),
         ("faces/\u00fcber \u00e9t\u00e9.jpg".encode("cp437"), "\u00fcber \u00e9t\u00e9.jpg"),
     ],
 )
 def test_names_of_other_systems_are_read_as_they_were(
     name: bytes, read: str, tmp_path: Path, cache: Path
 ) -> None:
-    """Backslashes, and UTF-8, GB18030 and the code page of DOS where a zip does not say which."""
+    """Backslashes, and encodings where a zip does not say which."""
     had = dataset_source.have(str(zip_of(tmp_path / "other.zip", name, b"faces\\")), str(cache))
     assert list(contents(had.folder)) == [read]
 

@@ -11,6 +11,7 @@ import resource
 import shutil
 import socket
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from node.runs import collect as training_run_collect
 from node.runs import directory as training_node_directory
@@ -28,6 +30,7 @@ from node.runs import records as training_run_records
 from node.runs import untrusted
 from node.verbs import checkpoints, logs, poll, start, take
 
+CHECKOUT = Path(__file__).parents[2]
 # Any but root's: whom the ranks run as.
 RANK = 54321
 SECRET = "root:*:secret\n"
@@ -296,7 +299,7 @@ def test_countless_files_keep_no_record_from_going_home_and_are_counted(run: Any
     write(run, "ranks/0.exception")
     write(run, "outputs/left-in-container/tmp/out/model.safetensors", "w" * 10_000)
     for number in range(300):
-        write(run, f"outputs/samples/{number}")
+        write(run, f"outputs/samples/{number * 7 % 300:03}")
     for number in range(150):
         path = write(run, f"checkpoints/{number:03}/weights")
         os.utime(path, (1000 + number,) * 2)
@@ -310,7 +313,9 @@ def test_countless_files_keep_no_record_from_going_home_and_are_counted(run: Any
     assert sorted(name for name in kept if name.startswith("checkpoints/")) == [
         f"checkpoints/{number:03}/weights" for number in range(51, 150)
     ]
-    assert len([name for name in kept if "/samples/" in name]) == LIMITS.files
+    # Of files of one size those whose paths come first.
+    samples = sorted(name.rpartition("/")[2] for name in kept if "/samples/" in name)
+    assert samples == [f"{number:03}" for number in range(LIMITS.files)]
     assert collected.beyond.count == 200 + 51
     assert str(collected.beyond).endswith("; and 246 more")
 
@@ -783,3 +788,21 @@ def test_what_ranks_and_others_may_do_in_the_directory_of_a_run(run: Any) -> Non
         assert os.stat(path).st_uid == owner
     assert not os.stat(run.config).st_mode & 0o027
     assert stat.S_IMODE(os.stat(run.work).st_mode) == 0o700
+
+
+@pytest.mark.process
+def test_what_ended_with_a_container_is_not_sent_to_the_next(tmp_path: Path) -> None:
+    tasks = yaml.safe_load((CHECKOUT / "roles/training_run/tasks/resume.yml").read_text())
+    [options] = [
+        task["ansible.posix.synchronize"]["rsync_opts"]
+        for task in tasks
+        if "ansible.posix.synchronize" in task
+    ]
+    kept = "/".join(training_run_collect.LEFT_IN_CONTAINER)
+    for name in (f"{kept}/tmp/cache", "outputs/a", "outputs/b/left-in-container"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    sent = tmp_path / "sent"
+    subprocess.run(["rsync", "-a", *options, f"{tmp_path}/outputs/", f"{sent}/"], check=True)
+    assert sorted(path.name for path in sent.iterdir()) == ["a", "b"]
+    assert (sent / "b/left-in-container").exists()

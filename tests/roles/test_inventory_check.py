@@ -267,6 +267,15 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
             'that has them: "trainers: {children: {name-of-the-group: {}}}".'
         ],
     )
+    # In the syntax of the file
+    (inventory / "hosts.yml").unlink()
+    (inventory / "hosts").write_text("[gpu]\ngpu01 cluster_address=none\n")
+    status, lines = check(inventory)
+    assert status == 2
+    assert lines == [
+        "group trainers has no host. Add the machines that train, or the group that has them: "
+        '"[trainers:children]", and the name of the group in the line below.'
+    ]
 
 
 @pytest.mark.process

@@ -161,11 +161,15 @@ def test_secrets_have_a_file_of_their_own_without_what_is_empty(options: dict[st
 def test_a_full_disk_is_told_and_no_memory_that_others_ran_out_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(end, "lacks_inodes", lambda directory: False)
     monkeypatch.setattr(end, "free_bytes", lambda directory: GIGABYTE)
     assert end.machine_findings("/srv/runs") == []
     monkeypatch.setattr(end, "free_bytes", lambda directory: 999_999)
     values = {"path": "/srv/runs", "bytes": 999_999}
     assert end.machine_findings("/srv/runs") == [{"code": "node_disk_full", "values": values}]
+    monkeypatch.setattr(end, "lacks_inodes", lambda directory: True)
+    found = {"code": "node_inodes_used_up", "values": {"path": "/srv/runs"}}
+    assert end.machine_findings("/srv/runs") == [found]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -247,6 +248,17 @@ def test_a_full_disk() -> None:
         assert limit - 8_000_000 < int(problem.values["bytes"]) < limit
         # Nobody has said what is full.
         assert Watch(run_dir, Limits(start=0, stall=0), BEGAN).problem(BEGAN) is None
+
+
+def test_a_disk_that_takes_no_more_files(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = SimpleNamespace(f_bavail=1 << 30, f_frsize=4096, f_files=1000, f_favail=0)
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    problem = Watch(run_dir, Limits(start=0, stall=0, full_bytes=1), BEGAN).problem(BEGAN)
+    assert problem is not None
+    assert problem.text == f"the disk of {run_dir} takes no more files (inodes)"
+    # Of a file system without a limit
+    full.f_files = 0
+    assert Watch(run_dir, Limits(start=0, stall=0, full_bytes=1), BEGAN).problem(BEGAN) is None
 
 
 def test_a_rank_that_computes_is_not_taken_for_one_that_waits(run_dir: Path) -> None:

@@ -279,6 +279,25 @@ def test_a_full_place_is_named_with_its_size(validate: Validate, tmp_path: Path)
     assert found["values"] == {"path": "/dev/shm", "size": "0.1 GB"}
 
 
+NO_INODES = """
+import os
+from types import SimpleNamespace
+disk = dict(f_bavail=1 << 30, f_blocks=1 << 20, f_frsize=4096)
+os.statvfs = lambda path: SimpleNamespace(**disk, f_files=5000, f_favail=0 if path == "/tmp" else 9)
+raise OSError(28, "No space left on device", "/tmp/5001")
+"""
+
+
+def test_a_place_full_of_files_is_named_with_their_number(tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": NO_INODES}, ["python3", "main.py"]) != 0
+    rank = first_ended(tmp_path)["rank"]
+    found = json.loads((tmp_path / f"failures/rank-{rank}.json").read_text())
+    assert found["values"] == {
+        "path": "/tmp",
+        "size": "4.3 GB with as many files as it takes, 5,000 (inodes)",
+    }
+
+
 RECORDS = """
 from torch.distributed.elastic.multiprocessing.errors import record
 @record

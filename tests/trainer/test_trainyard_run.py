@@ -29,5 +29,24 @@ def test_numbers_of_numpy_and_torch_are_numbers(
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
     del line["time"]
     assert line == {"step": 3, "loss": 0.5, "accuracy": 0.25, "rate": 2}
-    with pytest.raises(TypeError, match="is no number that can be logged"):
-        trainyard_run.log(loss=object())
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (torch.ones(2, 3), r"losses is not logged: Tensor of the shape \(2, 3\)"),
+        (np.zeros(0), r"losses is not logged: ndarray of the shape \(0,\)"),
+        ([torch.ones(2)], r"losses is not logged: Tensor of the shape \(2,\)"),
+        (np.complex64(1), r"losses is not logged: .*complex"),
+        (object(), "losses is not logged: object is no number"),
+    ],
+)
+def test_what_is_no_number_ends_no_program(
+    value: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The argument is named, and the others count."""
+    monkeypatch.setenv("TRAINYARD_METRICS", str(tmp_path / "metrics.jsonl"))
+    monkeypatch.setenv("RANK", "0")
+    with pytest.warns(UserWarning, match=said):
+        trainyard_run.log(step=3, losses=value)
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["step"] == 3

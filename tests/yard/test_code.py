@@ -144,9 +144,15 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
 
 
 @pytest.mark.process
-def test_what_looks_like_a_secret_is_named(make: Make) -> None:
-    secrets = (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json")
-    others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt")
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json"),
+        (".npmrc", "aws_credentials", "gcp-key.json", "passwords.txt", "token.json"),
+    ],
+)
+def test_what_looks_like_a_secret_is_named(make: Make, secrets: tuple[str, ...]) -> None:
+    others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt", "incredible.json")
     folder = make(**dict.fromkeys((*secrets, *others, "train.py"), ""))
     [warning] = looks_secret(find_files(folder))
     assert warning.startswith(f"{', '.join(sorted(secrets))}: travels with the run")
@@ -200,6 +206,13 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ("for i in 1; do { sudo tune run full; }; done\n", "rank", "run.sh:1: tune run starts"),
         ("conda run -n e composer x.py\n", "rank", "run.sh:1: composer starts the ranks"),
         ("python3 $(which torchrun) x.py\n", "rank", "LAUNCH=node"),
+        ("python `which torchrun` x.py\n", "rank", "LAUNCH=node"),
+        ("${PYTHON:-python} -m torch.distributed.launch x.py\n", "rank", "LAUNCH=node"),
+        ('"$PREFIX/bin/torchrun" x.py\n', "rank", "run.sh:1: torchrun starts"),
+        ("bash -c 'torchrun x.py'\n", "rank", "run.sh:1: torchrun starts"),
+        ('RUN="torchrun \\\n -n 2"\n\nexec ${RUN} x.py\n', "rank", "run.sh:4: torchrun starts"),
+        ("\ufeffpython3 train.py\n", "node", "byte order mark"),
+        ("qsub job.sh\n", "node", "qsub starts ranks on all nodes"),
         ("cd tools\nbash -x dist.sh 2\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("./tools/dist.sh\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("if true; then\n", "node", "bash cannot read it: run.sh: line 2: syntax error"),
@@ -236,8 +249,12 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "torchrun \\\n --standalone train.py\n", "each of them is a world of its own"),
         ("run.sh", "torchrun --nnodes=1 train.py\n", "each of them is a world of its own"),
         ("run.sh", "torchrun --nnodes=1:4 train.py\n", None),
+        ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: of another launcher"),
+        ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
+        ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
         ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
         ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
+        ("run.sh", "accelerate launch --cpu --num_machines 2 x.py\n", "is a world of its own"),
         ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun would start"),
         ("train.py", "os.system('torchrun x.py')\n", "train.py:1: torchrun would start"),
         ("train.py", "os.system('which torchrun')\nrun()\nx.run(y)\n", None),

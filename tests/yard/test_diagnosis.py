@@ -303,6 +303,7 @@ FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("run_directory_full", {"path": "/run/x", "size": "9 GB"}, RANK, "of node2 that holds the run"),
     ("node_disk_full", {"path": "/srv/runs", "bytes": 4096}, NODE, "(/srv/runs) is full"),
+    ("node_inodes_used_up", {"path": "/srv/runs"}, NODE, "(/srv/runs) takes no more files"),
     ("node_out_of_memory", {"processes": 1}, NODE, "memory ran out"),
     ("container_out_of_memory", {}, NODE, "ran out of memory"),
     ("gpu_lost", {"gpu": 1, "model": "A100", "message": "GPU is lost"}, NODE, "(A100) of node2 no"),
@@ -443,7 +444,7 @@ def test_an_unreachable_node_is_told_from_one_that_is_not_fit(record: Record) ->
 
 def test_every_signature_is_tested() -> None:
     elsewhere = {"gang_incomplete", "rank_ended_by_kill", "rank_killed", "program_error"}
-    elsewhere |= {"program_not_in_image", "rank_ended_early", "file_of_other_node"}
+    elsewhere |= {"rank_ended_early", "file_of_other_node", "program_not_executable"}
     elsewhere |= {each.name for each in load_signatures() if each.where == "program"}
     tested = {name for name, *_ in WORDS} | {code for code, *_ in FINDINGS}
     assert {signature.name for signature in load_signatures()} == tested | elsewhere

@@ -53,12 +53,16 @@ def test_the_end_names_what_came_home_and_what_one_types_next(
         (run / "workdir" / name).write_bytes(b"x" * 1000)
     (run / "nodes/node2/outputs/deep").mkdir(parents=True)
     (run / "nodes/node2/outputs/deep/result.json").write_text("{}")
+    deep = run / "outputs" / "/".join("d" * 100)
+    deep.mkdir(parents=True)
+    (deep / "leaf").write_text("x")
     lines = end_of(run, code="../my code", script_args="--price 5$ --lr 1e-3", nodes=2)
     assert row(lines, "workdir").startswith(f"5 files, 5.0 kB in runs/{run.name}/workdir/: ")
     assert row(lines, "workdir").endswith("and 1 more")
-    assert row(lines, "outputs") == (
-        f"1 file, 2 bytes in runs/{run.name}/nodes/node2/outputs/: deep/result.json"
-    )
+    assert [line.partition("outputs/: ")[2] for line in lines if "outputs/: " in line] == [
+        f"{'d/' * 15}…/leaf",
+        "deep/result.json",
+    ]
     assert row(lines, "next") == f"make logs RUN={run.name}"
     assert lines[-1].strip() == (
         f"make train CODE='../my code' SCRIPT_ARGS='--price 5$$ --lr 1e-3' NODES=2 "

@@ -67,6 +67,23 @@ def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_environment(Project(REPOSITORY), folder)
 
 
+def test_a_byte_order_mark_in_an_ini_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_bytes(b"\xef\xbb\xbf[trainers]\r\ngpu01 ansible_port=1\r\n")
+    with pytest.raises(RequestError, match=r"hosts\.ini: begins with a byte order mark"):
+        read_inventory(Project(REPOSITORY), tmp_path / "hosts.ini")
+
+
+def test_a_file_that_is_no_inventory_is_named(tmp_path: Path) -> None:
+    """A key beside the inventory, say."""
+    folder = inventory(tmp_path)
+    (folder / "keys").mkdir()
+    (folder / "keys/id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    with pytest.raises(RequestError) as refused:
+        read_inventory(Project(REPOSITORY), folder)
+    assert f"{folder}/keys/id_ed25519: is no inventory" in str(refused.value)
+    assert "WARNING" not in str(refused.value)
+
+
 def test_an_encrypted_file_that_is_no_yaml_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

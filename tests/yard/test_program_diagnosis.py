@@ -308,6 +308,33 @@ EXCEPTIONS = [
         "starts C compiler",
     ),
     (
+        "program_not_in_image",
+        "ExecutableNotFound: failed to execute PosixPath('dot'), make "
+        "sure the Graphviz executables are on your systems' PATH",
+        "starts dot",
+    ),
+    (
+        "program_not_in_image",
+        "TesseractNotFoundError: tesseract is not installed or it's not in "
+        "your PATH. See README file for more information.",
+        "starts tesseract",
+    ),
+    ("program_not_in_image", "RuntimeError: espeak not installed on your system", "starts espeak"),
+    (
+        "program_not_in_image",
+        "PySparkRuntimeError: [JAVA_GATEWAY_EXITED] Java gateway "
+        "process exited before sending its port number.",
+        "starts Java",
+    ),
+    ("library_not_in_image", "OSError: sndfile library not found", "library sndfile"),
+    (
+        "library_not_in_image",
+        "OSError: cannot load library 'libsndfile.so': libsndfile.so: cannot open shared object "
+        "file: No such file or directory",
+        "library libsndfile.so",
+    ),
+    ("library_not_in_image", "ModuleNotFoundError: No module named '_tkinter'", "library tkinter"),
+    (
         "name_not_set",
         "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
         "variable RANK expected, but not set",
@@ -494,6 +521,20 @@ def test_tracebacks_in_all_their_forms() -> None:
     assert (told.error, told.frames) == ("SyntaxError", (("a.py", 3),))
     for text in ("", "no traceback", "Traceback (most recent call last):\n", "Traceback"):
         assert parse_traceback(text) is None
+
+
+def test_tracebacks_of_ray_s_workers() -> None:
+    """Their program has the last word."""
+    said = TRACEBACK.format(exception="ValueError: bad batch")
+    told = "".join(
+        f"(Train._run pid=812, ip=10.0.0.2) {line}\n(f pid=813) step\n"
+        for line in said.splitlines()
+    )
+    for alone in (False, True):
+        found = parse_traceback("starting\n" + told, alone)
+        assert found is not None
+        assert (found.error, found.message, len(found.frames)) == ("ValueError", "bad batch", 3)
+    assert parse_traceback(told + "FATAL: no trial is left\n", True) is None
 
 
 GROUP = """  + Exception Group Traceback (most recent call last):
@@ -726,3 +767,15 @@ def test_a_program_that_the_image_lacks_is_named(run: Path) -> None:
     missing = said.replace("/usr/lib/python3.13/subprocess.py", "/usr/lib/python3.13/codecs.py")
     (run / "logs/rank-1.log").write_text("rank 1 of 2 on node2 (pid 7)\n" + missing)
     assert diagnosed(run).signature == "program_file_missing"
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["PermissionError: [Errno 13] Permission denied", "OSError: [Errno 8] Exec format error"],
+)
+def test_a_file_that_cannot_be_executed_is_told_from_data(run: Path, error: str) -> None:
+    said = TRACEBACK.format(exception=f"{error}: './prepare.sh'")
+    failed(run, "", said.replace("dist-packages/torch/nn.py", "subprocess.py"))
+    found = diagnosed(run)
+    assert (found.signature, found.host) == ("program_not_executable", "node2")
+    assert "chmod +x" in found.remedy

@@ -162,7 +162,11 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
     [
         ("-e .", "requirements.txt:1: -e .: the project's own files travel"),
         ("tidy\n./libs/mine", "requirements.txt:2: ./libs/mine: the project's own"),
-        ("x @ file:///srv/x.whl", "the project's own files"),
+        ("x @ file:///srv/x.whl", "names a file of the machine that it was written on"),
+        (
+            "numpy=1.26.4=py311_0",
+            "requirements.txt:1: numpy=1.26.4=py311_0: names a build as conda does",
+        ),
         ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
         ("-c limits.txt", "limits.txt: does not travel"),
         ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
@@ -222,6 +226,7 @@ def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -
         ({"poetry.lock": ""}, "poetry.lock"),
         ({"a/requirements.txt": "x\n", "docs/requirements.txt": "x\n"}, "a/requirements.txt"),
         ({"pixi.toml": "", "env.yml": ""}, "env.yml, pixi.toml"),
+        ({"Dockerfile": "FROM x\nRUN pip install y\n", "setup.sh": "echo\n"}, "Dockerfile"),
         ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, "uv.lock"),
         ({"requirements.txt": "y\n", "uv.lock": ""}, None),
         (
@@ -401,8 +406,8 @@ def test_options_of_the_file_hold_for_settling_and_fetching(
     monkeypatch.delenv("PIP_FIND_LINKS")
     files = {
         "requirements.txt": "-r more/own.txt\n--pre\n--only-binary=:all:\n"
-        "tidy  # --find-links elsewhere\n",
-        "more/own.txt": "--find-links ../wheels  # ours\n",
+        "tidy \\\n  >=1  # --find-links elsewhere\n",
+        "more/own.txt": "--find-links \\\n  ../wheels  # ours\n",
     }
     shutil.copytree(index, tmp_path / "project" / "wheels")
     found = required(tmp_path, **files)
@@ -578,7 +583,7 @@ def test_without_requirements_nothing_is_added(offline: Yard) -> None:
 def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
     trained(offline, "train", "--code", "mine")
     (offline.root / "nodes/node1/packages").unlink()
-    assert "A node lacks the image with the packages." in trained(
+    assert "A node does not have the image with the packages." in trained(
         offline, "train", "--code", "mine"
     )
     assert deliveries(offline) == 2

@@ -88,10 +88,13 @@ class Watch:
     def _full_disk(self) -> Problem | None:
         disk = os.statvfs(self.run_dir)
         free = disk.f_bavail * disk.f_frsize
+        values: dict[str, Scalar] = {"path": str(self.run_dir), "host": os.uname().nodename}
+        # Some file systems have no limit of inodes and count none.
+        if self.limits.full_bytes and disk.f_files and not disk.f_favail:
+            return Problem("node_inodes_used_up", values)
         if free >= self.limits.full_bytes:
             return None
-        values: dict[str, Scalar] = {"path": str(self.run_dir), "bytes": free}
-        return Problem("node_disk_full", values | {"host": os.uname().nodename})
+        return Problem("node_disk_full", {**values, "bytes": free})
 
     def _standstill(self, now: float) -> Problem | None:
         self._look_at_files(now)

@@ -44,8 +44,10 @@ NEVER = frozenset(
 # Names of files that mostly hold passwords or keys
 SECRET = re.compile(
     r"\.envrc|\w*\.env(?:\.(?!example|sample|template).*)?|.*\.(?:pem|key|p8|p12|pfx|ppk|keystore|jks)"
-    r"|\.netrc|\.pgpass|\.pypirc|\.git-credentials|\.dockerconfigjson|.*id_(?:rsa|dsa|ecdsa|ed25519)"
-    r"|credentials(?:\..*)?|secrets?\.(?:ya?ml|json|toml|env)|kaggle\.json|.*\.tfstate"
+    r"|\.(?:netrc|pgpass|pypirc|npmrc|s3cfg|boto|htpasswd|vault_pass\w*|git-credentials|secrets?)"
+    r"|\.dockerconfigjson|rclone\.conf|kubeconfig|\w*accesskeys\.csv|rootkey\.csv|.*\.kdbx"
+    r"|.*id_(?:rsa|dsa|ecdsa|ed25519)|(?:.*[_.-])?cred(?:ential)?s(?:\..*)?|.*[_-](?:key|adminsdk.*)\.json"
+    r"|secrets?\.(?:ya?ml|json|toml|env|py)|passw(?:or)?ds?(?:\.txt)?|(?:kaggle|token)\.json|.*\.tfstate"
     r"|(?:client_secret|service[_-]account).*\.json|(?:(?:api|access|hf|wandb)[_-]?)?(?:key|token)(?:\.txt)?",
     re.IGNORECASE,
 )

@@ -8,6 +8,8 @@ from yard.code.requirements import Requirements
 # Below the checkout: what is asked for, and the versions that it came to, with hashes (make lock).
 FOLDER = Path("docker/notebook")
 ASKED, SETTLED = "requirements.in", "requirements.txt"
+# What names both lists, the project's own and that one, for uv, which is told of one file
+BOTH = "notebook.in"
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,11 @@ class NotebookRequirements:
     settled: str | None
 
 
-def notebook_requirements(
-    root: Path, own: Requirements | None, scratch: Path
-) -> NotebookRequirements:
+def notebook_requirements(root: Path, own: Requirements | None) -> NotebookRequirements:
     """Put what a notebook requires together.
 
     Args:
         own: what the project requires; None where that is nothing.
-        scratch: a folder that this may write files into.
     """
     asked = (root / FOLDER / ASKED).read_text(encoding="utf-8")
     if own is None:
@@ -42,9 +41,7 @@ def notebook_requirements(
         packages = (*own.packages, *filter(None, lines))
         texts = {**own.texts, ASKED: asked}
         return NotebookRequirements(Requirements(own.path, own.folder, packages, texts), None)
-    # uv is told of one file; it reads both lists from there.
-    scratch.mkdir(parents=True, exist_ok=True)
-    both = scratch / "notebook.in"
-    both.write_text(f"-r {root / FOLDER / ASKED}\n-r {own.folder / own.path}\n", encoding="utf-8")
-    texts = {**own.texts, ASKED: asked}
-    return NotebookRequirements(Requirements(str(both), own.folder, (), texts), None)
+    asked_path = str(FOLDER / ASKED)
+    both = f"-r {asked_path}\n-r {own.path}\n"
+    texts = {BOTH: both, asked_path: asked, **own.texts}
+    return NotebookRequirements(Requirements(BOTH, own.folder, (), texts), None)

@@ -88,9 +88,12 @@ def lock(
         for name, version in held.items():
             write_stub(folder, name, version)
         arguments, variables = pip_settings(_pip_config(environment))
+        asked = folder / "asked"
+        asked.mkdir()
+        requirements.write(asked)
+        source = "pyproject.txt" if requirements.packages else requirements.path
         if requirements.packages:
-            (folder / "pyproject.txt").write_text("\n".join(requirements.packages) + "\n")
-        source = str(folder / "pyproject.txt") if requirements.packages else requirements.path
+            (asked / source).write_text("\n".join(requirements.packages) + "\n")
         command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", source]
         command += ["--no-config", "--no-python-downloads", "--color", "never", "--quiet"]
         command += ["--python-version", PYTHON, "--python-platform", PLATFORM]
@@ -100,7 +103,7 @@ def lock(
             command += ["--no-emit-package", name]
         answer = subprocess.run(
             command,
-            cwd=requirements.folder,
+            cwd=asked,
             env={**os.environ, **environment, **variables},
             capture_output=True,
             text=True,
@@ -137,7 +140,9 @@ def pip_settings(config: str) -> tuple[list[str], dict[str, str]]:
     for name, value in _settings(config):
         if name in _PLACES:
             for place in value.split():
-                arguments += [_PLACES[name], place]
+                is_folder = name == "find-links" and "://" not in place
+                # As pip takes it, where this process stands
+                arguments += [_PLACES[name], os.path.abspath(place) if is_folder else place]
         elif name in _SWITCHES and value.lower() in ("1", "true", "yes", "on"):
             arguments.append(_SWITCHES[name])
         elif name in _VARIABLES:

@@ -1,6 +1,7 @@
 """What is run of a project: its entry, and the arguments that start it."""
 
 import ast
+import codecs
 import posixpath
 import re
 import subprocess
@@ -20,26 +21,37 @@ LAUNCHER_MODULES = r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.la
 # What starts the ranks of a node, and what those of all nodes
 LAUNCHERS = rf"""(?:(?P<here>torchrun|deepspeed|composer|xtuner[ \t]+train
         |swift[ \t]+(?:sft|pt|rlhf)
-        |accelerate[ \t]+launch|(?:colossalai|tune|fabric|lightning)[ \t]+run
-        |python[\d.]*(?:[ \t]+-[a-zA-Z])*[ \t]+
-            (?:-m[ \t]+(?:{LAUNCHER_MODULES})|\$\(which[ \t]+torchrun\)))
+        |accelerate(?:[ \t]+|-)launch|(?:colossalai|tune|fabric|lightning)[ \t]+run
+        |(?:axolotl|llamafactory-cli)[ \t]+train
+        |(?:python[\d.]*|\$\{{?\w+(?::-\w+)?\}}?)(?:[ \t]+-[a-zA-Z])*[ \t]+
+            (?:-m[ \t]+(?:{LAUNCHER_MODULES})|(?:\$\(|`)which[ \t]+torchrun[)`]))
     |(?P<everywhere>(?:horovod|orte|prte|mpi)run(?:\.\w+)?|mpiexec(?:\.\w+)?|srun|sbatch|aprun
-        |jsrun|ibrun|flux[ \t]+run|python[\d.]*[ \t]+-m[ \t]+horovod\.runner\S*))(?=\s|$)"""
+        |jsrun|ibrun|[qb]sub|pbsdsh|pdsh|flux[ \t]+run
+        |python[\d.]*[ \t]+-m[ \t]+horovod\.runner\S*))(?=["'\s]|$)"""
 # At the beginning of a command of a shell script, in one line: a launcher, or another script
 LAUNCHER = re.compile(
     rf"""(?:^|[;&|({{`])[ \t]*
     (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"']*)|then|do|else|exec|time|if|while|!|env|nohup|nice
-        |command|stdbuf|numactl|timeout|eval|sudo|(?:uv|poetry)[ \t]+run
+        |command|stdbuf|numactl|timeout|eval|sudo|xargs|(?:ba)?sh[ \t]+-\w*c
+        |(?:uv|poetry|pixi|pdm|rye|hatch|pipenv)[ \t]+run|uvx
         |conda[ \t]+run(?:[ \t]+-[np][ \t]+\S+)?|-\S+|\d+[a-z]?)[ \t]+)*
     (?:(?:(?:(?:ba|z|da)?sh|source|\.)[ \t]+(?:-\w+[ \t]+)*(?=[\w./-]+(?:[\s;]|$))|(?=\.?[\w./-]*/))
         (?P<script>[\w./-]+\.sh)
-    |(?:[\w./~${{}}-]*/)?{LAUNCHERS})""",
+    |["']?(?:[\w./~${{}}-]*/)?{LAUNCHERS})""",
     re.MULTILINE | re.VERBOSE,
 )
+# A name in a shell script, and the words that it stands for
+ASSIGNED = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?(\w+)=(["'])((?:\\\n|(?!\2)[^\n])*)\2""", re.MULTILINE
+)
+# What other launchers tell of nodes and ranks, where a script does without it in no other way
+OF_OTHERS = re.compile(r"\$(\{)?(?P<name>(?:SLURM|PBS|LSB|FLUX|PMI|PMIX)_\w+)(?(1)[^:\w-]|)")
 # What makes a world of each node by itself: options of torchrun, and others without theirs
 ALONE = re.compile(
     r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
     r"|accelerate\S*\s+launch(?!.*--(?:num_machines|machine_rank|config_file))"
+    # On CPUs it starts one process that knows of no other, unless mpirun is to start them.
+    r"|accelerate\S*\s+launch(?=.*--(?:use_)?cpu)(?!.*--mpirun)"
     r"|deepspeed(?!.*--(?:no_ssh|node_rank|hostfile))"
 )
 # What starts programs in Python
@@ -108,6 +120,11 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
             f"entry {path}: has the line ends of Windows, with which bash finds no command; "
             f"take them out: sed -i 's/\\r$//' {path}"
         ]
+    if content.startswith(codecs.BOM_UTF8):
+        return [
+            f"entry {path}: begins with a byte order mark, which bash takes for a part of the "
+            f"first command; take it out: sed -i '1s/^\\xef\\xbb\\xbf//' {path}"
+        ]
     read = subprocess.run(
         ["bash", "-n", files.travelling[path].source],
         capture_output=True,
@@ -130,7 +147,13 @@ def doubtful_starts(files: Files, program: tuple[str, ...]) -> list[str]:
         return []
     text = files.travelling[program[1]].source.read_text(encoding="utf-8", errors="replace")
     commands = [line.strip() for line in text.replace("\\\n", "  ").splitlines()]
-    return [
+    code = "\n".join(line for line in commands if not line.startswith("#"))
+    names = sorted({found["name"] for found in OF_OTHERS.finditer(code)})
+    unset = [
+        f"{program[1]}: {', '.join(names)}: of another launcher, and not set here; NNODES, "
+        "NODE_RANK, NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT are"
+    ]
+    return unset * bool(names) + [
         f"{program[1]}: {command}: on several nodes each of them is a world of its own; torchrun "
         "takes their number and address from the launch where no option says another one"
         for command in commands
@@ -162,6 +185,12 @@ def _launchers(files: Files, path: str, per_rank: bool, seen: set[str]) -> list[
     """What a shell script starts that starts ranks, and the scripts that it names."""
     content = files.travelling[path].source.read_bytes()
     text = re.sub(r"^[ \t]*#.*$", "", content.decode(errors="replace"), flags=re.MULTILINE)
+    words = {
+        name: " ".join(value.replace("\\\n", " ").split())
+        for name, _, value in ASSIGNED.findall(text)
+        if re.match(LAUNCHERS, value.strip(), re.VERBOSE)
+    }
+    text = re.sub(r'"?\$\{?(\w+)\}?"?', lambda name: words.get(name[1], name[0]), text)
     problems = []
     # A backslash continues a line; every place stays where it is.
     for found in LAUNCHER.finditer(text.replace("\\\n", "  ")):
@@ -247,7 +276,8 @@ def _script(files: Files, entry: str) -> str:
             raise RequestError([_not_travelling(files, path)])
         raise RequestError([f"entry {entry}: there is no such file\n{_scripts(files)}"])
     if not path.endswith((".py", ".sh")):
-        raise RequestError([f"entry {entry}: must be {FORMS}"])
+        way = "; jupyter nbconvert --to script makes one of it" * path.endswith(".ipynb")
+        raise RequestError([f"entry {entry}: must be {FORMS}{way}"])
     return path
 
 

@@ -19,6 +19,10 @@ FROM_REPOSITORY = (
     "folder into the project, from where it is imported, or build a wheel of it into a folder that "
     "pip's setting find-links names, and ask for its version"
 )
+OF_CONDA = "names a build as conda does; pip list --format=freeze says versions as pip does"
+OF_FREEZE = (
+    "names a file of the machine that it was written on; pip list --format=freeze says versions"
+)
 OF_FOLDER = (
     "the project's own files travel as they are, and are not installed; take the line out, or name "
     "another file with REQUIREMENTS="
@@ -26,19 +30,22 @@ OF_FOLDER = (
 REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 
 # Where other tools have what a project requires: files, and tables of a pyproject.toml
-_SETUP = ("setup.py", "setup.cfg")
 _OTHER_FILES = re.compile(
-    r"(?:env|environment|conda)[\w.-]*\.ya?ml|Pipfile|pixi\.toml|setup\.(?:py|cfg)"
+    r"(?:env|environment|conda|python_env|cog)[\w.-]*\.ya?ml|Pipfile|pixi\.toml|setup\.(?:py|cfg)"
+    r"|(?:docker/|\.devcontainer/)?Dockerfile|(?:install|setup)\.sh"
     r"|(?!docs?/|tests?/)(?:.*/)?(?:_?requirements?|reqs)(?:[_/.-][\w.-]+)?\.(?:txt|in)",
     re.IGNORECASE,
 )
+# Those of them that may have another purpose, and what they have where they say it
+_PERHAPS = re.compile(r"(?:.*/)?(?:setup\.(?:py|cfg)|Dockerfile|\w+\.sh)")
+_INSTALLS = re.compile(r"install_requires|\b(?:pip3?|conda|mamba) install\b")
 _LOCKS = re.compile(r"(?:uv|poetry|pdm|pixi|Pipfile)\.lock|pylock(?:\.\w+)?\.toml")
 # How a script says itself what it requires (PEP 723)
 _SCRIPT = re.compile(r"^# /// script$.*?^# *dependencies", re.MULTILINE | re.DOTALL)
 _TABLES = (
     *("tool.poetry.dependencies", "tool.poetry.group", "tool.uv.sources", "tool.pdm.source"),
     *("tool.pixi.dependencies", "tool.pixi.pypi-dependencies", "tool.hatch.envs.default"),
-    *("project.optional-dependencies", "dependency-groups"),
+    *("project.optional-dependencies", "dependency-groups", "tool.flit.metadata.requires"),
 )
 _MOST_NAMED = 6
 # Characters at the head of a script that are looked at
@@ -55,6 +62,7 @@ _PLACE = re.compile(
 )
 # An option, or a package with one of its own other than its hashes
 _OF_PACKAGE = re.compile(r"-(?!-hash)|.*\s--(?!hash)[a-z]")
+_CONDA = re.compile(r"\w[\w.-]*=[^=\s]+(?:=\S*)?$")
 _LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
 
 
@@ -78,17 +86,26 @@ class Requirements:
 
         A folder is relative to the file that names it.
         """
-        lines = []
-        for path, text in () if self.packages else self.texts.items():
-            for _, line in _lines(text):
-                found = _PLACE.fullmatch(line)
-                if not found:
-                    continue
-                option, place = found["option"], found["place"] or ""
-                if option in ("-f", "--find-links") and "://" not in place:
-                    place = os.path.normpath((self.folder / path).parent / place)
-                lines.append(f"{option} {place}".rstrip())
-        return "".join(f"{line}\n" for line in dict.fromkeys(lines))
+        texts = {} if self.packages else self.texts
+        lines = [self._option(path, line) for path in texts for _, line in _lines(texts[path])]
+        return "".join(f"{line}\n" for line in dict.fromkeys(filter(None, lines)))
+
+    def write(self, folder: Path) -> None:
+        """Write the files into a folder, for uv: an entry a line, since it stops at a backslash."""
+        for path, text in self.texts.items():
+            lines = [self._option(path, line) or line for _, line in _lines(text)]
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def _option(self, path: str, line: str) -> str:
+        """An option in a line of a file, for any folder; empty where the line is none."""
+        found = _PLACE.fullmatch(line)
+        if not found:
+            return ""
+        option, place = found["option"], found["place"] or ""
+        if option in ("-f", "--find-links") and "://" not in place:
+            place = os.path.normpath((self.folder / path).parent / place)
+        return f"{option} {place}".rstrip()
 
 
 def find_requirements(files: Files, asked: str | None) -> Requirements | None:
@@ -129,9 +146,9 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     if found is None:
         named += [
             path
-            for path in files.travelling
+            for path, file in files.travelling.items()
             if _OTHER_FILES.fullmatch(path)
-            and (path not in _SETUP or "install_requires" in _text(files.folder / path))
+            and (not _PERHAPS.fullmatch(path) or _INSTALLS.search(_head(file.source)))
         ]
         named += [
             f"the head of {path}"
@@ -230,7 +247,7 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
     try:
         text = _text(files.folder / path)
     except ValueError as error:
-        problems.append(f"{path}: {error}")
+        problems.append(f"{path}: {error}; save it in UTF-8")
         return
     texts[path] = text
     for number, entry in _lines(text):
@@ -244,7 +261,10 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
         elif _REPOSITORY.match(entry):
             problems.append(f"{path}:{number}: {entry}: {FROM_REPOSITORY}")
         elif _LOCAL.match(entry):
-            problems.append(f"{path}:{number}: {entry}: {OF_FOLDER}")
+            why = OF_FREEZE if "@" in entry else OF_FOLDER
+            problems.append(f"{path}:{number}: {entry}: {why}")
+        elif _CONDA.match(entry):
+            problems.append(f"{path}:{number}: {entry}: {OF_CONDA}")
         elif not nested and not _PLACE.fullmatch(entry) and _OF_PACKAGE.match(entry.split(" #")[0]):
             problems.append(
                 f"{path}:{number}: {entry}: an option that is not known here; take it out, or have "

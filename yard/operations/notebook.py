@@ -45,9 +45,8 @@ def notebook_packages(context: Context, inventory: Inventory, job: Notebook) -> 
         RequestError, ClusterError, Interrupted: see `have_packages`.
     """
     root = context.project.root
-    with tempfile.TemporaryDirectory(prefix="trainyard-notebook.") as scratch:
-        needed = notebook_requirements(root, job.code.requirements, Path(scratch))
-        packages = have_packages(context, inventory, needed.requirements, None, needed.settled)
+    needed = notebook_requirements(root, job.code.requirements)
+    packages = have_packages(context, inventory, needed.requirements, None, needed.settled)
     assert packages is not None, "no image has Jupyter Lab"
     announce_packages(context.console, packages)
     return packages

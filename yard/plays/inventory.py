@@ -1,8 +1,10 @@
 """What an inventory offers: nodes, models and data sets."""
 
+import codecs
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -240,6 +242,19 @@ def read_inventory(project: Project, path: Path) -> Inventory:
     )
     if answer.returncode != 0:
         mistakes = _mistakes(project, path) or _mistakes_in_vaults(project, path)
+        mistakes = mistakes or [
+            f"{project.shown(file)}: begins with a byte order mark, which Ansible takes for text; "
+            "save it as UTF-8 without one"
+            for file in inventory_files(path)
+            if file.read_bytes().startswith(codecs.BOM_UTF8)
+        ]
+        strays = re.findall(r"Completely failed to parse inventory source (.+)", answer.stderr)
+        mistakes = mistakes or [
+            f"{project.shown(Path(file))}: is no inventory, and Ansible reads each file of the "
+            f"folder; keep it elsewhere, or name the inventory's own file in INVENTORY="
+            for file in strays
+            if Path(file) != path
+        ]
         mistakes = mistakes or answer.stderr.strip().split("\n")
         if VAULT_LOCKED in answer.stderr:
             mistakes.append(VAULT_REMEDY)

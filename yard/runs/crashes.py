@@ -11,8 +11,8 @@ from yard.core.files import read_object
 
 # Where a run's snapshot of the user's code lies in the containers, and in the run directory.
 PROJECT, CODE = "/run/trainyard/project/", "code"
-# torch says who speaks when several processes write into one log.
-SPEAKER = re.compile(r"\[(?:rank|default)\d+\]:[ ]?")
+# torch says who speaks when several processes write into one log, and so does Ray of its workers.
+SPEAKER = re.compile(r"\[(?:rank|default)\d+\]:[ ]?|\((?:[^()\n]+ )?pid=\d+(?:, ip=[^)\n]+)?\)[ ]?")
 HEADER = "Traceback (most recent call last):"
 FRAME = re.compile(r'\s+File "(?P<file>[^"\n]+)", line (?P<line>\d{1,7})')
 # In front of the lines of a group of exceptions, each of which has a traceback of its own
@@ -200,13 +200,14 @@ def parse_traceback(text: str, alone: bool = False) -> Traceback | None:
         speaker, words = _told(line)
         spoken.setdefault(speaker, []).append((number, words))
     # Others may speak in between; the lines of one are together for it.
-    last = []
+    last, own = [], spoken.get("", [])
     for lines in spoken.values():
         found = list(_tracebacks(lines))
+        heard = lines if lines is own else lines + own
         if alone:
             follows = [each for each in found if each.told.error in LAUNCHERS]
             found = [each for each in found if each.may_end and each not in follows][-1:]
-            if found and _has_words([words for number, words in lines if number > found[0].end]):
+            if found and _has_words([words for number, words in heard if number > found[0].end]):
                 found = []
             found += follows
         last += sorted(found)[-1:]

@@ -31,6 +31,8 @@ NO_COMMAND = re.compile(
     r"|Command '(?P<command>[\w.+-]+)[^\n]*' returned non-zero exit status 127\.",
     re.MULTILINE,
 )
+# What it says where it starts a file that is no program
+NOT_EXECUTABLE = re.compile(r"PermissionError: \[Errno 13\]|OSError: \[Errno 8\]")
 # Where `os.environ` is; the second name is of Python 3.12 and newer
 OF_ENVIRONMENT = ("os.py", "<frozen os>")
 # What the kernel does where memory ran out
@@ -188,6 +190,8 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     if lacking:
         values = {"program": lacking["program"]}
         return Finding("program_not_in_image", values, crash.path, host, crash.rank, proof)
+    if crash.within == "subprocess.py" and NOT_EXECUTABLE.match(crash.sentence):
+        return Finding("program_not_executable", values, crash.path, host, crash.rank, proof)
     if crash.error == "KeyError" and crash.within in OF_ENVIRONMENT:
         values = {"name": crash.message.strip("'")}
         return Finding("name_not_set", values, crash.path, host, crash.rank, proof)

@@ -21,6 +21,7 @@ OF_OTHERS = frozenset(
         "host_unreachable",
         "node_out_of_memory",
         "program_error",
+        "program_not_executable",
         "program_not_in_image",
         "rank_ended_by_kill",
         "rank_ended_early",

@@ -18,8 +18,8 @@ from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary
 
 # More of the last values than this are for the report.
 MOST_VALUES = 8
-# Of the files that came home, the newest.
-MOST_NAMES = 4
+# Of the files that came home, the newest; and so many characters of the path of each.
+MOST_NAMES, MOST_OF_PATH = 4, 60
 COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
 
 
@@ -66,7 +66,11 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
 
 def _result(run: str, result: Results) -> str:
     """What came home of one folder, like `2 files, 1.2 MB in runs/a/outputs/: a.pt, b.pt`."""
-    shown = ", ".join(map(printable, result.names[:MOST_NAMES]))
+    names = [
+        name if len(name) <= MOST_OF_PATH else f"{name[: MOST_OF_PATH // 2]}…/{Path(name).name}"
+        for name in result.names[:MOST_NAMES]
+    ]
+    shown = ", ".join(map(printable, names))
     more = len(result.names) - MOST_NAMES
     shown += f" and {more:,} more" if more > 0 else ""
     whole = f"{plural(len(result.names), 'file')}, {size(result.bytes)}"

@@ -95,9 +95,13 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         for code, paths in places.items():
             for path in paths:
                 disk = os.statvfs(path)
-                if disk.f_bavail * disk.f_frsize < LEAST_ROOM:
-                    size = f"{disk.f_blocks * disk.f_frsize / 1e9:.1f} GB"
-                    return {"code": code, "values": {"path": path, "size": size}}
+                size = f"{disk.f_blocks * disk.f_frsize / 1e9:.1f} GB"
+                # Some file systems have no limit of inodes and count none.
+                if disk.f_files and not disk.f_favail:
+                    size += f" with as many files as it takes, {disk.f_files:,} (inodes)"
+                elif disk.f_bavail * disk.f_frsize >= LEAST_ROOM:
+                    continue
+                return {"code": code, "values": {"path": path, "size": size}}
         return None
 
     def _has_failed() -> bool:

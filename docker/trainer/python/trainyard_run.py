@@ -11,6 +11,7 @@ nothing is written, and the folders are below the working directory.
 import json
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,29 @@ def log(**numbers: Any) -> None:
 
     Those of NumPy and PyTorch count too: a loss need not be taken out of its tensor.
     They are appended to $TRAINYARD_METRICS, a JSON object a line, by rank 0 alone: the progress bar
-    and the report show them.
+    and the report show them. What is no number is left out, with a warning: no program is to end
+    for it.
     """
     path = os.environ.get("TRAINYARD_METRICS")
     if path and os.environ.get("RANK", "0") == "0":
+        line = {"time": time.time()}
+        for name, value in numbers.items():
+            try:
+                line[name] = json.loads(json.dumps(value, default=_number))
+            except TypeError as error:
+                warnings.warn(f"trainyard_run.log: {name} is not logged: {error}", stacklevel=2)
         with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": time.time(), **numbers}, default=_number) + "\n")
+            file.write(json.dumps(line) + "\n")
 
 
 def _number(value: Any) -> Any:
     """The number in a scalar of NumPy, or in a tensor with one value."""
+    kind = type(value).__name__
     if not hasattr(value, "item"):
-        raise TypeError(f"{value!r} is no number that can be logged")
+        raise TypeError(f"{kind} is no number")
+    # Those that have one value alone, of whatever shape
+    if len(value.reshape(-1)) != 1:
+        raise TypeError(f"{kind} of the shape {tuple(value.shape)}; give its mean, say")
     return value.item()
 
 

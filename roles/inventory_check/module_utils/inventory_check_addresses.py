@@ -182,7 +182,10 @@ def _address_trouble(name: str, variables: Mapping[str, Any]) -> tuple[str, dict
     try:
         address = ipaddress.ip_address(value)
     except ValueError:
-        return "address_invalid", {"address": str(value), "network": str(network)}
+        return "address_invalid", {
+            "address": str(value),
+            "network": str(network or "cluster_network"),
+        }
     if name == "cluster_address_v6" and address.version != 6:
         return "address_version", {"address": str(value), "version": address.version}
     if name != "cluster_address" or not network or _network_trouble(network):

@@ -32,20 +32,28 @@ def group_problems(
         playbooks: names in plays, and the playbook of each.
         gpu_groups: those of the machines with GPUs of one vendor each, which may be missing.
     """
+    # Where no YAML file names a group, an INI file does, or a program, whose author knows.
+    is_yaml = bool(files.groups)
+    children = '"trainers: {children: {name-of-the-group: {}}}"'
+    if not is_yaml:
+        children = '"[trainers:children]", and the name of the group in the line below'
     for name, playbook in playbooks.items():
         if name in groups or name in hosts:
             continue
-        values = {"group": name, "playbook": playbook.name}
+        empty = f'"{name}: {{hosts: {{}}}}"' if is_yaml else f'"[{name}]"'
+        values = {"group": name, "playbook": playbook.name, "empty": empty}
         near = get_close_matches(name, set(groups) - {"all", "ungrouped"}, n=1, cutoff=0.7)
         if near:
             place = group_place(files, near[0])
             yield Problem("group_missing_near", {**place, **values, "near": near[0]})
         elif name == "trainers":
-            yield Problem("group_trainers_empty", {})
+            yield Problem("group_trainers_empty", {"children": children})
         elif name != LOCAL_CLUSTER:
             yield Problem("group_missing", values)
     if groups.get("trainers") == [] and not groups.get("container_hosts"):
-        yield Problem("group_trainers_empty", group_place(files, "trainers"))
+        yield Problem(
+            "group_trainers_empty", {**group_place(files, "trainers"), "children": children}
+        )
 
     # Set up beside the right group, a group with a slip in its name is used by nothing.
     expected = [*(name for name in playbooks if name in groups), *gpu_groups]

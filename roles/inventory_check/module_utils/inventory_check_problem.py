@@ -75,18 +75,18 @@ TEXTS = {
     ),
     "group_missing": (
         "group {group}, which playbooks/{playbook} works on, is missing. "
-        'A group may be empty: "{group}: {{hosts: {{}}}}".'
+        "A group may be empty: {empty}."
     ),
     "group_missing_near": (
         "group {group}, which playbooks/{playbook} works on, is missing. Is {near} meant? "
-        'A group may be empty: "{group}: {{hosts: {{}}}}".'
+        "A group may be empty: {empty}."
     ),
     "group_misspelt": (
         "nothing works on group {group}, and {host} in it is not in {near}. Is {near} meant?"
     ),
     "group_trainers_empty": (
         "group trainers has no host. Add the machines that train, or the group that has them: "
-        '"trainers: {{children: {{name-of-the-group: {{}}}}}}".'
+        "{children}."
     ),
     "group_file_misspelt": ("there is no group {group}, so nothing reads it. Is {near} meant?"),
     "role_variable_unknown": (
