@@ -69,6 +69,18 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     assert per_node(of_amd) == per_node(document)
 
 
+@pytest.mark.process
+def test_gpus_of_two_vendors_are_not_in_one_run(lab: Inventory) -> None:
+    groups = {"gpu_nodes": ["a"], "amd_nodes": ["b"]}
+    site = replace(lab, trainers=("a", "b"), groups=groups)
+    asked = TrainRequest("vit", nodes=1)
+    said = problems_of(asked, site)
+    assert said.startswith("nodes: a has GPUs of NVIDIA (group gpu_nodes) and b of AMD (amd_nodes)")
+    assert said.endswith("choose one with INVENTORY=")
+    assert resolve(asked, site.narrowed(["amd_nodes"])).nodes == 1
+    assert resolve(asked, replace(site, groups={"gpu_nodes": ["a", "b"]})).nodes == 1
+
+
 def with_gpus(lab: Inventory, **gpus: int | None) -> Inventory:
     """An inventory of nodes with so many GPUs; None where it does not tell."""
     return replace(lab, trainers=tuple(gpus), gpus=gpus)
