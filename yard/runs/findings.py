@@ -22,6 +22,7 @@ OF_OTHERS = frozenset(
         "node_out_of_memory",
         "program_error",
         "program_not_in_image",
+        "rank_elsewhere",
         "rank_ended_by_kill",
         "rank_ended_early",
         "share_failed",
