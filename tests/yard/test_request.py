@@ -485,11 +485,16 @@ def test_models_without_an_entry_share_one() -> None:
     variables = {
         "training_models": {"vit": {"description": "own", "dataset": "cifar10"}},
         "training_model_defaults": {"description": "torchvision", "dataset": "cifar10"},
-        "training_parameters": {"vit": 5, "resnet18": 7},
+        "training_adamw_defaults": {"learning_rate": 0.1},
+        "training_adamw_models": ["swin_t"],
+        "training_parameters": {"vit": 5, "resnet18": 7, "swin_t": 9},
     }
     hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
     models = parse_inventory(hosts, Path("inventory/lab")).models
-    assert list(models) == ["vit", "resnet18"]
+    assert list(models) == ["vit", "resnet18", "swin_t"]
+    common = variables["training_model_defaults"]
+    assert models["resnet18"].defaults == common
+    assert models["swin_t"].defaults == {**common, "learning_rate": 0.1}
     assert (models["vit"].description, models["vit"].parameters) == ("own", 5)
     assert (models["resnet18"].description, models["resnet18"].parameters) == ("torchvision", 7)
 
