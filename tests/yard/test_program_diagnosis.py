@@ -123,6 +123,8 @@ def test_the_rank_that_hangs_elsewhere_is_named(run: Path) -> None:
     assert diagnosed(run).signature != "rank_elsewhere"  # nobody says that they stood still
     (run / "failures").mkdir(exist_ok=True)
     problems = [{"code": "stalled", "values": {"seconds": 8}}]
+    # Where all wrote their stacks, a node that answered late is not the cause.
+    problems.append({"code": "peer_silent", "values": {"host": "node1"}})
     (run / "failures/launcher.json").write_text(json.dumps(problems))
     found = diagnosed(run)
     assert (found.signature, found.rank, found.host) == ("rank_elsewhere", 1, "node2")
