@@ -95,11 +95,14 @@ def readable(path: str, uid: int, gid: int) -> Check:
         with as_user(uid, gid):
             for name in os.listdir(path):
                 inside = os.path.join(path, name)
-                if os.path.isdir(inside):
-                    os.listdir(inside)
-                else:
-                    with open(inside, "rb") as file:
-                        file.read(1)
+                try:
+                    if os.path.isdir(inside):
+                        os.listdir(inside)
+                    else:
+                        with open(inside, "rb") as file:
+                            file.read(1)
+                except OSError as error:
+                    raise OSError(error.errno, f"{error.strerror}: {inside}") from error
 
     told = within(PATH_SECONDS, read) or "yes"
     return equal("readable", told, "yes", "unreadable", subject=path, path=path)
