@@ -156,6 +156,24 @@ def access_differences(wanted: Engine, plan: GroupPlan | None) -> Iterator[str]:
         yield "there is no record of who was in the group before"
 
 
+# Packages that are the engine: where one came with the role, the engine goes with it.
+ENGINES = frozenset({"docker.io", "docker-ce", "containerd", "containerd.io"})
+
+
+def ends_containers(wanted: Engine, ours: Iterable[str]) -> bool:
+    """Whether the engine goes with the role, or has to be restarted without its settings.
+
+    Args:
+        ours: the packages that came with the role.
+    """
+    record = Path(wanted.record)
+    try:
+        plan = make_plan(Path(wanted.settings), record, {}, True)
+    except SettingsError:
+        return True
+    return bool(ENGINES & set(ours)) or plan.new != plan.text or (record / "proxy.env").exists()
+
+
 def held(packages: Iterable[str]) -> list[str]:
     """Return those of the packages that apt holds."""
     holds = {bare_name(name) for name in output_of(["apt-mark", "showhold"]).split()}
@@ -252,6 +270,7 @@ def look_at_engine(wanted: Engine) -> dict[str, Any]:
     except RuntimeError as error:
         # What cannot be read here is said by the task that needs it.
         found.append(str(error))
+    result["ends_containers"] = absent and ends_containers(wanted, ours)
     other = wanted.other_package
     result["other_installed"] = other in installed
     result["unmanaged"] = sorted(set(wanted.conflicts) & set(installed) - ours)

@@ -262,3 +262,30 @@ def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "dpkg is installed",
     ):
         assert words in found
+
+
+def test_containers_end_where_the_engine_goes_or_has_other_settings(tmp_path: Path) -> None:
+    """What an admin installed and chose stays when the role goes, with all that runs."""
+    settings, record = tmp_path / "daemon.json", tmp_path / "record"
+    wanted = Engine(
+        "docker-ce",
+        str(settings),
+        str(record),
+        str(tmp_path / "kept"),
+        systemd=True,
+        state="absent",
+    )
+    record.mkdir()
+    settings.write_text('{"live-restore": false}\n')
+    assert not look.ends_containers(wanted, ["iptables"])
+    assert look.ends_containers(wanted, ["docker.io", "iptables"])
+    note = {"before": settings.read_text(), "options": {}}
+    (record / "settings.json").write_text(json.dumps(note))
+    assert not look.ends_containers(wanted, [])
+    note["options"] = {"log-driver": "json-file"}
+    (record / "settings.json").write_text(json.dumps(note))
+    settings.write_text('{"live-restore": false, "log-driver": "json-file"}\n')
+    assert look.ends_containers(wanted, [])
+    (record / "settings.json").unlink()
+    (record / "proxy.env").touch()
+    assert look.ends_containers(wanted, [])
