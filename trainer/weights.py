@@ -43,15 +43,16 @@ def adopt(network: nn.Module, weights: dict[str, Tensor]) -> str:
     own, head = network.state_dict(), head_of(network)
     missing = [name for name in own if name not in weights]
     other = [name for name in own if name in weights and own[name].shape != weights[name].shape]
-    foreign = [name for name in (*missing, *other) if not name.startswith(f"{head}.")]
-    if foreign:
-        name = foreign[0]
+    mismatched = [name for name in (*missing, *other) if not name.startswith(f"{head}.")]
+    if mismatched:
+        name = mismatched[0]
         shapes = [
             " x ".join(map(str, those[name].shape)) or "a number" if name in those else "missing"
             for those in (weights, own)
         ]
         raise ConfigError(
-            f"the weights are of another network: {len(foreign)} of {len(own)} tensors do not fit. "
+            f"the weights are of another network: {len(mismatched)} of {len(own)} tensors do not "
+            "fit. "
             f"{name} is {shapes[0]} there, and {shapes[1]} here; for images of up to 64 pixels a "
             "network has another first layer"
         )

@@ -14,7 +14,7 @@ import posixpath
 import pwd
 import re
 
-from ..machine.account import KEEPER
+from ..machine.account import OWN_UID
 from .paths import PATH_SECONDS, as_user, is_missing, within
 from .problems import Problem, problem
 
@@ -48,7 +48,7 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
             mounted.
     """
     # Without root the account's data may be in its home, beside its keys.
-    home = _home(uid) if KEEPER == 0 else tuple(f"{place}/.ssh" for place in _home(uid))
+    home = _home(uid) if OWN_UID == 0 else tuple(f"{place}/.ssh" for place in _home(uid))
     private = (*SYSTEM, os.path.realpath(root), *home)
     if path != posixpath.normpath(path) or path.startswith("//"):
         raise FolderError(problem("folder_not_plain", path=path))
@@ -60,7 +60,7 @@ def find_mount(path: str, uid: int, gid: int, root: str) -> str:
         raise FolderError(problem("folder_unreadable", path=path, message=trouble))
     if os.path.realpath(path) != path:
         raise FolderError(problem("folder_is_link", path=path, target=os.path.realpath(path)))
-    mount = _last_of_root(path) if KEEPER == 0 else path
+    mount = _last_of_root(path) if OWN_UID == 0 else path
     _refuse(path, mount, private)
     below = [place for place in _mounted() if place.startswith(f"{mount}/")]
     if below:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ..machine.account import KEEPER
+from ..machine.account import OWN_UID
 from .check import Check, at_least, equal
 from .problems import Problem, problem
 
@@ -95,11 +95,14 @@ def readable(path: str, uid: int, gid: int) -> Check:
         with as_user(uid, gid):
             for name in os.listdir(path):
                 inside = os.path.join(path, name)
-                if os.path.isdir(inside):
-                    os.listdir(inside)
-                else:
-                    with open(inside, "rb") as file:
-                        file.read(1)
+                try:
+                    if os.path.isdir(inside):
+                        os.listdir(inside)
+                    else:
+                        with open(inside, "rb") as file:
+                            file.read(1)
+                except OSError as error:
+                    raise OSError(error.errno, f"{error.strerror}: {inside}") from error
 
     told = within(PATH_SECONDS, read) or "yes"
     return equal("readable", told, "yes", "unreadable", subject=path, path=path)
@@ -196,7 +199,7 @@ def stray_checks(problems: Sequence[Problem]) -> list[Check]:
 def as_user(uid: int, gid: int) -> Iterator[None]:
     """Access files as another user. Without root they are accessed as who this is: see
     training_node_account."""
-    if KEEPER != 0:
+    if OWN_UID != 0:
         yield
         return
     groups = os.getgroups()

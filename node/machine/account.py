@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 # Who keeps the records of runs, which ranks cannot write.
-KEEPER = os.geteuid()
+OWN_UID = os.geteuid()
 
 
 def ranks_account(uid: int, gid: int) -> tuple[int, int]:
@@ -16,4 +16,4 @@ def ranks_account(uid: int, gid: int) -> tuple[int, int]:
     Without root they are the account itself, which can give its files to nobody. In the container
     it has the number of the training user all the same.
     """
-    return (uid, gid) if KEEPER == 0 else (os.geteuid(), os.getegid())
+    return (uid, gid) if OWN_UID == 0 else (os.geteuid(), os.getegid())

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import IO
 
-from ..machine.account import KEEPER
+from ..machine.account import OWN_UID
 from .code_listing import CHUNK, CodeError, Listing, digest_of
 from .directory import RunDirectory
 from .disk_space import room_for, size_of
@@ -113,7 +113,7 @@ class CodeStore:
             about = os.stat(self._object(name))
             os.utime(self._object(name), ns=(time.time_ns(), about.st_mtime_ns))
         for above, _, _ in os.walk(folder):
-            os.chown(above, KEEPER, gid)
+            os.chown(above, OWN_UID, gid)
             os.chmod(above, 0o750)
 
     def size(self, listings: Iterable[Listing]) -> int:

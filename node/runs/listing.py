@@ -11,10 +11,12 @@ from typing import Any
 
 from ..engine.containers import containers
 from .lock import gpus_of, is_live, read
-from .untrusted import logs_of, read_lines
+from .untrusted import logs_of, read_lines, read_log
 
 # Of the end of a run's metrics: many lines of the trainer.
 METRICS_BYTES = 64 << 10
+# Of the end of the log of a program that writes none: a few lines, for its progress bar.
+SAID_BYTES = 2000
 # In the directory of all runs, which is not the ranks' own.
 DRAINED = ".drained"
 MOST_REASON = 200
@@ -46,6 +48,7 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
                 "state": "ended" if not alive else "running" if begun else "starting",
                 "metric": newest_of(lines),
                 "earlier": earlier_of(lines),
+                "said": "" if lines else said_last(directory),
                 "nodes": whose.get("nodes", [host]),
                 "gpus": [gpu["index"] for gpu in gpus_of(whose)],
                 **{name: whose.get(name) for name in ("owner", "since", "home")},
@@ -98,6 +101,13 @@ def earlier_of(lines: list[str]) -> dict[str, Any] | None:
     steps = [line for text in lines if (line := _decoded(text)) is not None and "step" in line]
     begun = (line for line in reversed(steps) if line.get("event") == "start")
     return next(begun, steps[0] if steps else None)
+
+
+def said_last(directory: str) -> str:
+    """Return the end of the log of rank 0, which is on a run's first node; elsewhere nothing."""
+    with suppress(OSError):
+        return str(read_log(directory, "rank-0.log", size=SAID_BYTES, since=0)["text"])
+    return ""
 
 
 def left_runs(root: str) -> set[str]:

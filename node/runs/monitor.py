@@ -35,7 +35,7 @@ MOST_LOGS = 32
 NICE = 10
 
 
-class Keeper:
+class Monitor:
     """Looks at this node, and keeps what it finds in a file.
 
     Args:

@@ -254,7 +254,7 @@ def look_at_engine(wanted: Engine) -> dict[str, Any]:
         found.append(str(error))
     other = wanted.other_package
     result["other_installed"] = other in installed
-    result["foreign"] = sorted(set(wanted.conflicts) & set(installed) - ours)
+    result["unmanaged"] = sorted(set(wanted.conflicts) & set(installed) - ours)
     result["held"] = holds
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [f"{path} is not as it is to be" for path in result["files"]]

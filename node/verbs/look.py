@@ -13,7 +13,10 @@ from ..setup.files import Ready, Traces, look_for_traces, look_whether_ready
 from ..setup.hosts_file import HostsFile, look_at_hosts_file
 from ..setup.login_shell import LoginShells, look_at_login_shells
 from ..setup.openmpi import OpenMPI, look_at_openmpi
+from ..setup.ssh_trust import SSHTrust, look_at_ssh_trust
 
+# What has to be the same on all nodes, as the looks call it
+ALIKE = ("versions", "digests")
 # By the form of what a role wants.
 LOOKS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     Accounts: look_at_accounts,
@@ -23,6 +26,7 @@ LOOKS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     LoginShells: look_at_login_shells,
     OpenMPI: look_at_openmpi,
     Ready: look_whether_ready,
+    SSHTrust: look_at_ssh_trust,
     Traces: look_for_traces,
 }
 
@@ -40,6 +44,7 @@ class Roles(NamedTuple):
     login_shell: LoginShells | None = None
     openmpi: OpenMPI | None = None
     package_sources: Traces | None = None
+    ssh_trust: SSHTrust | None = None
     trainer_image: Image | None = None
     training_node: Ready | None = None
 
@@ -70,7 +75,9 @@ def look(roles: Roles, summary: bool = False) -> dict[str, Any]:
         return found
     return {
         "roles": [role for role, told in found.items() if told["differs"] or told.get("unnamed")],
-        "alike": {role: told["versions"] for role, told in found.items() if "versions" in told},
+        "alike": {
+            role: told[name] for role, told in found.items() for name in ALIKE if name in told
+        },
     }
 
 

@@ -66,17 +66,17 @@ def read_metrics(directory: str) -> list[dict[str, Any]]:
     newest value of a key come first. What is neither is left out: a rank can write anything.
     """
     records: list[dict[str, Any]] = []
-    foreign: list[dict[str, float]] = []
+    from_program: list[dict[str, float]] = []
     for line in read_lines(directory, "metrics.jsonl", size=METRICS_BYTES):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if is_trainers(record):
                 records.append(record)
             elif isinstance(record, dict):
-                foreign.append(numbers_of(record))
+                from_program.append(numbers_of(record))
     steps = [record for record in records if record["event"] == "step"]
     shown = [record for record in records if record["event"] != "step" or record is steps[-1]]
-    return [*newest_of(foreign), *shown]
+    return [*newest_of(from_program), *shown]
 
 
 def is_trainers(record: Any) -> bool:

@@ -20,7 +20,7 @@ from ..engine.containers import EngineError, is_running, logs
 from ..engine.containers import run as start_container
 from ..engine.gpus import gpu_host_configuration
 from ..failure import RefusedError, VerbError
-from ..machine.account import KEEPER, ranks_account
+from ..machine.account import OWN_UID, ranks_account
 from ..machine.hardware import memory_bytes
 from ..runs.code import copy_project
 from ..runs.collect import PROJECTS, give
@@ -124,7 +124,7 @@ def write_files(directory: RunDirectory, files: dict[str, Any], uid: int, gid: i
         with open(path, "w", encoding="utf-8") as file:
             # Of secrets nobody is to see a byte before they have their owner and mode.
             os.fchmod(file.fileno(), 0o400 if name == ENVIRONMENT else 0o440)
-            os.fchown(file.fileno(), uid if name == ENVIRONMENT else KEEPER, gid)
+            os.fchown(file.fileno(), uid if name == ENVIRONMENT else OWN_UID, gid)
             file.write(text)
         if name in RECORDS:
             with open(os.path.join(directory.collect, name), "w", encoding="utf-8") as file:
@@ -164,7 +164,7 @@ def _copy_carried(directory: RunDirectory, uid: int, gid: int) -> None:
     give(directory.resume, uid, gid)
     # Without root all belongs to one account, which this is.
     as_owner: dict[str, Any] = (
-        {"user": uid, "group": gid, "extra_groups": []} if KEEPER == 0 else {}
+        {"user": uid, "group": gid, "extra_groups": []} if OWN_UID == 0 else {}
     )
     carried_on = PROJECTS | {"checkpoints": "checkpoints"}
     # What this node had itself comes over what the first node had, where it is not older.

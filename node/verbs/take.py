@@ -15,7 +15,7 @@ from ..check.problems import Problem, no_engine, problem
 from ..engine.containers import EngineError, containers, is_native, remove
 from ..failure import RefusedError, VerbError
 from ..forms import LocalPath
-from ..machine.account import KEEPER, ranks_account
+from ..machine.account import OWN_UID, ranks_account
 from ..runs.allocation import free_gpus, free_port, in_the_way, shortage
 from ..runs.code import CodeStore, lay_out_run
 from ..runs.collect import Limits, collect
@@ -171,7 +171,7 @@ def make_directories(directory: RunDirectory, uid: int, gid: int) -> None:
     ):
         os.makedirs(path, exist_ok=True)
         os.chmod(path, mode)
-        os.chown(path, KEEPER, gid)
+        os.chown(path, OWN_UID, gid)
     # The ranks' own last: what is theirs may change while root looks at it.
     os.makedirs(directory.work, mode=0o700, exist_ok=True)
     for name in WORK:

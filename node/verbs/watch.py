@@ -8,7 +8,7 @@ from typing import Any
 
 from ..failure import VerbError
 from ..forms import LocalPath
-from ..runs.monitor import Keeper
+from ..runs.monitor import Monitor
 
 
 def watch(root: LocalPath, host: str, every: float = 2.0) -> dict[str, Any]:
@@ -25,4 +25,4 @@ def watch(root: LocalPath, host: str, every: float = 2.0) -> dict[str, Any]:
     """
     if not os.path.isdir(root):
         raise VerbError("no_directory", path=root)
-    return {"started": Keeper(root, host, every).start(), "changed": False}
+    return {"started": Monitor(root, host, every).start(), "changed": False}

@@ -90,6 +90,7 @@ OTHERS_RUN = {
     "state": "running",
     "metric": {"event": STEERING},
     "earlier": [],
+    "said": f"3/9 {STEERING}",
     "owner": STEERING,
     "since": 1e300,
     "home": "/etc",

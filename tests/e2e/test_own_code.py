@@ -279,12 +279,20 @@ time.sleep(25)
 def test_what_says_nothing_for_too_long_is_ended_with_the_stacks_of_its_ranks(
     tmp_path: Path,
 ) -> None:
-    text = "import time\ndef waits_for_ever():\n    time.sleep(600)\nwaits_for_ever()\n"
+    text = (
+        "import time\nimport torch\nimport torch.distributed as dist\n"
+        "def waits_for_ever():\n    time.sleep(600)\n"
+        "dist.init_process_group('gloo')\nif dist.get_rank() == 1:\n    waits_for_ever()\n"
+        "dist.all_reduce(torch.ones(1))\n"
+    )
     folder = project(tmp_path / "own", {"train.py": text})
     outcome = make("train", CODE=folder, NODES=2, STALL=8)
     assert outcome.status == 1
-    assert "waits_for_ever" in log(0)
+    assert "in all_reduce" in log(0)
     assert "waits_for_ever" in log(1)
+    found = document("summary.json")["diagnosis"]
+    assert (found["signature"], found["host"], found["rank"]) == ("rank_elsewhere", "node2", 1)
+    assert "code/train.py:5 in waits_for_ever" in outcome.output
 
 
 def test_what_says_nothing_for_long_is_warned_of_and_goes_on(tmp_path: Path) -> None:

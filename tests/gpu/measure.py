@@ -128,7 +128,10 @@ def config(settings: dict[str, Any]) -> dict[str, Any]:
         training = read(f"trainer/recipes/{recipe}.yml")
     else:
         site = read("group_vars/all/training.yml")
-        chosen = site["training_models"].get(settings["model"], site["training_model_defaults"])
+        common = site["training_model_defaults"]
+        if settings["model"] in read("group_vars/all/models.yml")["training_adamw_models"]:
+            common = {**common, **site["training_adamw_defaults"]}
+        chosen = site["training_models"].get(settings["model"], common)
         training = {**chosen, "model": settings["model"]}
     options = training.pop("options", {})
     if training.get("train_images") == "all":

@@ -1,6 +1,7 @@
 """The verb `look`: what differs from what the roles of set-up would make of a machine."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,16 @@ def test_an_image_is_missing_and_an_engine_that_is_silent_is_said(
     with pytest.raises(VerbError, match="failed"):
         docker_engine.look_for_image(docker_engine.Image("a:b"))
     assert docker_engine.look_for_image(docker_engine.Image("a:b", dry=True))["differs"]
+
+
+def test_a_look_finds_its_files_outside_of_its_role() -> None:
+    """A look that cannot be computed would have its role applied at each set-up."""
+    for role in sorted(Roles._fields):
+        variables = yaml.safe_load((ROOT / f"roles/{role}/vars/main.yml").read_text())
+        read, rest = set(), {f"{role}_look"}
+        while rest:
+            name = rest.pop()
+            read.add(name)
+            text = str(variables.get(name, ""))
+            assert not re.search(r"'template', '|role_path (?!\| default)", text), name
+            rest |= {each for each in variables if re.search(rf"\b{each}\b", text)} - read

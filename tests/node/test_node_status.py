@@ -140,6 +140,12 @@ def test_a_node_without_metrics_runs_when_its_ranks_have_begun(root: Path) -> No
     (root / RUN / "work/logs/rank-1.log").touch()
     assert state(root)["state"] == "running"
     assert (state(root)["metric"], state(root)["nodes"]) == (None, ["node2"])
+    assert state(root)["said"] == ""
+    (root / RUN / "work/logs/rank-0.log").write_text("x" * 9000 + "\r 40%|##  | 40/100")
+    assert state(root)["said"].endswith("x\r 40%|##  | 40/100")
+    assert len(state(root)["said"]) == 2000
+    (root / RUN / "work/metrics.jsonl").write_text('{"step": 1}\n')
+    assert state(root)["said"] == ""
 
 
 def test_what_has_no_container_has_ended(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

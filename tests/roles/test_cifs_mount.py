@@ -3,30 +3,27 @@
 import errno
 import io
 import os
+import pwd
 import runpy
+import shutil
 import socket
-import stat
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible.module_utils import (
     cifs_mount_cause,
-    cifs_mount_credentials,
-    cifs_mount_fstab,
+    cifs_mount_machine,
     cifs_mount_mistakes,
-    cifs_mount_mounted,
-    cifs_mount_plan,
-    cifs_mount_points,
     cifs_mount_share,
+    cifs_mount_start,
     cifs_mount_trial,
-    cifs_mount_units,
 )
 from role_files import ROLES
 
 Share = cifs_mount_share.Share
-Owner = cifs_mount_fstab.Owner
+module = runpy.run_path(str(ROLES / "cifs_mount/library/cifs_mount_shares.py"))
 
 
 def share(**given: Any) -> Any:
@@ -75,7 +72,7 @@ def test_a_mistake_is_named_and_nothing_else(given: dict[str, Any], complaint: s
 def test_any_password_of_one_line_is_taken(password: str) -> None:
     one = share(password=password, domain="OFFICE")
     assert cifs_mount_mistakes.mistakes([one], {}) == []
-    assert cifs_mount_credentials.credentials_text(one).split("\n") == [
+    assert one.credentials.split("\n") == [
         "username=ada", f"password={password}", "domain=OFFICE", "",
     ]  # fmt: skip
     assert password not in repr(one) or len(password) == 1
@@ -93,30 +90,31 @@ def test_neighbours_are_not_nested() -> None:
 
 
 def test_the_line_of_fstab() -> None:
-    one = share(src="//nas/Project Data", path="/srv/a-b/c", seal=True, options=("nobrl",))
-    line = cifs_mount_fstab.fstab_line(one, Owner(5, 60), 20)
+    one = share(
+        src="//nas/Project Data", path="/srv/a-b/c", uid="5", gid="60", seal=True, options=("x",)
+    )
+    line = one.fstab_line(20)
     assert line == (
         r"//nas/Project\040Data /srv/a-b/c cifs credentials=/etc/cifs-credentials/srv@a-b@c,uid=5,"
-        "gid=60,file_mode=0644,dir_mode=0755,iocharset=utf8,vers=default,seal,nobrl,_netdev,nofail,"
+        "gid=60,file_mode=0644,dir_mode=0755,iocharset=utf8,vers=default,seal,x,_netdev,nofail,"
         "x-systemd.mount-timeout=20,x-systemd.automount 0 0"
     )
-    lines = cifs_mount_fstab.lines_by_mount_point(["# x /y", "", line])
-    assert lines == {one.path: line}
+    assert cifs_mount_share.by_mount_point(["# x /y", "", line]) == {one.path: line}
 
 
-def test_fstab_is_given_back_as_it_was() -> None:
-    text = "# disks\n/dev/sda1 / ext4 defaults 0 1\n"
-    before = cifs_mount_fstab.parse_fstab(text)
-    assert not before.ours
-    with_share = cifs_mount_fstab.parse_fstab(before.with_lines(["//nas/a /srv/a cifs x 0 0"]))
-    assert with_share.ours == {"/srv/a": "//nas/a /srv/a cifs x 0 0"}
-    assert with_share.others == before.others
-    assert with_share.with_lines([]) == text
+def test_lines_of_fstab_outside_of_the_block_are_others() -> None:
+    text = f"a /b\n{cifs_mount_share.BEGIN}\n//nas/a /srv/a\n{cifs_mount_share.END}\n# c\n"
+    assert cifs_mount_share.split_fstab(text) == (["//nas/a /srv/a"], ["a /b", "# c"])
 
 
-def test_fstab_without_a_line_of_the_role_is_not_rewritten() -> None:
-    text = "/dev/sda1 / ext4 defaults 0 1"  # without a line break at its end
-    assert cifs_mount_fstab.parse_fstab(text).with_lines([]) == text
+@pytest.mark.process
+@pytest.mark.parametrize("path", ["/srv/share", "/mnt/project-data", "/.a/b_c.d", "/a--b"])
+def test_units_are_named_as_systemd_names_them(path: str) -> None:
+    if not shutil.which("systemd-escape"):
+        pytest.skip("no systemd here")
+    command = ["systemd-escape", "--path", "--suffix=mount", path]
+    named = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert cifs_mount_share.unit_name(path, "mount") == named
 
 
 def test_a_share_takes_the_owner_of_all_unless_it_has_its_own() -> None:
@@ -129,84 +127,35 @@ def test_a_share_takes_the_owner_of_all_unless_it_has_its_own() -> None:
     assert (one.host, one.port, one.directories) == ("nas", 4450, ("a",))
 
 
-def test_root_alone_reads_credentials(tmp_path: Path) -> None:
-    """As root, as the module runs."""
-    directory = tmp_path / "credentials"
-    one = share(path="/srv/a-b/c")
-    cifs_mount_credentials.store_credentials([one], directory)
-    path = cifs_mount_credentials.credentials_path(one.path, directory)
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert cifs_mount_credentials.credentials_mount_points(directory) == [one.path]
-    assert cifs_mount_credentials.credentials_are_current(one, directory)
-    assert not cifs_mount_credentials.credentials_are_current(
-        share(path="/srv/a-b/c", password="new"), directory
-    )
-    if os.geteuid() == 0:
-        path.chmod(0o644)
-        assert cifs_mount_credentials.restrict_credentials([one], directory) == [path]
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert cifs_mount_credentials.restrict_credentials([one], directory) == []
-
-
-def test_credentials_go_with_the_share(tmp_path: Path) -> None:
-    directory = tmp_path / "credentials"
-    cifs_mount_credentials.store_credentials([share(), share(path="/srv/other")], directory)
-    cifs_mount_credentials.remove_credentials(["/srv/share"], directory)
-    assert cifs_mount_credentials.credentials_mount_points(directory) == ["/srv/other"]
-    cifs_mount_credentials.remove_credentials(["/srv/other"], directory)
-    assert not directory.exists()
-    assert cifs_mount_credentials.credentials_mount_points(directory) == []
-
-
-def plan_for(*shares: Any, **machine: Any) -> Any:
-    """The plan for a machine that has nothing but what is named."""
-    lines = {one.path: f"line of {one.src}" for one in shares}
-    state = {"ours": {}, "credentials": {}, "mounted": (), **machine}
-    return cifs_mount_plan.make_plan(shares, lines, **state)
-
-
-def test_a_new_share_is_tried_and_written() -> None:
-    plan = plan_for(share())
-    assert plan.changed == plan.untried == (share(),)
-    assert (plan.kept, plan.left) == ((), ())
-    assert plan.lines == ("line of //nas/training",)
-
-
 OURS = {"/srv/share": "line of //nas/training"}
 
 
 @pytest.mark.parametrize(
-    ("machine", "changed", "untried"),
+    ("ours", "credentials", "mounted", "changed", "untried"),
     [
-        ({"credentials": {"/srv/share": True}, "mounted": ["/srv/share"]}, False, False),
+        ({}, {}, [], True, True),
+        (OURS, {"/srv/share": True}, ["/srv/share"], False, False),
         # Nobody has looked at it yet, or somebody unmounted it: its line stays.
-        ({"credentials": {"/srv/share": True}}, False, True),
-        ({"credentials": {"/srv/share": False}, "mounted": ["/srv/share"]}, True, True),
-        ({"mounted": ["/srv/share"]}, True, True),
-        (
-            {
-                "ours": {"/srv/share": "another line"},
-                "credentials": {"/srv/share": True},
-                "mounted": ["/srv/share"],
-            },
-            True,
-            True,
-        ),
+        (OURS, {"/srv/share": True}, [], False, True),
+        (OURS, {"/srv/share": False}, ["/srv/share"], True, True),
+        (OURS, {}, ["/srv/share"], True, True),
+        ({"/srv/share": "another line"}, {"/srv/share": True}, ["/srv/share"], True, True),
     ],
 )
 def test_a_share_that_stands_is_left_alone(
-    machine: dict[str, Any], changed: bool, untried: bool
+    ours: dict[str, str],
+    credentials: dict[str, bool],
+    mounted: list[str],
+    changed: bool,
+    untried: bool,
 ) -> None:
-    plan = plan_for(share(), **{"ours": OURS, **machine})
-    assert bool(plan.changed) == changed
-    assert bool(plan.untried) == untried
-    assert plan.left == ()
+    plan = module["make_plan"](OURS, ours, credentials, mounted)
+    assert plan == (["/srv/share"] * changed, ["/srv/share"] * untried, [])
 
 
 def test_a_share_goes_that_has_only_a_line_or_only_credentials() -> None:
-    plan = plan_for(share(), ours={**OURS, "/srv/b": "x"}, credentials={"/srv/a": False})
-    assert plan.left == ("/srv/a", "/srv/b")
+    plan = module["make_plan"](OURS, {**OURS, "/srv/b": "x"}, {"/srv/a": False}, [])
+    assert plan.left == ["/srv/a", "/srv/b"]
 
 
 def test_mount_points_that_were_made_go_and_others_stay(tmp_path: Path) -> None:
@@ -214,15 +163,15 @@ def test_mount_points_that_were_made_go_and_others_stay(tmp_path: Path) -> None:
     (tmp_path / "srv").mkdir()
     (tmp_path / "there").mkdir()
     for name in ("srv/a/b", "srv/a/c", "there"):
-        cifs_mount_points.make_mount_point(str(tmp_path / name), record)
+        cifs_mount_start.make_mount_point(str(tmp_path / name), record)
     made = [tmp_path / name for name in ("srv/a", "srv/a/b", "srv/a/c")]
     assert record.read_text().splitlines() == [str(path) for path in made]
-    cifs_mount_points.remove_mount_point(str(tmp_path / "srv/a/b"), record)
+    cifs_mount_start.remove_mount_point(str(tmp_path / "srv/a/b"), record)
     assert not (tmp_path / "srv/a/b").exists()
     # The directory above still holds the other one.
     assert record.read_text().splitlines() == [str(tmp_path / "srv/a"), str(tmp_path / "srv/a/c")]
-    cifs_mount_points.remove_mount_point(str(tmp_path / "srv/a/c"), record)
-    cifs_mount_points.remove_mount_point(str(tmp_path / "there"), record)
+    cifs_mount_start.remove_mount_point(str(tmp_path / "srv/a/c"), record)
+    cifs_mount_start.remove_mount_point(str(tmp_path / "there"), record)
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["srv", "there"]
     assert list((tmp_path / "srv").iterdir()) == []
 
@@ -237,8 +186,8 @@ MOUNTINFO = """\
 def test_what_is_mounted_is_read_from_the_top(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTINFO)
-    assert cifs_mount_mounted.mounted_types("/srv/share", mounts) == ["autofs", "cifs"]
-    assert cifs_mount_mounted.mounted_types("/srv", mounts) == []
+    assert cifs_mount_machine.mounted_types("/srv/share", mounts) == ["autofs", "cifs"]
+    assert cifs_mount_machine.mounted_types("/srv", mounts) == []
 
 
 def test_whoever_uses_a_mount_point_is_named(tmp_path: Path) -> None:
@@ -249,12 +198,12 @@ def test_whoever_uses_a_mount_point_is_named(tmp_path: Path) -> None:
         for link, target in (("cwd", directory), ("root", "/"), ("exe", "/usr/bin/sleep")):
             (process / link).symlink_to(target)
     (tmp_path / "14").mkdir()  # the kernel's: its links cannot be read
-    holders = cifs_mount_mounted.holders("/srv/share", tmp_path)
-    assert sorted((holder.program, holder.pid) for holder in holders) == [
-        ("program11", 11),
-        ("program13", 13),
+    holders = cifs_mount_machine.holders("/srv/share", tmp_path)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    assert sorted(holders) == [
+        f"program11 (process 11 of {user})",
+        f"program13 (process 13 of {user})",
     ]
-    assert str(cifs_mount_mounted.Holder("sleep", 7, "ada")) == "sleep (process 7 of ada)"
 
 
 class KernelLog(io.RawIOBase):
@@ -370,21 +319,10 @@ def test_a_folder_that_is_not_there() -> None:
     assert "the share has no folder a/b" in said
 
 
-def test_drop_ins_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "srv-share.mount.d/cifs_mount.conf"
-    monkeypatch.setattr(cifs_mount_units, "_patience_file", lambda _path: file)
-    assert cifs_mount_units.add_patience("/srv/share") == file
-    (file.parent / "other.conf").touch()
-    assert cifs_mount_units.remove_patience("/srv/share")
-    assert [path.name for path in file.parent.iterdir()] == ["other.conf"]
-    (file.parent / "other.conf").unlink()
-    cifs_mount_units.add_patience("/srv/share")
-    assert cifs_mount_units.remove_patience("/srv/share")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_command_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Module:
+        params: ClassVar = {"step": "look"}
+
         def __init__(self, **_options: Any) -> None: ...
 
         def fail_json(self, msg: str) -> None:
@@ -393,8 +331,8 @@ def test_a_command_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(_module: Any) -> None:
         raise subprocess.TimeoutExpired(("systemctl", "stop", "srv-share.mount"), 90.0)
 
-    main = runpy.run_path(str(ROLES / "cifs_mount/library/cifs_mount_shares.py"))["main"]
+    main = module["main"]
     monkeypatch.setitem(main.__globals__, "AnsibleModule", Module)
-    monkeypatch.setitem(main.__globals__, "bring_about", hang)
+    monkeypatch.setitem(main.__globals__, "Machine", hang)
     with pytest.raises(SystemExit, match=r"`systemctl stop .*` did not end within 90 s"):
         main()

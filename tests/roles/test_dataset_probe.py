@@ -64,3 +64,11 @@ def test_says_what_is_missing(
 def test_says_how_the_users_data_comes_there(tmp_path: Path) -> None:
     text = problems(tmp_path, own=True)[0]["text"]
     assert "make data SOURCE=<folder, archive or URL of it> NAME=faces" in text
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_cannot_be_looked_at_is_not_taken_for_missing(own: bool, tmp_path: Path) -> None:
+    (tmp_path / "faces").symlink_to("faces")
+    (problem,) = problems(tmp_path, own)
+    assert problem["code"] == "dataset_unreadable"
+    assert "Too many levels of symbolic links" in problem["text"]

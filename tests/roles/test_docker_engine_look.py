@@ -243,7 +243,7 @@ def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     )
     assert result["differs"]
     assert result["other_installed"]
-    assert result["foreign"] == ["dpkg"]
+    assert result["unmanaged"] == ["dpkg"]
     assert not result["pending"]
     # Nobody whom the machine does not know.
     assert result["joins"] == []

@@ -27,7 +27,7 @@ from node.runs import directory as training_node_directory
 from node.runs import listing as training_node_runs
 from node.runs import lock as training_node_lock
 from node.runs import records as training_run_records
-from node.runs import untrusted as training_node_foreign
+from node.runs import untrusted
 from node.verbs import checkpoints, logs, poll, start, take
 
 CHECKOUT = Path(__file__).parents[2]
@@ -165,14 +165,14 @@ def test_a_follower_reads_plain_files_alone(name: str, kind: str, run: Any, outs
     assert poll.read_metrics(run.path) == []
     assert poll.noted_status(run.path) is None
     assert training_node_runs.newest_of(training_node_runs.metrics_of(run.path)) is None
-    assert not training_node_foreign.is_there(run.path, name)
+    assert not untrusted.is_there(run.path, name)
 
 
 def test_the_ranks_directory_as_a_link_is_not_followed(run: Any, outside: Path) -> None:
     """Root's own directory is above it, so nobody can; if somebody does, nothing is read."""
     os.rename(run.work, run.work + ".away")
     os.symlink(outside, run.work)
-    assert not training_node_foreign.is_there(run.path, "metrics.jsonl")
+    assert not untrusted.is_there(run.path, "metrics.jsonl")
 
 
 def test_of_metrics_without_end_the_end_is_read(run: Any) -> None:

@@ -1,6 +1,10 @@
 """Every problem of a node has a sentence, and what the sentence names exists."""
 
+import os
 import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -9,7 +13,7 @@ from role_files import ROLES
 
 from node.check import check as training_node_check
 from node.check import problems as training_node_problems
-from node.check.paths import STRAYS
+from node.check.paths import STRAYS, readable, writable
 from node.verdict.finding import NODE_PROBLEMS, REMEDIES
 
 PROBLEMS = training_node_problems.PROBLEMS
@@ -92,3 +96,27 @@ def test_a_check_that_is_not_passed_is_said_as_before() -> None:
         "disk /srv: 0.5 GB free, should be at least 1.0 GB free: "
         "make room on the disk of /srv: du -x tells what takes it"
     )
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every account reaches; pytest's own are root's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0, reason="it looks as another account")
+def test_what_the_training_user_may_not_read_or_write_is_told(open_folder: Path) -> None:
+    stranger, data = 54321, open_folder / "faces"
+    data.mkdir()
+    assert readable(str(open_folder), stranger, stranger).ok
+    data.chmod(0o700)
+    check = readable(str(open_folder), stranger, stranger)
+    assert (check.ok, check.code) == (False, "unreadable")
+    assert check.value == f"Permission denied: {data}"
+    assert writable(str(open_folder), stranger, stranger).ok  # in a folder of that account's own
+    missing = writable(str(open_folder / "none"), stranger, stranger)
+    assert (missing.code, missing.value) == ("unwritable", "No such file or directory")

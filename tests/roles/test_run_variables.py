@@ -58,18 +58,24 @@ def test_precision_is_what_all_nodes_multiply(
     assert chosen == precision
 
 
+@pytest.mark.parametrize("node", ["node1", "node2"])
 @pytest.mark.parametrize("resume", ["", "/runs/a/checkpoints"])
 @pytest.mark.parametrize("weights", ["", "/home/ann/resnet18.safetensors"])
-def test_weights_travel_beside_checkpoints(resume: str, weights: str) -> None:
+def test_weights_go_to_all_nodes_and_checkpoints_to_the_first(
+    node: str, resume: str, weights: str
+) -> None:
     values = {
         **{"training_run_resume_from": resume, "training_run_weights": weights},
-        "training_run_weights_sha256": "abc",
+        **{"training_run_nodes": ["node1", "node2"], "inventory_hostname": node},
+        **{"training_run_weights_sha256": "abc", "training_run_metrics_from": ""},
+        "training_run_code": "",
     }
-    named = "training_run_weights_name"
-    carried = [{"src": f"{resume}/"}] if resume else []
+    named = ("training_run_weights_name", "training_run_launcher", "training_run_goes_on_here")
+    carried = [{"src": f"{resume}/"}] if resume and node == "node1" else []
     told: dict[str, Any] = {"resume_dir": "/resume"} if resume else {}
     if weights:
         carried.append({"src": weights, "dest": "weights.safetensors"})
         told |= {"weights": "/resume/weights.safetensors", "weights_sha256": "abc"}
-    assert made("training_run_carried_checkpoints", values, named) == carried
-    assert made("training_run_resumption", values, named) == told
+    before = (*named, "training_run_carried_checkpoints")
+    assert made("training_run_carried", values, *before) == carried
+    assert made("training_run_resumption", values, *named) == told

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleUndefinedVariable
-from ansible.module_utils import ssh_trust_lines
 from role_files import ROLES, action_plugin
+
+from node.setup import ssh_trust_lines
 
 members = action_plugin("ssh_trust", "ssh_trust_members")
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
@@ -72,7 +73,7 @@ def test_a_variable_that_needs_an_undefined_one_is_not_defined() -> None:
 
 
 def reading(number: int, *keys: str, **more: Any) -> dict[str, Any]:
-    """A result of the module ssh_trust_keys."""
+    """What the node program tells of a node."""
     return {"host_key": f"ssh-ed25519 H{number}", "user_keys": list(keys), **more}
 
 
@@ -88,8 +89,8 @@ def test_lines_of_all_nodes() -> None:
         "node2 ssh-ed25519 H2 node2",
         "new ssh-ed25519 H3 new",
     ]
-    lifted = collect.Limits(restrict=False)
-    assert collect.authorized_keys_lines(readings, "trainer", lifted, "control-node") == [
+    nothing = dict.fromkeys(readings, "")
+    assert collect.authorized_keys_lines(readings, "trainer", nothing) == [
         "ssh-ed25519 A trainer@node1",
         "ssh-ed25519 B trainer@node2",
         "ssh-ed25519 C trainer@node2",
@@ -98,26 +99,26 @@ def test_lines_of_all_nodes() -> None:
 
 
 def test_a_key_opens_what_it_is_for_alone() -> None:
-    readings = {"node1": reading(1, "ssh-ed25519 A"), "control-node": reading(2, "ssh-ed25519 D")}
     hosts = [
         {"member": "node1", "addresses": ["10.0.0.1", "fd00::1", "node1.example.org", "fe80::1%e"]},
         {"member": "by-name", "addresses": ["by-name.example.org"]},
         {"member": "10.0.0.3", "addresses": []},
     ]
-    addresses = collect.sources(hosts, ["192.0.2.0/24"], "control-node", [])
+    addresses = members.sources(hosts, ["192.0.2.0/24"], "control-node", [])
     # One with a name alone is let in from everywhere.
     assert addresses == {
         "node1": ["10.0.0.1", "fd00::1", "192.0.2.0/24"],
         "10.0.0.3": ["10.0.0.3", "192.0.2.0/24"],
     }
-    limits = collect.Limits(to_loopback=True, addresses=addresses)
-    assert collect.authorized_keys_lines(readings, "trainer", limits, "control-node") == [
+    limits = members.Limits(to_loopback=True, addresses=addresses)
+    assert limits.options("node1") == (
         'restrict,pty,port-forwarding,permitopen="127.0.0.1:*",permitlisten="localhost:1",'
-        'from="10.0.0.1,fd00::1,192.0.2.0/24" ssh-ed25519 A trainer@node1',
-        "restrict,pty ssh-ed25519 D trainer@control-node",
-    ]
-    control = collect.sources([], [], "control-node", ["10.0.0.9"])
-    assert collect.Limits(addresses=control).options("control-node") == (
+        'from="10.0.0.1,fd00::1,192.0.2.0/24" '
+    )
+    assert limits.options("control-node", node=False) == "restrict,pty "
+    assert members.Limits(restrict=False).options("node1") == ""
+    control = members.sources([], [], "control-node", ["10.0.0.9"])
+    assert members.Limits(addresses=control).options("control-node") == (
         'restrict,pty,from="10.0.0.9" '
     )
 
@@ -125,8 +126,8 @@ def test_a_key_opens_what_it_is_for_alone() -> None:
 @pytest.mark.parametrize("entry", ["*", "10.0.0.1/33", "node1", '10.0.0.1" ssh-ed25519 A', ""])
 def test_a_source_is_an_address_or_a_network(entry: str) -> None:
     for more, control in (([entry], []), ([], [entry])):
-        with pytest.raises(collect.CollectError, match="neither an address nor a network"):
-            collect.sources([], more, "control-node", control)
+        with pytest.raises(members.MembersError, match="neither an address nor a network"):
+            members.sources([], more, "control-node", control)
 
 
 @pytest.mark.parametrize(
@@ -149,13 +150,19 @@ def test_a_node_that_shows_more_than_a_key_is_named(text: Any) -> None:
             collect.refuse_other_text({"node1": good, "node2": bad})
 
 
+@pytest.mark.parametrize("answer", [None, [], {}, {"user_keys": "ssh-ed25519 A"}])
+def test_a_node_that_says_nothing_of_keys_is_named(answer: Any) -> None:
+    with pytest.raises(collect.CollectError, match="what node2 says of its keys is no answer"):
+        collect.refuse_other_text({"node2": answer})
+
+
 def test_nodes_outside_the_run() -> None:
     readings = collect.readings_of_others(
         [
             {"item": "away", "unreachable": True},
             {"item": "passed over", "skipped": True},
             {"item": "broken", "failed": True, "msg": "there is no python3"},
-            {"item": "node3", **reading(3)},
+            {"item": "node3", "answer": {"ssh_trust": reading(3)}},
         ]
     )
     assert list(readings) == ["node3"]

@@ -28,12 +28,11 @@ with_sshd = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 ACCOUNT = "sshd:x:64000:65534::/run/sshd:/usr/sbin/nologin\n"
 
 
-def rendered(role: str, name: str, **variables: Any) -> str:
-    """Return a template of a role as Ansible would render it."""
+def render(text: str, variables: dict[str, Any]) -> str:
+    """Return a text as Ansible would render it."""
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
-    text = (ROLES / role / "templates" / name).read_text()
     return environment.from_string(text).render(variables)
 
 
@@ -42,7 +41,7 @@ def of_node(key_exchange: str) -> str:
     variables = yaml.safe_load((ROLES / "ssh_trust/vars/main.yml").read_text())
     variables |= yaml.safe_load((ROLES / "ssh_trust/defaults/main.yml").read_text())
     variables |= {"ssh_trust_key_exchange": key_exchange, "ssh_trust_user": "nobody"}
-    return rendered("ssh_trust", "sshd_config.j2", **variables)
+    return render(variables["ssh_trust_server_configuration"], variables)
 
 
 def launch_of(addresses: dict[str, str], port: int) -> dict[str, Any]:

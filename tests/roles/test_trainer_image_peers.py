@@ -54,37 +54,37 @@ def test_nodes_that_wait_for_others_leave_ansible_a_process_for_these() -> None:
 
 
 @pytest.fixture
-def meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def rendezvous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(registry, "CACHE_LIMIT", 0.5)
-    return registry.Meeting(tmp_path / "meeting", NODES)
+    return registry.Rendezvous(tmp_path / "rendezvous", NODES)
 
 
 def test_a_cache_is_found_by_what_its_node_says(
-    meeting: Any, monkeypatch: pytest.MonkeyPatch
+    rendezvous: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "CACHE_LIMIT", 30)
-    later = threading.Timer(0.2, meeting.announce, ("node2", {"port": 40123}))
+    later = threading.Timer(0.2, rendezvous.announce, ("node2", {"port": 40123}))
     later.start()
-    assert meeting.wait_for_cache("node2") == {"port": 40123}
+    assert rendezvous.wait_for_cache("node2") == {"port": 40123}
     later.join()
 
 
-def test_a_cache_of_which_nothing_is_heard_is_not_waited_for_for_ever(meeting: Any) -> None:
-    assert "reason" in meeting.wait_for_cache("node1")
+def test_a_cache_of_which_nothing_is_heard_is_not_waited_for_for_ever(rendezvous: Any) -> None:
+    assert "reason" in rendezvous.wait_for_cache("node1")
 
 
 def test_a_cache_stays_while_a_node_fetches_from_it(
-    meeting: Any, monkeypatch: pytest.MonkeyPatch
+    rendezvous: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def fetch() -> None:
-        with meeting.fetching("node3"):
+        with rendezvous.fetching("node3"):
             entered.set()
             leave.wait()
 
     monkeypatch.setattr(registry, "CACHE_LIMIT", 2)
-    waiting = threading.Thread(target=meeting.wait_for_nodes, args=(["node3"],))
+    waiting = threading.Thread(target=rendezvous.wait_for_nodes, args=(["node3"],))
     fetching = threading.Thread(target=fetch)
     fetching.start()
     entered.wait()
@@ -97,19 +97,21 @@ def test_a_cache_stays_while_a_node_fetches_from_it(
     fetching.join()
 
 
-def test_a_cache_waits_for_each_of_its_nodes(meeting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with meeting.fetching("node3"):
+def test_a_cache_waits_for_each_of_its_nodes(
+    rendezvous: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rendezvous.fetching("node3"):
         pass
     with monkeypatch.context() as patch:
         patch.setattr(registry.time, "sleep", lambda seconds: pytest.fail("it waits"))
-        meeting.wait_for_nodes(["node3"])
+        rendezvous.wait_for_nodes(["node3"])
     began = time.monotonic()
-    meeting.wait_for_nodes(["node3", "node5"])  # which never comes
+    rendezvous.wait_for_nodes(["node3", "node5"])  # which never comes
     assert time.monotonic() - began > 0.5
 
 
 def test_what_tasks_told_each_other_goes_with_the_next_push(tmp_path: Path) -> None:
-    registry.Meeting(tmp_path / "meeting-0011", NODES).announce("node1", {"port": 1})
+    registry.Rendezvous(tmp_path / "rendezvous-0011", NODES).announce("node1", {"port": 1})
     (tmp_path / "port").touch()
     registry.remove_old_meetings(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["port"]

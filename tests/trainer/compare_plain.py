@@ -5,11 +5,13 @@
         --volume $PWD/trainer:/opt/trainyard/lib/trainer:ro --volume /tmp/compared:/out \\
         IMAGE nice -n 19 python3 /tests/compare_plain.py 2400 mobilenet_v3_small cnn_a:2
 
-It trains what is named, else all, each with a seed or with 1. It begins nothing any more after so
-many seconds, ends a training after five minutes more, and prints a line a training: which of the
-two, model, seed, and the accuracy on the same 2,000 test images. The loop shares with the trainer
-the networks and the arrays, and nothing else: what is drawn, augmented, scheduled, stepped and
-evaluated is written anew here, as torchvision's references and the usual tutorials have it.
+It trains what is named, else all, each with a seed or with 1. `optimizer=sgd learning_rate=0.05`
+among the names counts for all of them, and `only=trained` leaves the loop out. It begins nothing
+any more after so many seconds, ends a training after five minutes more, and prints a line a
+training: which of the two, model, seed, and the accuracy on the same 2,000 test images. The loop
+shares with the trainer the networks and the arrays, and nothing else: what is drawn, augmented,
+scheduled, stepped and evaluated is written anew here, as torchvision's references and the usual
+tutorials have it.
 """
 
 import json
@@ -18,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,13 +37,14 @@ from trainer.data import store
 from trainer.models import build_model
 
 TRAIN, TEST = 6000, 2000
-SGD = {"optimizer": "sgd", "weight_decay": 0.0005, "learning_rate": 0.05}
 ADAMW = {"optimizer": "adamw", "weight_decay": 0.05, "learning_rate": 0.001}
 # A step of two nodes with 32 images each, and an epoch of 5,000: what a local cluster does unasked.
-FAMILY = {**SGD, "epochs": 1, "train_images": 5000, "batch": 64}
+FAMILY = {**ADAMW, "epochs": 1, "train_images": 5000, "batch": 64}
 FAMILIES = (
-    *("mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "alexnet"),
-    *("regnet_y_400mf", "mobilenet_v2", "resnet18", "efficientnet_b0", "googlenet", "densenet121"),
+    *("squeezenet1_1", "alexnet", "vgg11", "vgg11_bn", "mobilenet_v3_small", "mobilenet_v2"),
+    *("shufflenet_v2_x0_5", "mnasnet0_5", "regnet_y_400mf", "resnet18", "efficientnet_b0"),
+    *("googlenet", "densenet121", "maxvit_t", "convnext_tiny", "swin_t", "swin_v2_t"),
+    *("efficientnet_v2_s", "inception_v3", "resnext50_32x4d", "wide_resnet50_2", "vit_b_32"),
 )
 ALL = (*FAMILIES, *(f"{name}:{seed}" for name in ("cnn_a", "vit", "cnn_b") for seed in (1, 2, 3)))
 OWN = {
@@ -53,7 +57,12 @@ WARMUP = 0.1
 
 def main(seconds: float, wanted: Sequence[str]) -> None:
     """Train one after the other until the time is over."""
-    torch.set_num_threads(1)
+    said: dict[str, Any] = dict(word.split("=", 1) for word in wanted if "=" in word)
+    only = said.pop("only", "")
+    numbers_said = {
+        name: value if name == "optimizer" else json.loads(value) for name, value in said.items()
+    }
+    models = [word for word in wanted if "=" not in word] or ALL
     end = time.monotonic() + seconds
     data, out = Path("/tmp/data"), Path("/out")
     splits = {
@@ -65,14 +74,16 @@ def main(seconds: float, wanted: Sequence[str]) -> None:
     numbers = {"train_images": TRAIN, "test_images": TEST, "sha256": {}}
     store.write(data / "cifar10", store.Description(**{**vars(given), **numbers}), splits)
     signal.alarm(int(seconds) + 300)
-    for model, _, number in (name.partition(":") for name in wanted):
+    for model, _, number in (name.partition(":") for name in models):
         seed = int(number or 1)
         for kind in (trained, plain):
             if time.monotonic() > end:
                 return
+            if only not in ("", kind.__name__):
+                continue
             began = time.monotonic()
-            result = kind(model, seed, OWN.get(model, FAMILY), data)
-            line = {"kind": kind.__name__, "model": model, "seed": seed, **result}
+            result = kind(model, seed, OWN.get(model, FAMILY) | numbers_said, data)
+            line = {"kind": kind.__name__, "model": model, "seed": seed, **said, **result}
             line["seconds"] = round(time.monotonic() - began)
             print(json.dumps(line), flush=True)
             with (out / "compared.jsonl").open("a") as stream:
@@ -81,8 +92,8 @@ def main(seconds: float, wanted: Sequence[str]) -> None:
 
 def trained(model: str, seed: int, numbers: dict[str, Any], data: Path) -> dict[str, float]:
     """What the trainer comes to."""
-    run = Path(f"/tmp/run-{model}-{seed}")
-    (run / "logs").mkdir(parents=True)
+    run = Path(tempfile.mkdtemp())
+    (run / "logs").mkdir()
     config = {
         **{"model": model, "dataset": "cifar10", "data_dir": str(data), "run_dir": str(run)},
         **{"engine": "independent", "backend": "gloo", "precision": "fp32", "seed": seed},
@@ -177,4 +188,4 @@ def accuracy(network: nn.Module, data: Path, scale: v2.Compose) -> float:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), sys.argv[2:] or ALL)
+    main(float(sys.argv[1]), sys.argv[2:])

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from torch import nn
 from torch.nn import functional
 
 from trainer.errors import ConfigError
-from trainer.models import WithoutMemory, all_models, build_model, parameter_count
+from trainer.models import OWN_MODELS, WithoutMemory, all_models, build_model, parameter_count
 from trainer.models.vit import ViT, ViTSize
 from trainer.optimizer import adamw
 from trainer.step import autocast
@@ -122,7 +123,7 @@ FAMILIES = (
         "mobilenet_v3_small",
         "regnet_y_400mf",
     ),
-    *("resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "vgg11", "vit_b_16"),
+    *("vit_b_16", "resnet18", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "vgg11", "vgg11_bn"),
 )
 
 
@@ -131,6 +132,14 @@ def test_every_family_takes_small_images(name: str) -> None:
     with WithoutMemory():
         model = build_model(name, classes=100, image_size=32)
         assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 100)
+
+
+def test_without_memory_is_the_first_use_of_torchvision() -> None:
+    program = (
+        "from trainer.models import WithoutMemory, build_model\n"
+        "with WithoutMemory(): build_model('squeezenet1_1', 10, 32)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_resnet_keeps_the_resolution_of_small_images() -> None:
@@ -158,11 +167,20 @@ def test_edge_that_a_network_cannot_take_is_refused() -> None:
         build_model("vit_b_16", classes=10, image_size=100)
 
 
-def test_counts_in_the_inventory_are_true() -> None:
-    """The list of `make train MODEL=list`, which knows no torch, against the models."""
+def test_the_lists_of_the_inventory_are_true() -> None:
+    """The list of `make train MODEL=list`, which knows no torch, and whose defaults follow from
+    how they are normalised, against the models."""
     variables = yaml.safe_load(Path("/group_vars/all/models.yml").read_text())
-    listed = variables["training_parameters"]
+    listed, adamw_models = variables["training_parameters"], variables["training_adamw_models"]
     assert list(listed) == list(all_models())
+    assert set(adamw_models) <= set(listed) - OWN_MODELS.keys()
     with WithoutMemory():
         for name in FAMILIES:
-            assert listed[name] == parameter_count(build_model(name, 10, 32)), name
+            model = build_model(name, 10, 32)
+            assert listed[name] == parameter_count(model), name
+            of_batch, of_layer = (
+                any(isinstance(layer, kind) for layer in model.modules())
+                for kind in (nn.BatchNorm2d, nn.LayerNorm)
+            )
+            by_batch_alone = name in OWN_MODELS or (of_batch and not of_layer)
+            assert (name in adamw_models) is not by_batch_alone, name

@@ -26,7 +26,7 @@ from trainer.launch.watch import Watch
 Validate = Callable[[Any, str], None]
 NODES = ("node1", "node2")
 PROJECT = Project("r", ("python3", "train.py"), "rank", (2, 2), 1, 3, "cifar10", "", NODES)
-MEETING = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+RENDEZVOUS = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 # torch itself says whether ranks were started as torchrun does, and brings them together.
 TORCH = """
 import os, torch, torch.distributed as dist
@@ -90,7 +90,7 @@ def until(condition: Any) -> None:
 
 
 def test_a_rank_finds_the_names_of_torchrun() -> None:
-    found = environment_of(PROJECT, 3, 1, Path("/run/trainyard"), MEETING)
+    found = environment_of(PROJECT, 3, 1, Path("/run/trainyard"), RENDEZVOUS)
     expected = {
         "RANK": "3",
         "LOCAL_RANK": "1",
@@ -121,7 +121,7 @@ def test_nodes_may_have_ranks_of_different_number(
     rank: int, local: int, node: int, ranks_there: int, tmp_path: Path
 ) -> None:
     project = replace(PROJECT, slots=(3, 1, 2), hosts=("a", "b", "c"))
-    found = environment_of(project, rank, local, Path("/run"), MEETING)
+    found = environment_of(project, rank, local, Path("/run"), RENDEZVOUS)
     assert (found["GROUP_RANK"], found["LOCAL_WORLD_SIZE"]) == (str(node), str(ranks_there))
     assert (found["WORLD_SIZE"], found["GROUP_WORLD_SIZE"]) == ("6", "3")
     write_world(project, tmp_path / "world.json")
@@ -131,7 +131,7 @@ def test_nodes_may_have_ranks_of_different_number(
 
 def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
     project = Project("r", ("torchrun", "train.py"), "node", (3, 2), 0, 0, "", "", NODES)
-    found = environment_of(project, 1, 0, Path("/run/trainyard"), MEETING)
+    found = environment_of(project, 1, 0, Path("/run/trainyard"), RENDEZVOUS)
     assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
         "PET_NNODES": "2",
         "PET_NPROC_PER_NODE": "2",
@@ -144,13 +144,15 @@ def test_what_starts_its_ranks_itself_finds_no_rank() -> None:
 
 
 def test_a_setting_of_the_site_wins_over_the_images_own() -> None:
-    found = environment_of(PROJECT, 0, 0, Path("/run"), {**MEETING, "ACCELERATE_USE_CPU": "false"})
+    found = environment_of(
+        PROJECT, 0, 0, Path("/run"), {**RENDEZVOUS, "ACCELERATE_USE_CPU": "false"}
+    )
     assert "ACCELERATE_USE_CPU" not in found
 
 
 def test_accelerate_computes_on_gpus_of_both_vendors() -> None:
-    assert environment_of(PROJECT, 0, 0, Path("/run"), MEETING)["ACCELERATE_USE_CPU"] == "true"
-    found = environment_of(PROJECT, 0, 0, Path("/run"), {**MEETING, "TRAINYARD_GPUS": "2"})
+    assert environment_of(PROJECT, 0, 0, Path("/run"), RENDEZVOUS)["ACCELERATE_USE_CPU"] == "true"
+    found = environment_of(PROJECT, 0, 0, Path("/run"), {**RENDEZVOUS, "TRAINYARD_GPUS": "2"})
     assert "ACCELERATE_USE_CPU" not in found
 
 

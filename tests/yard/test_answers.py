@@ -34,6 +34,7 @@ RUN = {
     "state": "running",
     "metric": None,
     "earlier": None,
+    "said": "",
     "owner": None,
     "since": 1.0,
     "home": "/a",

@@ -444,7 +444,12 @@ def test_an_unreachable_node_is_told_from_one_that_is_not_fit(record: Record) ->
 
 def test_every_signature_is_tested() -> None:
     elsewhere = {"gang_incomplete", "rank_ended_by_kill", "rank_killed", "program_error"}
-    elsewhere |= {"rank_ended_early", "file_of_other_node", "program_not_executable"}
+    elsewhere |= {
+        "rank_ended_early",
+        "file_of_other_node",
+        "program_not_executable",
+        "rank_elsewhere",
+    }
     elsewhere |= {each.name for each in load_signatures() if each.where == "program"}
     tested = {name for name, *_ in WORDS} | {code for code, *_ in FINDINGS}
     assert {signature.name for signature in load_signatures()} == tested | elsewhere

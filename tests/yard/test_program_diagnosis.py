@@ -100,6 +100,53 @@ def test_a_rank_that_ended_well_while_others_waited_is_named(run: Path) -> None:
     assert diagnosed(run).signature == "program_error"
 
 
+HUNG = """Thread 0x00007f02 (most recent call first):
+  File "/usr/lib/python3.13/threading.py", line 1044 in _bootstrap_inner
+  File "/usr/lib/python3.13/threading.py", line 1014 in _bootstrap
+
+Current thread 0x00007f01 (most recent call first):
+{calls}  File "/run/trainyard/project/train.py", line 5 in main
+  File "/run/trainyard/project/train.py", line 8 in <module>
+Current thread 0x00007f03 (most recent call first):
+  File "/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", line 275 in _worker_loop
+  File "/usr/lib/python3.13/multiprocessing/process.py", line 313 in _bootstrap
+  File "/run/trainyard/project/train.py", line 5 in main
+"""
+IN_TORCH = '  File "/usr/lib/python3/dist-packages/torch/{file}", line 99 in {function}\n'
+WAITING = IN_TORCH.format(file="distributed/distributed_c10d.py", function="all_reduce")
+BACKWARD = IN_TORCH.format(file="autograd/graph.py", function="_engine_run_backward")
+
+
+def test_the_rank_that_hangs_elsewhere_is_named(run: Path) -> None:
+    """Rank 1 sleeps, and rank 0 is in all_reduce: their stacks show it."""
+    failed(run, HUNG.format(calls=WAITING), HUNG.format(calls=""), statuses=(143, 143))
+    assert diagnosed(run).signature != "rank_elsewhere"  # nobody says that they stood still
+    (run / "failures").mkdir(exist_ok=True)
+    problems = [{"code": "stalled", "values": {"seconds": 8}}]
+    # Where all wrote their stacks, a node that answered late is not the cause.
+    problems.append({"code": "peer_silent", "values": {"host": "node1"}})
+    (run / "failures/launcher.json").write_text(json.dumps(problems))
+    found = diagnosed(run)
+    assert (found.signature, found.rank, found.host) == ("rank_elsewhere", 1, "node2")
+    assert "Rank 1 stood still at code/train.py:5 in main on node2" in found.cause
+    assert found.proof == ('File "/run/trainyard/project/train.py", line 5 in main',)
+    # DistributedDataParallel waits in the backward pass.
+    (run / "logs/rank-0.log").write_text(HUNG.format(calls=BACKWARD))
+    assert diagnosed(run).rank == 1
+
+
+@pytest.mark.parametrize(
+    "stacks", [("", ""), (WAITING, WAITING), (WAITING, None)], ids=["both", "none", "untold"]
+)
+def test_who_hangs_is_not_guessed(run: Path, stacks: tuple[str | None, str | None]) -> None:
+    said = ["" if calls is None else HUNG.format(calls=calls) for calls in stacks]
+    failed(run, *said, statuses=(143, 143))
+    (run / "failures").mkdir(exist_ok=True)
+    problems = [{"code": "stalled", "values": {"seconds": 8}}]
+    (run / "failures/launcher.json").write_text(json.dumps(problems))
+    assert diagnosed(run).signature == "stalled"
+
+
 @pytest.mark.parametrize(
     ("path", "home"),
     [

@@ -87,7 +87,14 @@ def test_nothing_goes_without_an_answer(site: Yard) -> None:
 def test_a_run_is_in_the_way(site: Yard, state: str, runtime: str) -> None:
     site.environment[RUNTIME] = runtime
     run = {
-        **{"run": RUN_ID, "state": state, "metric": None, "earlier": None, "nodes": ["beta"]},
+        **{
+            "run": RUN_ID,
+            "state": state,
+            "metric": None,
+            "earlier": None,
+            "said": "",
+            "nodes": ["beta"],
+        },
         **{"owner": "ada@ws1", "since": None, "home": None, "gpus": []},
     }
     (site.root / "nodes/beta/status.json").write_text(json.dumps({"runs": [run]}))
@@ -170,7 +177,14 @@ def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
 @pytest.mark.process
 def test_one_machine_leaves_and_the_others_are_remembered(site: Yard) -> None:
     run = {
-        **{"run": RUN_ID, "state": "running", "metric": None, "earlier": None, "nodes": ["alpha"]},
+        **{
+            "run": RUN_ID,
+            "state": "running",
+            "metric": None,
+            "earlier": None,
+            "said": "",
+            "nodes": ["alpha"],
+        },
         **{"owner": "ada@ws1", "since": None, "home": None, "gpus": []},
     }
     (site.root / "nodes/alpha/status.json").write_text(json.dumps({"runs": [run]}))

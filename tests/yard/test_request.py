@@ -69,6 +69,18 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     assert per_node(of_amd) == per_node(document)
 
 
+@pytest.mark.process
+def test_gpus_of_two_vendors_are_not_in_one_run(lab: Inventory) -> None:
+    groups = {"gpu_nodes": ["a"], "amd_nodes": ["b"]}
+    site = replace(lab, trainers=("a", "b"), groups=groups)
+    asked = TrainRequest("vit", nodes=1)
+    said = problems_of(asked, site)
+    assert said.startswith("nodes: a has GPUs of NVIDIA (group gpu_nodes) and b of AMD (amd_nodes)")
+    assert said.endswith("choose one with INVENTORY=")
+    assert resolve(asked, site.narrowed(["amd_nodes"])).nodes == 1
+    assert resolve(asked, replace(site, groups={"gpu_nodes": ["a", "b"]})).nodes == 1
+
+
 def with_gpus(lab: Inventory, **gpus: int | None) -> Inventory:
     """An inventory of nodes with so many GPUs; None where it does not tell."""
     return replace(lab, trainers=tuple(gpus), gpus=gpus)
@@ -473,11 +485,16 @@ def test_models_without_an_entry_share_one() -> None:
     variables = {
         "training_models": {"vit": {"description": "own", "dataset": "cifar10"}},
         "training_model_defaults": {"description": "torchvision", "dataset": "cifar10"},
-        "training_parameters": {"vit": 5, "resnet18": 7},
+        "training_adamw_defaults": {"learning_rate": 0.1},
+        "training_adamw_models": ["swin_t"],
+        "training_parameters": {"vit": 5, "resnet18": 7, "swin_t": 9},
     }
     hosts = {"trainers": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}}
     models = parse_inventory(hosts, Path("inventory/lab")).models
-    assert list(models) == ["vit", "resnet18"]
+    assert list(models) == ["vit", "resnet18", "swin_t"]
+    common = variables["training_model_defaults"]
+    assert models["resnet18"].defaults == common
+    assert models["swin_t"].defaults == {**common, "learning_rate": 0.1}
     assert (models["vit"].description, models["vit"].parameters) == ("own", 5)
     assert (models["resnet18"].description, models["resnet18"].parameters) == ("torchvision", 7)
 

@@ -35,7 +35,14 @@ NOW = 1_795_174_000.0
 def entry(run: str = RUN_ID, **changes: Any) -> dict[str, Any]:
     """A run as a node tells of it."""
     return {
-        **{"run": run, "state": "running", "metric": None, "earlier": None, "nodes": ["node1"]},
+        **{
+            "run": run,
+            "state": "running",
+            "metric": None,
+            "earlier": None,
+            "said": "",
+            "nodes": ["node1"],
+        },
         **{"owner": None, "since": None, "home": None},
         **changes,
     }
@@ -87,6 +94,26 @@ def test_an_evaluation_tells_its_accuracy() -> None:
 )
 def test_another_program_s_line_tells_what_is_in_it(line: Any, text: str) -> None:
     assert progress_of(known_line(line)) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (" 10%|#  | 1/9 [00:05<00:40, 1it/s]\r 40%|##  | 40/100 [00:20<00:30, 2it/s, loss=0.5]",
+         "step 40/100 · loss 0.500"),
+        ("Epoch 2: 50%|#  | 5/10 [00:05<00:05, 1.0it/s]\nsaved\n", "step 5/10 · epoch 2"),
+        ("0%|\x1b[31m| 1/0 [00", ""),
+        ("no bar\n", ""),
+    ],
+)  # fmt: skip
+def test_a_program_that_writes_no_metrics_has_the_progress_of_its_bar(
+    said: str, text: str, tmp_path: Path
+) -> None:
+    (run,) = cluster(tmp_path, node1=[entry()], node2=[entry(said=said)]).runs
+    assert progress_of(run.newest) == text
+    line = {"step": 1, "steps": 2}
+    (run,) = cluster(tmp_path, node1=[entry(metric=line)], node2=[entry(said=said)]).runs
+    assert progress_of(run.newest) == "step 1/2"
 
 
 def test_progress_is_that_of_the_run_and_stands_once(tmp_path: Path) -> None:

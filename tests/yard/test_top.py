@@ -319,8 +319,8 @@ def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
     wait_for((runs / "latest/metrics.jsonl").exists, "the run that is watched")
     run = (runs / "latest").resolve().name
     over = threading.Event()
-    keeper = threading.Thread(target=keep, args=(ready, "node1", run, over))
-    keeper.start()
+    looking = threading.Thread(target=keep, args=(ready, "node1", run, over))
+    looking.start()
     (ready.root / "nodes/node2/unplugged").touch()
     command = ready.command("top")
     screen = pexpect.spawn(
@@ -356,7 +356,7 @@ def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
         assert screen.exitstatus == 0
     finally:
         over.set()
-        keeper.join()
+        looking.join()
         screen.close(force=True)
     output, _ = training.communicate(timeout=60)
     assert training.returncode == 130, output

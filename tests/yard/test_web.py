@@ -37,6 +37,7 @@ from yard.core.project import Project
 from yard.core.room import NoRoomError
 from yard.operations import deletion
 from yard.operations.watching import Seen
+from yard.plays.play import log_of
 from yard.runs.folder import followed
 from yard.runs.labels import Labels, read_labels
 from yard.runs.record import read_run
@@ -194,6 +195,9 @@ def test_a_run_is_stopped_run_again_and_deleted(
 
     def start(context: Context, log: str, *words: str) -> Done:
         begun.append(words)
+        path = log_of(context, log)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("node1: vit-3 of ada has this node.\nIt is no run.\n")
         return Done()
 
     monkeypatch.setattr(web_app, "start_beside", start)
@@ -203,7 +207,8 @@ def test_a_run_is_stopped_run_again_and_deleted(
         assert answer.json() == {"said": f"{action} {run.name}: begun"}
     assert begun == [("stop", run.name), ("rerun", run.name)]
     wait_for(lambda: len(site.board._notes) == 2, "both to end", 5)
-    assert "ended with status 1" in site.board._notes[0][1]
+    reason = "ended with status 1: node1: vit-3 of ada has this node. It is no run. (log: "
+    assert reason in site.board._notes[0][1]
     with followed(run):
         held = client.post(f"/runs/{run.name}/delete", json={"sure": run.name}, headers=token)
         assert (held.status_code, "under way" in held.text) == (409, True)

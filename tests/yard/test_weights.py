@@ -66,3 +66,6 @@ def test_what_cannot_serve_is_said(
     going_on = replace(TrainRequest("vit", weights="latest"), resume="latest")
     with pytest.raises(RequestError, match="WEIGHTS= and RESUME="):
         begun(root, lab, going_on)
+    (root / "runs" / RUN_ID / "checkpoints/epoch-5.pt").unlink()
+    with pytest.raises(RequestError, match=r"WEIGHTS=latest: .*: the run left no such checkpoint"):
+        begun(root, lab, TrainRequest("vit", weights="latest"))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -110,6 +110,12 @@ class WithoutMemory(TorchFunctionMode):
     `torch.device("meta")` would do the same to every tensor, but some networks work out their
     widths with tensors and need the values.
     """
+
+    def __enter__(self) -> Self:
+        """Begin; torchvision is imported before, because that computes with tensors too."""
+        all_models()
+        super().__enter__()
+        return self
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

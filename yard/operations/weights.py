@@ -32,6 +32,10 @@ def with_weights(project: Project, request: TrainRequest, job: Training) -> Trai
         if path.suffix in SUFFIXES or not list_runs(project.runs):
             raise RequestError([f"WEIGHTS={typed}: there is no such file on this machine"])
         path = find_training(project, typed) / "checkpoints" / "best.pt"
+        if not path.is_file():
+            raise RequestError(
+                [f"WEIGHTS={typed}: {project.shown(path)}: the run left no such checkpoint"]
+            )
     if not path.is_file() or path.suffix not in SUFFIXES:
         raise RequestError(
             [f"WEIGHTS={typed}: {path.name} must be a file that ends in {', '.join(SUFFIXES)}"]

@@ -94,6 +94,7 @@ RUN = having(
     state=lambda value: value in ("starting", "running", "ended"),
     metric=anything,
     earlier=anything,
+    said=text,
     owner=perhaps(text),
     since=perhaps(number),
     home=perhaps(text),

@@ -428,13 +428,15 @@ def _slots(variables: Mapping[str, Any], gpus: int | None) -> int | None:
 
 
 def _models(variables: Mapping[str, Any]) -> dict[str, Model]:
-    """Models with an entry of their own, then those that share the common one."""
+    """Models with an entry of their own, then those that share one, by their layers."""
     entries = variables.get("training_models", {})
     common = variables.get("training_model_defaults", {})
+    with_adamw = {**common, **variables.get("training_adamw_defaults", {})}
+    adamw = variables.get("training_adamw_models", ())
     parameters = variables.get("training_parameters", {})
     models = {}
     for name in dict.fromkeys((*entries, *parameters)):
-        entry = entries.get(name, common)
+        entry = entries.get(name, with_adamw if name in adamw else common)
         description = str(entry.get("description", ""))
         models[name] = Model(name, description, entry, parameters.get(name))
     return models

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from yard.plays.inventory import Dataset, Inventory, Model
+from yard.plays.inventory import AMD_GROUP, NVIDIA_GROUP, Dataset, Inventory, Model
 from yard.request.job import AS_EACH_HAS, Request
 
 # More than these are not listed in an error.
@@ -80,13 +80,24 @@ class Values:
         return gpus
 
     def check_gpus(self, gpus_per_node: int | None, min_nodes: int | None) -> None:
-        """See that so many nodes have so many GPUs, as far as the inventory tells.
+        """See that the GPUs are of one vendor, and so many on so many nodes, as far as is told.
 
         Args:
             gpus_per_node: None where whole nodes are taken.
             min_nodes: with how many nodes it is done at the least; None where that is wrong.
         """
         names = self.inventory.nodes
+        by_vendor = [
+            next((host for host in names if host in self.inventory.groups.get(group, ())), None)
+            for group in (NVIDIA_GROUP, AMD_GROUP)
+        ]
+        if None not in by_vendor:
+            nvidia, amd = by_vendor
+            self.problems.append(
+                f"nodes: {nvidia} has GPUs of NVIDIA (group {NVIDIA_GROUP}) and {amd} of AMD "
+                f"({AMD_GROUP}), and a run has one image, for GPUs of one vendor. Keep the nodes "
+                "of each in an inventory of their own, and choose one with INVENTORY="
+            )
         if gpus_per_node is None or min_nodes is None or min_nodes > len(names):
             return
         counts = {name: self.inventory.gpus.get(name) for name in names}

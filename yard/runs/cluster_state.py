@@ -1,6 +1,7 @@
 """What the nodes say of themselves: what runs on them, how far it is, how busy they are."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.files import read_object
+from yard.runs.bars import readings_of_bars
 from yard.runs.folder import RUN_ID
 from yard.runs.metrics import MEASURED, Metric
 from yard.runs.pace import seconds_left_by
@@ -239,6 +241,8 @@ class Answers:
         if host is not None:
             newest = known_line(by_host[host]["metric"])
             earlier = known_line(by_host[host]["earlier"])
+        else:
+            newest = bar_in("".join(entry["said"] for entry in by_host.values()))
         if host is not None and newest is not None and earlier is not None:
             left = seconds_left_by((earlier, newest), clocks[host])
         # What a role keeps runs off a node with has no home.
@@ -265,6 +269,12 @@ class Answers:
 def known_line(line: Any) -> Metric | Reading | None:
     """A decoded line of metrics, of the trainer or of another program; None where it is neither."""
     return Metric.from_json(line) or Reading.from_json(line)
+
+
+def bar_in(said: str) -> Reading | None:
+    """What the last progress bar in the end of a log says; None where there is none."""
+    readings = readings_of_bars(re.split(r"[\r\n]+", said))
+    return readings[-1] if readings else None
 
 
 def progress_numbers(line: Metric | Reading | None) -> dict[str, Any]:

@@ -63,6 +63,13 @@ PROCESS_ENDED = re.compile(r"\s+(?:traceback : (?=Signal)|exitcode {2}: (?=\d))(
 NO_WORDS = re.compile(
     r"\s|\[?(?:rank\d+\]:\[)?[EWIF]\d{4} |wandb: |.*\d%\||Set the environment variable"
 )
+# How faulthandler begins the stack of a thread, and a frame of it, the newest first
+STACK = "(most recent call first):\n"
+CALL = re.compile(r'  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,7}) in (?P<function>.*)')
+# What a thread does not begin with that is the main one of its program, and that was not forked
+STARTED = "_bootstrap"
+# Calls in which a rank waits for others
+WAITS = re.compile(r"/torch/(?:nn/parallel/)?distributed\b|/horovod/|in _engine_run_backward$")
 # What PyTorch says last of a data loader's worker that ended; the exception before it says how.
 OF_WORKER = "DataLoader worker (pid(s) "
 # The file of an error is small; a rank can write anything in its place.
@@ -106,6 +113,21 @@ class Crash:
     def sentence(self) -> str:
         """The line of the exception as Python prints it."""
         return ": ".join(filter(None, (self.error, self.message)))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a rank stood when it was asked for its stack.
+
+    Attributes:
+        place: the line of the user's code, like `code/train.py:12 in main`.
+        waits: whether it waited there for other ranks.
+        calls: what it had called from there, the newest first, and that line.
+    """
+
+    place: str
+    waits: bool
+    calls: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -213,6 +235,28 @@ def parse_traceback(text: str, alone: bool = False) -> Traceback | None:
         last += sorted(found)[-1:]
     weighty = [found for found in last if found.weighty]
     return min(weighty or last, key=lambda found: found.line).told if last else None
+
+
+def standing_of(text: str) -> Standing | None:
+    """Where the program of a rank stood when it last wrote its stack into its log.
+
+    Threads and processes of its own write theirs beside it.
+    """
+    for stack in reversed(text.split(STACK)[1:]):
+        calls: list[re.Match[str]] = []
+        for line in stack.splitlines():
+            match = CALL.match(line)
+            if match is None:
+                break
+            calls.append(match)
+        own = [n for n, call in enumerate(calls) if call["file"].startswith(PROJECT)]
+        if own and all(call["function"] != STARTED for call in calls):
+            call = calls[own[0]]
+            name = f"{CODE}/{call['file'].removeprefix(PROJECT)}"
+            place = f"{name}:{call['line']} in {call['function']}"[:MESSAGE_CHARACTERS]
+            inner = tuple(call[0].strip() for call in calls[: own[0]])
+            return Standing(place, any(map(WAITS.search, inner)), (*inner, call[0].strip()))
+    return None
 
 
 def before_launcher(text: str) -> str:

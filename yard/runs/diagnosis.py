@@ -10,7 +10,13 @@ from typing import Any
 
 from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
-from yard.runs.crashes import LAUNCHERS, Crash, before_launcher, without_tracebacks
+from yard.runs.crashes import (
+    LAUNCHERS,
+    Crash,
+    before_launcher,
+    standing_of,
+    without_tracebacks,
+)
 from yard.runs.findings import Finding
 from yard.runs.record import Log, RunRecord, known
 from yard.runs.signatures import Signature, load_signatures
@@ -152,7 +158,14 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         (each for each in record.findings if each.code not in passed_over),
         key=lambda each: (each.rank != first_failed, each.host != first_host),
     )
-    return [*collected, *crashed, *killed, *_ended_early(record, first_failed), *unfit]
+    return [
+        *collected,
+        *crashed,
+        *killed,
+        *_ended_early(record, first_failed),
+        *_stood_elsewhere(record),
+        *unfit,
+    ]
 
 
 def _ended_early(record: RunRecord, first_failed: int | None) -> list[Finding]:
@@ -166,6 +179,19 @@ def _ended_early(record: RunRecord, first_failed: int | None) -> list[Finding]:
         return []
     proof = tuple(crash.sentence for crash in told)
     return [Finding("rank_ended_early", {}, early.path, early.host, early.rank, proof)]
+
+
+def _stood_elsewhere(record: RunRecord) -> list[Finding]:
+    """The one rank of a program that hung in a line of its own while the others waited for it."""
+    if not record.is_project or all(finding.code != "stalled" for finding in record.findings):
+        return []
+    told = [(log, standing_of(log.text)) for log in record.rank_logs]
+    away = [(log, standing) for log, standing in told if standing and not standing.waits]
+    if len(away) != 1 or any(standing is None for _, standing in told) or len(told) < 2:
+        return []
+    ((log, standing),) = away
+    values, proof = {"place": standing.place}, standing.calls[-PROOF_LINES:]
+    return [Finding("rank_elsewhere", values, log.path, log.host, log.rank, proof)]
 
 
 def _fell_by_itself(record: RunRecord, first_failed: int | None) -> bool:

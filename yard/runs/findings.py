@@ -23,6 +23,7 @@ OF_OTHERS = frozenset(
         "program_error",
         "program_not_executable",
         "program_not_in_image",
+        "rank_elsewhere",
         "rank_ended_by_kill",
         "rank_ended_early",
         "share_failed",

@@ -48,6 +48,8 @@ SCRIPTS = ("runs.js", "web.js")
 MOST_FILES = 100
 # Ranks whose logs the page of a run shows; `make logs` has all.
 MOST_RANKS = 16
+# Characters of what a command said last, in a sentence
+MOST_SAID = 300
 # A body of a request of ours is a few lines.
 MOST_BYTES = 20_000
 # Seconds for which the nodes are asked after a monitoring has asked: it asks again before.
@@ -231,12 +233,23 @@ def _beside(board: Board, command: str, run: Path) -> str:
 
     def wait() -> None:
         status = process.wait()
-        where = board.context.project.shown(log_of(board.context, log))
-        how = "is done" if status == 0 else f"ended with status {status}: {where}"
-        board.say(f"{command} {run.name} {how}")
+        path = log_of(board.context, log)
+        said = f"{command} {run.name} is done"
+        if status:
+            where = board.context.project.shown(path)
+            said = (
+                f"{command} {run.name} ended with status {status}: {_last_of(path)} (log: {where})"
+            )
+        board.say(said)
 
     threading.Thread(target=wait, name=log, daemon=True).start()
     return f"{command} {run.name}: begun"
+
+
+def _last_of(log: Path) -> str:
+    """What a command said last, on one line: it has the reason."""
+    text = " ".join(tail_of(log).split()) or "it said nothing"
+    return text if len(text) <= MOST_SAID else f"… {text[-MOST_SAID:]}"
 
 
 def _stop(board: Board, run: Path, asked: dict[str, str]) -> str:

@@ -16,11 +16,8 @@ from io import RawIOBase
 from pathlib import Path
 
 from ansible.module_utils.cifs_mount_cause import no_connection, no_mount
-from ansible.module_utils.cifs_mount_command import Refused, run
-from ansible.module_utils.cifs_mount_credentials import write_credentials
-from ansible.module_utils.cifs_mount_mounted import mounted_types
-from ansible.module_utils.cifs_mount_owner import owner_of
-from ansible.module_utils.cifs_mount_share import Share
+from ansible.module_utils.cifs_mount_machine import mounted_types, run
+from ansible.module_utils.cifs_mount_share import Refused, Share
 
 CONNECT_SECONDS = 5
 RUNTIME = Path("/run")
@@ -78,15 +75,15 @@ def mount_trouble(share: Share, seconds: int) -> str:
 
 def _mount(share: Share, seconds: int) -> str | None:
     """What mount.cifs says; nothing when the limit ended it, and None when the mount worked."""
-    owner = owner_of(share)
     # Not a TemporaryDirectory: it would remove the files of a share that stays mounted.
+    # Root alone looks into it.
     directory = Path(tempfile.mkdtemp(prefix="cifs_mount.", dir=RUNTIME))
     point = directory / "mount"
     try:
         credentials = directory / "credentials"
-        write_credentials(credentials, share)
+        credentials.write_text(share.credentials, encoding="utf-8", newline="")
         point.mkdir(mode=0o700)
-        options = share.mount_options(owner.uid, owner.gid, credentials)
+        options = share.mount_options(credentials)
         mount = run("mount", "-t", "cifs", "-o", options, share.src, str(point), seconds=seconds)
         return str(mount.stdout).strip() if mount.returncode else None
     except subprocess.TimeoutExpired:

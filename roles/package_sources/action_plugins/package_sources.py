@@ -1,5 +1,13 @@
 # Copyright Trainyard. Apache-2.0
-"""Action: how a machine reaches packages. What it takes stands in library/package_sources.py."""
+"""Action: how a machine reaches packages.
+
+Takes the role's variables without their prefix. Reads certificates and a repository of packages on
+the control node, has package_sources_write compare with the machine, and changes what differs. What
+is empty is as it was before the action came to the machine.
+
+Returns `ca_certificates_needed`, whether the package that has certificates trusted is missing, and
+`packages`, whether packages came with the role.
+"""
 
 from __future__ import annotations
 
@@ -126,32 +134,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
     def _bring_about(self, arguments: Result, folder: Path | None) -> Result:
         """Have the module do it; what it lacks comes in between."""
         result = self._write(arguments)
-        dry = self._task.check_mode
-        if folder and result.get("lacks_bundle") and not dry:
+        if folder and result.get("lacks_bundle") and not self._task.check_mode:
             try:
                 incoming = self._send(folder, result["held_files"])
             except BundleError as error:
                 return {"failed": True, "msg": f"package_sources: {folder}: {error}."}
             result = self._write({**arguments, "incoming": incoming})
-        if result.get("failed"):
-            return result
-        if result["ca_certificates_needed"] and not dry:
-            installed = self._packages(names=["ca-certificates"])
-            if installed.get("failed"):
-                return installed
-            # apt was told whom to trust until the package came, which tells all programs.
-            second = self._write(arguments)
-            if second.get("failed"):
-                return second
-            result |= {"changed": True, "diff": result["diff"] + second["diff"]}
-        elif result["packages"] and not arguments.get("certificates"):
-            removed = self._packages(state="absent")
-            if removed.get("failed"):
-                return removed
-            result["changed"] = result["changed"] or removed["changed"]
-        return {
-            name: result[name] for name in ("changed", "diff", "failed", "msg") if name in result
-        }
+        for name in ("lacks_bundle", "held_files"):
+            result.pop(name, None)
+        return result
 
     def _write(self, arguments: Result) -> Result:
         """Run the module on the machine."""
@@ -173,21 +164,3 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         for name in (LIST, *missing):
             self._connection.put_file(str(folder / name), f"{incoming}{name}")
         return str(incoming)
-
-    def _packages(self, **arguments: Any) -> Result:
-        """Have the action `packages` bring or remove what the role needs."""
-        task = self._task.copy()
-        task.args = {"owner": "package_sources", **arguments}
-        # Found as this one was: written with the collection's name before it, or in the role's own.
-        action = self._shared_loader_obj.action_loader.get(
-            self._task.action.removesuffix("package_sources") + "packages",
-            collection_list=self._task.collections,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        result: Result = action.run(task_vars=self._variables)
-        return result

@@ -1,86 +1,12 @@
 #!/usr/bin/python
 # Copyright Trainyard. Apache-2.0
-"""Ansible module: settings of apt, its sources, and certificates, as they are to be."""
+"""Ansible module: settings of apt, its sources, and certificates, as they are to be.
+
+A part of the action package_sources. Has apt fetch its lists in the new way, and puts everything
+back where it cannot.
+"""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
----
-module: package_sources_write
-short_description: Compares how a machine reaches packages with how it is to, and changes that
-description:
-  - A part of the action M(package_sources). Writes a file in apt.conf.d, mirrors into the sources
-    that are there, and certificates; has apt fetch its lists in the new way, and puts everything
-    back where it cannot.
-author: Trainyard
-options:
-  http_proxy:
-    description: Address of the proxy for http, without what to log in with.
-    type: str
-    default: ""
-  http_login:
-    description: User and password for it, as they stand in an address.
-    type: str
-    default: ""
-  https_proxy:
-    description: Address of the proxy for https.
-    type: str
-    default: ""
-  https_login:
-    description: User and password for it.
-    type: str
-    default: ""
-  no_proxy:
-    description: Hosts that are reached without.
-    type: list
-    elements: str
-    default: []
-  mirror:
-    description: Address in place of the distribution's archive.
-    type: str
-    default: ""
-  security_mirror:
-    description: Address in place of its security updates.
-    type: str
-    default: ""
-  certificates:
-    description: Certificates to trust, as PEM.
-    type: str
-    default: ""
-  bundle:
-    description: Hash of the list of a repository, which then is all that apt uses.
-    type: str
-    default: ""
-  incoming:
-    description: Directory with files of that repository that are new.
-    type: path
-    default: ""
-"""
-
-EXAMPLES = r"""
-- name: Use the site's mirror
-  package_sources_write:
-    mirror: https://mirror.example.org/debian
-"""
-
-RETURN = r"""
-lacks_bundle:
-  description: Whether the machine lacks files of the repository; nothing was changed then.
-  returned: always
-  type: bool
-held_files:
-  description: Where that is so, what is there, each with its hash.
-  returned: always
-  type: dict
-ca_certificates_needed:
-  description: Whether the package that has certificates trusted is missing.
-  returned: always
-  type: bool
-packages:
-  description: Whether packages came with the role.
-  returned: always
-  type: bool
-"""
 
 import os
 import re
@@ -426,6 +352,7 @@ def main() -> None:
     text = {"type": "str", "default": ""}
     module = AnsibleModule(
         argument_spec={
+            # Addresses without what to log in with, and that as it stands in an address
             "http_proxy": text,
             "http_login": {**text, "no_log": True},
             "https_proxy": text,
@@ -434,6 +361,8 @@ def main() -> None:
             "mirror": text,
             "security_mirror": text,
             "certificates": text,
+            # Hash of the list of a repository, which then is all that apt uses; and a directory
+            # with files of that repository that are new
             "bundle": text,
             "incoming": {"type": "path", "default": ""},
         },

@@ -3,8 +3,7 @@
 
 A push has a registry on a port of the control node's loopback take the image from the engine
 there. Its data stay, so that the next push sends what is new; what no image uses any more goes. It
-returns the `digest` of the manifest, and a `meeting`: a directory beside the data for the pulls of
-it.
+returns the `digest` of the manifest, and a `rendezvous`: a directory beside the data for its pulls.
 
 A pull has a registry that takes nothing, on a socket of the control node that its owner alone
 reaches. An SSH connection of the task's own leads to it from a port of the node's loopback. The
@@ -221,7 +220,7 @@ def remove_old_sockets(directory: Path) -> None:
 
 def remove_old_meetings(directory: Path) -> None:
     """Remove what tasks of earlier deliveries told each other. Call it like remove_old_sockets."""
-    for path in directory.glob("meeting-*"):
+    for path in directory.glob("rendezvous-*"):
         shutil.rmtree(path)
 
 
@@ -292,7 +291,7 @@ def sources(nodes: list[str], copies: int, forks: int) -> dict[str, str]:
     return {node: nodes[number % first] for number, node in enumerate(nodes) if number >= first}
 
 
-class Meeting:
+class Rendezvous:
     """Where the tasks of one delivery, a process each, tell each other how far they are.
 
     A node with a cache leaves a file with what there is to know of it. One that fetches from it has
@@ -374,9 +373,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                 # How many of them get it from the control node and pass it on; who logs in there
                 "peers": {"type": "int", "default": 0},
                 "peer_user": {"type": "str", "default": ""},
-                "meeting": {"type": "str"},
+                "rendezvous": {"type": "str"},
             },
-            required_if=[("operation", "pull", ["digest", "meeting"])],
+            required_if=[("operation", "pull", ["digest", "rendezvous"])],
         )
         directory = Path(options["directory"])
         try:
@@ -402,7 +401,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                     result["msg"] = "\n".join([result["msg"], *log[-1:]])
                     return result
             collect_garbage(program, directory)
-        result["meeting"] = f"meeting-{secrets.token_hex(8)}"
+        result["rendezvous"] = f"rendezvous-{secrets.token_hex(8)}"
         return result
 
     def _pull(self, options: Result, directory: Path, variables: Result) -> Result:
@@ -412,12 +411,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         with locked(directory, exclusive=False):
             if not peers:
                 return self._pull_directly(options, directory, variables)
-            meeting = Meeting(directory / options["meeting"], nodes)
+            rendezvous = Rendezvous(directory / options["rendezvous"], nodes)
             if node not in peers:
                 waiting = [other for other, source in peers.items() if source == node]
-                return self._pull_for_others(options, directory, variables, meeting, waiting)
-            with meeting.fetching(node):
-                result = self._pull_from_peer(options, variables, meeting, peers[node])
+                return self._pull_for_others(options, directory, variables, rendezvous, waiting)
+            with rendezvous.fetching(node):
+                result = self._pull_from_peer(options, variables, rendezvous, peers[node])
             if result.get("delivered"):
                 return result
             reason = result.get("reason") or result.get("msg", "the module says nothing")
@@ -443,7 +442,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         options: Result,
         directory: Path,
         variables: Result,
-        meeting: Meeting,
+        rendezvous: Rendezvous,
         waiting: list[str],
     ) -> Result:
         """Fetch from the control node through a cache, until others have fetched from it."""
@@ -454,22 +453,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
                 forwarding(self._connection, directory, name) as (port, process),
             ):
                 with self._cache(variables, port) as cache:
-                    meeting.announce(node, cache)
+                    rendezvous.announce(node, cache)
                     result = self._fetch(options, variables, {"port": cache.get("port", port)})
                     if "port" in cache:
-                        meeting.wait_for_nodes(waiting)
+                        rendezvous.wait_for_nodes(waiting)
                 if result.get("failed") and "port" in cache:
                     result = self._fetch(options, variables, {"port": port})
                 result["sent_bytes"] = process.written_bytes()
                 return result
         except ForwardingError as error:
-            meeting.announce(node, {"reason": str(error)})
+            rendezvous.announce(node, {"reason": str(error)})
             return {"changed": False, "delivered": False, "reason": str(error)}
 
     def _pull_from_peer(
-        self, options: Result, variables: Result, meeting: Meeting, peer: str
+        self, options: Result, variables: Result, rendezvous: Rendezvous, peer: str
     ) -> Result:
-        cache = meeting.wait_for_cache(peer)
+        cache = rendezvous.wait_for_cache(peer)
         if "port" not in cache:
             return cache
         way = {"port": cache["port"], "peer": peer, "user": options["peer_user"]}

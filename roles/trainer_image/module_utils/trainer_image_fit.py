@@ -136,8 +136,8 @@ def _obstacles(image: Image, node: Node) -> list[str]:
     if not node.gpus:
         return []
     obstacles = [] if node.branch >= image.driver else [f"has {node.driver}"]
-    foreign = [gpu for gpu in node.gpus if not has_code_for(image, gpu)]
-    return obstacles + [f"has GPU {_described(gpu)}" for gpu in foreign]
+    without_code = [gpu for gpu in node.gpus if not has_code_for(image, gpu)]
+    return obstacles + [f"has GPU {_described(gpu)}" for gpu in without_code]
 
 
 def _refusal(images: Sequence[Image], nodes: Sequence[Node]) -> str:

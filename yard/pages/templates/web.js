@@ -88,7 +88,7 @@
     draw();
     on("run", async () => {
       const answer = await fetch(location.href);
-      if (!answer.ok) { say(answer.status === 404 ? "this run is gone" : await answer.text()); return; }
+      if (!answer.ok) { say(answer.status === 404 ? "there is no such run any more: it was deleted, or it never had nodes" : await answer.text()); return; }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const id of ["about", "files"]) by(id).replaceWith(page.getElementById(id));
       by("report").hidden = page.getElementById("report").hidden;

@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import ssh_trust_pair
+
+from node.setup import ssh_trust_pair
 
 pytestmark = pytest.mark.process
 

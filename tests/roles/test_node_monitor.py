@@ -46,7 +46,7 @@ def begin(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], 
             return begun[-1]
 
         monkeypatch.setattr(os, "fork", fork)
-        assert training_node_keeper.Keeper(str(root), "node1", 0.1).start()
+        assert training_node_keeper.Monitor(str(root), "node1", 0.1).start()
         monkeypatch.setattr(os, "fork", real)
         return begun[-1]
 
@@ -112,7 +112,7 @@ def test_every_look_has_the_load_of_the_gpus(
 
 def test_one_process_serves_all_who_read(root: Path, begin: Callable[[], int]) -> None:
     begin()
-    assert not training_node_keeper.Keeper(str(root), "node1", 0.1).start()
+    assert not training_node_keeper.Monitor(str(root), "node1", 0.1).start()
 
 
 def test_it_lives_as_long_as_somebody_reads_and_leaves_nothing(

@@ -1,0 +1,165 @@
+# Copyright Trainyard. Apache-2.0
+"""The keys of a node, and what it knows of the nodes that it trusts."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..failure import VerbError
+from .files import is_roots
+from .ssh_trust_lines import key_of, lines_of_control_nodes, read_public_key, text_of
+from .ssh_trust_pair import pair_differences, server_differences, shut_out_by
+
+DIRECTORY_MODE = 0o755
+
+
+class TrustFiles(NamedTuple):
+    """What all nodes have alike.
+
+    Attributes:
+        node: the name of this one.
+        options: by node, what stands before its key in `authorized_keys`, with a blank behind it
+            where it is something.
+        control: the control node's line in `authorized_keys`; empty where it has none.
+        control_owner: the control node's name, beside whose line those of other control nodes may
+            stand; None where none may.
+        digest: SHA-256 that the text of `known_hosts` has on the control node; empty where it has
+            none.
+    """
+
+    node: str
+    known_hosts: str
+    authorized_keys: str
+    configuration: str
+    configuration_text: str
+    options: dict[str, str]
+    control: str = ""
+    control_owner: str | None = None
+    digest: str = ""
+
+
+class SSHTrust(NamedTuple):
+    """What is to be there.
+
+    Attributes:
+        user: whose pair it is.
+        key: the private key of the pair; the public one lies beside it.
+        comment: of the public key.
+        host_key: the public one of the machine.
+        settings: the role's file for sshd, and what is to be in it; without text it is not there.
+        next: end of the name of the second key, which a rotation brings; empty to pass over it.
+        files: None to tell nothing of them.
+    """
+
+    user: str
+    key: str
+    comment: str
+    host_key: str
+    settings: str
+    settings_text: str
+    next: str = ""
+    files: TrustFiles | None = None
+
+
+def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
+    """Return the public keys, what differs, and what keeps the user out.
+
+    Raises:
+        VerbError: there is no host key, or what lies in the place of a public key is none.
+    """
+    host_key = _public_key(Path(wanted.host_key))
+    if not host_key:
+        raise VerbError(
+            "failed",
+            message=f"ssh_trust: there is no host key {wanted.host_key}. Nothing was changed. "
+            "`ssh-keygen -A` there makes one.",
+        )
+    own = _public_key(Path(f"{wanted.key}.pub"))
+    second = _public_key(Path(f"{wanted.key}{wanted.next}.pub")) if wanted.next else ""
+    pair = pair_differences(Path(wanted.key), DIRECTORY_MODE, wanted.user, wanted.comment)
+    server = server_differences(Path(wanted.settings), wanted.settings_text)
+    shut_out = shut_out_by(_sshd_settings(wanted.user), wanted.user)
+    digests: dict[str, str] = {}
+    differs = bool(pair or server or shut_out or second)
+    if wanted.files and not differs:
+        texts = _texts(wanted.files)
+        differs = texts is None or not _as_wanted(texts, wanted.files, wanted.user, host_key, own)
+        digests = {name: _digest(text) for name, text in (texts or {}).items()}
+    return {
+        "differs": differs,
+        "digests": digests,
+        "host_key": host_key,
+        "pair_differences": pair,
+        "rotation": bool(second),
+        "server_differences": server,
+        "shut_out_by": shut_out,
+        "user_keys": [key for key in (own, second) if key],
+    }
+
+
+def _public_key(path: Path) -> str:
+    try:
+        return read_public_key(path) or ""
+    except ValueError as error:
+        raise VerbError(
+            "failed",
+            message=f"ssh_trust: {error}. Nothing was changed. Remove it together with its private "
+            "key and run this again: then a new one is made.",
+        ) from error
+
+
+def _sshd_settings(user: str) -> str:
+    command = ["/usr/sbin/sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _texts(files: TrustFiles) -> dict[str, str] | None:
+    """The texts that name nodes; None where a file is missing, another's or says something else."""
+    paths = [Path(files.configuration), Path(files.known_hosts), Path(files.authorized_keys)]
+    if not all(is_roots(path, "0644") for path in paths):
+        return None
+    configuration, known_hosts, authorized_keys = (
+        path.read_text(encoding="utf-8", errors="replace") for path in paths
+    )
+    if configuration != files.configuration_text:
+        return None
+    return {"known_hosts": known_hosts, "authorized_keys": authorized_keys}
+
+
+def _as_wanted(
+    texts: Mapping[str, str], files: TrustFiles, user: str, host_key: str, own: str
+) -> bool:
+    """Whether the texts have a line for each node, the right one for this one, and no other line.
+
+    The lines of others are only known by their form here: whoever has the answers of all nodes
+    compares the digests, for each node vouches for its own line.
+    """
+    hosts = {line.split()[-1]: key_of(line) for line in _lines(texts["known_hosts"])}
+    keys = {line.split()[-1]: key_of(line) for line in _lines(texts["authorized_keys"])}
+    hosts[files.node], keys[f"{user}@{files.node}"] = host_key, own
+    known = [f"{name} {hosts.get(name)} {name}" for name in files.options]
+    let_in = [
+        f"{options}{keys.get(f'{user}@{name}')} {user}@{name}"
+        for name, options in files.options.items()
+    ]
+    let_in += [files.control] if files.control else []
+    if files.control_owner is not None:
+        before = texts["authorized_keys"]
+        let_in += lines_of_control_nodes(before, user, files.control_owner, let_in)
+    return (
+        texts["known_hosts"] == text_of(known)
+        and texts["authorized_keys"] == text_of(let_in)
+        and files.digest in ("", _digest(texts["known_hosts"]))
+    )
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.split() and not line.startswith("#")]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()

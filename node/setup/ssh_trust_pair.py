@@ -1,0 +1,128 @@
+# Copyright Trainyard. Apache-2.0
+"""Whether a key pair of a user, and the settings of sshd, are as they are to be."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import stat
+import subprocess
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+KEY_TYPE = "ssh-ed25519"
+MAIN_SETTINGS = Path("/etc/ssh/sshd_config")
+INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf"
+INCLUDE_PATTERN = re.compile(r"^\s*Include\s+/etc/ssh/sshd_config\.d/\*\.conf")
+
+# There while sshd goes back to earlier settings unless somebody says that the new ones are good
+ROLLBACK = Path("/run/systemd/transient/ssh_trust-rollback.timer")
+
+
+def has_attributes(path: Path, mode: int | None, owner: int | None, group: int | None) -> bool:
+    """Whether a file is there and has this mode, owner and group; None stands for any."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return (
+        mode in (None, stat.S_IMODE(found.st_mode))
+        and owner in (None, found.st_uid)
+        and group in (None, found.st_gid)
+    )
+
+
+def public_part(private: Path) -> list[str]:
+    """Return type and key of the public key that belongs to a private one; none for no key."""
+    # A passphrase in the call: without one ssh-keygen would ask for that of a protected key.
+    command = ["ssh-keygen", "-y", "-P", "", "-f", str(private)]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return []
+    return answer.stdout.split()[:2]
+
+
+def pair_differences(key: Path, directory_mode: int, user: str | None, comment: str) -> list[str]:
+    """Return in what a key pair differs from one that the role would make.
+
+    Args:
+        key: the private key; the public one lies beside it.
+        directory_mode: of the directory around it.
+        user: whose it is, in a directory of root's; None where owners do not matter.
+        comment: of the public key.
+    """
+    root, owner, group, mode = None, None, None, None
+    if user is not None:
+        try:
+            entry = pwd.getpwnam(user)
+        except KeyError:
+            return [f"there is no user {user}"]
+        root, owner, group, mode = 0, entry.pw_uid, entry.pw_gid, 0o600
+    public = key.with_name(f"{key.name}.pub")
+    differences = []
+    if not has_attributes(key.parent, directory_mode, root, root):
+        differences.append(f"{key.parent} has other rights")
+    if not has_attributes(key, mode, owner, group):
+        differences.append(f"{key} is missing or has other rights")
+    if not has_attributes(public, mode, owner, group):
+        differences.append(f"{public} is missing or has other rights")
+    if differences:
+        return differences
+    part = public_part(key)
+    if part[:1] != [KEY_TYPE]:
+        return [f"{key} is no key of type {KEY_TYPE}"]
+    if public.read_text(encoding="utf-8").split(maxsplit=2) != [*part, f"{comment}\n"]:
+        return [f"{public} does not belong to it"]
+    return []
+
+
+def server_differences(settings: Path, text: str) -> list[str]:
+    """Return in what the settings of sshd differ from those of the role.
+
+    Args:
+        settings: the role's file.
+        text: what is to be in it; without any it is not to be there.
+    """
+    differences = (
+        ["an earlier run was cut off while it tried settings"] if ROLLBACK.exists() else []
+    )
+    lines = MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines()
+    if next(filter(INCLUDE_PATTERN.match, lines), None) != INCLUDE:
+        differences.append(f"{MAIN_SETTINGS} does not read its drop-ins")
+    if not text:
+        return [*differences, f"{settings} is there"] if settings.exists() else differences
+    if not has_attributes(settings, 0o644, 0, 0):
+        differences.append(f"{settings} is missing or has other rights")
+    elif settings.read_text(encoding="utf-8", errors="replace") != text.rstrip("\n") + "\n":
+        differences.append(f"{settings} says something else")
+    return differences
+
+
+def shut_out_by(settings: str, user: str) -> str:
+    """Return the setting of sshd that keeps a user out; empty where none does.
+
+    Args:
+        settings: as `sshd -T` prints them, names in small letters.
+        user: not of this machine, perhaps; then no setting of groups holds.
+    """
+    names = {"Users": [user], "Groups": _groups_of(user)}
+    for kind, own in names.items():
+        for verb in ("Deny", "Allow"):
+            patterns = re.findall(rf"^{verb.lower()}{kind.lower()} (\S+)", settings, re.MULTILINE)
+            # What follows @ is about where somebody comes from.
+            of_user = [pattern.partition("@")[0] for pattern in patterns]
+            meant = any(fnmatchcase(name, pattern) for name in own for pattern in of_user)
+            if patterns and own and meant is (verb == "Deny"):
+                return f"{verb}{kind} {' '.join(patterns)}"
+    return ""
+
+
+def _groups_of(user: str) -> list[str]:
+    try:
+        numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+    except KeyError:
+        return []
+    return [group.gr_name for group in grp.getgrall() if group.gr_gid in numbers]
