@@ -60,7 +60,7 @@ def test_the_end_names_what_came_home_and_what_one_types_next(
     assert row(lines, "workdir").startswith(f"5 files, 5.0 kB in runs/{run.name}/workdir/: ")
     assert row(lines, "workdir").endswith("and 1 more")
     assert [line.partition("outputs/: ")[2] for line in lines if "outputs/: " in line] == [
-        f"{'d/' * 15}…/leaf",
+        f"{'d/' * 50}…/leaf",
         "deep/result.json",
     ]
     assert row(lines, "next") == f"make logs RUN={run.name}"

@@ -19,7 +19,7 @@ from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary
 # More of the last values than this are for the report.
 MOST_VALUES = 8
 # Of the files that came home, the newest; and so many characters of the path of each.
-MOST_NAMES, MOST_OF_PATH = 4, 60
+MOST_NAMES, MOST_OF_PATH = 4, 200
 COLOURS = {"succeeded": "green", "failed": "red", "stopped": "yellow"}
 
 

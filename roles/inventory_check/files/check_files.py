@@ -15,7 +15,7 @@ import ansible.module_utils
 import yaml
 
 ROLE = Path(__file__).resolve().parents[1]
-for role in ("inventory_check", "accounts"):
+for role in ("inventory_check", "training_node"):
     ansible.module_utils.__path__.append(str(ROLE.parent / role / "module_utils"))
 
 from ansible.module_utils.inventory_check_checks import (  # noqa: E402  # found through the line above
