@@ -101,7 +101,7 @@ def numbers_of(model: str) -> dict[str, Any]:
     of_batch, of_layer = (
         any(isinstance(layer, kind) for layer in layers) for kind in (nn.BatchNorm2d, nn.LayerNorm)
     )
-    gentle = {**ADAMW, "learning_rate": 0.0005}
+    gentle = {**ADAMW, "learning_rate": 0.0005, "epochs": 2}
     return FAMILY | (SGD if of_batch and not of_layer else gentle)
 
 
