@@ -130,13 +130,20 @@ def test_the_rank_that_hangs_elsewhere_is_named(run: Path) -> None:
     assert (found.signature, found.rank, found.host) == ("rank_elsewhere", 1, "node2")
     assert "Rank 1 stood still at code/train.py:5 in main on node2" in found.cause
     assert found.proof == ('File "/run/trainyard/project/train.py", line 5 in main',)
+    (run / "logs/rank-1.log").write_text(HUNG.format(calls=IMPORTING))
+    assert diagnosed(run).rank == 1
     # DistributedDataParallel waits in the backward pass.
     (run / "logs/rank-0.log").write_text(HUNG.format(calls=BACKWARD))
     assert diagnosed(run).rank == 1
 
 
+IMPORTING = IN_TORCH.format(file="distributed/rpc/api.py", function="<module>")
+
+
 @pytest.mark.parametrize(
-    "stacks", [("", ""), (WAITING, WAITING), (WAITING, None)], ids=["both", "none", "untold"]
+    "stacks",
+    [("", ""), (WAITING, WAITING), (WAITING, None), (IMPORTING, IMPORTING)],
+    ids=["both", "none", "untold", "importing"],
 )
 def test_who_hangs_is_not_guessed(run: Path, stacks: tuple[str | None, str | None]) -> None:
     said = ["" if calls is None else HUNG.format(calls=calls) for calls in stacks]

@@ -68,8 +68,11 @@ STACK = "(most recent call first):\n"
 CALL = re.compile(r'  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,7}) in (?P<function>.*)')
 # What a thread does not begin with that is the main one of its program, and that was not forked
 STARTED = "_bootstrap"
-# Calls in which a rank waits for others
-WAITS = re.compile(r"/torch/(?:nn/parallel/)?distributed\b|/horovod/|in _engine_run_backward$")
+# Calls in which a rank waits for others, and none that only import them
+WAITS = re.compile(
+    r"(?:/torch/(?:nn/parallel/)?distributed\b|/horovod/).* in (?!<module>)"
+    r"|in _engine_run_backward$"
+)
 # What PyTorch says last of a data loader's worker that ended; the exception before it says how.
 OF_WORKER = "DataLoader worker (pid(s) "
 # The file of an error is small; a rank can write anything in its place.
