@@ -45,7 +45,7 @@ def test_a_fresh_machine_is_set_up_and_trains(fresh: Yard) -> None:
     assert (run / "report.html").is_file()
 
     runs = fresh("runs").stdout
-    assert re.search(rf"{run.name} +succeeded .* 41\.0 % .* 120\.0 +\S+@\S+\n +first\b", runs)
+    assert re.search(rf"{run.name} +succeeded .* 41\.0 % .* 120\.0 +\S+@\S+\s+vit-1 first\b", runs)
     assert f'href="{run.name}/report.html"' in (fresh.root / "runs/index.html").read_text()
     logs = fresh("logs", "latest", "--rank", "1").stdout
     assert logs == "[1 node2] rank 1 of 2 on node2 (pid 17)\n"
