@@ -105,11 +105,7 @@ def _public_key(path: Path) -> str:
     try:
         return read_public_key(path) or ""
     except ValueError as error:
-        raise VerbError(
-            "failed",
-            message=f"ssh_trust: {error}. Nothing was changed. Remove it together with its private "
-            "key and run this again: then a new one is made.",
-        ) from error
+        raise VerbError("failed", message=str(error)) from error
 
 
 def _sshd_settings(user: str) -> str:

@@ -16,14 +16,17 @@ def read_public_key(path: Path) -> str | None:
     """Return type and key of a public key's file without its comment; None where there is none.
 
     Raises:
-        ValueError: the file does not hold a public key.
+        ValueError: the file does not hold a public key; a sentence for people, with the remedy.
     """
     try:
         words = path.read_text(encoding="utf-8").split()
     except FileNotFoundError:
         return None
     if len(words) < 2:
-        raise ValueError(f"{path} does not hold a public key")
+        raise ValueError(
+            f"ssh_trust: {path} does not hold a public key. Nothing was changed. Remove it "
+            "together with its private key and run this again: then a new one is made."
+        )
     return " ".join(words[:2])
 
 

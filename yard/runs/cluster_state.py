@@ -24,6 +24,8 @@ TROUBLES = {
     "no_directory": ("not set up", "there is no {path}: run make setup"),
     "drained": (DRAINED, "{reason}; no run starts there until {path} is removed"),
 }
+# Characters of the end of a log that are searched for a bar, as many as node/runs/listing.py sends
+MOST_SAID = 2000
 STARTING, RUNNING, ENDED = "starting", "running", "ended"
 # What goes on is seen before what is left of a run that has ended.
 ORDER = (RUNNING, STARTING, ENDED)
@@ -273,7 +275,8 @@ def known_line(line: Any) -> Metric | Reading | None:
 
 def bar_in(said: str) -> Reading | None:
     """What the last progress bar in the end of a log says; None where there is none."""
-    readings = readings_of_bars(re.split(r"[\r\n]+", said))
+    # A node tells no more than that; one that does would have us search for long.
+    readings = readings_of_bars(re.split(r"[\r\n]+", said[-MOST_SAID:]))
     return readings[-1] if readings else None
 
 

@@ -52,11 +52,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             keys = [LINES.read_public_key(Path(f"{key}.pub"))]
             keys += [LINES.read_public_key(Path(second))] if options["next"] else []
         except ValueError as error:
-            return {
-                "failed": True,
-                "msg": f"ssh_trust: {error}. Nothing was changed. Remove it together with its "
-                "private key and run this again: then a new one is made.",
-            }
+            return {"failed": True, "msg": str(error)}
         return {
             "changed": False,
             "pair_differences": PAIR.pair_differences(
