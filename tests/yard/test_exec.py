@@ -10,6 +10,14 @@ from yard.core.errors import RequestError
 from yard.plays.events import Event
 from yard.plays.inventory import parse_inventory
 
+# As Ansible has it: what ssh says in a dozen lines, after words of its own
+OF_A_CHANGED_KEY = (
+    'Task failed: Data could not be sent to remote host "10.0.0.14". Make sure this host can be '
+    "reached over ssh: @@@@@@@@@@@@@@@@@@\n@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n"
+    "Host key for 10.0.0.14 has changed and you have requested strict checking.\n"
+    "Host key verification failed.\n"
+)
+
 
 @pytest.mark.parametrize(
     ("kind", "result", "status", "text"),
@@ -25,6 +33,13 @@ from yard.plays.inventory import parse_inventory
             "no answer within its time limit: Timed out after 85 second(s).\n",
         ),
         ("unreachable", {"msg": "No route to host"}, 255, "unreachable: No route to host\n"),
+        (
+            "unreachable",
+            {"msg": OF_A_CHANGED_KEY},
+            255,
+            "unreachable: Host key for 10.0.0.14 has changed and you have requested strict "
+            "checking. Host key verification failed.\n",
+        ),
         # What Ansible or ansible-runner could not take has nothing to do with time.
         ("failed", {"msg": "invalid UTF8"}, 1, "no result: invalid UTF8\n"),
         ("failed", {"rc": 127, "msg": "no python3"}, 1, "no result: no python3\n"),

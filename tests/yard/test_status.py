@@ -302,6 +302,7 @@ def test_a_node_that_does_not_know_its_runs_has_a_row_with_the_reason(tmp_path: 
         "node5: silent for 5 s",
         "node6: no route [/x] to it",
         "node7: fan [/x]; no run starts there until /srv/runs/.drained is removed",
+        "make doctor says what mends it",
     ):
         assert line in text
 

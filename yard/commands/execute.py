@@ -10,9 +10,10 @@ from yard.core.console import without_control
 from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
 from yard.plays.contract import RUN_COMMAND
-from yard.plays.events import Event
+from yard.plays.events import Event, unreachable_reason
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.play import fresh_log, play
+from yard.screen.failures import say_who_tells_why
 
 # As ssh(1) and timeout(1) have it.
 UNREACHABLE = 255
@@ -69,6 +70,8 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     missing = [host for host in hosts if host not in statuses]
     for host in missing:
         console.print(f"[bold]{escape(host)}[/]  [red]no result[/]", soft_wrap=True)
+    if UNREACHABLE in statuses.values():
+        say_who_tells_why(console, context.project, context.inventory)
     return max((*statuses.values(), *(UNREACHABLE for _ in missing)))
 
 
@@ -95,7 +98,7 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
     """Exit status and text of one node."""
     result: dict[str, Any] = dict(event.result)
     if event.kind == "runner_on_unreachable":
-        return UNREACHABLE, f"unreachable: {str(result.get('msg', '')).strip()}\n"
+        return UNREACHABLE, f"unreachable: {unreachable_reason(result)}\n"
     if "timedout" in result:
         # The node took the connection and then fell silent, so that Ansible gave up on it.
         return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"

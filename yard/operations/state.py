@@ -6,7 +6,7 @@ from pathlib import Path
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Interrupted
 from yard.plays.contract import CALL_NODE, READ_STATUS
-from yard.plays.events import Event, failure_message
+from yard.plays.events import Event, failure_message, unreachable_reason
 from yard.plays.inventory import read_inventory
 from yard.plays.play import fresh_log, play
 from yard.runs.cluster_state import SILENT, UNREACHABLE, Answers, ClusterState
@@ -29,7 +29,7 @@ def ask_nodes(context: Context) -> ClusterState:
         if event.kind == "runner_on_ok":
             answers.take(event.host, event.result)
         elif event.kind == "runner_on_unreachable":
-            answers.miss(event.host, UNREACHABLE, failure_message(event.result))
+            answers.miss(event.host, UNREACHABLE, unreachable_reason(event.result))
         elif event.kind == "runner_on_failed":
             timed_out = event.result.get("timedout")
             limit = timed_out.get("period") if isinstance(timed_out, dict) else None

@@ -1,5 +1,6 @@
 """What a playbook tells while it runs, reduced to what is used here."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,12 @@ TAIL_LINES = 10
 MESSAGE_LENGTH = 4000
 # Events with what a module answered that did not fail.
 ANSWERS = ("runner_on_ok", "runner_retry")
+# How Ansible begins what ssh said
+_OF_ANSIBLE = re.compile(
+    r"^(Task failed: )?(Failed to connect to the host via ssh: "
+    r"|Data could not be sent to remote host .*? over ssh: )",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -218,6 +225,15 @@ class FailureRecord:
                 continue
             fatal.append(failure)
         return tuple(fatal)
+
+
+def unreachable_reason(result: Mapping[str, Any]) -> str:
+    """Why Ansible does not reach a host: what ssh said at its end, without Ansible's words.
+
+    ssh says of a host key that has changed a dozen lines, and what it comes to in the last two.
+    """
+    said = _OF_ANSIBLE.sub("", str(result.get("msg") or "").strip())
+    return shortened(" ".join(said.splitlines()[-2:])) or "no answer"
 
 
 def failure_message(result: Mapping[str, Any]) -> str:

@@ -10,8 +10,16 @@ from rich.text import Text
 from yard.core.project import Project
 from yard.core.words import clock, duration, size
 from yard.plays.remedy import addressed
-from yard.runs.cluster_state import ClusterState, GpuLoad, NodeLoad, NodeState, RunState
+from yard.runs.cluster_state import (
+    UNREACHABLE,
+    ClusterState,
+    GpuLoad,
+    NodeLoad,
+    NodeState,
+    RunState,
+)
 from yard.runs.folder import RUN_ID
+from yard.screen.failures import say_who_tells_why
 from yard.screen.training_view import progress_of
 
 COLOURS = {
@@ -40,6 +48,8 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
     for node in state.nodes:
         if node.reason:
             console.print(f"{node.host}: {node.reason}", soft_wrap=True, markup=False)
+    if any(node.state == UNREACHABLE for node in state.nodes):
+        say_who_tells_why(console, project, inventory)
     for run in state.runs:
         if not run.known:
             # A verification or a benchmark cannot be gone on with.

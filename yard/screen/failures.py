@@ -1,9 +1,13 @@
 """What failed in a playbook, for people."""
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.markup import escape
 
+from yard.core.project import Project
 from yard.plays.events import Outcome
+from yard.plays.remedy import addressed
 
 # Words of rsync, or of the shell that starts it, and what to do about it.
 OF_RSYNC = {
@@ -22,3 +26,9 @@ def show_failures(console: Console, outcome: Outcome) -> None:
         for words, remedy in OF_RSYNC.items():
             if words in failure.message:
                 console.print(f"    {remedy}", soft_wrap=True)
+
+
+def say_who_tells_why(console: Console, project: Project, inventory: Path) -> None:
+    """Print which command tells why a host is not reached, and what mends it."""
+    doctor = addressed("make doctor", project, inventory)
+    console.print(f"{doctor} says what mends it", soft_wrap=True, markup=False)
