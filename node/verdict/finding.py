@@ -60,7 +60,10 @@ REMEDIES = {
     "ssh_host_key": (
         "if {b} was installed anew, make setup pins its new key; if not, another machine answers"
     ),
-    "ssh_key_refused": "make setup gives every node a key and every other node its public half",
+    "ssh_key_refused": (
+        "make setup gives every node a key and every other node its public half, and names what "
+        "of sshd's settings on {b} keeps it out (AllowUsers, AllowGroups)"
+    ),
     "ssh_name_unknown": "make setup writes /etc/hosts",
     "ssh_not_listening": "look at sshd on {b}: systemctl status ssh",
     "ssh_no_answer": (

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from role_files import action_plugin
 
 from node.setup import packages_records as records
 
@@ -124,3 +125,29 @@ def test_a_machine_is_settled_once_all_is_there_and_recorded(
     assert records.unsettled("openmpi", ["dpkg"]) == ["dpkg"]
     (tmp_path / "openmpi").write_text("dpkg\n")
     assert records.unsettled("openmpi", ["dpkg"]) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        # As Debian 13 says it where a package of the admin's has a script that fails
+        (
+            " E: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+            "dpkg: error processing package badpkg (--configure):\n"
+            " installed badpkg package post-installation script subprocess returned error\n",
+            "dpkg cannot finish badpkg, which was on the machine before, and fails each time until "
+            "it can: see there what `dpkg --configure badpkg` says, or remove it.",
+        ),
+        (
+            "E: dpkg was interrupted, you must manually run 'dpkg --configure -a'",
+            "There an installation was cut off before: `dpkg --configure -a` ends it.",
+        ),
+        (
+            "dpkg: error processing package rsync (--configure):\n",
+            "See there whether `apt-get update` reaches the package sources and `apt-get install "
+            "rsync` works.",
+        ),
+    ],
+)
+def test_what_helps_follows_from_what_apt_said(said: str, told: str) -> None:
+    assert action_plugin("packages", "packages").remedy(said, ["rsync"]) == told

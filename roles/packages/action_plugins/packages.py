@@ -30,6 +30,7 @@ record; `removed`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -40,8 +41,34 @@ LOCK_TIMEOUT = 120
 LISTS_VALID = 3600
 # What policy-rc.d answers where a package may not start its service.
 FORBIDDEN = 101
+# What dpkg says of a package that it cannot finish, and apt where dpkg was cut off.
+STUCK = re.compile(r"^\s*dpkg: error processing package (\S+) \(--configure\)", re.MULTILINE)
+INTERRUPTED = "dpkg was interrupted"
 
 Result = dict[str, Any]
+
+
+def remedy(said: str, missing: list[str]) -> str:
+    """Return what to do where apt failed.
+
+    Args:
+        said: all that apt and dpkg said.
+        missing: the packages that were to come.
+    """
+    stuck = sorted(set(STUCK.findall(said)) - set(missing))
+    if stuck:
+        those = " ".join(stuck)
+        return (
+            f"dpkg cannot finish {those}, which was on the machine before, and fails each time "
+            f"until it can: see there what `dpkg --configure {those}` says, or remove "
+            f"{'them' if len(stuck) > 1 else 'it'}."
+        )
+    if INTERRUPTED in said:
+        return "There an installation was cut off before: `dpkg --configure -a` ends it."
+    return (
+        "See there whether `apt-get update` reaches the package sources and "
+        f"`apt-get install {' '.join(missing)}` works."
+    )
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
@@ -106,10 +133,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             result["changed"] = result["changed"] or record["changed"]
         if apt.get("failed"):
             came = "Nothing was changed." if self._task.check_mode else "What came is recorded."
+            said = f"{apt.get('msg', '')}\n{apt.get('stdout', '')}\n{apt.get('stderr', '')}"
             result["msg"] = (
                 f"packages: {owner} needs {', '.join(missing)}, and apt did not install that: "
-                f"{apt.get('msg', '').rstrip('.')}. {came} See there whether `apt-get update` "
-                f"reaches the package sources and `apt-get install {' '.join(missing)}` works."
+                f"{apt.get('msg', '').strip().rstrip('.')}. {came} {remedy(said, missing)}"
             )
         return result
 
