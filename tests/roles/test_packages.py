@@ -7,6 +7,8 @@ from role_files import action_plugin
 
 from node.setup import packages_records as records
 
+ACTION = action_plugin("packages", "packages")
+
 LIST = """\
 bash	amd64	5.2.37-2	installed
 jq	amd64	1.7.1-6	installed
@@ -150,4 +152,4 @@ def test_a_machine_is_settled_once_all_is_there_and_recorded(
     ],
 )
 def test_what_helps_follows_from_what_apt_said(said: str, told: str) -> None:
-    assert action_plugin("packages", "packages").remedy(said, ["rsync"]) == told
+    assert ACTION.remedy(said, ["rsync"]) == told
