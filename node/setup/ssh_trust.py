@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +13,11 @@ from typing import Any, NamedTuple
 from ..failure import VerbError
 from .files import is_roots
 from .ssh_trust_lines import key_of, lines_of_control_nodes, read_public_key, text_of
-from .ssh_trust_pair import pair_differences, server_differences, shut_out_by
+from .ssh_trust_pair import account_shut, pair_differences, server_differences, shut_out_by
 
 DIRECTORY_MODE = 0o755
+SHADOW = Path("/etc/shadow")
+DAY = 24 * 60 * 60
 
 
 class TrustFiles(NamedTuple):
@@ -82,7 +85,9 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
     second = _public_key(Path(f"{wanted.key}{wanted.next}.pub")) if wanted.next else ""
     pair = pair_differences(Path(wanted.key), DIRECTORY_MODE, wanted.user, wanted.comment)
     server = server_differences(Path(wanted.settings), wanted.settings_text)
-    shut_out = shut_out_by(_sshd_settings(wanted.user), wanted.user)
+    shut_out = account_shut(wanted.user, _shadow(), int(time.time() // DAY)) or shut_out_by(
+        _sshd_settings(wanted.user), wanted.user
+    )
     digests: dict[str, str] = {}
     differs = bool(pair or server or shut_out or second)
     if wanted.files and not differs:
@@ -111,6 +116,13 @@ def _public_key(path: Path) -> str:
 def _sshd_settings(user: str) -> str:
     command = ["/usr/sbin/sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _shadow() -> str:
+    try:
+        return SHADOW.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _texts(files: TrustFiles) -> dict[str, str] | None:

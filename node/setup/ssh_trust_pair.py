@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 KEY_TYPE = "ssh-ed25519"
+# Login shells that run no command
+NO_SHELLS = ("false", "nologin")
 MAIN_SETTINGS = Path("/etc/ssh/sshd_config")
 INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf"
 INCLUDE_PATTERN = re.compile(r"^\s*Include\s+/etc/ssh/sshd_config\.d/\*\.conf")
@@ -102,7 +104,7 @@ def server_differences(settings: Path, text: str) -> list[str]:
 
 
 def shut_out_by(settings: str, user: str) -> str:
-    """Return the setting of sshd that keeps a user out; empty where none does.
+    """Return the setting of sshd that keeps a user out, and what to do; empty where none does.
 
     Args:
         settings: as `sshd -T` prints them, names in small letters.
@@ -116,8 +118,45 @@ def shut_out_by(settings: str, user: str) -> str:
             of_user = [pattern.partition("@")[0] for pattern in patterns]
             meant = any(fnmatchcase(name, pattern) for name in own for pattern in of_user)
             if patterns and own and meant is (verb == "Deny"):
-                return f"{verb}{kind} {' '.join(patterns)}"
+                who = user if kind == "Users" else "a group of it"
+                change = f"take {who} out there" if meant else f"put {who} there"
+                return (
+                    f"{verb}{kind} {' '.join(patterns)} of sshd: {change}, below /etc/ssh, then "
+                    "`systemctl reload ssh`"
+                )
     return ""
+
+
+def account_shut(user: str, shadow: str, today: int) -> str:
+    """Return what of an account keeps it out, however sshd is set, and what to do; else empty.
+
+    Args:
+        user: not of this machine, perhaps; then nothing does.
+        shadow: the text of shadow(5), which a password that has expired shows, too.
+        today: days since 1970-01-01.
+    """
+    try:
+        shell = pwd.getpwnam(user).pw_shell
+    except KeyError:
+        return ""
+    fields = next((f for f in map(_fields, shadow.splitlines()) if f[0] == user), _fields(""))
+    changed, most, expires = (_days(fields[place]) for place in (2, 4, 7))
+    if expires is not None and expires <= today:
+        return f"the account has expired: `chage -E -1 {user}` there lets it in"
+    if changed == 0 or (changed and most is not None and changed + most < today):
+        return f"its password has expired: `chage -d {today} {user}` there counts it as new"
+    if shell and (Path(shell).name in NO_SHELLS or not os.access(shell, os.X_OK)):
+        return f"its login shell is {shell}: `chsh -s /bin/bash {user}` there gives it one"
+    return ""
+
+
+def _fields(line: str) -> list[str]:
+    """The nine fields of a line of shadow(5)."""
+    return [*line.split(":"), *[""] * 9][:9]
+
+
+def _days(field: str) -> int | None:
+    return int(field) if field.isdigit() else None
 
 
 def _groups_of(user: str) -> list[str]:

@@ -69,7 +69,10 @@ REMEDIES = {
     "ssh_no_answer": (
         "look at the firewall of both, and whether {b} is well: make exec ON={b} CMD=uptime"
     ),
-    "ssh_failed": "try it on {a} as the training user: ssh -v {b}",
+    "ssh_failed": (
+        "make setup names what keeps the account out on {b}; if nothing does, try it on {a} as the "
+        "training user: ssh -v {b}"
+    ),
     # the network from a to b
     "not_tested": "",
     "port_closed": "MPI needs the ports above 1023 of {b} open for {a}: nft list ruleset",

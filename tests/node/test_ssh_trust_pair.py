@@ -1,5 +1,6 @@
 """Whether a key pair is one that role ssh_trust would make; the keys are real ones."""
 
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -99,15 +100,47 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("settings", "said"),
     [
         ("port 22\n", ""),
-        ("allowusers ada\nallowusers bob\n", "AllowUsers ada bob"),
+        ("allowusers ada\nallowusers bob\n", "AllowUsers ada bob of sshd: put root there"),
         ("allowusers ada\nallowusers root@10.*\n", ""),
         ("allowusers r*\n", ""),
-        ("denyusers root\n", "DenyUsers root"),
+        ("denyusers root\n", "DenyUsers root of sshd: take root out there"),
         ("denyusers ada\n", ""),
-        ("allowgroups ssh\n", "AllowGroups ssh"),
+        ("allowgroups ssh\n", "AllowGroups ssh of sshd: put a group of it there"),
         ("allowgroups ssh\nallowgroups root\n", ""),
-        ("denygroups root\n", "DenyGroups root"),
+        ("denygroups root\n", "DenyGroups root of sshd: take a group of it out there"),
     ],
 )
-def test_who_is_shut_out_is_told_by_what(settings: str, said: str) -> None:
-    assert ssh_trust_pair.shut_out_by(settings, "root") == said
+def test_who_is_shut_out_is_told_by_what_and_how_to_let_it_in(settings: str, said: str) -> None:
+    reload = ", below /etc/ssh, then `systemctl reload ssh`"
+    assert ssh_trust_pair.shut_out_by(settings, "root") == (f"{said}{reload}" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("shadow", "said"),
+    [
+        ("root:*:20000:0:99999:7:::\n", ""),
+        ("root:!:20000:0:99999:7::-1:\n", ""),
+        ("odd\n", ""),
+        ("", ""),
+        ("root:*:20000:0:99999:7::0:\n", "the account has expired: `chage -E -1 root` there"),
+        ("root:*:20000:0:99999:7::20786:\n", "the account has expired"),
+        ("root:*:20000:0:99999:7::20787:\n", ""),
+        ("root:*:0:0:99999:7:::\n", "its password has expired: `chage -d 20786 root` there"),
+        ("root:*:20000:0:90:7:::\n", "its password has expired"),
+    ],
+)
+def test_an_account_that_nobody_can_log_in_to_is_told_from_its_shadow(
+    shadow: str, said: str
+) -> None:
+    told = ssh_trust_pair.account_shut("root", shadow, 20786)
+    assert told.startswith(said)
+    assert bool(told) == bool(said)
+
+
+def test_an_account_whose_shell_runs_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for shell in ("/usr/sbin/nologin", "/bin/false", "/bin/nosuch"):
+        entry = pwd.struct_passwd(("ada", "x", 1, 1, "", "/home/ada", shell))
+        monkeypatch.setattr(pwd, "getpwnam", {"ada": entry}.__getitem__)
+        told = ssh_trust_pair.account_shut("ada", "", 20786)
+        assert told == f"its login shell is {shell}: `chsh -s /bin/bash ada` there gives it one"
+        assert ssh_trust_pair.account_shut("nobody-there", "", 20786) == ""
