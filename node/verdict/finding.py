@@ -90,7 +90,8 @@ REMEDIES = {
     "mpi_not_run": "",
     "mpi_no_answer": _OUTPUT,
     "mpi_unheard": (
-        "look at the firewalls of both, for the ports above 1023: make exec ON={a},{b}"
+        "look at the firewalls of both, for the ports above 1023: make exec ON={a},{b} "
+        "CMD='nft list ruleset'"
     ),
     "container_failed": "look at the engine of this node: journalctl -u docker",
     "sums_not_run": _RANKS,
