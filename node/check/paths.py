@@ -156,21 +156,20 @@ def writable(path: str, uid: int, gid: int) -> Check:
     return equal("writable", told, "yes", "unwritable", subject=path, path=path)
 
 
-def strays(
-    uid: int, containers: Sequence[dict[str, Any]], inspected: Sequence[int]
-) -> list[Problem]:
-    """Processes of the training user, and containers, that belong to no run.
+def strays(uid: int, containers: Sequence[dict[str, Any]]) -> list[Problem]:
+    """Processes of the training user, and containers of the trainer's image, that are of no run.
+
+    What somebody else's container runs under the same number is no concern of ours, and to end it
+    would harm: a process counts in the node's own process id namespace alone.
 
     Args:
         containers: the engine's list of all running containers.
-        inspected: process ids of the first processes of the containers of runs.
     """
-    namespaces = {_namespace(pid) for pid in inspected} - {""}
+    own = _namespace(os.getpid())
     problems = []
     for pid in _processes_of(uid):
-        namespace = _namespace(pid)
         command = _command(pid)
-        if namespace and namespace not in namespaces and command:
+        if command and _namespace(pid) == own:
             problems.append(problem("stray_process", command=command[:120], pid=pid))
     for container in containers:
         if "trainyard.run" not in container["Labels"] and "trainyard/" in container["Image"]:

@@ -29,7 +29,6 @@ from ..engine.containers import (
     EngineError,
     containers,
     image,
-    inspect,
     is_native,
     require_engine,
     running_containers,
@@ -127,9 +126,7 @@ def ask_strays(uid: int) -> list[Problem]:
     """Return what trains and belongs to no run; an account's own processes may do anything."""
     if is_native():
         return []
-    runs = [inspect(container["Id"]) for container in containers("trainyard.run")]
-    inits = [state["State"]["Pid"] for state in runs if state and state["State"]["Running"]]
-    problems: list[Problem] = strays(uid, running_containers(), inits)
+    problems: list[Problem] = strays(uid, running_containers())
     return problems
 
 

@@ -2,12 +2,14 @@
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.calls import answer
+from node.check import paths
 from node.failure import VerbError
 
 THRESHOLDS = {
@@ -114,3 +116,20 @@ def test_a_node_that_answers_anything_ends_no_check_of_the_others(
     )
     assert told["answer"]["ok"] is False
     assert (tmp_path / "nodes.json").is_file()
+
+
+def test_what_the_containers_of_others_run_under_the_same_number_is_not_stray(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    namespaces = {os.getpid(): "pid:[1]", 7: "pid:[1]", 8: "pid:[2]", 9: ""}
+    monkeypatch.setattr(paths, "_processes_of", lambda uid: [7, 8, 9])
+    monkeypatch.setattr(paths, "_namespace", namespaces.__getitem__)
+    monkeypatch.setattr(paths, "_command", "process {}".format)
+    ours = {"Labels": {}, "Image": "trainyard/trainer:1", "Names": ["/trial"]}
+    theirs = {"Labels": {}, "Image": "postgres:17", "Names": ["/database"]}
+    of_a_run = {**ours, "Labels": {"trainyard.run": "a"}, "Names": ["/a"]}
+    found = paths.strays(2000, [ours, theirs, of_a_run])
+    assert [(entry.code, entry.values) for entry in found] == [
+        ("stray_process", {"command": "process 7", "pid": 7}),
+        ("stray_container", {"name": "trial", "image": "trainyard/trainer:1"}),
+    ]
