@@ -1,6 +1,7 @@
 """The check of the inventory, through the playbook as users run it."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -352,18 +353,48 @@ def test_site_begins_with_it(inventory: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.promise("row 39")
-def test_gpus_of_two_vendors_need_two_inventories(inventory: Path) -> None:
+def test_nodes_with_gpus_of_two_vendors_have_an_image_each(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "gpu_nodes:\n  hosts: {}", "gpu_nodes: {hosts: {gpu01: {}}}")
     with (inventory / "hosts.yml").open("a") as file:
         file.write("amd_nodes:\n  hosts:\n    gpu02: {}\n")
+    assert check(inventory)[0] == 0
+
+    def ansible(*command: str) -> str:
+        done = subprocess.run(
+            [command[0], "--inventory", inventory, *command[1:]],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    plays = ansible("ansible-playbook", "site.yml", "--list-hosts").split("\n\n")
+    deliveries = [
+        sorted(re.findall(r"^      (\S+)", play, re.M))
+        for play in plays
+        if "Deliver the trainer image" in play
+    ]
+    assert deliveries == [["gpu01"], ["gpu02"]]
+    ask = ("--playbook-dir", "playbooks", "--connection", "local", "--one-line")
+    debug = ("--module-name", "debug", "--args", "var=trainer_image_target")
+    targets = ansible("ansible", "all:localhost", *ask, *debug)
+    told = dict(re.findall(r"^(\S+) \|.*trainer_image_target\W+(\w+)", targets, re.M))
+    assert told == {"gpu01": "cuda12", "gpu02": "rocm", "localhost": "cuda12"}
+
+
+@pytest.mark.process
+def test_a_node_has_gpus_of_one_vendor(inventory: Path) -> None:
+    replace(inventory / "hosts.yml", "gpu_nodes:\n  hosts: {}", "gpu_nodes: {hosts: {gpu01: {}}}")
+    with (inventory / "hosts.yml").open("a") as file:
+        file.write("amd_nodes:\n  hosts:\n    gpu01: {}\n")
     status, lines = check(inventory)
-    place = (inventory / "hosts.yml").read_text().splitlines().index("    gpu02: {}") + 1
+    place = (inventory / "hosts.yml").read_text().splitlines().index("    gpu01: {}") + 1
     assert (status, lines) == (
         2,
         [
-            f"hosts.yml:{place}: gpu02 is in group amd_nodes, and gpu01 in gpu_nodes: the nodes of "
-            "an inventory train in one image, and none is for GPUs of NVIDIA and AMD. Keep the "
-            "nodes of each kind in an inventory of their own, and name one with INVENTORY=."
+            f"hosts.yml:{place}: gpu01 is in groups gpu_nodes and amd_nodes, and no image computes "
+            "on GPUs of both vendors. Take it out of one: it trains on the GPUs of the other."
         ],
     )
 

@@ -496,7 +496,13 @@ def test_the_image_is_that_of_the_inventory() -> None:
     assert target(nodes) == "runtime"
     assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}}) == "cuda12"
     assert target({**nodes, "amd_nodes": {"hosts": ["a"]}}) == "rocm"
+    both = {**nodes, "gpu_nodes": {"hosts": ["a"]}, "amd_nodes": {"hosts": ["b"]}}
+    both["trainers"] = {"hosts": ["a", "b", "c"]}
+    site = parse_inventory(both, Path("inventory/lab"))
+    assert [site.image_of([node]) for node in "abc"] == ["cuda12", "rocm", "cuda12"]
     said = {"a": {"trainer_image_target": "runtime"}}
+    site = parse_inventory({**both, "_meta": {"hostvars": said}}, Path("inventory/lab"))
+    assert [site.image_of([node]) for node in "abc"] == ["runtime"] * 3
     assert target({**nodes, "gpu_nodes": {"hosts": ["a"]}, "_meta": {"hostvars": said}}) == (
         "runtime"
     )

@@ -76,8 +76,12 @@ def test_gpus_of_two_vendors_are_not_in_one_run(lab: Inventory) -> None:
     asked = TrainRequest("vit", nodes=1)
     said = problems_of(asked, site)
     assert said.startswith("nodes: a has GPUs of NVIDIA (group gpu_nodes) and b of AMD (amd_nodes)")
-    assert said.endswith("choose one with INVENTORY=")
-    assert resolve(asked, site.narrowed(["amd_nodes"])).nodes == 1
+    assert said.endswith("Choose with ON=gpu_nodes or ON=amd_nodes")
+    site = replace(site, image_target="cuda13")
+    for group, image in (("gpu_nodes", "cuda13"), ("amd_nodes", "rocm")):
+        kind = site.narrowed([group])
+        assert resolve(asked, kind).nodes == 1
+        assert kind.image_target == image
     assert resolve(asked, replace(site, groups={"gpu_nodes": ["a", "b"]})).nodes == 1
 
 

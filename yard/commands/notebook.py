@@ -3,6 +3,7 @@
 import http.client
 import time
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.markup import escape
@@ -96,7 +97,8 @@ def _start(
     project, interrupts = context.project, context.interrupts
     job = resolve_notebook(request, inventory, project)
     _announce(context, job)
-    packages = notebook_packages(context, inventory, job)
+    image = inventory.image_of([request.node])
+    packages = notebook_packages(context, replace(inventory, image_target=image), job)
     inventory = make_ready(context, inventory, job)
     if request.node not in inventory.trainers:
         number = inventory.nodes.index(request.node) + 1

@@ -87,7 +87,7 @@ def train(
     announce(console, wanted, job)
     if earlier is not None:
         announce_resumed(console, job, earlier)
-    packages = _packages(context, inventory, request, job)
+    packages = _packages(context, wanted, request, job)
     inventory = make_ready(context, inventory, job)
     if packages is not None:
         deliver_packages(context, inventory, packages)

@@ -19,7 +19,7 @@ from yard.core.context import Context
 from yard.core.errors import Interrupted, SomeNodesError, YardError
 from yard.core.files import write_text
 from yard.core.words import plural, size
-from yard.operations.setup import run_operation
+from yard.operations.setup import HERE, run_operation
 from yard.plays.environment import CERTIFICATES, read_environment
 from yard.plays.inventory import Inventory
 from yard.runs.setup_record import note_packages, read_record
@@ -43,12 +43,14 @@ class Packages:
         path: the file that says so, below the project's folder.
         folder: has the lock, and the packages in `wheels/` and, of those that are built with the
             image, `sources/`; it is named after the lock.
+        image_target: which image they are for.
     """
 
     path: str
     folder: Path
     count: int
     bytes: int
+    image_target: str
 
     @property
     def lock(self) -> str:
@@ -91,25 +93,26 @@ def have_packages(
     project = context.project
     store = project.root / ".trainyard" / "packages"
     store.mkdir(parents=True, exist_ok=True)
-    held = read_held(project.root / _HELD.format(target=inventory.image_target))
+    target = inventory.image_target
+    held = read_held(project.root / _HELD.format(target=target))
     # The lock says what it was made for: that of a repeated run may be for another image.
     head = "".join(f"# with {name} {version}\n" for name, version in held.items())
     # Ansible is asked once, and not where all is there already.
     environment = cache(partial(_environment, context, inventory))
     if fixed is not None:
-        return _have(context, environment, store, requirements, head + fixed)
+        return _have(context, environment, store, target, requirements, head + fixed)
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
     if earlier is not None:
         text = earlier.read_text(encoding="utf-8")
         if text.startswith(head):
-            return _have(context, environment, store, requirements, text)
+            return _have(context, environment, store, target, requirements, text)
         context.console.print(
             "The image has changed: the versions of the packages are chosen again."
         )
     if not settled.exists():
         write_text(settled, head + _settle(context, environment, requirements, held))
     text = settled.read_text(encoding="utf-8")
-    return _have(context, environment, store, requirements, text)
+    return _have(context, environment, store, target, requirements, text)
 
 
 def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:
@@ -126,8 +129,17 @@ def deliver_packages(context: Context, inventory: Inventory, packages: Packages)
     if record is not None and packages.folder.name in record.packages:
         return
     context.console.print(f"Adding {_shown(packages)} to the image")
+    variables = packages_variables(packages)
+    limit: list[str] = []
+    if inventory.has_two_images:
+        target = packages.image_target
+        variables["trainer_image_target"] = target
+        limit = [
+            HERE,
+            *(node for node in inventory.trainers if inventory.image_of([node]) == target),
+        ]
     try:
-        run_operation(context, "packages_image", packages_variables(packages))
+        run_operation(context, "packages_image", variables, limit=limit)
     except SomeNodesError as error:
         message = f"{error}\nGoing on with the nodes that have it"
         context.console.print(escape(message), soft_wrap=True)
@@ -173,7 +185,12 @@ def _settle(
 
 
 def _have(
-    context: Context, environment: Environment, store: Path, requirements: Requirements, text: str
+    context: Context,
+    environment: Environment,
+    store: Path,
+    target: str,
+    requirements: Requirements,
+    text: str,
 ) -> Packages | None:
     if not any(line[:1].isalnum() for line in text.splitlines()):
         return None
@@ -186,9 +203,8 @@ def _have(
         finally:
             shutil.rmtree(scratch, ignore_errors=True)  # it has its place now, or is of no use
     files = [*(folder / "wheels").glob("*.whl"), *(folder / SOURCES).glob("*")]
-    return Packages(
-        requirements.path, folder, len(files), sum(file.stat().st_size for file in files)
-    )
+    total = sum(file.stat().st_size for file in files)
+    return Packages(requirements.path, folder, len(files), total, target)
 
 
 def _fetch(

@@ -315,9 +315,9 @@ def _role_of(task: Any) -> str | None:
 
 
 def _show(progress: Progress, event: Event, roles: Sequence[str]) -> None:
-    if event.kind == "playbook_on_play_start":
+    # Not where a play begins: one that concerns no host is none that anybody waits for.
+    if event.task:
         progress.phase(event.play)
-    elif event.task:
         role = event.role.rpartition(".")[2]
         place = f" {roles.index(role) + 1}/{len(roles)}" if role in roles and roles[1:] else ""
         progress.task(f"{event.role}{place} : {event.task}" if event.role else event.task)

@@ -25,10 +25,11 @@ from yard.plays.inventory_cache import recall, remember
 VAULT_LOCKED = "no vault secrets"
 # What a file of it begins with.
 VAULT = b"$ANSIBLE_VAULT"
-# Machines with GPUs of one vendor each; an inventory has hosts in one of both alone.
+# Machines with GPUs of one vendor each: no host is in both.
 GPU_GROUPS = NVIDIA_GROUP, AMD_GROUP = "gpu_nodes", "amd_nodes"
 # The image for NVIDIA GPUs until set-up has chosen one, as in group_vars/all/images.yml.
 UNCHOSEN_IMAGE = "cuda12"
+AMD_IMAGE = "rocm"
 # What keeps the ranks apart from the rest of a node (group_vars/all/runtime.yml).
 CONTAINER, NATIVE = "container", "native"
 VAULT_REMEDY = (
@@ -135,7 +136,8 @@ class Inventory:
         max_nodes: how many nodes set-up can make; None where nodes are given.
         cluster_size: how many it makes unasked; None where nodes are given.
         image_target: which image the nodes get: `runtime`, or where some have GPUs the one that
-            set-up chose for them.
+            set-up chose for them; beside nodes with NVIDIA's those with AMD's get another one.
+        amd_image_target: which one that is.
         gpus: of each trainer, how many GPUs runs get of it; None where the inventory does not tell.
         slots: of each trainer, how many ranks it carries in a run that takes as many as each has:
             what the inventory says, or one for each of those GPUs.
@@ -159,6 +161,7 @@ class Inventory:
     gpus: Mapping[str, int | None] = field(default_factory=dict)
     slots: Mapping[str, int | None] = field(default_factory=dict)
     image_target: str = "runtime"
+    amd_image_target: str = AMD_IMAGE
     runtime: str = CONTAINER
     native_roots: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -191,7 +194,20 @@ class Inventory:
 
     def narrowed(self, names: Sequence[str]) -> "Inventory":
         """The same with the nodes alone that names stand for; see `select`."""
-        return replace(self, trainers=self.select(names), max_nodes=None) if names else self
+        if not names:
+            return self
+        chosen = self.select(names)
+        return replace(self, trainers=chosen, max_nodes=None, image_target=self.image_of(chosen))
+
+    @property
+    def has_two_images(self) -> bool:
+        """Whether some nodes have NVIDIA's GPUs and some AMD's."""
+        return all(self.groups.get(group) for group in GPU_GROUPS)
+
+    def image_of(self, nodes: Collection[str]) -> str:
+        """Which image nodes with GPUs of one vendor have, or without."""
+        is_of_amd = self.has_two_images and not set(nodes).isdisjoint(self.groups[AMD_GROUP])
+        return self.amd_image_target if is_of_amd else self.image_target
 
     @property
     def gpus_per_node(self) -> int:
@@ -362,6 +378,7 @@ def parse_inventory(
         gpus=gpus,
         slots={host: _slots(hostvars.get(host, {}), gpus[host]) for host in trainers},
         image_target=_image_target(document, variables, image_fits),
+        amd_image_target=_said_image(variables) or AMD_IMAGE,
         runtime=_runtime(variables),
         native_roots={
             host: str(hostvars.get(host, {}).get("trainyard_native_root", "")) for host in trainers
@@ -391,18 +408,21 @@ def _runtime(variables: Mapping[str, Any]) -> str:
     return runtime
 
 
+def _said_image(variables: Mapping[str, Any]) -> str:
+    """What the site says; empty where it leaves it to group_vars/all/images.yml."""
+    said = str(variables.get("trainer_image_target", "{{"))
+    return "" if "{{" in said else said
+
+
 def _image_target(
     document: Mapping[str, Any], variables: Mapping[str, Any], image_fits: Path | None
 ) -> str:
     """What the site says, or else what group_vars/all/images.yml makes of the groups."""
-    said = str(variables.get("trainer_image_target", "{{"))
-    if "{{" not in said:
+    if said := _said_image(variables):
         return said
-    if any(_hosts(document, AMD_GROUP)):
-        return "rocm"
     with_gpus = sorted(set(_hosts(document, NVIDIA_GROUP)))
     if not with_gpus:
-        return "runtime"
+        return AMD_IMAGE if any(_hosts(document, AMD_GROUP)) else "runtime"
     key = hashlib.sha256(" ".join(with_gpus).encode()).hexdigest()
     chosen = read_object(image_fits / f"{key}.json") if image_fits else {}
     return str(chosen.get("target", UNCHOSEN_IMAGE))

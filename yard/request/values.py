@@ -95,8 +95,8 @@ class Values:
             nvidia, amd = by_vendor
             self.problems.append(
                 f"nodes: {nvidia} has GPUs of NVIDIA (group {NVIDIA_GROUP}) and {amd} of AMD "
-                f"({AMD_GROUP}), and a run has one image, for GPUs of one vendor. Keep the nodes "
-                "of each in an inventory of their own, and choose one with INVENTORY="
+                f"({AMD_GROUP}), and a run has one image, for GPUs of one vendor. Choose with "
+                f"ON={NVIDIA_GROUP} or ON={AMD_GROUP}"
             )
         if gpus_per_node is None or min_nodes is None or min_nodes > len(names):
             return

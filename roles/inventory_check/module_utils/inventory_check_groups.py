@@ -71,13 +71,13 @@ def group_problems(
             if host not in groups.get("trainers", []):
                 values = {"host": host, "group": gpu_group}
                 yield Problem("host_not_trainer", group_place(files, gpu_group, host) | values)
-    # One image is built for all nodes of an inventory, and none computes on GPUs of two vendors.
-    filled = [group for group in gpu_groups if groups.get(group)]
-    for other in filled[1:]:
-        values = {"group": filled[0], "host": groups[filled[0]][0]}
-        values |= {"other": other, "other_host": groups[other][0]}
-        place = group_place(files, other, groups[other][0])
-        yield Problem("gpus_of_two_vendors", place | values)
+    # A node has one image, and none computes on GPUs of two vendors.
+    group, *others = gpu_groups
+    for other in others:
+        for host in groups.get(other, []):
+            if host in groups.get(group, []):
+                values = {"group": group, "host": host, "other": other}
+                yield Problem("gpus_of_two_vendors", group_place(files, other, host) | values)
 
 
 def group_file_problems(files: InventoryFiles, groups: Groups) -> Iterator[Problem]:

@@ -69,9 +69,8 @@ TEXTS = {
         "Add it to trainers, or take it out of {group}."
     ),
     "gpus_of_two_vendors": (
-        "{other_host} is in group {other}, and {host} in {group}: the nodes of an inventory train "
-        "in one image, and none is for GPUs of NVIDIA and AMD. Keep the nodes of each kind in an "
-        "inventory of their own, and name one with INVENTORY=."
+        "{host} is in groups {group} and {other}, and no image computes on GPUs of both vendors. "
+        "Take it out of one: it trains on the GPUs of the other."
     ),
     "group_missing": (
         "group {group}, which playbooks/{playbook} works on, is missing. "
