@@ -107,11 +107,12 @@ def logs(container: str) -> bytes | None:
 
 def run(name: str, configuration: dict[str, Any]) -> None:
     """Make a container (body of the API's ContainerCreate) and start it."""
-    for path, document, query in (
-        ("/containers/create", configuration, {"name": name}),
-        (f"/containers/{quote(name)}/start", None, {}),
+    for path, document, query, timeout in (
+        # An engine whose storage driver is vfs copies all of the image for it.
+        ("/containers/create", configuration, {"name": name}, 300.0),
+        (f"/containers/{quote(name)}/start", None, {}, 60.0),
     ):
-        status, body = ask("POST", path, timeout=60.0, document=document, **query)
+        status, body = ask("POST", path, timeout=timeout, document=document, **query)
         if status >= 400:
             raise EngineError(f"starting {name}: {body.decode(errors='replace').strip()}")
 
