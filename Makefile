@@ -86,6 +86,12 @@ $(TESTABLE): $(READY) requirements-dev.txt
 	@./bootstrap.sh $(VENV) requirements-dev.txt
 	@touch $@
 
+# The same with what mutation tests need.
+MUTATING := $(VENV)/.mutating
+$(MUTATING): $(TESTABLE) requirements-mutants.txt
+	@./bootstrap.sh $(VENV) requirements-mutants.txt
+	@touch $@
+
 $(RENTING): $(READY) requirements-aws.txt
 	@./bootstrap.sh $(VENV) requirements-aws.txt
 	@touch $@
@@ -237,7 +243,7 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 
 ##@ Tests
 
-.PHONY: test test-all test-report test-changed lint unit unit-yard unit-trainer molecule e2e bench-setup bench-edits bench-native gpu-day
+.PHONY: test test-all test-report test-changed mutants lint unit unit-yard unit-trainer molecule e2e bench-setup bench-edits bench-native gpu-day
 test: $(TESTABLE) ## prove each promise once: lint, unit tests, roles on machines, whole runs: UNTIL=Unix seconds
 	@tests/circles/tiers.py test $(call option,UNTIL,--until)
 
@@ -249,6 +255,9 @@ test-report: $(TESTABLE) ## what the shards of test-all found, and what none of 
 
 test-changed: $(TESTABLE) ## what the difference to a commit touches, in minutes: BASE=main BUDGET=seconds ARGS=--list
 	@python tests/changed/run.py $(call option,BASE,--base) $(call option,BUDGET,--budget) $(call arguments,ARGS)
+
+mutants: $(MUTATING) ## change code a little, again and again, and see whether a test notices: ONLY="node/verdict yard/runs/names.py" BASE=main
+	@tests/circles/mutants.py $(call option,BASE,--base) $(call arguments,ONLY)
 
 lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellcheck, hadolint, promises and their tests
 	@tests/circles/promises.py
@@ -343,6 +352,8 @@ lock: ## write requirements*.txt anew from pyproject.toml, and those of docker/t
 		--output-file requirements-aws.txt
 	uv pip compile --group dev --constraints requirements.txt $(LOCK) --python-version 3.11 --universal \
 		--output-file requirements-dev.txt
+	uv pip compile --group mutants --constraints requirements.txt --constraints requirements-dev.txt $(LOCK) --python-version 3.11 \
+		--universal --output-file requirements-mutants.txt
 	for list in runtime cuda13 cuda12 cuda12-legacy nvcc rocm installer; do uv pip compile docker/trainer/requirements/$$list.in $(LOCK) \
 		--python-version 3.13 --python-platform x86_64-manylinux_2_40 --only-binary :all: \
 		--output-file docker/trainer/requirements/$$list.txt; done
