@@ -17,8 +17,8 @@ OWN_FOLDERS = frozenset(
         *("bundle", "collection", "control_node", "data", "image", "packages", "ssh"),
         *("tensorboard", "tmp", "trusted.pem", "web-key"),
         # In checkouts of Trainyard's developers.
-        *("faults.json", "gpu-day", "molecule", "results", "speed"),
-        "test_tools",
+        *("faults.json", "gpu-day", "molecule", "mutants", "results"),
+        *("speed", "test_tools"),
     }
 )
 
