@@ -27,8 +27,10 @@ SOURCES = ("node", "yard")
 TESTS = ("tests/node", "tests/yard", "tests/roles")
 # What of the mutants in changed code a test has to notice, in percent
 NOTICED = 85
-# mutmut's words for one that a test, or a program that does not end, gave away
+# mutmut's words for one that a test, or a program that does not end, gave away, and for one in code
+# that no test of these calls
 GIVEN_AWAY = frozenset({"killed", "timeout", "segfault", "suspicious"})
+UNTESTED = "no tests"
 RESULT = re.compile(r"^\s+(\S+__mutmut_\d+): (.+)$", re.MULTILINE)
 
 
@@ -137,12 +139,12 @@ def results(said: str, modules: Sequence[str]) -> dict[str, str]:
 
 def survivors(found: Mapping[str, str]) -> list[str]:
     """Those that a test could have noticed, and none did."""
-    return [name for name, end in found.items() if end not in GIVEN_AWAY]
+    return [name for name, end in found.items() if end not in {*GIVEN_AWAY, UNTESTED}]
 
 
 def share(ends: Iterable[str]) -> float:
-    """How many of the mutants were noticed, in percent."""
-    counts = Counter(end in GIVEN_AWAY for end in ends)
+    """How many of the mutants in code that is tested here were noticed, in percent."""
+    counts = Counter(end in GIVEN_AWAY for end in ends if end != UNTESTED)
     return 100 * counts[True] / (counts.total() or 1)
 
 
@@ -153,10 +155,14 @@ def table(found: Mapping[str, str]) -> str:
         by_module[name.partition(".x_")[0].partition(".xǁ")[0]].append(end)
     rows = [*sorted(by_module.items()), ("all", list(found.values()))]
     width = max(len(name) for name, _ in rows)
-    lines = [
-        f"{name:{width}}  {len(ends):5} mutants  {share(ends):5.1f} % noticed"
-        for name, ends in rows
-    ]
+    lines = []
+    for name, ends in rows:
+        tested = [end for end in ends if end != UNTESTED]
+        noticed = f"{share(tested):5.1f} %" if tested else "      -"
+        lines.append(
+            f"{name:{width}}  {len(tested):5} mutants, {noticed} noticed; "
+            f"{len(ends) - len(tested)} in code that starts processes, or that nothing tests"
+        )
     return "\n".join(lines)
 
 

@@ -675,3 +675,22 @@ def test_a_reason_has_the_limit_where_it_says_something() -> None:
         "Open MPI: 4.1.4, should be 5.0.7"
     )
     assert equal("engine", "no answer", "answers", "no_engine").reason() == "engine: no answer"
+
+
+def test_nodes_are_described_by_what_each_is_made_of(good: Measured) -> None:
+    good["node1"]["probe"]["hardware"] = {"cores": 8}
+    made_of = {"gpus": [{"name": "T4"}], "rdma": ["mlx5_0"], "ways": {"tcp": True}}
+    good["node1"]["node"] |= made_of
+    good["node2"]["probe"]["hardware"] = {"cores": 4}
+    good["node2"]["node"] = {}
+    assert judgement.nodes(Cluster(good, THRESHOLDS)) == {
+        "node1": {
+            "nodename": "node1",
+            "cores": 8,
+            **made_of,
+            "releases": {"openmpi": "5.0.7", "docker": "26.1"},
+        },
+        "node2": {
+            **{"nodename": None, "cores": 4, "gpus": [], "rdma": [], "ways": {}, "releases": {}}
+        },
+    }

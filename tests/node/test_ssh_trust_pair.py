@@ -8,8 +8,6 @@ import pytest
 
 from node.setup import ssh_trust_pair
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
@@ -32,11 +30,13 @@ def differences(key: Path, user: str | None = None) -> list[str]:
     return found
 
 
+@pytest.mark.process
 def test_a_pair_that_is_as_it_is_to_be(key: Path) -> None:
     assert differences(key) == []
     assert differences(key, "nobody-knows") == ["there is no user nobody-knows"]
 
 
+@pytest.mark.process
 def test_the_public_key_of_another_pair_is_seen(key: Path) -> None:
     other = key.with_name("other")
     make_key(other, "ed25519", "ada@node1")
@@ -44,12 +44,14 @@ def test_the_public_key_of_another_pair_is_seen(key: Path) -> None:
     assert differences(key) == [f"{key}.pub does not belong to it"]
 
 
+@pytest.mark.process
 def test_another_comment_is_seen(key: Path) -> None:
     public = key.with_name("id_ed25519.pub")
     public.write_text(public.read_text().replace("ada@node1", "ada@node2"))
     assert differences(key) == [f"{key}.pub does not belong to it"]
 
 
+@pytest.mark.process
 def test_another_type_is_seen(key: Path) -> None:
     key.unlink()
     make_key(key.with_name("new"), "ecdsa", "ada@node1")
@@ -57,6 +59,7 @@ def test_another_type_is_seen(key: Path) -> None:
     assert differences(key) == [f"{key} is no key of type ssh-ed25519"]
 
 
+@pytest.mark.process
 def test_what_is_missing_or_open_is_seen(key: Path) -> None:
     key.parent.chmod(0o755)
     assert differences(key) == [f"{key.parent} has other rights"]
