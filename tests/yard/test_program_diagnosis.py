@@ -94,6 +94,10 @@ def test_a_rank_that_ended_well_while_others_waited_is_named(run: Path) -> None:
     found = diagnosed(run)
     assert (found.signature, found.rank, found.host) == ("rank_ended_early", 1, "node2")
     assert found.proof == ("RuntimeError: [gloo/pair.cc:534] Connection closed by peer",)
+    # So is it by one that waited until its time was up.
+    late = TRACEBACK.format(exception="torch.distributed.DistStoreError: Timed out after 6 seconds")
+    (run / "logs/rank-0.log").write_text(late)
+    assert diagnosed(run).signature == "rank_ended_early"
     # One that fell by an exception of its own needed no other.
     own = TRACEBACK.format(exception="KeyError: 'fc'")
     (run / "logs/rank-0.log").write_text(own)
@@ -463,8 +467,33 @@ def test_every_mistake_of_programs_is_tested() -> None:
 
 def test_a_warning_that_ended_nothing_is_not_the_cause(run: Path) -> None:
     said = "CUDA is not available, training on the CPU\n[W socket.cpp] Connection refused\n"
+    said += "CUDA out of memory. Tried to allocate 2 GiB: half the batch\n"
     found = diagnosed(failed(run, "", said + TRACEBACK.format(exception="KeyError: 'fc'")))
     assert found.signature == "program_error"
+
+
+@pytest.mark.parametrize("words", ["No space left on device: cleaned", "CUDA out of memory: half"])
+def test_what_a_program_said_before_its_last_words_is_not_the_cause(run: Path, words: str) -> None:
+    failed(run, "", f"{words}\nloss 0.3\n", statuses=(1, 5))
+    end = run / "ranks/1.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "exception": False}))
+    assert diagnosed(run).cause.endswith("status 5; its last output: loss 0.3")
+
+
+@pytest.mark.parametrize("between", ["", "going on\n"])
+def test_the_exception_of_a_python_that_the_program_started(run: Path, between: str) -> None:
+    """The program itself fell by the status of the other one."""
+    stack = TRACEBACK.format(
+        exception="subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1."
+    )
+    failed(run, "", TRACEBACK.format(exception="KeyError: 'fc'") + between + stack)
+    end = run / "ranks/1.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "exception": True}))
+    told = {"message": "CalledProcessError: x", "extraInfo": {"py_callstack": stack}}
+    (run / "failures").mkdir(exist_ok=True)
+    (run / "failures/torch-1.json").write_text(json.dumps({"message": told}))
+    said = "CalledProcessError: Command 'x' returned" if between else "KeyError: 'fc'"
+    assert diagnosed(run).cause.startswith(f"The program ended with {said}")
 
 
 def test_words_without_a_traceback_are_known_too(run: Path) -> None:
