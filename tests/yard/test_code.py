@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -18,9 +19,9 @@ from yard.code import files as travelling
 from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
 from yard.code.own import project_name, read_code
-from yard.code.program import lfs_pointers
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
+from yard.code.starts import lfs_pointers
 from yard.code.syntax import syntax_errors
 from yard.commands.rerun import request_of
 from yard.core.errors import Exit, RequestError
@@ -213,6 +214,13 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ('RUN="torchrun \\\n -n 2"\n\nexec ${RUN} x.py\n', "rank", "run.sh:4: torchrun starts"),
         ("\ufeffpython3 train.py\n", "node", "byte order mark"),
         ("qsub job.sh\n", "node", "qsub starts ranks on all nodes"),
+        ("case $1 in\n  a|b) torchrun x.py ;;\nesac\n", "rank", "run.sh:2: torchrun starts"),
+        ("LAUNCHER=torchrun\n$LAUNCHER x.py\n", "rank", "run.sh:2: torchrun starts"),
+        ("L=accelerate\n$L launch x.py\n", "rank", "run.sh:2: accelerate launch starts"),
+        ("python -m accelerate launch x.py\n", "rank", "accelerate launch starts the ranks"),
+        ('bash "$(dirname "$0")/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
+        ('. "${HERE}/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
+        ("#!/bin/csh\nsetenv A 1\n", "node", "run.sh: is written for csh, and run with bash"),
         ("cd tools\nbash -x dist.sh 2\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("./tools/dist.sh\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("if true; then\n", "node", "bash cannot read it: run.sh: line 2: syntax error"),
@@ -224,6 +232,7 @@ def test_a_script_that_would_start_another_world_is_refused(
     make: Make, script: str, launch: str | None, says: str
 ) -> None:
     folder = make(**{"run.sh": script, "train.py": "", "tools/dist.sh": f". x.sh\n{STARTS_BOTH}"})
+    (folder / "tools/dist.sh").chmod(0o755)
     with pytest.raises(RequestError) as caught:
         read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch=launch)
     [problem] = caught.value.problems
@@ -252,20 +261,97 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: of another launcher"),
         ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
         ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
+        ("run.sh", "python3 x.py 2>&1 | tee log\n", "ends with the status of tee"),
+        ("run.sh", "set -eo pipefail\npython3 x.py | tee log\n", None),
+        ("run.sh", "conda activate env\npython3 x.py\n", "conda: the trainer image comes without"),
+        ("run.sh", "cat <<'EOF' > job.sh\nsrun python3 x.py\nmodule load x\nEOF\n", None),
         ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
         ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
         ("run.sh", "accelerate launch --cpu --num_machines 2 x.py\n", "is a world of its own"),
-        ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun would start"),
-        ("train.py", "os.system('torchrun x.py')\n", "train.py:1: torchrun would start"),
+        ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun starts ranks"),
+        ("train.py", "os.system('torchrun x.py')\nmp.spawn(f, nprocs=2)\n", None),
         ("train.py", "os.system('which torchrun')\nrun()\nx.run(y)\n", None),
+        ("train.py", "os.environ['MASTER_ADDR'] = 'localhost'\n", "train.py:1: sets MASTER_ADDR"),
+        ("train.py", "if x:\n    os.environ['MASTER_ADDR'] = 'localhost'\n", None),
+        ("train.py", "init(init_method='tcp://127.0.0.1:29500')\n", "init_method is another"),
+        ("-m pkg.train", "", "lies in src/, where Python does not look"),
     ],
 )
 def test_what_may_start_another_world_is_a_warning(
     make: Make, entry: str, text: str, says: str | None
 ) -> None:
-    code = read_code(Project(Path("/nowhere")), str(make(**{entry: text})), entry, launch="node")
+    name = entry if entry.endswith(("py", "sh")) else "src/pkg/train.py"
+    code = read_code(Project(Path("/nowhere")), str(make(**{name: text})), entry, launch="node")
     assert [says in warning for warning in code.warnings if says] == [True] * (says is not None)
     assert bool(code.warnings) == (says is not None)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "text",
+    [
+        "subprocess.run([sys.executable, '-m', 'torch.distributed.run', 'x.py'])",
+        "os.system(f'torchrun -n {n} x.py')",
+        "command = ['accelerate', 'launch']; subprocess.run(command + ['x.py'], check=True)",
+        "subprocess.run(['bash', '-c', 'set -e; deepspeed x.py'])",
+        "subprocess.Popen(shlex.split('torchrun x.py'))",
+        "subprocess.check_call(args='torchrun x.py'.split())",
+        "subprocess.run(['bash', 'run.sh'])",
+        "def main():\n    torch.multiprocessing.spawn(f, nprocs=2)",
+    ],
+)
+def test_a_program_that_starts_ranks_itself_is_named(make: Make, text: str) -> None:
+    """Also in a module that it imports."""
+    folder = str(make(**{"train.py": "import lib\n", "lib.py": f"{text}\n", "run.sh": STARTS_BOTH}))
+    [warning] = read_code(Project(Path("/nowhere")), folder, "train.py").warnings
+    assert re.match(r"lib.py:[12]: .* starts (?:the )?ranks", warning)
+    assert not read_code(Project(Path("/nowhere")), folder, "train.py", launch="node").warnings
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("bash x.sh", "set -e\r\n", "x.sh: has the line ends of Windows"),
+        ("./x.sh", "python3 c.py\n", "x.sh: is run as a program, and may not be executed: chmod"),
+        ("./x.sh", "#!/bin/zsh\n", "x.sh: is written for zsh, which the image comes without"),
+        ("source x.sh", "if\n", "x.sh: bash cannot read it"),
+        ("torchrun lib/a.py", "", "lib/a.py:1: imports lib/data.py, which .trainyardignore"),
+        ("python3 -m lib.a", "", "lib/a.py:1: imports lib/data.py, which .trainyardignore"),
+    ],
+)
+def test_what_a_script_starts_is_looked_at_too(
+    make: Make, name: str, content: str, says: str
+) -> None:
+    folder = make(**{"run.sh": f"{name}\n", "lib/a.py": "import data\n", "lib/data.py": ""})
+    (folder / ".trainyardignore").write_text("lib/data.py\n")
+    (folder / "x.sh").write_text(content, newline="")
+    with pytest.raises(RequestError) as caught:
+        read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch="node")
+    [problem] = caught.value.problems
+    assert says in problem
+    # Of two programs one may be for another day.
+    if "/a" in says:
+        write(folder, "run.sh", f"{name}\npython3 b.py\n")
+        write(folder, "b.py")
+        code = read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch="node")
+        assert says in code.warnings[0]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def f():\n    import data.m\n", 2),
+        ("if __name__ == '__main__':\n    from data import m\n", 2),
+        ("import sys\nsys.path.append('src')\nimport own.m\n", 3),
+    ],
+)
+def test_an_import_that_may_be_left_out_is_a_warning(make: Make, text: str, line: int) -> None:
+    folder = make(**{".trainyardignore": "m.py\n", "train.py": text, "data/m.py": ""})
+    write(folder, "src/own/m.py")
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert re.match(rf"train.py:{line}: imports \S+/m.py, which .trainyardignore \(m.py\)", warning)
 
 
 @pytest.mark.process

@@ -7,9 +7,10 @@ from typing import Any
 
 from yard.code.files import Files, find_files, looks_secret
 from yard.code.git import git_revision, missing_submodules
-from yard.code.program import check_start, doubtful_starts, find_program, lfs_pointers, source_of
+from yard.code.program import find_program
 from yard.code.requirements import Requirements, find_requirements, not_read
 from yard.code.settings import RANK, Settings, read_settings, split
+from yard.code.starts import check_start, doubtful_starts, lfs_pointers, programs_of
 from yard.code.syntax import syntax_errors
 from yard.core.errors import RequestError
 from yard.core.project import Project
@@ -98,10 +99,11 @@ def read_code(
             for path in missing_submodules(folder)
         ]
         warnings += [*looks_secret(files), *lfs_pointers(files), *doubtful_starts(files, program)]
-        source = source_of(files, program)
-        if source is not None:
-            wrong, doubtful = syntax_errors(files, source, program[1] == "-m")
-            problems += wrong
+        started = programs_of(files, program)
+        for source, as_module in started:
+            wrong, doubtful = syntax_errors(files, source, as_module, per_rank)
+            # Of several programs in a script not every one may be run.
+            (problems if len(started) == 1 else warnings).extend(wrong)
             warnings += doubtful
     except RequestError as error:
         problems += error.problems
