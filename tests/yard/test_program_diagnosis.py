@@ -350,7 +350,53 @@ EXCEPTIONS = [
         "the library libGL.so.1",
     ),
     ("program_place_full", "OSError: [Errno 28] No space left on device", "wrote to on node2"),
-    ("program_place_full", "OSError: [Errno 122] Disk quota exceeded", "wrote to on node2"),
+    (
+        "program_quota",
+        "OSError: [Errno 122] Disk quota exceeded: '/data/x'",
+        "A quota on node2 lets the program write no more.",
+    ),
+    ("too_many_open_files", "OSError: [Errno 24] Too many open files: 'x'", "files open on node2"),
+    (
+        "too_many_open_files",  # pytorch/pytorch#11201
+        "RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode: Too "
+        "many open files (24)",
+        "files open on node2",
+    ),
+    (
+        "cuda_compiler_not_in_image",
+        "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install "
+        "root.",
+        "the image has no compiler",
+    ),
+    (
+        "library_of_other_build",
+        "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
+        "/x/flash_attn_2_cuda.so was compiled for another",
+    ),
+    (
+        "library_of_other_build",
+        "ImportError: /lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /y.so)",
+        "/lib/libstdc++.so.6 was compiled for another",
+    ),
+    (
+        "program_not_in_image",
+        "RuntimeError: No ffmpeg exe could be found. Install ffmpeg on your system, or set the "
+        "IMAGEIO_FFMPEG_EXE environment variable.",
+        "starts ffmpeg",
+    ),
+    ("library_not_in_image", 'OSError: no library called "cairo-2" was found', "library cairo-2"),
+    (
+        "package_missing",
+        "ImportError: Missing optional dependency 'openpyxl'.  Use pip or conda to install "
+        "openpyxl.",
+        "package openpyxl",
+    ),
+    (
+        "package_missing",
+        "ImportError: This modeling file requires the following packages that were not found in "
+        "your environment: flash_attn. Run `pip install flash_attn`",
+        "package flash_attn",
+    ),
     (
         # pytorch/pytorch#107434: torch.save does not say why
         "program_place_full",
