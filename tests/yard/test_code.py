@@ -150,6 +150,7 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
     [
         (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json"),
         (".npmrc", "aws_credentials", "gcp-key.json", "passwords.txt", "token.json"),
+        (".aws/config", "home/.docker/config.json", "x/.kube/config"),
     ],
 )
 def test_what_looks_like_a_secret_is_named(make: Make, secrets: tuple[str, ...]) -> None:
@@ -352,6 +353,24 @@ def test_an_import_that_may_be_left_out_is_a_warning(make: Make, text: str, line
     write(folder, "src/own/m.py")
     [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
     assert re.match(rf"train.py:{line}: imports \S+/m.py, which .trainyardignore \(m.py\)", warning)
+
+
+@pytest.mark.process
+def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None:
+    folder = make(**{".trainyardignore": "data/\n*.pt\nout/\n", "train.py": "", "c.yml": ""})
+    for name in ("data/a.csv", "last.pt", "out/x", "lib/m.py"):
+        write(folder, name)
+
+    def warned(typed: str) -> list[str]:
+        return list(read_code(Project(Path("/nowhere")), str(folder), script_args=typed).warnings)
+
+    [data, last] = warned(
+        "--data_dir data --config c.yml --resume=last.pt --output_dir out -x 'a b'"
+    )
+    assert data.startswith("argument data: is here, and does not travel: .trainyardignore (data/)")
+    assert last.startswith("argument --resume=last.pt: is here, and does not travel: .trainyardign")
+    [there] = warned(f"--data {REPOSITORY}/docs --log /dev/null --lib lib --input . --lr 1e-3")
+    assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
 
 
 @pytest.mark.process
