@@ -260,6 +260,12 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "torchrun --nnodes=1 train.py\n", "each of them is a world of its own"),
         ("run.sh", "torchrun --nnodes=1:4 train.py\n", None),
         ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: of another launcher"),
+        (
+            "run.sh",
+            "torchrun --nnodes $WORLD_SIZE --node_rank ${RANK} x.py\n",
+            "RANK, WORLD_SIZE: of",
+        ),
+        ("run.sh", "RANK=$NODE_RANK\npython3 x.py $RANK $RANKING\n", None),
         ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
         ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
         ("run.sh", "python3 x.py 2>&1 | tee log\n", "ends with the status of tee"),
@@ -398,8 +404,14 @@ def test_a_submodule_that_was_not_fetched_is_named(make: Make) -> None:
     git(folder, "init")
     (folder / "third/x").mkdir(parents=True)
     git(folder, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},third/x")
+    said = "third/x: is empty, a submodule that was not fetched"
     [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
-    assert warning.startswith("third/x: is empty, a submodule that was not fetched")
+    assert warning.startswith(said)
+    shutil.rmtree(folder / ".git")  # as in an archive that was downloaded
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert warning.startswith(said)
+    write(folder, "third/x/there.py")
+    assert not read_code(Project(Path("/nowhere")), str(folder)).warnings
 
 
 @pytest.mark.process

@@ -101,7 +101,11 @@ def read_code(
             f"{path}: is empty, a submodule that was not fetched: git submodule update --init"
             for path in missing_submodules(folder)
         ]
-        warnings += [*looks_secret(files), *lfs_pointers(files), *doubtful_starts(files, program)]
+        warnings += [
+            *looks_secret(files),
+            *lfs_pointers(files),
+            *doubtful_starts(files, program, per_rank),
+        ]
         started = programs_of(files, program)
         warnings += _paths_left_behind(files, arguments)
         for source, as_module in started:

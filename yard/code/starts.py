@@ -69,7 +69,10 @@ HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)(\w+)\1[^\n]*\n(?s:.*?)^[ \t]*\2$
 # The interpreter that a script asks for, where it is none that reads what bash does
 INTERPRETER = re.compile(rb"#!.*?\b(t?csh|fish|zsh|ksh|python[\d.]*|perl)\b")
 # What other launchers tell of nodes and ranks, where a script does without it in no other way
-OF_OTHERS = re.compile(r"\$(\{)?(?P<name>(?:SLURM|PBS|LSB|FLUX|PMI|PMIX)_\w+)(?(1)[^:\w-]|)")
+_READ = r"\$(\{)?(?P<name>%s)(?(1)[^:\w-]|\b)"
+OF_OTHERS = re.compile(_READ % r"(?:SLURM|PBS|LSB|FLUX|PMI|PMIX|VC|MLP)_\w+")
+# What ranks have, and what starts them on a node has not
+OF_RANKS = re.compile(_READ % "(?:LOCAL_)?(?:RANK|WORLD_SIZE)")
 # What makes a world of each node by itself: options of torchrun, and others without theirs
 ALONE = re.compile(
     r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
@@ -120,7 +123,7 @@ def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[
     return _in_script(files, path, per_rank, set()) if program[0] == "bash" else []
 
 
-def doubtful_starts(files: Files, program: tuple[str, ...]) -> list[str]:
+def doubtful_starts(files: Files, program: tuple[str, ...], per_rank: bool) -> list[str]:
     """What of an entry may start other worlds than the run's, or not start, at times."""
     if program[1] == "-m" and source_of(files, program) is None:
         path = f"src/{program[2].replace('.', '/')}"
@@ -133,12 +136,14 @@ def doubtful_starts(files: Files, program: tuple[str, ...]) -> list[str]:
     if program[0] == "bash":
         _in_script(files, program[1], False, seen)
     texts = {path: _joined(_commands(files, path)) for path in sorted(seen)}
-    return [warning for path, text in texts.items() for warning in _doubts(path, text)]
+    return [warning for path, text in texts.items() for warning in _doubts(path, text, per_rank)]
 
 
-def _doubts(path: str, code: str) -> Iterator[str]:
+def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
     """What of a script may go wrong, by the text of its commands."""
-    names = sorted({found["name"] for found in OF_OTHERS.finditer(code)})
+    unset = (OF_OTHERS,) if per_rank else (OF_OTHERS, OF_RANKS)
+    names = sorted({found["name"] for each in unset for found in each.finditer(code)})
+    names = [name for name in names if f"{name}=" not in code]
     if names:
         yield (
             f"{path}: {', '.join(names)}: of another launcher, and not set here; NNODES, "
