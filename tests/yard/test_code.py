@@ -217,6 +217,7 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ("qsub job.sh\n", "node", "qsub starts ranks on all nodes"),
         ("case $1 in\n  a|b) torchrun x.py ;;\nesac\n", "rank", "run.sh:2: torchrun starts"),
         ("LAUNCHER=torchrun\n$LAUNCHER x.py\n", "rank", "run.sh:2: torchrun starts"),
+        ('L="torchrun -q"\nL="$L -n 2"\n$L x.py\n', "rank", "run.sh:3: torchrun starts"),
         ("L=accelerate\n$L launch x.py\n", "rank", "run.sh:2: accelerate launch starts"),
         ("python -m accelerate launch x.py\n", "rank", "accelerate launch starts the ranks"),
         ('bash "$(dirname "$0")/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
@@ -430,6 +431,7 @@ def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
         ('A="b" B=$(which torchrun) C=1 python3 train.py\n', "rank"),
         ("# torchrun train.py\npython3 train.py\n", "rank"),
         ("echo start torchrun\npython3 mpirun.py\n", "rank"),
+        ('if $X; then\n  L=torchrun\nelse\n  L="python3"\nfi\n$L train.py\n', "rank"),
         ("pip install torchrun-tools\nwhich mpirun\n", "rank"),
         # Of a length at which a search that begins again at each line does not end.
         ("\n" * 20_000 + "python3 \\\n" * 5_000 + "train.py\n", "rank"),

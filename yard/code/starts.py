@@ -313,11 +313,15 @@ def _in_script(
 
 def _started(files: Files, path: str, text: str, per_rank: bool, seen: set[str]) -> list[str]:
     """What commands start that starts ranks, and what is wrong with the scripts that they name."""
-    words = {
-        name: " ".join((value or word).split())
-        for name, _, value, word in ASSIGNED.findall(text)
-        if re.match(rf"(?:{LAUNCHERS}|accelerate$)", (value or word).strip(), re.VERBOSE)
-    }
+    words: dict[str, str] = {}
+    for name, _, value, word in ASSIGNED.findall(text):
+        said = " ".join((value or word).split())
+        if re.match(rf"\$\{{?{name}\b", said):
+            continue  # it is made longer
+        is_launcher = re.match(rf"(?:{LAUNCHERS}|accelerate$)", said, re.VERBOSE)
+        # One that is something else at another time may be that.
+        words[name] = said if is_launcher and words.get(name) != "" else ""
+    words = {name: said for name, said in words.items() if said}
     text = re.sub(r'"?\$\{?(\w+)\}?"?', lambda name: words.get(name[1], name[0]), text)
     problems = []
     for found in LAUNCHER.finditer(_joined(text)):
