@@ -185,6 +185,17 @@ def test_an_import_that_is_left_out_is_named_with_its_rule(make: Make) -> None:
     read_code(Project(Path("/nowhere")), str(folder))
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("entry", ["train.py", "-m own.part.run"])
+def test_packages_around_a_module_are_looked_at_too(make: Make, entry: str) -> None:
+    folder = make(**{".trainyardignore": "data.py\n", "train.py": "import own.part.run\n"})
+    for name in ("own/__init__.py", "own/data.py", "own/part/run.py"):
+        write(folder, name)
+    write(folder, "own/part/__init__.py", "from own.data import x\n")
+    with pytest.raises(RequestError, match=r"own/part/__init__.py:1: imports own/data.py, which"):
+        read_code(Project(Path("/nowhere")), str(folder), entry)
+
+
 STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import warnings
+from pathlib import PurePosixPath
 
 from yard.code.files import Files, rule_of
 from yard.code.starts import started_in_python
@@ -33,7 +34,8 @@ def syntax_errors(
     wrong: list[str] = []
     doubtful: list[str] = []
     root = "" if as_module else start.rpartition("/")[0] + "/" * ("/" in start)
-    waiting, seen = [start], {start}
+    waiting = [start, *(_packages(files, start.removesuffix(".py")) if as_module else [])]
+    seen = set(waiting)
     while waiting:
         path = waiting.pop(0)
         file = files.travelling[path]
@@ -97,6 +99,12 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
     return list(found.values())
 
 
+def _packages(files: Files, module: str) -> list[str]:
+    """What Python runs of the packages that a module lies in, before it."""
+    parents = [f"{parent}/__init__.py" for parent in PurePosixPath(module).parents]
+    return [path for path in parents if path in files.travelling]
+
+
 def _named(node: ast.Import) -> list[str]:
     return [alias.name for alias in node.names]
 
@@ -133,6 +141,8 @@ def _imported(
         ]
         travelling = [candidate for candidate in candidates if candidate in files.travelling][:1]
         found += travelling
+        for place in places:
+            found += _packages(files, f"{place}{name}")
         there = next((each for each in candidates if (files.folder / each).is_file()), None)
         if there and not travelling:
             rule = rule_of(files, there)
