@@ -281,6 +281,8 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
         ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
         ("run.sh", "python3 x.py 2>&1 | tee log\n", "ends with the status of tee"),
+        ("run.sh", "command -v git && git log\n", "run.sh: git: the trainer image comes without"),
+        ("run.sh", "command -v git\npython3 x.py\n", None),
         ("run.sh", "set -eo pipefail\npython3 x.py | tee log\n", None),
         ("run.sh", "conda activate env\npython3 x.py\n", "conda: the trainer image comes without"),
         ("run.sh", "cat <<'EOF' > job.sh\nsrun python3 x.py\nmodule load x\nEOF\n", None),
@@ -442,6 +444,7 @@ def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
         ('A="b" B=$(which torchrun) C=1 python3 train.py\n', "rank"),
         ("# torchrun train.py\npython3 train.py\n", "rank"),
         ("echo start torchrun\npython3 mpirun.py\n", "rank"),
+        ("if command -v torchrun; then python3 train.py; fi\n", "rank"),
         ('if $X; then\n  L=torchrun\nelse\n  L="python3"\nfi\n$L train.py\n', "rank"),
         ("pip install torchrun-tools\nwhich mpirun\n", "rank"),
         # Of a length at which a search that begins again at each line does not end.

@@ -29,7 +29,7 @@ COMMAND = r"""(?:^|[;&|({`])[ \t]*
         |command|stdbuf|numactl|timeout|eval|sudo|xargs|(?:ba)?sh[ \t]+-\w*c|unbuffer
         |[\w*."'-]+\)  # of a case
         |(?:uv|poetry|pixi|pdm|rye|hatch|pipenv)[ \t]+run|uvx
-        |conda[ \t]+run(?:[ \t]+-[np][ \t]+\S+)?|-\S+|\d+[a-z]?)[ \t]+)*"""
+        |conda[ \t]+run(?:[ \t]+-[np][ \t]+\S+)?|-\S+|\d+[a-z]?)[ \t]+)*(?<!command[ ]-v[ ])"""
 # There a launcher, or another script, perhaps in a folder that a variable names
 LAUNCHER = re.compile(
     rf"""{COMMAND}
