@@ -25,7 +25,7 @@ LAUNCHERS = rf"""(?:(?P<here>torchrun|deepspeed|composer|xtuner[ \t]+train
         |python[\d.]*[ \t]+-m[ \t]+horovod\.runner\S*))(?=["'\s]|$)"""
 # The beginning of a command of a shell script, in one line
 COMMAND = r"""(?:^|[;&|({`])[ \t]*
-    (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"']*)|then|do|else|exec|time|if|while|!|env|nohup|nice
+    (?:(?:\w+=(?:"[^"\n]*"|'[^'\n]*'|[^\s"'])*|then|do|else|exec|time|if|while|!|env|nohup|nice
         |command|stdbuf|numactl|timeout|eval|sudo|xargs|(?:ba)?sh[ \t]+-\w*c|unbuffer
         |[\w*."'-]+\)  # of a case
         |(?:uv|poetry|pixi|pdm|rye|hatch|pipenv)[ \t]+run|uvx
@@ -73,6 +73,12 @@ _READ = r"\$(\{)?(?P<name>%s)(?(1)[^:\w-]|\b)"
 OF_OTHERS = re.compile(_READ % r"(?:SLURM|PBS|LSB|FLUX|PMI|PMIX|VC|MLP)_\w+")
 # What ranks have, and what starts them on a node has not
 OF_RANKS = re.compile(_READ % "(?:LOCAL_)?(?:RANK|WORLD_SIZE)")
+# The same for all nodes, of names that the launch sets for each
+ALIKE = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?"
+    r"((?:MASTER_ADDR=[\"']?(?:localhost|127\.[\d.]+)|NNODES=1|(?:NODE_)?RANK=\d+)[\"']?)[ \t]*$",
+    re.MULTILINE,
+)
 # What makes a world of each node by itself: options of torchrun, and others without theirs
 ALONE = re.compile(
     r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
@@ -148,6 +154,12 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
         yield (
             f"{path}: {', '.join(names)}: of another launcher, and not set here; NNODES, "
             "NODE_RANK, NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT are"
+        )
+    alike = ALIKE.findall(code)
+    if alike:
+        yield (
+            f"{path}: {', '.join(alike)}: the same on every node, so that each is a world of its "
+            "own; the launch sets these names for each"
         )
     lacking = sorted({found["name"] for found in LACKING.finditer(code)})
     if lacking:
