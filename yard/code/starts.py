@@ -225,7 +225,8 @@ def started_in_python(files: Files, tree: ast.Module, path: str, per_rank: bool)
                 found += [(node.lineno, text.partition(": ")[2]) for text in problems]
             elif per_rank and id(node) not in at_times and SPAWNS.fullmatch(ast.unparse(node.func)):
                 name = ast.unparse(node.func)
-                found.append((node.lineno, f"{name} starts ranks, and each rank would do it"))
+                text = f"{name} starts ranks, and each rank would do it: call its function once"
+                found.append((node.lineno, f"{text}, with the RANK of the environment"))
             found += [
                 (node.lineno, f"{each.arg} is another machine on each node")
                 for each in node.keywords
