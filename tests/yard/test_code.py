@@ -672,7 +672,7 @@ def test_the_program_is_found(make: Make) -> None:
         ("nope.py", "entry nope.py: there is no such file\n    there are\n        other.py"),
         ("../x.py", "there is no such file"),
         ("notes.txt", "must be script.py, run.sh or -m package.module"),
-        ("other.py --lr 1", "there is no such file"),
+        ("other.py --lr 1", "no such file; it is a file alone, arguments go into SCRIPT_ARGS="),
         ("-m pkg.nope", "there is no pkg/nope.py or pkg/nope/__main__.py"),
         ("-m pkg.mod --lr 1", "arguments go into SCRIPT_ARGS="),
         ("ignored.py", "does not travel: it is left out by .trainyardignore"),
