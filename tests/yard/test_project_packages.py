@@ -214,6 +214,7 @@ def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
     for name in ("environment.yml", "uv.lock", "setup.py", "Pipfile"):
         said = refused(lambda name=name: required(tmp_path, name, **{name: "x"}))
         assert "is no file in the form of requirements.txt" in said
+    assert required(tmp_path, "requirements-dev.lock", **{"requirements-dev.lock": "x"}) is not None
     empty = {"pyproject.toml": '[project]\nname = "x"\n'}
     assert required(tmp_path, **empty) is None
     assert "no project.dependencies" in refused(lambda: required(tmp_path, "pyproject.toml"))

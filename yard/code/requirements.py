@@ -54,6 +54,7 @@ _TABLES = (
 )
 # What no file in the form of pip is called
 _OF_OTHER_FORM = re.compile(
+    r"(?!.*requirements[\w.-]*\.lock)"  # Rye's, which has it
     r".*\.(?:ya?ml|lock|toml|json|py|cfg|sh)|(?:.*/)?(?:Pipfile|Dockerfile)"
 )
 _MOST_NAMED = 6
