@@ -22,7 +22,7 @@ from yard.code.own import project_name, read_code
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
 from yard.code.starts import lfs_pointers
-from yard.code.syntax import syntax_errors
+from yard.code.syntax import of_other_pythons, syntax_errors
 from yard.commands.rerun import request_of
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
@@ -166,6 +166,12 @@ def test_pointers_of_git_lfs_are_named_before_they_travel(make: Make) -> None:
     folder = make(**{"weights/base.pt": pointer, "train.py": "", "notes.txt": "x" * 130})
     [warning] = lfs_pointers(find_files(folder))
     assert warning.startswith("weights/base.pt: only a pointer of git-lfs travels")
+
+
+def test_modules_of_another_python_are_named(make: Make) -> None:
+    names = ("a.cpython-311-x86_64-linux-gnu.so", "b.cpython-313-x86_64-linux-gnu.so", "c.abi3.so")
+    [warning] = of_other_pythons(find_files(make(**dict.fromkeys(names, ""))))
+    assert warning.startswith("a.cpython-311-x86_64-linux-gnu.so: compiled for another Python")
 
 
 @pytest.mark.process

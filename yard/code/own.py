@@ -12,7 +12,7 @@ from yard.code.program import find_program
 from yard.code.requirements import Requirements, find_requirements, not_read
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.starts import check_start, doubtful_starts, lfs_pointers, programs_of
-from yard.code.syntax import syntax_errors
+from yard.code.syntax import of_other_pythons, syntax_errors
 from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.core.words import printable
@@ -107,7 +107,7 @@ def read_code(
             *doubtful_starts(files, program, per_rank),
         ]
         started = programs_of(files, program)
-        warnings += _paths_left_behind(files, arguments)
+        warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]
         for source, as_module in started:
             wrong, doubtful = syntax_errors(files, source, as_module, per_rank)
             # Of several programs in a script not every one may be run.

@@ -14,6 +14,8 @@ IMAGE_PYTHON = (3, 13)
 # What came in between: f-strings in f-strings, `type X = ...`, `def f[T](x)`, `class A[T]`.
 NEWER = re.compile(r"""\b(?:[rR]?[fF]|[fF][rR])["']|^\s*type\s+\w|\b(?:def|class)\s+\w+\s*\[""")
 
+# How a module is called that was compiled for one Python
+COMPILED = re.compile(r".*\.cpython-(3)(\d+)[\w-]*\.so")
 # Read for their syntax: a file of code larger than this is none that a person has written.
 MAX_BYTES = 2_000_000
 
@@ -63,6 +65,19 @@ def syntax_errors(
             seen.update(new)
             waiting += new
     return wrong, doubtful
+
+
+def of_other_pythons(files: Files) -> list[str]:
+    """A warning for the modules that travel and were not compiled for the image's Python."""
+    found = [(path, COMPILED.fullmatch(path)) for path in files.travelling]
+    named = [
+        path for path, match in found if match and tuple(map(int, match.groups())) != IMAGE_PYTHON
+    ]
+    image = ".".join(map(str, IMAGE_PYTHON))
+    return [
+        f"{', '.join(named[:5])}: compiled for another Python than the image's {image}, which does "
+        f"not find it; name a package with a wheel for {image} in requirements.txt, or compile it"
+    ] * bool(named)
 
 
 def _may_be_newer(error: SyntaxError) -> bool:
