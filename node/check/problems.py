@@ -30,7 +30,8 @@ AGREE = (
 PROBLEMS = {
     "no_engine": Wording(
         "{message}",
-        "sudo systemctl restart docker on this node, and journalctl -u docker where it does not "
+        "sudo systemctl restart docker on this node, which ends the containers there unless its "
+        "engine has live-restore, as after make setup; journalctl -u docker where it does not "
         "start; run make setup where it never had one",
     ),
     "no_namespaces": Wording("{message}", "ask who administers the machine"),
@@ -75,7 +76,8 @@ PROBLEMS = {
     ),
     "gpu_driver_mismatch": Wording(
         "the NVIDIA driver in its kernel is of another release than its libraries",
-        "reboot it; role nvidia_driver does it in make setup with nvidia_driver_reboot set",
+        "reboot it once nothing else runs there; role nvidia_driver does it in make setup with "
+        "nvidia_driver_reboot set",
     ),
     "gpu_silent": Wording(
         "its NVIDIA GPUs cannot be asked: {message}",
@@ -88,8 +90,8 @@ PROBLEMS = {
     ),
     "gpu_lost": Wording(
         "its GPU {gpu}, {model}, does not answer: {message}",
-        "reboot it; dmesg | grep -i xid tells what the card did before. To do without it until "
-        "then, name the others in training_node_gpus",
+        "reboot it once nothing else runs there; dmesg | grep -i xid tells what the card did "
+        "before. To do without it until then, name the others in training_node_gpus",
     ),
     "gpu_in_mig_mode": Wording(
         "its GPU {gpu}, {model}, is in MIG mode, in which it is no whole GPU for a run",
@@ -194,7 +196,7 @@ PROBLEMS = {
     ),
     "port_taken": Wording(
         "cannot listen on {address} port {port}: {message}",
-        "end what listens there (ss -ltnp tells), or set training_node_ssh_port",
+        "set training_node_ssh_port, or end what listens there, if nobody needs it: ss -ltnp tells",
     ),
     "low_disk": Wording(
         "disk {path}: {value} GB free, should be at least {threshold} GB free",
@@ -215,11 +217,12 @@ PROBLEMS = {
     ),
     "low_memory": Wording(
         "memory: {value} GB available, should be at least {threshold} GB available",
-        "end what else uses memory there: ps --sort=-rss -eo rss,user,args | head",
+        "end what nobody needs there: ps --sort=-rss -eo rss,user,args | head",
     ),
     "low_shared_memory": Wording(
         "shared memory {path}: {value} GB free, should be at least {threshold} GB free",
-        "remove what ended programs left in {path}, or remount it larger",
+        "remove what ended programs left in {path} (fuser -v tells who uses a file), or remount it "
+        "larger",
     ),
     "few_open_files": Wording(
         "open files: {value} files, should be at least {threshold} files",
@@ -265,8 +268,8 @@ OF_AMD = {
     ),
     "gpu_lost": Wording(
         "its GPU {gpu}, {model}, does not answer: {message}",
-        "reboot it; dmesg | grep -i amdgpu tells what the card did before. To do without it until "
-        "then, name the others in training_node_gpus",
+        "reboot it once nothing else runs there; dmesg | grep -i amdgpu tells what the card did "
+        "before. To do without it until then, name the others in training_node_gpus",
     ),
     "gpu_not_built_for": Wording(
         "its GPU {gpu}, {model}, is a {capability}, and the image {image} is built for "

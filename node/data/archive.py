@@ -63,16 +63,26 @@ DESKTOP_FOLDERS = frozenset(
     }
 )
 ZONE, DOUBLE = ":Zone.Identifier", "._"
-# Encodings that names in a zip may have which does not say it, and how such names look then. One
-# character alone in front of a Latin letter is an accented letter of CP437 and the one after it.
+# Encodings of Windows and DOS that names in a zip may have which does not say it: how such names
+# look then, in which rows of the encoding its usual characters are, and from which second byte on.
+# One character alone in front of a Latin letter is an accented one of CP437 and the one after it.
 _NO_ACCENT = "(?s)(?!.*(?<![^\0-~])[^\0-~][A-Za-z])"
+_MARKS = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20"
 ENCODINGS = {
-    "utf-8": re.compile("(?s).*"),
-    "cp932": re.compile(
-        f"{_NO_ACCENT}(?=.*[\u3041-\u30ff])[\0-~\u3000-\u30ff\u4e00-\u9fff]+",
-    ),
-    "gb18030": re.compile(f"{_NO_ACCENT}[\0-~\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+"),
+    "cp932": (f"[\0-~{_MARKS}\u3041-\u30ff\u4e00-\u9fff]+", range(0x81, 0x99), 0),
+    "gb18030": (f"[\0-~{_MARKS}\u4e00-\u9fff]+", range(0xA1, 0xD8), 0xA1),
+    "big5": (f"[\0-~{_MARKS}\u4e00-\u9fff]+", range(0xA1, 0xC7), 0),
+    "cp949": (f"[\0-~{_MARKS}\uac00-\ud7a3]+", range(0xA1, 0xC9), 0xA1),
+    "cp866": ("(?=.*[\u0430-\u044f]{2})[\0-~\u0401\u0410-\u044f\u0451]+", range(256), 0),
 }
+# Usual syllables of Korean, in Unicode's order: most bytes of Korean could be Chinese as well.
+KOREAN = frozenset(
+    "가각간감강개거검견결경계고공과관교구국굴그글기김나난남내녀노는능단당대더데도독동드등디라"
+    "람래량러력련로록료류름리린림마만말면명모목무문물미민바박반발번별병보복본부분비사산상새색"
+    "생서선설성세소속수순술스습시식신실심아안양어억언얼업에여역연영예오온와외요용우운울원월위"
+    "유육은음의이인일임입자작장재저적전정제조종주준중증지직진집차참책처천청체초추축출치카크타"
+    "태터테토통트특파판펴편평포폴표품프피하학한함합해행험현형호화확환활회후훈"
+)
 
 FILE, FOLDER, LINK, COPY = "file", "folder", "link", "copy"
 
@@ -289,18 +299,31 @@ def _of_zip(archive: str) -> Iterator[Member]:
 def _encoding_of_names(archive: str) -> str | None:
     """Tell the encoding of those names in a zip that are not marked as UTF-8; None for CP437.
 
-    That of DOS is the usual one. macOS writes UTF-8 without the mark, and Windows in Japanese and
-    Chinese writes CP932 and GB18030. Names in another encoding may be valid in these too, but
-    hardly all of their characters.
+    That of DOS is the usual one. macOS writes UTF-8 without the mark, and Windows in Japan, China,
+    Taiwan, Korea and Russia its own. Names may be valid in several of these, but mostly in one
+    alone their characters are usual ones.
     """
     with zipfile.ZipFile(archive) as packed:
         names = [each.filename for each in packed.infolist() if not each.flag_bits & NAMES_IN_UTF8]
     written = "".join(names).encode("cp437", "ignore")
-    for encoding, expected in ENCODINGS.items():
+    found, best = None, 0.5
+    with suppress(UnicodeDecodeError):
+        written.decode()
+        return "utf-8"
+    for encoding, (expected, rows, second) in ENCODINGS.items():
         with suppress(UnicodeDecodeError):
-            if expected.fullmatch(written.decode(encoding)):
-                return encoding
-    return None
+            text = written.decode(encoding)
+            foreign = {char for char in text if char > "~"}
+            if not re.fullmatch(_NO_ACCENT + expected, text):
+                continue
+            is_korean = encoding == "cp949" and len(foreign & KOREAN) > len(foreign) / 2
+            if encoding == "cp949" and not is_korean:
+                continue
+            codes = [char.encode(encoding) for char in foreign]
+            usual = sum(code[0] in rows and code[-1] >= second for code in codes) / len(codes)
+            if usual > best or (is_korean and usual == best):
+                found, best = encoding, usual
+    return found
 
 
 def _plain(name: str) -> str:

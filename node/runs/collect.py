@@ -184,7 +184,12 @@ class _Kept:
 
 
 def _with_size(entry: _Entry) -> str:
-    return f"{entry.path[:PATH_SHOWN]}: {entry.size:,} bytes"
+    return f"{printable(entry.path)[:PATH_SHOWN]}: {entry.size:,} bytes"
+
+
+def printable(name: str) -> str:
+    """A name of a program's file, with what cannot be printed as Python writes it (`a\\n1.pt`)."""
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
@@ -217,7 +222,7 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
         elif _move(directory, entry, os.path.join(*_place(directory, host, entry.parts))):
             collected.size += entry.size
         else:
-            collected.refused.add(f"{entry.path}: it changed while it was collected")
+            collected.refused.add(f"{printable(entry.path)}: it changed while it was collected")
     return collected
 
 
@@ -417,11 +422,11 @@ def _entry(
     if parts[0] not in PROJECTS and any(fnmatchcase(found.name, pattern) for pattern in OWN):
         return None
     path = "/".join(parts)
-    if not found.name.isprintable():
+    if not found.name.isprintable() and parts[0] not in _WHOLE:
         reason = "its name has characters that cannot be printed"
     elif len(parts) > DEPTH:
         reason = f"more than {DEPTH} directories deep"
-    elif len(path.encode()) > PATH_BYTES:
+    elif len(os.fsencode(path)) > PATH_BYTES:
         reason = f"a path of more than {PATH_BYTES:,} bytes"
     elif stat.S_ISDIR(status.st_mode):
         if _leads(parts):
@@ -440,7 +445,7 @@ def _entry(
         reason = "a link that leads out of its directory"
     else:
         reason = "no plain file"
-    collected.refused.add(f"{ascii(path)[1:-1][:PATH_SHOWN]}: {reason}")
+    collected.refused.add(f"{printable(path)[:PATH_SHOWN]}: {reason}")
     return None
 
 
@@ -509,11 +514,12 @@ def _is_like(entry: _Entry, path: str) -> bool:
 def _place(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return where a file goes: the names of its path."""
     if parts[0] == COPIES:
-        return (directory.copies, *parts[1:])
+        return (directory.copies, *map(printable, parts[1:]))
     return (directory.collect, *_home(directory, host, parts))
 
 
 def _home(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    parts = tuple(map(printable, parts))
     if parts[0] not in PROJECTS:
         return parts
     place = (PROJECTS[parts[0]], *parts[1:])

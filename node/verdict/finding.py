@@ -43,7 +43,10 @@ REMEDIES = {
         "is the driver loaded (role nvidia_driver; of AMD's amdgpu), and of its program's release?"
     ),
     "gpus_missing": "a card fell off the bus, or gpu_count of this host is wrong: lspci, dmesg",
-    "gpu_lost": "reboot it; dmesg | grep -i -e xid -e amdgpu there tells what the card did before",
+    "gpu_lost": (
+        "reboot it once nothing else runs there; dmesg | grep -i -e xid -e amdgpu there tells what "
+        "the card did before"
+    ),
     "gpu_other_model": "put it right in gpu_model of this host, or take the host out",
     "gpu_hot": "look at the fans and at the air in front of this machine",
     "gpu_ecc_errors": "reset the card when it is idle; if they come back, have it replaced",

@@ -240,7 +240,6 @@ def test_what_a_run_has_goes_home(run: Any) -> None:
         "checkpoints/" + "a/" * 260 + "deep.pt",
         "logs/rank\n0.log",
         "logs/\x1b]0;x\x07.log",
-        "checkpoints/caf\udce9.pt",
     ],
 )
 def test_other_names_stay_behind_and_are_named(name: str, run: Any) -> None:
@@ -251,6 +250,23 @@ def test_other_names_stay_behind_and_are_named(name: str, run: Any) -> None:
     assert collected.refused.count == 1
     assert str(collected.refused).isprintable()
     str(collected.refused).encode()
+
+
+def test_names_of_a_program_that_cannot_be_printed_go_home_escaped(run: Any) -> None:
+    names = ("caf\udce9/two\nlines.pt", "wide\u3000space.pt", "\x1b]0;x.pt")
+    for name in names:
+        write(run, f"checkpoints/{name}")
+        write(run, f"outputs/{name}")
+    few = training_run_collect.Limits(size=20, files=100)
+    collected = training_run_collect.collect(run, "node1", few)
+    shown = {r"caf\udce9/two\nlines.pt", r"wide\u3000space.pt", r"\x1b]0;x.pt"}
+    came = {name.partition("/")[2] for name in home(run) if name.startswith("checkpoints/")}
+    assert came == shown
+    assert not collected.refused.count
+    assert collected.beyond.count == 2
+    assert str(collected.beyond).isprintable()
+    training_run_collect.collect(run, "node1", LIMITS)
+    assert {f"nodes/node1/outputs/{name}" for name in shown} < home(run).keys()
 
 
 def test_who_follows_a_run_reads_its_end_while_it_is_collected(run: Any) -> None:

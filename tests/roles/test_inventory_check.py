@@ -275,7 +275,7 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
     assert status == 2
     assert lines == [
         "group trainers has no host. Add the machines that train, or the group that has them: "
-        '"[trainers:children]", and the name of the group in the line below.'
+        '"[trainers:children]", and "gpu" in the line below.'
     ]
 
 

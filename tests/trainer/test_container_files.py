@@ -22,7 +22,7 @@ def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
     (place / "test-clm/a/model.safetensors").write_bytes(weights)
     (place / "test-clm/link").symlink_to("/etc/passwd")
     os.mkfifo(place / "test-clm/pipe")
-    for name in (".cache/hub", "tmpab12", "torchinductor_me", "lock"):
+    for name in (".cache/hub", "tmpab12", "torchinductor_me", "psm_1a", "sem.mp-1", "lock"):
         (place / name).write_bytes(weights if name != "lock" else b"1")
     (place / "words").mkdir()
     # A result of a script that has its folder from mktemp.
@@ -40,6 +40,10 @@ def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
     assert (kept / "test-clm/a/model.safetensors").read_bytes() == weights
     assert sorted(path.name for path in kept.iterdir()) == ["test-clm", "tmp.model"]
     assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
+
+
+def test_shared_memory_ends_with_the_container_too() -> None:
+    assert container_files.container_places()[:2] == ("/tmp", "/dev/shm")
 
 
 def test_what_a_program_wrote_beside_its_working_directory_is_kept(tmp_path: Path) -> None:

@@ -190,6 +190,17 @@ def first_ended(run_dir: Path) -> dict[str, Any]:
     return min(ended, key=lambda one: one["ended_at"])
 
 
+def test_scripts_find_python_by_the_name_that_they_use(tmp_path: Path) -> None:
+    """Debian's is called python3 alone."""
+    files = {
+        "run.sh": "set -e\npython -c 'import sys; print(sys.argv[1:])' \"a b\" c\n./as_program\n",
+        "as_program": "#!/usr/bin/env python\nimport torch; print('by', torch.__name__)\n",
+    }
+    files["run.sh"] = "chmod +x as_program\n" + files["run.sh"]
+    assert run(tmp_path, files, ["bash", "run.sh"]) == 0, logs(tmp_path)
+    assert "['a b', 'c']\nby torch" in logs(tmp_path)
+
+
 @pytest.mark.parametrize(("program", "status"), [("./absent", 127), ("./main.py", 126)])
 def test_a_program_that_cannot_be_started(program: str, status: int, tmp_path: Path) -> None:
     assert run(tmp_path, {"main.py": ""}, [program]) != 0

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -18,10 +19,10 @@ from yard.code import files as travelling
 from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
 from yard.code.own import project_name, read_code
-from yard.code.program import lfs_pointers
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
-from yard.code.syntax import syntax_errors
+from yard.code.starts import lfs_pointers
+from yard.code.syntax import of_other_pythons, syntax_errors
 from yard.commands.rerun import request_of
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
@@ -149,6 +150,7 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
     [
         (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json"),
         (".npmrc", "aws_credentials", "gcp-key.json", "passwords.txt", "token.json"),
+        (".aws/config", "home/.docker/config.json", "x/.kube/config"),
     ],
 )
 def test_what_looks_like_a_secret_is_named(make: Make, secrets: tuple[str, ...]) -> None:
@@ -164,6 +166,12 @@ def test_pointers_of_git_lfs_are_named_before_they_travel(make: Make) -> None:
     folder = make(**{"weights/base.pt": pointer, "train.py": "", "notes.txt": "x" * 130})
     [warning] = lfs_pointers(find_files(folder))
     assert warning.startswith("weights/base.pt: only a pointer of git-lfs travels")
+
+
+def test_modules_of_another_python_are_named(make: Make) -> None:
+    names = ("a.cpython-311-x86_64-linux-gnu.so", "b.cpython-313-x86_64-linux-gnu.so", "c.abi3.so")
+    [warning] = of_other_pythons(find_files(make(**dict.fromkeys(names, ""))))
+    assert warning.startswith("a.cpython-311-x86_64-linux-gnu.so: compiled for another Python")
 
 
 @pytest.mark.process
@@ -183,6 +191,17 @@ def test_an_import_that_is_left_out_is_named_with_its_rule(make: Make) -> None:
     read_code(Project(Path("/nowhere")), str(folder))
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("entry", ["train.py", "-m own.part.run"])
+def test_packages_around_a_module_are_looked_at_too(make: Make, entry: str) -> None:
+    folder = make(**{".trainyardignore": "data.py\n", "train.py": "import own.part.run\n"})
+    for name in ("own/__init__.py", "own/data.py", "own/part/run.py"):
+        write(folder, name)
+    write(folder, "own/part/__init__.py", "from own.data import x\n")
+    with pytest.raises(RequestError, match=r"own/part/__init__.py:1: imports own/data.py, which"):
+        read_code(Project(Path("/nowhere")), str(folder), entry)
+
+
 STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
 
 
@@ -194,6 +213,11 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         (f"set -e\nexec {STARTS_BOTH}", "rank", "LAUNCH=node starts it once on each node"),
         ("A=1 python -m torch.distributed.run x.py\n", "rank", "python -m torch.distributed.run"),
         ("/opt/venv/bin/torchrun train.py\n", "rank", "run.sh:1: torchrun starts the ranks"),
+        (
+            'P="$(dirname $0)/..":$P \\\npython -m torch.distributed.launch \\\n  x.py\n',
+            "rank",
+            "run.sh:2: python -m torch.distributed.launch starts",
+        ),
         ('nohup env A="b c" \\\n  numactl -N 0 torchrun train.py\n', "rank", "run.sh:2: torchrun"),
         ("if ! uv run torchrun x.py; then exit 1; fi\n", "rank", "LAUNCH=node"),
         ("python3.13 -u -m accelerate.commands.launch x.py\n", "rank", "LAUNCH=node"),
@@ -213,6 +237,14 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ('RUN="torchrun \\\n -n 2"\n\nexec ${RUN} x.py\n', "rank", "run.sh:4: torchrun starts"),
         ("\ufeffpython3 train.py\n", "node", "byte order mark"),
         ("qsub job.sh\n", "node", "qsub starts ranks on all nodes"),
+        ("case $1 in\n  a|b) torchrun x.py ;;\nesac\n", "rank", "run.sh:2: torchrun starts"),
+        ("LAUNCHER=torchrun\n$LAUNCHER x.py\n", "rank", "run.sh:2: torchrun starts"),
+        ('L="torchrun -q"\nL="$L -n 2"\n$L x.py\n', "rank", "run.sh:3: torchrun starts"),
+        ("L=accelerate\n$L launch x.py\n", "rank", "run.sh:2: accelerate launch starts"),
+        ("python -m accelerate launch x.py\n", "rank", "accelerate launch starts the ranks"),
+        ('bash "$(dirname "$0")/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
+        ('. "${HERE}/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
+        ("#!/bin/csh\nsetenv A 1\n", "node", "run.sh: is written for csh, and run with bash"),
         ("cd tools\nbash -x dist.sh 2\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("./tools/dist.sh\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("if true; then\n", "node", "bash cannot read it: run.sh: line 2: syntax error"),
@@ -224,6 +256,7 @@ def test_a_script_that_would_start_another_world_is_refused(
     make: Make, script: str, launch: str | None, says: str
 ) -> None:
     folder = make(**{"run.sh": script, "train.py": "", "tools/dist.sh": f". x.sh\n{STARTS_BOTH}"})
+    (folder / "tools/dist.sh").chmod(0o755)
     with pytest.raises(RequestError) as caught:
         read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch=launch)
     [problem] = caught.value.problems
@@ -250,22 +283,131 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "torchrun --nnodes=1 train.py\n", "each of them is a world of its own"),
         ("run.sh", "torchrun --nnodes=1:4 train.py\n", None),
         ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: of another launcher"),
+        (
+            "run.sh",
+            "torchrun --nnodes $WORLD_SIZE --node_rank ${RANK} x.py\n",
+            "RANK, WORLD_SIZE: of",
+        ),
+        (
+            "run.sh",
+            "MASTER_ADDR=localhost\nexport NODE_RANK=0\n",
+            "MASTER_ADDR=localhost, NODE_RANK=0",
+        ),
+        ("run.sh", "MASTER_ADDR=${MASTER_ADDR:-localhost}\nNNODES=${NNODES:-1}\n", None),
+        ("run.sh", "RANK=$NODE_RANK\npython3 x.py $RANK $RANKING\n", None),
         ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
         ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
+        ("run.sh", "python3 x.py 2>&1 | tee log\n", "ends with the status of tee"),
+        ("run.sh", "command -v git && git log\n", "run.sh: git: the trainer image comes without"),
+        ("run.sh", "command -v git\npython3 x.py\n", None),
+        ("run.sh", "set -eo pipefail\npython3 x.py | tee log\n", None),
+        ("run.sh", "conda activate env\npython3 x.py\n", "conda: the trainer image comes without"),
+        ("run.sh", "cat <<'EOF' > job.sh\nsrun python3 x.py\nmodule load x\nEOF\n", None),
         ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
         ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
         ("run.sh", "accelerate launch --cpu --num_machines 2 x.py\n", "is a world of its own"),
-        ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun would start"),
-        ("train.py", "os.system('torchrun x.py')\n", "train.py:1: torchrun would start"),
+        ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun starts ranks"),
+        ("train.py", "os.system('torchrun x.py')\nmp.spawn(f, nprocs=2)\n", None),
         ("train.py", "os.system('which torchrun')\nrun()\nx.run(y)\n", None),
+        ("train.py", "os.environ['MASTER_ADDR'] = 'localhost'\n", "train.py:1: sets MASTER_ADDR"),
+        ("train.py", "if x:\n    os.environ['MASTER_ADDR'] = 'localhost'\n", None),
+        ("train.py", "init(init_method='tcp://127.0.0.1:29500')\n", "init_method is another"),
+        ("-m pkg.train", "", "lies in src/, where Python does not look"),
     ],
 )
 def test_what_may_start_another_world_is_a_warning(
     make: Make, entry: str, text: str, says: str | None
 ) -> None:
-    code = read_code(Project(Path("/nowhere")), str(make(**{entry: text})), entry, launch="node")
+    name = entry if entry.endswith(("py", "sh")) else "src/pkg/train.py"
+    code = read_code(Project(Path("/nowhere")), str(make(**{name: text})), entry, launch="node")
     assert [says in warning for warning in code.warnings if says] == [True] * (says is not None)
     assert bool(code.warnings) == (says is not None)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "text",
+    [
+        "subprocess.run([sys.executable, '-m', 'torch.distributed.run', 'x.py'])",
+        "os.system(f'torchrun -n {n} x.py')",
+        "command = ['accelerate', 'launch']; subprocess.run(command + ['x.py'], check=True)",
+        "subprocess.run(['bash', '-c', 'set -e; deepspeed x.py'])",
+        "subprocess.Popen(shlex.split('torchrun x.py'))",
+        "subprocess.check_call(args='torchrun x.py'.split())",
+        "subprocess.run(['bash', 'run.sh'])",
+        "def main():\n    torch.multiprocessing.spawn(f, nprocs=2)",
+    ],
+)
+def test_a_program_that_starts_ranks_itself_is_named(make: Make, text: str) -> None:
+    """Also in a module that it imports."""
+    folder = str(make(**{"train.py": "import lib\n", "lib.py": f"{text}\n", "run.sh": STARTS_BOTH}))
+    [warning] = read_code(Project(Path("/nowhere")), folder, "train.py").warnings
+    assert re.match(r"lib.py:[12]: .* starts (?:the )?ranks", warning)
+    assert not read_code(Project(Path("/nowhere")), folder, "train.py", launch="node").warnings
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("bash x.sh", "set -e\r\n", "x.sh: has the line ends of Windows"),
+        ("./x.sh", "python3 c.py\n", "x.sh: is run as a program, and may not be executed: chmod"),
+        ("./x.sh", "#!/bin/zsh\n", "x.sh: is written for zsh, which the image comes without"),
+        ("source x.sh", "if\n", "x.sh: bash cannot read it"),
+        ("torchrun lib/a.py", "", "lib/a.py:1: imports lib/data.py, which .trainyardignore"),
+        ("python3 -m lib.a", "", "lib/a.py:1: imports lib/data.py, which .trainyardignore"),
+    ],
+)
+def test_what_a_script_starts_is_looked_at_too(
+    make: Make, name: str, content: str, says: str
+) -> None:
+    folder = make(**{"run.sh": f"{name}\n", "lib/a.py": "import data\n", "lib/data.py": ""})
+    (folder / ".trainyardignore").write_text("lib/data.py\n")
+    (folder / "x.sh").write_text(content, newline="")
+    with pytest.raises(RequestError) as caught:
+        read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch="node")
+    [problem] = caught.value.problems
+    assert says in problem
+    # Of two programs one may be for another day.
+    if "/a" in says:
+        write(folder, "run.sh", f"{name}\npython3 b.py\n")
+        write(folder, "b.py")
+        code = read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch="node")
+        assert says in code.warnings[0]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def f():\n    import data.m\n", 2),
+        ("if __name__ == '__main__':\n    from data import m\n", 2),
+        ("import sys\nsys.path.append('src')\nimport own.m\n", 3),
+    ],
+)
+def test_an_import_that_may_be_left_out_is_a_warning(make: Make, text: str, line: int) -> None:
+    folder = make(**{".trainyardignore": "m.py\n", "train.py": text, "data/m.py": ""})
+    write(folder, "src/own/m.py")
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert re.match(rf"train.py:{line}: imports \S+/m.py, which .trainyardignore \(m.py\)", warning)
+
+
+@pytest.mark.process
+def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None:
+    folder = make(**{".trainyardignore": "data/\n*.pt\nout/\n", "train.py": "", "c.yml": ""})
+    for name in ("data/a.csv", "last.pt", "out/x", "lib/m.py"):
+        write(folder, name)
+
+    def warned(typed: str) -> list[str]:
+        return list(read_code(Project(Path("/nowhere")), str(folder), script_args=typed).warnings)
+
+    [data, last] = warned(
+        "--data_dir data --config c.yml --resume=last.pt --output_dir out -x 'a b'"
+    )
+    assert data.startswith("argument data: is here, and does not travel: .trainyardignore (data/)")
+    assert last.startswith("argument --resume=last.pt: is here, and does not travel: .trainyardign")
+    [there] = warned(f"--data {REPOSITORY}/docs --log /dev/null --lib lib --input . --lr 1e-3")
+    assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
 
 
 @pytest.mark.process
@@ -293,8 +435,14 @@ def test_a_submodule_that_was_not_fetched_is_named(make: Make) -> None:
     git(folder, "init")
     (folder / "third/x").mkdir(parents=True)
     git(folder, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},third/x")
+    said = "third/x: is empty, a submodule that was not fetched"
     [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
-    assert warning.startswith("third/x: is empty, a submodule that was not fetched")
+    assert warning.startswith(said)
+    shutil.rmtree(folder / ".git")  # as in an archive that was downloaded
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert warning.startswith(said)
+    write(folder, "third/x/there.py")
+    assert not read_code(Project(Path("/nowhere")), str(folder)).warnings
 
 
 @pytest.mark.process
@@ -313,6 +461,8 @@ def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
         ('A="b" B=$(which torchrun) C=1 python3 train.py\n', "rank"),
         ("# torchrun train.py\npython3 train.py\n", "rank"),
         ("echo start torchrun\npython3 mpirun.py\n", "rank"),
+        ("if command -v torchrun; then python3 train.py; fi\n", "rank"),
+        ('if $X; then\n  L=torchrun\nelse\n  L="python3"\nfi\n$L train.py\n', "rank"),
         ("pip install torchrun-tools\nwhich mpirun\n", "rank"),
         # Of a length at which a search that begins again at each line does not end.
         ("\n" * 20_000 + "python3 \\\n" * 5_000 + "train.py\n", "rank"),
@@ -528,7 +678,7 @@ def test_the_program_is_found(make: Make) -> None:
         ("nope.py", "entry nope.py: there is no such file\n    there are\n        other.py"),
         ("../x.py", "there is no such file"),
         ("notes.txt", "must be script.py, run.sh or -m package.module"),
-        ("other.py --lr 1", "there is no such file"),
+        ("other.py --lr 1", "no such file; it is a file alone, arguments go into SCRIPT_ARGS="),
         ("-m pkg.nope", "there is no pkg/nope.py or pkg/nope/__main__.py"),
         ("-m pkg.mod --lr 1", "arguments go into SCRIPT_ARGS="),
         ("ignored.py", "does not travel: it is left out by .trainyardignore"),

@@ -94,6 +94,10 @@ def test_a_rank_that_ended_well_while_others_waited_is_named(run: Path) -> None:
     found = diagnosed(run)
     assert (found.signature, found.rank, found.host) == ("rank_ended_early", 1, "node2")
     assert found.proof == ("RuntimeError: [gloo/pair.cc:534] Connection closed by peer",)
+    # So is it by one that waited until its time was up.
+    late = TRACEBACK.format(exception="torch.distributed.DistStoreError: Timed out after 6 seconds")
+    (run / "logs/rank-0.log").write_text(late)
+    assert diagnosed(run).signature == "rank_ended_early"
     # One that fell by an exception of its own needed no other.
     own = TRACEBACK.format(exception="KeyError: 'fc'")
     (run / "logs/rank-0.log").write_text(own)
@@ -346,7 +350,53 @@ EXCEPTIONS = [
         "the library libGL.so.1",
     ),
     ("program_place_full", "OSError: [Errno 28] No space left on device", "wrote to on node2"),
-    ("program_place_full", "OSError: [Errno 122] Disk quota exceeded", "wrote to on node2"),
+    (
+        "program_quota",
+        "OSError: [Errno 122] Disk quota exceeded: '/data/x'",
+        "A quota on node2 lets the program write no more.",
+    ),
+    ("too_many_open_files", "OSError: [Errno 24] Too many open files: 'x'", "files open on node2"),
+    (
+        "too_many_open_files",  # pytorch/pytorch#11201
+        "RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode: Too "
+        "many open files (24)",
+        "files open on node2",
+    ),
+    (
+        "cuda_compiler_not_in_image",
+        "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install "
+        "root.",
+        "the image has no compiler",
+    ),
+    (
+        "library_of_other_build",
+        "ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
+        "/x/flash_attn_2_cuda.so was compiled for another",
+    ),
+    (
+        "library_of_other_build",
+        "ImportError: /lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /y.so)",
+        "/lib/libstdc++.so.6 was compiled for another",
+    ),
+    (
+        "program_not_in_image",
+        "RuntimeError: No ffmpeg exe could be found. Install ffmpeg on your system, or set the "
+        "IMAGEIO_FFMPEG_EXE environment variable.",
+        "starts ffmpeg",
+    ),
+    ("library_not_in_image", 'OSError: no library called "cairo-2" was found', "library cairo-2"),
+    (
+        "package_missing",
+        "ImportError: Missing optional dependency 'openpyxl'.  Use pip or conda to install "
+        "openpyxl.",
+        "package openpyxl",
+    ),
+    (
+        "package_missing",
+        "ImportError: This modeling file requires the following packages that were not found in "
+        "your environment: flash_attn. Run `pip install flash_attn`",
+        "package flash_attn",
+    ),
     (
         # pytorch/pytorch#107434: torch.save does not say why
         "program_place_full",
@@ -463,8 +513,33 @@ def test_every_mistake_of_programs_is_tested() -> None:
 
 def test_a_warning_that_ended_nothing_is_not_the_cause(run: Path) -> None:
     said = "CUDA is not available, training on the CPU\n[W socket.cpp] Connection refused\n"
+    said += "CUDA out of memory. Tried to allocate 2 GiB: half the batch\n"
     found = diagnosed(failed(run, "", said + TRACEBACK.format(exception="KeyError: 'fc'")))
     assert found.signature == "program_error"
+
+
+@pytest.mark.parametrize("words", ["No space left on device: cleaned", "CUDA out of memory: half"])
+def test_what_a_program_said_before_its_last_words_is_not_the_cause(run: Path, words: str) -> None:
+    failed(run, "", f"{words}\nloss 0.3\n", statuses=(1, 5))
+    end = run / "ranks/1.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "exception": False}))
+    assert diagnosed(run).cause.endswith("status 5; its last output: loss 0.3")
+
+
+@pytest.mark.parametrize("between", ["", "going on\n"])
+def test_the_exception_of_a_python_that_the_program_started(run: Path, between: str) -> None:
+    """The program itself fell by the status of the other one."""
+    stack = TRACEBACK.format(
+        exception="subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1."
+    )
+    failed(run, "", TRACEBACK.format(exception="KeyError: 'fc'") + between + stack)
+    end = run / "ranks/1.json"
+    end.write_text(json.dumps({**json.loads(end.read_text()), "exception": True}))
+    told = {"message": "CalledProcessError: x", "extraInfo": {"py_callstack": stack}}
+    (run / "failures").mkdir(exist_ok=True)
+    (run / "failures/torch-1.json").write_text(json.dumps({"message": told}))
+    said = "CalledProcessError: Command 'x' returned" if between else "KeyError: 'fc'"
+    assert diagnosed(run).cause.startswith(f"The program ended with {said}")
 
 
 def test_words_without_a_traceback_are_known_too(run: Path) -> None:

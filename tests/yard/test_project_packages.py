@@ -94,16 +94,25 @@ def source(
     tag: str,
     requires: tuple[str, ...] = (),
     broken: bool = False,
+    silent: bool = False,
 ) -> None:
-    """A source whose build makes a wheel of that tag, unless it is broken."""
+    """A source whose build makes a wheel of that tag, unless it is broken.
+
+    Args:
+        silent: only a build tells what it is, and that fails too.
+    """
     base = f"{name}-{version}"
     project = f"[project]\nname = {name!r}\nversion = {version!r}\n"
     backend = BACKEND.format(name=name, version=version, tag=tag)
     if broken:  # as where there is no compiler: it tells what it is, and cannot be built
         backend = backend.replace("metadata=None):", "metadata=None):\n    raise OSError('gcc')", 1)
+    form = 1.0 if silent else 2.2
+    if silent:
+        project, begin = "", "metadata_for_build_wheel(folder, settings=None):\n"
+        backend = backend.replace(begin, f"{begin}    import torch_of_nowhere\n")
     files = {
         "pyproject.toml": BUILD.replace("[]", json.dumps(requires), 1) + project,
-        "PKG-INFO": f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n",
+        "PKG-INFO": f"Metadata-Version: {form}\nName: {name}\nVersion: {version}\n",
         "backend.py": backend,
     }
     with tarfile.open(folder / f"{base}.tar.gz", "w:gz") as archive:
@@ -167,6 +176,8 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
             "numpy=1.26.4=py311_0",
             "requirements.txt:1: numpy=1.26.4=py311_0: names a build as conda does",
         ),
+        ("libs/mine", "requirements.txt:1: libs/mine: the project's own files travel"),
+        ("wheels/x-1-py3-none-any.whl", "name the package, and in a line of its own the folder"),
         ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
         ("-c limits.txt", "limits.txt: does not travel"),
         ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
@@ -191,6 +202,7 @@ def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Pat
         ("[project]\ndependencies = 3", "must be a list"),
         ('[project]\ndependencies = ["x @ git+https://code/x"]', "what comes from a repository"),
         ('[project]\ndependencies = ["x @ file:///srv/x"]', "the project's own files"),
+        ('[project]\nname = "me"\ndependencies = ["me[all]"]', "me[all]: the project's own files"),
     ],
 )
 def test_a_pyproject_that_does_not_tell(text: str, said: str, tmp_path: Path) -> None:
@@ -199,16 +211,22 @@ def test_a_pyproject_that_does_not_tell(text: str, said: str, tmp_path: Path) ->
 
 def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
     assert "no such file" in refused(lambda: required(tmp_path, "absent.txt"))
+    for name in ("environment.yml", "uv.lock", "setup.py", "Pipfile"):
+        with pytest.raises(RequestError, match=r"in the form of requirements\.txt"):
+            required(tmp_path, name, **{name: "x"})
+    assert required(tmp_path, "requirements-dev.lock", **{"requirements-dev.lock": "x"}) is not None
     empty = {"pyproject.toml": '[project]\nname = "x"\n'}
     assert required(tmp_path, **empty) is None
     assert "no project.dependencies" in refused(lambda: required(tmp_path, "pyproject.toml"))
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
 def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -> None:
     folder = project(tmp_path, **{"requirements.txt": ""})
     (folder / "requirements.txt").write_text("-e .\n", encoding=encoding)
     assert "requirements.txt:1: -e .:" in refused(lambda: required(tmp_path))
+    (folder / "requirements.txt").write_bytes(b"-e .\0\n")
+    assert "has bytes of 0; save it in UTF-8" in refused(lambda: required(tmp_path))
     (folder / "requirements.txt").unlink()
     (folder / "pyproject.toml").write_text('[project]\ndependencies = ["x"]\n', encoding=encoding)
     found = required(tmp_path)
@@ -226,6 +244,15 @@ def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -
         ({"poetry.lock": ""}, "poetry.lock"),
         ({"a/requirements.txt": "x\n", "docs/requirements.txt": "x\n"}, "a/requirements.txt"),
         ({"pixi.toml": "", "env.yml": ""}, "env.yml, pixi.toml"),
+        ({"envs/environment.yml": "", "requirements.txt": "# see envs\n"}, "envs/environment.yml"),
+        (
+            {"requirements.txt": "", "pyproject.toml": "[project]\ndependencies = ['y']\n"},
+            "pyproject.toml [project.dependencies]",
+        ),
+        (
+            {"pyproject.toml": "[project]\ndependencies = ['y']\n[tool.uv]\nfind-links = ['w']\n"},
+            "pyproject.toml [tool.uv.find-links]",
+        ),
         ({"Dockerfile": "FROM x\nRUN pip install y\n", "setup.sh": "echo\n"}, "Dockerfile"),
         ({"pyproject.toml": "[project]\ndependencies = ['y']\n", "uv.lock": ""}, "uv.lock"),
         ({"requirements.txt": "y\n", "uv.lock": ""}, None),
@@ -257,6 +284,12 @@ def test_what_is_not_read_is_named(
     assert not_read(files, NONE, None) == []
 
 
+def test_requirements_that_do_not_travel_are_named(tmp_path: Path) -> None:
+    files = find_files(project(tmp_path, **{"requirements.txt": "x", ".trainyardignore": "*.txt"}))
+    [warning] = not_read(files, None, find_requirements(files, None))
+    assert warning.endswith("it does not travel: .trainyardignore (*.txt) leaves it out")
+
+
 def test_settings_name_the_file(tmp_path: Path) -> None:
     folder = project(tmp_path, **{"trainyard.yml": "requirements: none\n"})
     assert read_settings(folder).requirements == NONE
@@ -286,7 +319,6 @@ def test_dependencies_of_a_pyproject_are_settled(index: Path, tmp_path: Path) ->
         ("heavy", ["heavy depend on torch==2.9", "torch==2.6.0+debian"]),
         ("numpy<2", ["numpy<2", "numpy==2.2.4+image"]),
         ("absent-package", ["absent-package was not found"]),
-        ("tidy==", ["requirements.txt", "tidy=="]),
     ],
 )
 def test_a_conflict_names_both_sides(
@@ -297,6 +329,19 @@ def test_a_conflict_names_both_sides(
     assert "the image has torch 2.6.0+debian, numpy 2.2.4, which" in said
     for side in sides:
         assert side in said, said
+
+
+@pytest.mark.process
+def test_what_cannot_be_read_or_built_is_told_from_a_conflict(index: Path, tmp_path: Path) -> None:
+    said = refused(lambda: settled(tmp_path, "pip install tidy"))
+    assert said.startswith("requirements.txt: cannot be read\n")
+    assert "pip install tidy" in said
+    source(index, "mute", "1.0", "py3-none-any", silent=True)
+    said = refused(lambda: settled(tmp_path, "mute"))
+    assert said.startswith("requirements.txt: a package tells only when it is built what it")
+    assert "ModuleNotFoundError: No module named 'torch_of_nowhere'" in said
+    assert "that a line --find-links names" in said
+    assert 'File "' not in said
 
 
 @pytest.mark.process

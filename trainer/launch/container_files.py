@@ -1,4 +1,4 @@
-"""Keeps what a project wrote to /tmp, its home or `../`, which end with the container.
+"""Keeps what a project wrote to /tmp, /dev/shm, its home or `../`, which end with the container.
 
 Many programs write their results to such a folder, because another machine keeps it. They are
 copied to `outputs/left-in-container` of the run directory, and noted in
@@ -26,6 +26,8 @@ PASSING = (
     *(".*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
     *("ompi*", "prte*", "pmix*", "ssh-*", "krb5cc*", "hsperfdata_*", "ray", "wandb*"),
     *("__pycache__", "pytest-*"),
+    # Memory that processes share: of Python, semaphores, NCCL, Open MPI, UCX and OpenMP
+    *("psm_*", "sem.*", "nccl*", "*_segment*", "osc_*", "ucx_*", "__KMP_*", "plasma*"),
 )
 # What is in the run directory anyway. By `../results` a program writes beside it.
 OF_RUN = frozenset(
@@ -47,9 +49,9 @@ class Stopped(Exception):
     """What a signal raises during the copy, which may take minutes: it ends."""
 
 
-def container_places() -> tuple[str, str]:
+def container_places() -> tuple[str, ...]:
     """Where a program may write that ends with the container."""
-    return "/tmp", os.path.expanduser("~")
+    return "/tmp", "/dev/shm", os.path.expanduser("~")
 
 
 def keep_container_files(run_dir: Path, host: str, places: Sequence[str], room: int = ROOM) -> None:

@@ -9,6 +9,8 @@ import bisect
 import itertools
 import json
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -176,6 +178,8 @@ def main() -> int:
             "PYTHONPATH": _in_front(PACKAGES, os.environ.get("PYTHONPATH")),
             "PATH": _in_front(PACKAGES / "bin", os.environ.get("PATH")),
         }
+    if shutil.which("python") is None:
+        os.environ["PATH"] += f":{_with_python(directory)}"
     os.chdir(directory / WORKDIR)
     # Signs of life of this kind are the trainer's own.
     os.environ.pop("TRAINYARD_BEAT", None)
@@ -199,6 +203,20 @@ def _image_environment() -> dict[str, str]:
 
 def _in_front(folder: Path, path: str | None) -> str:
     return f"{folder}:{path}" if path else str(folder)
+
+
+def _with_python(directory: Path) -> Path:
+    """A folder with the command `python`, which scripts call; Debian's Python is python3 alone.
+
+    No link to it: a virtual environment is known by the folder of its Python.
+    """
+    folder = directory / ".bin"
+    folder.mkdir(exist_ok=True)
+    scratch = folder / f".python.{os.getpid()}"  # another rank of the node may start its own now
+    scratch.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+    scratch.chmod(0o755)
+    scratch.replace(folder / "python")
+    return folder
 
 
 def _without_gpu(present: Mapping[str, str]) -> dict[str, str]:

@@ -51,6 +51,10 @@ SECRET = re.compile(
     r"|(?:client_secret|service[_-]account).*\.json|(?:(?:api|access|hf|wandb)[_-]?)?(?:key|token)(?:\.txt)?",
     re.IGNORECASE,
 )
+# Folders and files of programs that keep theirs there
+SECRET_FOLDER = re.compile(
+    r"/\.(?:ssh|aws|gnupg|azure|kube|config/gcloud)/|/\.docker/config\.json$"
+)
 # A folder with this file is a virtual environment, whatever its name.
 ENVIRONMENT = "pyvenv.cfg"
 
@@ -332,7 +336,11 @@ def rule_of(files: Files, path: str) -> str:
 
 def looks_secret(files: Files) -> list[str]:
     """A warning for the files that travel and are called as secrets are."""
-    named = [path for path in files.travelling if SECRET.fullmatch(path.rpartition("/")[2])]
+    named = [
+        path
+        for path in files.travelling
+        if SECRET.fullmatch(path.rpartition("/")[2]) or SECRET_FOLDER.search(f"/{path}")
+    ]
     if not named:
         return []
     shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")

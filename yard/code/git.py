@@ -1,5 +1,6 @@
 """What git says of a folder: its revision, and which of its files are a matter of the project."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,19 @@ def known_files(folder: Path) -> list[str]:
 
 def missing_submodules(folder: Path) -> list[str]:
     """Paths below a folder where a repository belongs that was not fetched."""
-    said = _said(folder, "submodule", "status") if (folder / ".gitmodules").is_file() else None
-    return [line.split()[1] for line in (said or "").splitlines() if line.startswith("-")]
+    root = next(
+        (each for each in (folder, *folder.parents) if (each / ".gitmodules").is_file()), None
+    )
+    if root is None:
+        return []
+    # Also of what came as an archive, where git knows of none.
+    text = (root / ".gitmodules").read_text(encoding="utf-8", errors="replace")
+    places = [root / path.strip() for path in re.findall(r"^\s*path\s*=(.+)$", text, re.MULTILINE)]
+    return [
+        str(place.relative_to(folder))
+        for place in places
+        if place.is_relative_to(folder) and not (place.is_dir() and any(place.iterdir()))
+    ]
 
 
 def ignored_paths(folder: Path) -> list[str]:

@@ -35,6 +35,13 @@ _PLACES = {
     "no-binary": "--no-binary",
 }
 _SWITCHES = {"no-index": "--no-index", "pre": "--prerelease=allow"}
+# Of what uv says: frames of a traceback, and advice for those who give its commands themselves
+_FRAMES = re.compile(
+    r"^ *(?:Traceback .*"
+    r"|File \".*(?:\n(?! *(?:File \"|[\w.]+(?:Error|Exception)\b)).*)?|[\^~ ]+)\n",
+    re.MULTILINE,
+)
+_OF_UV = re.compile(r" If `[^`]*` is a first-party package[\s\S]*?--no-build-isolation`\.?")
 # The address of an index may hold a password: arguments are for all to see, the environment is not.
 _VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -183,23 +190,34 @@ def _refusal(
                 ]
             )
         )
+    if any(re.search(r"Couldn't parse|Unexpected '|Expected ", line) for line in lines):
+        return _told(f"{requirements.path}: cannot be read", lines)
+    if any(line.startswith("Failed to build") for line in lines):
+        return _told(
+            f"{requirements.path}: a package tells only when it is built what it requires, and its "
+            "build fails on this machine",
+            lines,
+            "take a version that has a wheel for Python 3.13, or put such a wheel, made where all "
+            "that it needs is there (CUDA's nvcc, a compiler, torch), into a folder that a line "
+            "--find-links names",
+        )
     has = ", ".join(f"{name} {version.removesuffix(_MARK)}" for name, version in held.items())
-    return RequestError(
-        [
-            "\n".join(
-                [
-                    f"{requirements.path}: what it names does not fit together, or not the image",
-                    *(f"    {line}" for line in lines),
-                    f"    the image has {has}, which nothing may change; ask for what works with "
-                    "these, or name another file with REQUIREMENTS=",
-                ]
-            )
-        ]
+    return _told(
+        f"{requirements.path}: what it names does not fit together, or not the image",
+        lines,
+        f"the image has {has}, which nothing may change; ask for what works with these, or name "
+        "another file with REQUIREMENTS=",
     )
 
 
+def _told(what: str, *lines: "str | Sequence[str]") -> RequestError:
+    said = (each for line in lines for each in ([line] if isinstance(line, str) else line))
+    return RequestError(["\n".join([what, *(f"    {line}" for line in said)])])
+
+
 def _sentences(said: str) -> Sequence[str]:
-    """What uv said, without its marks and warnings."""
+    """What uv said, without its marks and warnings, frames, and advice for those who use it."""
+    said = _FRAMES.sub("", _OF_UV.sub("", said))
     lines = [
         re.sub(r"^(?:error|cause|hint):", "", line.strip()).strip()
         for line in said.splitlines()

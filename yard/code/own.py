@@ -1,16 +1,18 @@
 """A project as a user names it: a folder with a program."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yard.code.files import Files, find_files, looks_secret
+from yard.code.files import IGNORE, Files, find_files, looks_secret, rule_of
 from yard.code.git import git_revision, missing_submodules
-from yard.code.program import check_start, doubtful_starts, find_program, lfs_pointers, source_of
+from yard.code.program import find_program
 from yard.code.requirements import Requirements, find_requirements, not_read
 from yard.code.settings import RANK, Settings, read_settings, split
-from yard.code.syntax import syntax_errors
+from yard.code.starts import check_start, doubtful_starts, lfs_pointers, programs_of
+from yard.code.syntax import of_other_pythons, syntax_errors
 from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.core.words import printable
@@ -24,6 +26,8 @@ _LOADS = re.compile(
     r"|\bload\(|ckpt|resume|restore",
     re.IGNORECASE,
 )
+# What an option is called that takes a folder of data
+_OF_DATA = re.compile(r"data|input|images|train|corpus|src", re.IGNORECASE)
 # Files that may say it, and how much of each is read, in characters.
 _TEXTS = (".py", ".sh", ".yml", ".yaml", ".toml", ".json", ".cfg")
 _READ = 1 << 20
@@ -97,11 +101,17 @@ def read_code(
             f"{path}: is empty, a submodule that was not fetched: git submodule update --init"
             for path in missing_submodules(folder)
         ]
-        warnings += [*looks_secret(files), *lfs_pointers(files), *doubtful_starts(files, program)]
-        source = source_of(files, program)
-        if source is not None:
-            wrong, doubtful = syntax_errors(files, source, program[1] == "-m")
-            problems += wrong
+        warnings += [
+            *looks_secret(files),
+            *lfs_pointers(files),
+            *doubtful_starts(files, program, per_rank),
+        ]
+        started = programs_of(files, program)
+        warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]
+        for source, as_module in started:
+            wrong, doubtful = syntax_errors(files, source, as_module, per_rank)
+            # Of several programs in a script not every one may be run.
+            (problems if len(started) == 1 else warnings).extend(wrong)
             warnings += doubtful
     except RequestError as error:
         problems += error.problems
@@ -139,6 +149,40 @@ def check_folder(checkout: Project, typed: str) -> Path:
             [f"CODE={typed}: holds this checkout of Trainyard, with its runs; name a folder in it"]
         )
     return folder
+
+
+def _paths_left_behind(files: Files, arguments: tuple[str, ...]) -> list[str]:
+    """A warning for each argument that names what is here and will not be on the nodes.
+
+    Of folders those that hold data: others may be where the program writes.
+    """
+    found = []
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        option, _, value = argument.rpartition("=")
+        place = files.folder / value
+        try:
+            named = place.is_file() or (
+                place.is_dir() and _OF_DATA.search(option or before) and any(place.iterdir())
+            )
+            path = os.path.relpath(place, files.folder)
+        except (OSError, ValueError):  # no path, or one that may not be read
+            continue
+        if not named or {"dev", "data"} & {*place.parts[1:2]}:
+            continue
+        if path.startswith("../"):
+            found.append(
+                f"argument {argument}: is a path of this machine; ranks in containers see the "
+                "project, and in /data/<name> what make data SOURCE= NAME= brought there"
+            )
+        elif path != "." and not any(
+            f"{each}/".startswith(f"{path}/") for each in files.travelling
+        ):
+            rule = rule_of(files, path + "/" * place.is_dir())
+            found.append(
+                f"argument {argument}: is here, and does not travel: {rule} leaves it out; a line "
+                f"!{path} in {IGNORE} lets it, and data goes with make data"
+            )
+    return found
 
 
 def _can_be_passed(argument: str) -> bool:

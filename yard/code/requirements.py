@@ -5,11 +5,11 @@ import os
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from yard.code.files import Files
+from yard.code.files import Files, rule_of
 from yard.core.errors import RequestError
 
 # Asked for in place of a file, where there is one that shall not count.
@@ -27,10 +27,12 @@ OF_FOLDER = (
     "the project's own files travel as they are, and are not installed; take the line out, or name "
     "another file with REQUIREMENTS="
 )
+OF_WHEEL = "name the package, and in a line of its own the folder of this file: --find-links folder"
 REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 
 # Where other tools have what a project requires: files, and tables of a pyproject.toml
 _OTHER_FILES = re.compile(
+    r"(?:(?:envs?|environments?|conda|requirements)/)?"
     r"(?:env|environment|conda|python_env|cog)[\w.-]*\.ya?ml|Pipfile|pixi\.toml|setup\.(?:py|cfg)"
     r"|(?:docker/|\.devcontainer/)?Dockerfile|(?:install|setup)\.sh"
     r"|(?!docs?/|tests?/)(?:.*/)?(?:_?requirements?|reqs)(?:[_/.-][\w.-]+)?\.(?:txt|in)",
@@ -46,6 +48,14 @@ _TABLES = (
     *("tool.poetry.dependencies", "tool.poetry.group", "tool.uv.sources", "tool.pdm.source"),
     *("tool.pixi.dependencies", "tool.pixi.pypi-dependencies", "tool.hatch.envs.default"),
     *("project.optional-dependencies", "dependency-groups", "tool.flit.metadata.requires"),
+    *("tool.uv.index", "tool.uv.find-links", "tool.uv.constraint-dependencies"),
+    *("tool.uv.override-dependencies", "tool.uv.dev-dependencies", "tool.poetry.source"),
+    "tool.pdm.dev-dependencies",
+)
+# What no file in the form of pip is called
+_OF_OTHER_FORM = re.compile(
+    r"(?!.*requirements[\w.-]*\.lock)"  # Rye's, which has it
+    r".*\.(?:ya?ml|lock|toml|json|py|cfg|sh)|(?:.*/)?(?:Pipfile|Dockerfile)"
 )
 _MOST_NAMED = 6
 # Characters at the head of a script that are looked at
@@ -63,7 +73,11 @@ _PLACE = re.compile(
 # An option, or a package with one of its own other than its hashes
 _OF_PACKAGE = re.compile(r"-(?!-hash)|.*\s--(?!hash)[a-z]")
 _CONDA = re.compile(r"\w[\w.-]*=[^=\s]+(?:=\S*)?$")
-_LOCAL = re.compile(r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*file:)")
+_LOCAL = re.compile(
+    r"(?:-e\b|--editable\b|\.|/|file:|~|\S+\s*@\s*(?:file:|\.)|[\w.-]+/(?!/)|[\w.-]+\.(?:whl|tar\.gz|zip)$)"
+)
+# An entry that names a package
+_PACKAGE = re.compile(r"^[ \t]*\w", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -141,13 +155,17 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     if asked is not None:
         return []
     named = []
+    tables: tuple[str, ...] = _TABLES
+    if found is not None and not any(map(_PACKAGE.search, found.texts.values())):
+        found, tables = None, (*_TABLES, "project.dependencies")  # it has remarks alone
     if found is None or found.path != REQUIREMENTS:
-        named = [*_tables_of_tools(files), *filter(_LOCKS.fullmatch, files.travelling)]
+        named = [*_tables(files, tables), *filter(_LOCKS.fullmatch, files.travelling)]
     if found is None:
         named += [
             path
             for path, file in files.travelling.items()
-            if _OTHER_FILES.fullmatch(path)
+            if path != REQUIREMENTS
+            and _OTHER_FILES.fullmatch(path)
             and (not _PERHAPS.fullmatch(path) or _INSTALLS.search(_head(file.source)))
         ]
         named += [
@@ -155,17 +173,22 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
             for path, file in files.travelling.items()
             if path.endswith(".py") and "/" not in path and _SCRIPT.search(_head(file.source))
         ]
-    if not named:
-        return []
-    shown = ", ".join(sorted(named)[:_MOST_NAMED])
-    return [
-        f"{shown}: not read; what the program requires beside the image is to stand in "
-        f"{REQUIREMENTS}, or REQUIREMENTS= names the file"
+    warnings = [
+        f"{name}: not read, for it does not travel: {rule_of(files, name)} leaves it out"
+        for name in NAMES
+        if found is None and name not in files.travelling and (files.folder / name).is_file()
     ]
+    if named:
+        shown = ", ".join(sorted(named)[:_MOST_NAMED])
+        warnings.append(
+            f"{shown}: not read; what the program requires beside the image is to stand in "
+            f"{REQUIREMENTS}, or in another file of its form that REQUIREMENTS= names"
+        )
+    return warnings
 
 
-def _tables_of_tools(files: Files) -> list[str]:
-    """The tables of a `pyproject.toml` with packages that are not among its dependencies."""
+def _tables(files: Files, names: Iterable[str]) -> list[str]:
+    """Those of some tables that a `pyproject.toml` has."""
     if PYPROJECT not in files.travelling:
         return []
     try:
@@ -173,7 +196,7 @@ def _tables_of_tools(files: Files) -> list[str]:
     except ValueError:
         return []  # another one counts
     tables = []
-    for name in _TABLES:
+    for name in names:
         table: object = document
         for key in name.split("."):
             table = table.get(key) if isinstance(table, dict) else None
@@ -184,10 +207,17 @@ def _tables_of_tools(files: Files) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    """The text of a file, also where it begins with the mark of an editor on Windows."""
+    """The text of a file, also as editors and shells on Windows write it."""
     content = path.read_bytes()
-    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return content.decode("utf-16" if is_wide else "utf-8-sig")
+    encoding = "utf-8-sig"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif content[1:2] == b"\0":
+        encoding = "utf-16-le"
+    text = content.decode(encoding)
+    if "\0" in text:
+        raise ValueError("has bytes of 0")
+    return text
 
 
 def _head(path: Path) -> str:
@@ -202,6 +232,13 @@ def _settle(files: Files, asked: str | None) -> str | None:
     if path not in files.travelling:
         raise RequestError(
             [f"requirements {asked}: there is no such file among those that travel; or say {NONE}"]
+        )
+    if _OF_OTHER_FORM.fullmatch(path) and posixpath.basename(path) != PYPROJECT:
+        raise RequestError(
+            [
+                f"requirements {asked}: is no file in the form of {REQUIREMENTS}, which names a "
+                "package in each line; uv export makes one of a lock, uv pip compile of others"
+            ]
         )
     return path
 
@@ -222,10 +259,11 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
     packages = project.get("dependencies", [])
     if not isinstance(packages, list) or not all(isinstance(entry, str) for entry in packages):
         raise RequestError([f"{path}: project.dependencies must be a list of words"])
+    itself = re.compile(rf"{re.escape(str(project.get('name')))}(?![\w.-])")
     problems = [
         f"{path}: {entry}: {FROM_REPOSITORY if _REPOSITORY.match(entry) else OF_FOLDER}"
         for entry in packages
-        if _REPOSITORY.match(entry) or _LOCAL.match(entry)
+        if _REPOSITORY.match(entry) or _LOCAL.match(entry) or itself.match(entry)
     ]
     if problems:
         raise RequestError(problems)
@@ -261,7 +299,8 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
         elif _REPOSITORY.match(entry):
             problems.append(f"{path}:{number}: {entry}: {FROM_REPOSITORY}")
         elif _LOCAL.match(entry):
-            why = OF_FREEZE if "@" in entry else OF_FOLDER
+            is_file = entry.endswith((".whl", ".tar.gz", ".zip"))
+            why = OF_FREEZE if "@" in entry else OF_WHEEL if is_file else OF_FOLDER
             problems.append(f"{path}:{number}: {entry}: {why}")
         elif _CONDA.match(entry):
             problems.append(f"{path}:{number}: {entry}: {OF_CONDA}")

@@ -4,55 +4,80 @@ import ast
 import re
 import sys
 import warnings
+from pathlib import PurePosixPath
 
 from yard.code.files import Files, rule_of
+from yard.code.starts import started_in_python
 
 # That of the trainer image. An older one here does not know all of its syntax.
 IMAGE_PYTHON = (3, 13)
 # What came in between: f-strings in f-strings, `type X = ...`, `def f[T](x)`, `class A[T]`.
 NEWER = re.compile(r"""\b(?:[rR]?[fF]|[fF][rR])["']|^\s*type\s+\w|\b(?:def|class)\s+\w+\s*\[""")
 
+# How a module is called that was compiled for one Python
+COMPILED = re.compile(r".*\.cpython-(3)(\d+)[\w-]*\.so")
 # Read for their syntax: a file of code larger than this is none that a person has written.
 MAX_BYTES = 2_000_000
 
 
-def syntax_errors(files: Files, start: str, as_module: bool = False) -> tuple[list[str], list[str]]:
+def syntax_errors(
+    files: Files, start: str, as_module: bool = False, per_rank: bool = True
+) -> tuple[list[str], list[str]]:
     """Check a file, and those of the project that it imports at the beginning, without running.
 
     Args:
         as_module: whether it is started by `-m`, which looks for modules from the top folder.
+        per_rank: whether each rank is one of it, and not each node.
 
     Returns:
-        What is wrong for certain, and what may only be too new for the Python of this machine, or
-        lie where Python does not look; each with file, line and the line's text.
+        What is wrong for certain, and what may only be too new for the Python of this machine, lie
+        where Python does not look, or start ranks; each with file, line and the line's text.
     """
     wrong: list[str] = []
     doubtful: list[str] = []
     root = "" if as_module else start.rpartition("/")[0] + "/" * ("/" in start)
-    waiting, seen = [start], {start}
+    waiting = [start, *(_packages(files, start.removesuffix(".py")) if as_module else [])]
+    seen = set(waiting)
     while waiting:
         path = waiting.pop(0)
         file = files.travelling[path]
         if file.size > MAX_BYTES:
             continue
+        content = file.source.read_bytes()
+        if b"\0" in content:
+            wrong.append(f"{path}: has bytes of 0, as UTF-16 has: save it in UTF-8")
+            continue
         try:
             with warnings.catch_warnings(action="ignore"):
-                tree = ast.parse(file.source.read_bytes(), path)
+                tree = ast.parse(content, path)
         except SyntaxError as error:
             line = (error.text or "").strip()
             text = f"{path}:{error.lineno}: {error.msg}" + (f"\n    {line}" if line else "")
             (doubtful if _may_be_newer(error) else wrong).append(text)
-        except ValueError as error:  # a byte 0
-            wrong.append(f"{path}: {error}")
         else:
-            if path == start and b"sys.path" not in file.source.read_bytes():
+            if path == start and b"sys.path" not in content:
                 doubtful += _out_of_path(files, tree, path, root)
             imported, missing = _imported(files, tree, path)
             wrong += missing
+            doubtful += [each for each in _imported_later(files, tree, path) if each not in wrong]
+            doubtful += started_in_python(files, tree, path, per_rank)
             new = [name for name in imported if name not in seen]
             seen.update(new)
             waiting += new
     return wrong, doubtful
+
+
+def of_other_pythons(files: Files) -> list[str]:
+    """A warning for the modules that travel and were not compiled for the image's Python."""
+    found = [(path, COMPILED.fullmatch(path)) for path in files.travelling]
+    named = [
+        path for path, match in found if match and tuple(map(int, match.groups())) != IMAGE_PYTHON
+    ]
+    image = ".".join(map(str, IMAGE_PYTHON))
+    return [
+        f"{', '.join(named[:5])}: compiled for another Python than the image's {image}, which does "
+        f"not find it; name a package with a wheel for {image} in requirements.txt, or compile it"
+    ] * bool(named)
 
 
 def _may_be_newer(error: SyntaxError) -> bool:
@@ -89,12 +114,23 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
     return list(found.values())
 
 
+def _packages(files: Files, module: str) -> list[str]:
+    """What Python runs of the packages that a module lies in, before it."""
+    parents = [f"{parent}/__init__.py" for parent in PurePosixPath(module).parents]
+    return [path for path in parents if path in files.travelling]
+
+
 def _named(node: ast.Import) -> list[str]:
     return [alias.name for alias in node.names]
 
 
-def _imported(files: Files, tree: ast.Module, path: str) -> tuple[list[str], list[str]]:
+def _imported(
+    files: Files, tree: ast.Module, path: str, more: str = ""
+) -> tuple[list[str], list[str]]:
     """What a module imports of the project always: outside of functions and of `try`.
+
+    Args:
+        more: another folder in which modules may be looked for, with a slash behind.
 
     Returns:
         The files that travel, and what is wrong: modules that are there and do not travel.
@@ -112,7 +148,7 @@ def _imported(files: Files, tree: ast.Module, path: str) -> tuple[list[str], lis
             inner = [f"{base}/{alias.name}".lstrip("/") for alias in node.names]
             names += [(node.lineno, name) for name in (base, *inner)]
     # Modules are looked for beside the script that is run, and in the working directory for `-m`.
-    places = ["", f"{folder}/"] if folder else [""]
+    places = dict.fromkeys(("", f"{folder}/" if folder else "", more))
     found, wrong = [], []
     for line, name in names:
         candidates = [
@@ -120,8 +156,26 @@ def _imported(files: Files, tree: ast.Module, path: str) -> tuple[list[str], lis
         ]
         travelling = [candidate for candidate in candidates if candidate in files.travelling][:1]
         found += travelling
+        for place in places:
+            found += _packages(files, f"{place}{name}")
         there = next((each for each in candidates if (files.folder / each).is_file()), None)
         if there and not travelling:
             rule = rule_of(files, there)
             wrong.append(f"{path}:{line}: imports {there}, which {rule} leaves out of what travels")
     return list(dict.fromkeys(found)), list(dict.fromkeys(wrong))
+
+
+def _imported_later(files: Files, tree: ast.Module, path: str) -> list[str]:
+    """The modules that do not travel and may be imported: in a function or branch, or from src/."""
+    tried = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try)
+        for inner in ast.walk(node)
+    }
+    statements: list[ast.stmt] = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom) and id(node) not in tried
+    ]
+    return _imported(files, ast.Module(statements, []), path, "src/")[1]

@@ -164,8 +164,9 @@ def read_crashes(
         said: whether an exception ended a rank, as its Python said, or None.
         alone: whether the log of a rank is of one process.
     """
-    found = {}
+    found, texts = {}, {}
     for rank, log, text in logs:
+        texts[rank] = log, text
         fell = said.get(rank)
         if fell is None:
             fell = not alone and not NO_EXCEPTION.search(text)
@@ -177,6 +178,14 @@ def read_crashes(
         crash = _of_torch(run, path)
         if crash is None or said.get(crash.rank) is False:
             continue  # @record notes a SystemExit, too
+        if alone and crash.error in LAUNCHERS and crash.rank in texts:
+            log, text = texts[crash.rank]
+            told = parse_traceback(text, alone)
+            if told is not None and told.error not in LAUNCHERS:
+                # What it had started fell, and nothing was said between the two exceptions.
+                place = place_of(run, told.frames)
+                found[crash.rank] = Crash(crash.rank, log, told.error, told.message, place)
+                continue
         if crash.rank not in found or crash.place is not None or said.get(crash.rank):
             found[crash.rank] = crash
     return tuple(found[rank] for rank in sorted(found))

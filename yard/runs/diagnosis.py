@@ -23,6 +23,10 @@ from yard.runs.signatures import Signature, load_signatures
 
 PROOF_LINES = 3
 TAIL_LINES = 10
+# At the end of the log of a program that left no exception
+LAST_LINES = 20
+# How a rank waited in vain for others that says of none that it had gone
+WAITED = re.compile(r"DistStoreError|[Tt]imed?[ -]?out")
 # mpirun's own words for the rank that ended the job; the second form is of an exit status.
 FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\s+\[[^\]]*,(\d+)\]")
 # How faulthandler begins; the stacks of all threads follow. What a C++ library said is before it.
@@ -175,7 +179,7 @@ def _ended_early(record: RunRecord, first_failed: int | None) -> list[Finding]:
     early = record.rank_ends[0]
     told = [crash for crash in record.crashes if crash.rank == first_failed]
     waited = any(finding.code == "stalled" for finding in record.findings)
-    if not waited and not any(crash.of_peer for crash in told):
+    if not waited and not any(each.of_peer or WAITED.search(each.sentence) for each in told):
         return []
     proof = tuple(crash.sentence for crash in told)
     return [Finding("rank_ended_early", {}, early.path, early.host, early.rank, proof)]
@@ -248,9 +252,13 @@ def _of_command(record: RunRecord, first_failed: int | None) -> list[Finding]:
 
 
 def _texts(record: RunRecord, first_failed: int | None) -> dict[str, list[Log]]:
+    program = _program_texts(record, first_failed) if record.is_project else []
+    logs = _first(map(partial(_without_handled, record), record.rank_logs), first_failed)
+    lost_peer = any(crash.rank == first_failed and crash.of_peer for crash in record.crashes)
     return {
-        "rank": _first(map(partial(_without_handled, record), record.rank_logs), first_failed),
-        "program": _program_texts(record, first_failed) if record.is_project else [],
+        # What ended a program stands in the log of another rank only where that one had gone.
+        "rank": program if program and not lost_peer else logs,
+        "program": program,
         "mpirun": [record.mpirun_log] if record.mpirun_log else [],
         "container": list(record.container_logs),
         "ansible": [
@@ -265,13 +273,18 @@ def _program_texts(record: RunRecord, first_failed: int | None) -> list[Log]:
     """What ended the user's own program: the exception of the first failed rank, else its log.
 
     A log has warnings, too, that ended nothing; and what others say is of how they were cut off.
+    So of a log its end counts, and of a Python that left by itself the last line.
     """
     crashes = [crash for crash in record.crashes if crash.rank == first_failed]
     told = [Log(crash.path, crash.sentence, None, crash.rank) for crash in crashes]
     if told:
         return told
+    left = {end.rank for end in record.rank_ends if end.exception is False}
     own = [log for log in record.rank_logs if first_failed in (None, log.rank)]
-    return [_without_handled(record, log) for log in own]
+    return [
+        replace(log, text="\n".join(_written(log.text)[-1 if log.rank in left else -LAST_LINES :]))
+        for log in (_without_handled(record, log) for log in own)
+    ]
 
 
 def _without_handled(record: RunRecord, log: Log) -> Log:

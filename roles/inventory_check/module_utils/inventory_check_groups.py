@@ -34,9 +34,13 @@ def group_problems(
     """
     # Where no YAML file names a group, an INI file does, or a program, whose author knows.
     is_yaml = bool(files.groups)
-    children = '"trainers: {children: {name-of-the-group: {}}}"'
+    # The group that other tools have for the machines is named where there is one.
+    known = {"all", "ungrouped", *playbooks, *gpu_groups}
+    of_machines = [name for name in groups if groups[name] and name not in known]
+    group = max(of_machines, key=lambda name: len(groups[name]), default="name-of-the-group")
+    children = f'"trainers: {{children: {{{group}: {{}}}}}}"'
     if not is_yaml:
-        children = '"[trainers:children]", and the name of the group in the line below'
+        children = f'"[trainers:children]", and "{group}" in the line below'
     for name, playbook in playbooks.items():
         if name in groups or name in hosts:
             continue
