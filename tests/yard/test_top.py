@@ -312,8 +312,9 @@ def keep(yard: Yard, host: str, run: str, stop: threading.Event) -> None:
 
 @pytest.mark.process
 @pytest.mark.promise("row 37", "make top")
-def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
+def test_a_user_watches_and_stops_a_run(ready_process: Yard) -> None:
     """Real keys in a real terminal: to the rank and back, stop, quit."""
+    ready = ready_process
     training = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=6000")
     runs = ready.root / "runs"
     wait_for((runs / "latest/metrics.jsonl").exists, "the run that is watched")
