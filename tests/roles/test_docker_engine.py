@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_here import Host
 from role_files import ROLES
 
 from node.setup import (
@@ -293,7 +294,6 @@ def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("facts", "packages"),
     [
@@ -304,17 +304,13 @@ def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[
     ids=["enabled", "disabled", "unknown"],
 )
 def test_where_the_kernel_confines_containers_its_parser_comes_along(
-    tmp_path: Path, facts: dict[str, Any], packages: str
+    facts: dict[str, Any], packages: str
 ) -> None:
     """Without it the engine of Debian 12 refused every container, on a minimal system."""
     debian = {"distribution": "Debian", "distribution_major_version": "12"}
-    variables = yaml.safe_load((ROLES / "docker_engine/vars/main.yml").read_text())
-    variables["docker_engine_source"] = "distribution"
-    machine = {"ansible.builtin.set_fact": {**debian, **facts, "cacheable": True}}
-    show = {"ansible.builtin.debug": {"msg": "<{{ docker_engine_default_packages | join(' ') }}>"}}
-    play = {"hosts": "localhost", "gather_facts": False, "tasks": [machine, show]}
-    done = run_play(tmp_path, {**play, "vars": variables})
-    assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
+    given = {"ansible_facts": {**debian, **facts}, "docker_engine_source": "distribution"}
+    host = Host("docker_engine", given)
+    assert host.value("docker_engine_default_packages | join(' ')") == packages
 
 
 @pytest.mark.process
