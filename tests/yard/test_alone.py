@@ -23,6 +23,7 @@ from yard.commands.rerun import request_of
 from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.operations.alone import Record, begin
+from yard.plays.contract import launch_variables
 from yard.plays.events import Event
 from yard.runs.folder import find_run, list_runs
 from yard.runs.manifest import read_manifest
@@ -177,13 +178,13 @@ def test_stop_from_another_terminal(ready: YardHere) -> None:
     assert document(run, "summary")["status"] == "stopped"
 
 
-@pytest.mark.process
-def test_make_train_begins_no_second_run(alone: Alone) -> None:
-    done = alone.yard("train", "--model", "vit", "--nodes", "2", "--set", "steps=4")
-    # The nodes are folders of this user, whom the playbook has become root on them.
-    assert len(alone.runs) == 1, done.stdout + done.stderr
-    log = (alone.runs[0] / "ansible.log").read_text()
-    assert "TASK [Make its folder and its record]" not in log
+def test_make_train_begins_no_second_run() -> None:
+    file = str(REPOSITORY / "playbooks/train.yml")
+    begins, _ = DataLoader().load_from_file(file, trusted_as_template=True)
+    assert "begin_run" in begins["tasks"][0]
+    told = launch_variables("one", "/runs/one")
+    assert Templar(DataLoader(), told).template(begins["hosts"]) == "!all"
+    assert Templar(DataLoader(), {}).template(begins["hosts"]) == "trainers"
 
 
 @pytest.mark.process
