@@ -101,7 +101,7 @@ def test_a_change_spares(graph: Graph, changed: str, spared: set[str]) -> None:
 
 def test_its_own_tests_run_whatever_they_take_and_others_as_there_is_time(graph: Graph) -> None:
     file = "roles/login_shell/library/login_shell_start.py"
-    measured = {"login_shell": 1000.0, "tests/roles/test_playbooks.py": 5.0}
+    measured = {"login_shell": 1000.0, "tests/node/test_look.py": 5.0}
     little = choose(CHECKOUT, graph, [file], 0, measured)
     assert {"login_shell", "tests/roles/test_login_shell.py"} <= chosen(little)
     assert "mixed_releases" not in chosen(little)
@@ -109,7 +109,7 @@ def test_its_own_tests_run_whatever_they_take_and_others_as_there_is_time(graph:
     spent = sum(item.seconds for item in little.chosen)
     more = choose(CHECKOUT, graph, [file], spent + 10, measured)
     # The nearest first, and of those the quickest.
-    assert chosen(more) - chosen(little) == {"tests/roles/test_playbooks.py"}
+    assert chosen(more) - chosen(little) == {"tests/node/test_look.py"}
 
 
 def test_the_way_tells_why(graph: Graph) -> None:

@@ -4,15 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from run import run as run_in_turn
 
 pytestmark = pytest.mark.process
 
 CHECKOUT = Path(__file__).parents[2]
 # Quick, and it is touched by nothing but itself.
-SMALL = "tests/yard/test_logs.py"
+SMALL = "tests/circles/test_units.py"
 
 
 def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -27,10 +29,10 @@ def run(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of this checkout in a repository of their own."""
-    root = tmp_path / "checkout"
+    root = tmp_path_factory.mktemp("changed") / "checkout"
     # It may be somebody else's.
     git = ("git", "-c", f"safe.directory={CHECKOUT}")
     names = run(CHECKOUT, *git, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -43,6 +45,14 @@ def copy(tmp_path: Path) -> Path:
         done = run(root, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments)
         assert done.returncode == 0, done.stderr
     return root
+
+
+@pytest.fixture
+def copy(repository: Path) -> Iterator[Path]:
+    """The same, for a change that goes again."""
+    yield repository
+    for arguments in (("checkout", "--quiet", "."), ("clean", "--force", "-dxq")):
+        assert run(repository, "git", *arguments).returncode == 0
 
 
 def make_test_changed(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -67,15 +77,12 @@ def test_a_small_change_is_linted_and_tested(copy: Path) -> None:
     ]
 
 
-def test_a_broken_change_fails_and_the_rest_still_runs(copy: Path) -> None:
-    with (copy / SMALL).open("a") as file:
-        file.write("\n\ndef test_of_the_change() -> None:\n    assert  False\n")
-    done = make_test_changed(copy, "BASE=HEAD")
-    assert done.returncode == 2, done.stdout + done.stderr
-    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    assert any("ruff format" in line for line in failed)
-    assert any("pytest" in line for line in failed)
-    assert "passed" in done.stdout
+def test_what_fails_ends_nothing_and_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not run_in_turn([["false", "first"], ["true", "second"]])
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said if line.endswith(("first", "second"))][-2:] == [
+        *("FAILED", "passed"),
+    ]
 
 
 def test_the_choice_alone(copy: Path) -> None:

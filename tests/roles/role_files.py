@@ -10,8 +10,12 @@ ROLES = Path(__file__).parents[2] / "roles"
 
 def action_plugin(role: str, name: str) -> ModuleType:
     """Import a role's action as Ansible does on the control node, from its file."""
-    path = ROLES / role / "action_plugins" / f"{name}.py"
-    specification = importlib.util.spec_from_file_location(f"{role}_{name}", path)
+    return import_file(ROLES / role / "action_plugins" / f"{name}.py", f"{role}_{name}")
+
+
+def import_file(path: Path, name: str = "") -> ModuleType:
+    """Import a file that is no module of a package."""
+    specification = importlib.util.spec_from_file_location(name or path.stem, path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)

@@ -4,11 +4,8 @@ No hardware: the machine is a stand-in, see `amd_machine.py`; what rocm-smi says
 Debian's real program on such a tree.
 """
 
-import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from amd_machine import GPUS, MI210, UUIDS, AmdMachine, recorded, write
+from ansible_here import Host
 from test_launch_arguments import CONTAINER, START
 
 from node.check import gpu_fit as fit
@@ -358,7 +356,6 @@ def test_a_node_cannot_have_another_file_given_to_a_container(path: str) -> None
     assert not start.RENDER.fullmatch(path)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("group", "wanted", "given"),
     [
@@ -369,29 +366,12 @@ def test_a_node_cannot_have_another_file_given_to_a_container(path: str) -> None
         ("other", 0, ["", []]),
     ],
 )
-def test_a_run_hands_on_what_its_node_has(
-    group: str, wanted: int, given: list[Any], tmp_path: Path
-) -> None:
+def test_a_run_hands_on_what_its_node_has(group: str, wanted: int, given: list[Any]) -> None:
     """NVIDIA's by number, AMD's as files: what roles training_node and training_run make of it."""
     devices = [
         {"uuid": uuid, "index": index, "device": RENDER[index]} for index, uuid in enumerate(UUIDS)
     ]
     held = [{"uuid": UUIDS[1], "index": 1}] if wanted else []
-    folders = ("defaults", "vars")
-    files = [f"{role}/{each}" for role in ("training_node", "training_run") for each in folders]
-    told = [
-        "{{ training_run_container.gpus }}",
-        "{{ training_run_container.render_devices }}",
-        "{{ 'rocm-smi' in training_node_packages }}",
-    ]
-    play = {
-        "hosts": "trainers",
-        "connection": "local",
-        "gather_facts": False,
-        "vars_files": [str(CHECKOUT / f"roles/{file}/main.yml") for file in files],
-        "vars": {"told": told},
-        "tasks": [{"ansible.builtin.debug": {"msg": "told {{ told | to_json }}"}}],
-    }
     settings = {
         "training_node_probed": {"answer": {"gpu_devices": devices}},
         "training_run_taken": {"gpus": held, "part": 1.0},
@@ -401,23 +381,15 @@ def test_a_run_hands_on_what_its_node_has(
         "training_run_user": "trainer",
         "training_run_dataset": "cifar10",
     }
-    hosts: dict[str, Any] = {"hosts": {"node1": {}}}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"trainers": hosts, group: hosts}))
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [
-            *(program, "--inventory", tmp_path / "hosts.yml", tmp_path / "play.yml"),
-            *("--extra-vars", json.dumps(settings)),
-        ],
-        env=os.environ | {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = re.search(r'"msg": "told (.*)"\n', done.stdout)
-    assert said, done.stdout + done.stderr
-    assert json.loads(said[1].replace('\\"', '"')) == [*given, group == "amd_nodes"]
+    groups = {
+        "group_names": ["trainers", group],
+        "groups": {"trainers": ["node1"], group: ["node1"]},
+    }
+    node = Host("training_node", {**groups, "ansible_play_hosts": ["node1"]}, "node1")
+    run = Host("training_run", {**node.variables, **settings}, "node1")
+    container = run.value("training_run_container")
+    assert [container["gpus"], container["render_devices"]] == given
+    assert run.value("'rocm-smi' in training_node_packages") == (group == "amd_nodes")
 
 
 @pytest.mark.promise("row 33")

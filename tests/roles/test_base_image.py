@@ -1,66 +1,27 @@
 """What role base_image puts into the image for a site, and when the image is made anew."""
 
-import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_here import Host
 from role_files import ROLES
 
-pytestmark = pytest.mark.process
-
-PLAY = [
-    {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "vars_files": [
-            str(ROLES / "base_image" / part / "main.yml") for part in ("defaults", "vars")
-        ],
-        "tasks": [
-            {
-                "name": "Write it",
-                "ansible.builtin.copy": {
-                    "dest": "{{ out }}",
-                    "mode": "0600",
-                    "content": "{{ {'files': base_image_files, 'settings': base_image_settings,"
-                    " 'sources': base_image_sources,"
-                    " 'dockerfile': lookup('template', template)} | to_json }}",
-                },
-            }
-        ],
-    }
-]
 KEY = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
 PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
-def made(folder: Path, **variables: str) -> dict[str, object]:
+def made(**variables: str) -> dict[str, object]:
     """What the role would write."""
-    (folder / "play.json").write_text(json.dumps(PLAY))
-    given = {
-        **variables,
-        "out": str(folder / "out.json"),
-        "template": str(ROLES / "base_image/templates/Dockerfile.j2"),
+    host = Host("base_image", variables)
+    template = str(ROLES / "base_image/templates/Dockerfile.j2")
+    return {
+        **{name: host.value(f"base_image_{name}") for name in ("files", "settings", "sources")},
+        "dockerfile": host.value("lookup('template', file)", file=template),
     }
-    done = subprocess.run(
-        [
-            *("ansible-playbook", "--inventory", "localhost,"),
-            *("--extra-vars", json.dumps(given), str(folder / "play.json")),
-        ],
-        env={**os.environ, "ANSIBLE_LOCALHOST_WARNING": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    written: dict[str, object] = json.loads((folder / "out.json").read_text())
-    return written
 
 
-def test_without_settings_the_image_is_as_it_comes(tmp_path: Path) -> None:
-    found = made(tmp_path)
+def test_without_settings_the_image_is_as_it_comes() -> None:
+    found = made()
     assert found["settings"] == ""
     assert found["sources"] == []
     assert found["files"] == {"sources.list": "", "apt.conf": "", "ca.crt": ""}
@@ -73,7 +34,7 @@ def test_a_site_with_mirrors_and_an_authority(tmp_path: Path) -> None:
         "base_image_mirror": "https://mirror.site:8443/debian/",
         "base_image_ca": str(tmp_path / "ca.pem"),
     }
-    found = made(tmp_path, **variables)
+    found = made(**variables)
     assert found["files"] == {
         "sources.list": f"deb {KEY} https://mirror.site:8443/debian bookworm main\n"
         f"deb {KEY} https://mirror.site:8443/debian bookworm-updates main\n"
@@ -93,13 +54,13 @@ def test_a_site_with_mirrors_and_an_authority(tmp_path: Path) -> None:
     ]
     # With another certificate behind the same name the image is another one.
     (tmp_path / "ca.pem").write_text(PEM.replace("AAAA", "BBBB"))
-    assert made(tmp_path, **variables)["settings"] not in ("", found["settings"])
+    assert made(**variables)["settings"] not in ("", found["settings"])
 
 
 @pytest.mark.parametrize("mirror", ["", "http://mirror.site/debian"])
 def test_an_authority_alone_is_for_what_is_built_on_the_image(tmp_path: Path, mirror: str) -> None:
     (tmp_path / "ca.pem").write_text(PEM)
-    found = made(tmp_path, base_image_mirror=mirror, base_image_ca=str(tmp_path / "ca.pem"))
+    found = made(base_image_mirror=mirror, base_image_ca=str(tmp_path / "ca.pem"))
     assert "apt.conf" not in str(found["dockerfile"])
     assert ("sources.list" in str(found["dockerfile"])) is bool(mirror)
     assert "COPY ca.crt" in str(found["dockerfile"])

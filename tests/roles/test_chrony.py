@@ -1,38 +1,19 @@
 """The files of role chrony, with the settings of group_vars/: who asks whom, and who may ask."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from ansible_here import Host, Inventory
 from role_files import ROLES
 
 # As chronyc 4.6 wrote it in tries of a second each
 WAITED = "try: 60, refid: {}, correction: {:.9f}, skew: 0.000"
 HEAD = "# Written by Ansible, role chrony."
-PLAY = {
-    "hosts": "trainers",
-    "connection": "local",
-    "gather_facts": False,
-    "vars_files": [str(ROLES / "chrony/vars/main.yml")],
-    "tasks": [
-        {
-            "name": "Write them",
-            "ansible.builtin.copy": {
-                "dest": "{{ out }}/{{ inventory_hostname }}.json",
-                "mode": "0600",
-                "content": "{{ {'settings': lookup('template', templates ~ '/settings.j2'),"
-                " 'sources': lookup('template', templates ~ '/sources.j2'),"
-                " 'udp': firewall_node_udp_ports, 'mistakes': chrony_mistakes,"
-                " 'remedy': chrony_remedy} | to_json }}",
-            },
-        }
-    ],
-}
+TEMPLATES = ROLES / "chrony/templates"
 
 
 def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -42,14 +23,10 @@ def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any
     Args:
         settings: by the node, what its inventory says.
     """
-    # The playbook's own group_vars/, as those of playbooks/ are
-    (folder / "group_vars").symlink_to(ROLES.parent / "group_vars")
-    (folder / "play.yml").write_text(json.dumps([PLAY]))
     hosts = {
         f"n{number}": {
             "ansible_host": f"192.0.2.{number}",
             "cluster_address": f"10.0.0.{number}",
-            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
             "chrony_sources": [],
             "chrony_server_host": "",
             "chrony_wait_seconds": 60,
@@ -59,20 +36,23 @@ def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any
         }
         for number in (1, 2, 3, 4)
     }
-    variables = {
-        "cluster_network": "10.0.0.0/24",
-        "out": str(folder),
-        "templates": str(ROLES / "chrony/templates"),
-    }
-    inventory = {"trainers": {"hosts": hosts, "vars": variables}}
-    (folder / "hosts.json").write_text(json.dumps(inventory))
-    subprocess.run(
-        ["ansible-playbook", "--inventory", folder / "hosts.json", folder / "play.yml"],
-        env={**os.environ, "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")},
-        check=True,
-        capture_output=True,
-    )
-    found = {host: json.loads((folder / f"{host}.json").read_text()) for host in hosts}
+    trainers = {"hosts": hosts, "vars": {"cluster_network": "10.0.0.0/24"}}
+    (folder / "hosts.json").write_text(json.dumps({"trainers": trainers}))
+    inventory = Inventory(folder / "hosts.json")
+    found = {}
+    for host in hosts:
+        given = inventory.hostvars.raw_get(host)
+        known = {"groups": inventory.groups, "hostvars": inventory.hostvars}
+        seen = Host("chrony", {**given, **known}, host)
+        found[host] = {
+            **{
+                name: seen.value("lookup('template', file)", file=str(TEMPLATES / f"{name}.j2"))
+                for name in ("settings", "sources")
+            },
+            "udp": seen.value("firewall_node_udp_ports"),
+            "mistakes": seen.value("chrony_mistakes"),
+            "remedy": seen.value("chrony_remedy"),
+        }
     for files in found.values():
         for name in ("settings", "sources"):
             head, *files[name] = files[name].splitlines()
@@ -80,7 +60,6 @@ def written(folder: Path, **settings: dict[str, Any]) -> dict[str, dict[str, Any
     return found
 
 
-@pytest.mark.process
 def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
     first = {
         "chrony_state": "present",

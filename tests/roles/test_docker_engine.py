@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_here import Host
 from role_files import ROLES
 
 from node.setup import (
@@ -272,28 +273,6 @@ def test_refuses_what_holds_no_settings(text: str) -> None:
         docker_engine_merge.parsed(text)
 
 
-def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Run a play on this machine; it finds the role's modules."""
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    return subprocess.run(
-        [
-            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
-            *("--inventory", "localhost,", "--connection", "local"),
-        ],
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_LIBRARY": str(ROLES / "docker_engine/library"),
-            "ANSIBLE_MODULE_UTILS": str(ROLES / "training_node/module_utils"),
-            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("facts", "packages"),
     [
@@ -304,61 +283,99 @@ def run_play(folder: Path, play: dict[str, Any]) -> subprocess.CompletedProcess[
     ids=["enabled", "disabled", "unknown"],
 )
 def test_where_the_kernel_confines_containers_its_parser_comes_along(
-    tmp_path: Path, facts: dict[str, Any], packages: str
+    facts: dict[str, Any], packages: str
 ) -> None:
     """Without it the engine of Debian 12 refused every container, on a minimal system."""
     debian = {"distribution": "Debian", "distribution_major_version": "12"}
-    variables = yaml.safe_load((ROLES / "docker_engine/vars/main.yml").read_text())
-    variables["docker_engine_source"] = "distribution"
-    machine = {"ansible.builtin.set_fact": {**debian, **facts, "cacheable": True}}
-    show = {"ansible.builtin.debug": {"msg": "<{{ docker_engine_default_packages | join(' ') }}>"}}
-    play = {"hosts": "localhost", "gather_facts": False, "tasks": [machine, show]}
-    done = run_play(tmp_path, {**play, "vars": variables})
-    assert f"<{packages}>" in done.stdout, done.stdout + done.stderr
+    given = {"ansible_facts": {**debian, **facts}, "docker_engine_source": "distribution"}
+    host = Host("docker_engine", given)
+    assert host.value("docker_engine_default_packages | join(' ')") == packages
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(("later", "there"), [(False, False), (True, False), (False, True)])
-def test_an_engine_is_restarted_for_what_it_has_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: bool, there: bool
-) -> None:
-    """One that starts later reads it then; for a note of the role's none is restarted."""
-    due, text = not later and not there, '{"live-restore": true}'
-    if there:
-        (tmp_path / "daemon.json").write_text(text)
-    stub, asked = tmp_path / "systemctl", tmp_path / "asked"
-    stub.write_text(f'#!/bin/sh\n[ $1 = show ] || echo "$@" >>{asked}\nexit 1\n')
-    stub.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+# By the host: whether the engine starts later, and whether its settings are there already.
+ENGINES = {"runs": (False, False), "later": (True, False), "same": (False, True)}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """What the role has done to engines in folders, and what Ansible says of each."""
+    root = tmp_path_factory.mktemp("engines")
+    hosts: dict[str, Any] = {}
+    for host, (later, there) in ENGINES.items():
+        folder = root / host
+        folder.mkdir()
+        if there:
+            (folder / "daemon.json").write_text('{"live-restore": true}')
+        stub, asked = folder / "systemctl", folder / "asked"
+        stub.write_text(f'#!/bin/sh\n[ $1 = show ] || echo "$@" >>{asked}\nexit 1\n')
+        stub.chmod(0o755)
+        hosts[host] = {"folder": str(folder), "later": later}
     parts = [
         {"ansible.builtin.import_tasks": str(ROLES / f"docker_engine/tasks/{name}.yml")}
         for name in ("settings", "apply")
     ]
     play = {
-        "hosts": "localhost",
+        "hosts": "all",
         "gather_facts": False,
+        "environment": {"PATH": "{{ folder }}:{{ lookup('env', 'PATH') }}"},
         "vars": {
             **yaml.safe_load((ROLES / "docker_engine/vars/main.yml").read_text()),
             "ansible_facts": {"service_mgr": "systemd"},
             "docker_engine_state": "present",
-            "docker_engine_starts_later": later,
+            "docker_engine_starts_later": "{{ later }}",
             "docker_engine_options": {"live-restore": True},
             "docker_engine_defaults": {},
             "docker_engine_proxies": {},
-            "docker_engine_kept": str(tmp_path / "kept.json"),
-            "docker_engine_settings_tried": str(tmp_path / "tried"),
-            "docker_engine_settings_file": str(tmp_path / "daemon.json"),
-            "docker_engine_record": str(tmp_path),
+            "docker_engine_kept": "{{ folder }}/kept.json",
+            "docker_engine_settings_tried": "{{ folder }}/tried",
+            "docker_engine_settings_file": "{{ folder }}/daemon.json",
+            "docker_engine_record": "{{ folder }}",
         },
         "tasks": parts,
     }
-    done = run_play(tmp_path, play)
-    assert asked.exists() is due, done.stdout + done.stderr
-    assert not (tmp_path / "kept.json").exists()
+    (root / "play.yml").write_text(yaml.safe_dump([play]))
+    (root / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("ansible-playbook")), "play.yml"),
+            *("--inventory", "hosts.json", "--connection", "local"),
+        ],
+        cwd=root,
+        env={
+            **os.environ,
+            "ANSIBLE_LIBRARY": str(ROLES / "docker_engine/library"),
+            "ANSIBLE_MODULE_UTILS": str(ROLES / "training_node/module_utils"),
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("{"), done.stdout + done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return root, document
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("host", ENGINES)
+def test_an_engine_is_restarted_for_what_it_has_not_read(
+    told: tuple[Path, dict[str, Any]], host: str
+) -> None:
+    """One that starts later reads it then; for a note of the role's none is restarted."""
+    root, document = told
+    folder, due = root / host, host == "runs"
+    assert (folder / "asked").exists() is due, document
+    assert not (folder / "kept.json").exists()
     # One that does not start has what it ran with before, and the message tells what is where.
-    settings = tmp_path / ("tried" if due else "daemon.json")
+    settings = folder / ("tried" if due else "daemon.json")
     assert json.loads(settings.read_text()) == {"live-restore": True}
-    assert (tmp_path / "daemon.json").exists() is not due
-    says = f"Back as they were are {tmp_path}/daemon.json, {tmp_path}/settings.json. The settings"
-    assert (says in " ".join(done.stdout.split())) is due, done.stdout
-    assert (done.returncode == 0) is not due
+    assert (folder / "daemon.json").exists() is not due
+    said = " ".join(
+        str(task["hosts"].get(host, {}).get("msg", ""))
+        for play in document["plays"]
+        for task in play["tasks"]
+    )
+    says = f"Back as they were are {folder}/daemon.json, {folder}/settings.json. The settings"
+    assert (says in " ".join(said.split())) is due, said
+    assert (document["stats"][host]["failures"] == 0) is not due

@@ -1,13 +1,13 @@
 """Entries of hosts(5) that the role hosts_file makes of an inventory, and the lines of others."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_here import Inventory
 from role_files import ROLES, action_plugin
 
 from node.setup.hosts_file import other_lines
@@ -108,35 +108,13 @@ def test_keeps_lines_after_the_block() -> None:
     assert others("", "node1") == ""
 
 
-def run_role(directory: Path, hosts: dict[str, Any], groups: list[str]) -> tuple[int, str]:
-    """Run the role's action for an inventory of the group trainers."""
-    inventory, playbook = directory / "hosts.yml", directory / "play.yml"
+def entries(folder: Path, hosts: dict[str, Any], *groups: str) -> dict[str, Any]:
+    """What the role's action tells of an inventory of the group trainers."""
+    inventory = folder / "hosts.yml"
     inventory.write_text(json.dumps({"trainers": {"hosts": hosts}}))
-    tasks = [
-        {
-            "ansible.builtin.import_role": {"name": "hosts_file", "tasks_from": "absent"},
-            "when": False,
-        },
-        {"hosts_file_entries": {"groups": groups}, "run_once": True, "register": "entries"},
-        {"ansible.builtin.debug": {"msg": "{{ entries.lines | join('|') }}"}, "run_once": True},
-    ]
-    play = {"hosts": "trainers", "gather_facts": False, "connection": "local", "tasks": tasks}
-    playbook.write_text(json.dumps([play]))
-    done = subprocess.run(
-        ["ansible-playbook", "--inventory", inventory, playbook],
-        env={
-            **os.environ,
-            "ANSIBLE_ROLES_PATH": str(ROLES),
-            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return Inventory(inventory).act(action, groups=list(groups))
 
 
-@pytest.mark.process
 def test_reads_the_variables_of_an_inventory(tmp_path: Path) -> None:
     hosts = {
         "10.0.0.10": {},
@@ -144,18 +122,20 @@ def test_reads_the_variables_of_an_inventory(tmp_path: Path) -> None:
         "node2": {"ansible_host": "192.0.2.2", "cluster_address": "10.0.0.12"},
         "node3": {"cluster_address": "10.0.0.13", "cluster_address_v6": "fd00:0::13"},
     }
-    status, output = run_role(tmp_path, hosts, ["trainers", "trainers"])
-    assert status == 0, output
-    lines = "10.0.0.10 10.0.0.10|10.0.0.11 node1 s|10.0.0.12 node2|10.0.0.13 node3|fd00::13 node3"
-    assert f'"{lines}"' in output
+    assert entries(tmp_path, hosts, "trainers", "trainers")["lines"] == [
+        "10.0.0.10 10.0.0.10",
+        "10.0.0.11 node1 s",
+        "10.0.0.12 node2",
+        "10.0.0.13 node3",
+        "fd00::13 node3",
+    ]
 
 
-@pytest.mark.process
 def test_the_action_names_every_contradiction(tmp_path: Path) -> None:
     hosts = {"node1": {"ansible_host": "10.0.0.11"}, "node2": {"ansible_host": "10.0.0.11"}}
-    status, output = run_role(tmp_path, hosts, ["trainers", "trainer"])
-    assert status == 2
-    assert json.loads(output.split("FAILED! => ")[1].split("\n")[0])["msg"].splitlines() == [
+    told = entries(tmp_path, hosts, "trainers", "trainer")
+    assert told["failed"]
+    assert told["msg"].splitlines() == [
         "hosts_file: the inventory contradicts itself, nothing was changed.",
         "there is no group trainer, which hosts_file_groups names.",
         "address 10.0.0.11 belongs to node1 and node2.",

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils import nvidia_driver_cards
 from ansible.module_utils.training_node.machine import gpus as gpu_queries
+from ansible_here import Host
 from gpu_machines import have_smi_hang
 from role_files import ROLES
 
@@ -221,6 +222,12 @@ def test_a_gpu_with_an_error_in_place_of_its_memory_is_none(
     assert names["look_at_gpus"]() == ([], lost)
 
 
+def on(facts: dict[str, str], **given: Any) -> Host:
+    """A machine of these facts."""
+    given = {f"nvidia_driver_{name}": value for name, value in given.items()}
+    return Host("nvidia_driver", {"ansible_facts": facts, **given})
+
+
 def played(root: Path, facts: dict[str, str], variables: dict[str, Any], *tasks: Any) -> str:
     """What Ansible says of tasks of the role on a machine of these facts."""
     playbook = root / "play.yml"
@@ -252,12 +259,10 @@ def debian(version: str, architecture: str = "x86_64") -> dict[str, str]:
     }
 
 
-CHECK = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "check"}}
-# Ends the check before it asks apt.
-PASSED = {"nvidia_driver_found": {"misfit": "passed until here"}}
+# The check ends with it where nothing before is wrong.
+PASSED = {"misfit": "passed until here"}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("facts", "branch", "said"),
     [
@@ -275,15 +280,13 @@ PASSED = {"nvidia_driver_found": {"misfit": "passed until here"}}
     ],
 )
 def test_what_nvidias_source_does_not_have_is_refused(
-    tmp_path: Path, facts: dict[str, str], branch: int, said: str
+    facts: dict[str, str], branch: int, said: str
 ) -> None:
-    asked = {"nvidia_driver_source": "nvidia", "nvidia_driver_branch": branch}
-    assert said in played(tmp_path, facts, PASSED | asked, CHECK)
+    assert said in on(facts, source="nvidia", branch=branch, found=PASSED).refused("check")
 
 
-@pytest.mark.process
-def test_the_distributions_branch_needs_no_source_of_nvidia(tmp_path: Path) -> None:
-    assert "passed until here" in played(tmp_path, debian("13"), PASSED, CHECK)
+def test_the_distributions_branch_needs_no_source_of_nvidia() -> None:
+    assert "passed until here" in on(debian("13"), found=PASSED).refused("check")
 
 
 @pytest.mark.process
@@ -326,7 +329,6 @@ def test_packages_are_taken_that_are_signed_with_the_pinned_key(
     ]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("source", "release", "packages"),
     [
@@ -340,70 +342,43 @@ def test_packages_are_taken_that_are_signed_with_the_pinned_key(
 )
 @pytest.mark.parametrize("kind", ["open", "proprietary"])
 def test_packages_are_those_of_the_source(
-    tmp_path: Path, source: str, release: str, packages: str, kind: str
+    source: str, release: str, packages: str, kind: str
 ) -> None:
-    role = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text())
-    variables = {"nvidia_driver_source": source, "nvidia_driver_branch": 550}
-    variables |= {"nvidia_driver_found": {"modules": kind}}
-    show = {
-        "ansible.builtin.debug": {"msg": "{{ nvidia_driver_driver_packages | join(' ') }}"},
-        "vars": role,
-    }
     module = "nvidia-kernel-open-dkms" if kind == "open" else "nvidia-kernel-dkms"
     if source == "distribution" and kind == "open":
         module = "nvidia-open-kernel-dkms"
-    assert packages.format(module=module) in played(tmp_path, debian(release), variables, show)
+    host = on(debian(release), source=source, branch=550, found={"modules": kind})
+    assert host.value(PACKAGES) == packages.format(module=module)
 
 
-@pytest.mark.process
-def test_another_branch_of_debian_brings_all_its_own_libraries(tmp_path: Path) -> None:
+PACKAGES = "nvidia_driver_driver_packages | join(' ')"
+
+
+def test_another_branch_of_debian_brings_all_its_own_libraries() -> None:
     """The daemon depends on `libnvidia-cfg1 | libnvidia-tesla-535-cfg1 | …` on Debian 13."""
-    role = yaml.safe_load((ROLES / "nvidia_driver/vars/main.yml").read_text())
-    variables = {"nvidia_driver_branch": 535, "nvidia_driver_source": "distribution"}
-    variables |= {"nvidia_driver_found": {"modules": "proprietary"}}
-    show = {
-        "ansible.builtin.debug": {"msg": "{{ nvidia_driver_driver_packages | join(' ') }}"},
-        "vars": role,
-    }
-    assert (
+    host = on(debian("13"), branch=535, source="distribution", found={"modules": "proprietary"})
+    assert host.value(PACKAGES) == (
         "nvidia-tesla-535-smi libnvidia-tesla-535-cuda1 libnvidia-tesla-535-cfg1 nvidia-modprobe "
         "nvidia-persistenced nvidia-tesla-535-kernel-dkms"
-    ) in played(tmp_path, debian("13"), variables, show)
+    )
 
 
-PROVE = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "prove"}}
 NEEDS_FABRIC = "joins its GPUs over NVSwitches (4)"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
-    ("switches", "state", "status", "said"),
+    ("switches", "state", "said"),
     [
-        (4, "inactive", 3, f"{NEEDS_FABRIC}, and nvidia-fabricmanager.service is inactive"),
-        (4, "", 4, f"{NEEDS_FABRIC}, and nvidia-fabricmanager.service is not there"),
-        (4, "active", 0, ""),
-        (0, "inactive", 3, ""),
+        (4, "inactive", f"{NEEDS_FABRIC}, and nvidia-fabricmanager.service is inactive"),
+        (4, "", f"{NEEDS_FABRIC}, and nvidia-fabricmanager.service is not there"),
+        (4, "active", ""),
+        (0, "inactive", ""),
     ],
 )
-def test_gpus_behind_nvswitches_need_what_joins_them(
-    tmp_path: Path,
-    switches: int,
-    state: str,
-    status: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    program = tmp_path / "bin/systemctl"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho {state}\nexit {status}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+def test_gpus_behind_nvswitches_need_what_joins_them(switches: int, state: str, said: str) -> None:
     gpu = {"name": "NVIDIA H100 80GB HBM3", "driver": "550.163.01"}
     now = {"trouble": "", "gpus": [gpu], "cards": [{"slot": "0000:19:00.0"}], "switches": switches}
-    told = played(tmp_path, debian("12"), {"nvidia_driver_now": now}, PROVE)
-    if said:
-        assert said in told
-        assert "of the very version of the driver, 550.163.01 (of Ubuntu" in told
-    else:
-        assert NEEDS_FABRIC not in told
-        assert "Keep the driver's state between programs" in told
+    told = on(debian("12"), now=now, fabric={"stdout": state}).refused("prove")
+    assert said in told
+    assert bool(told) is bool(said)
+    assert not said or "of the very version of the driver, 550.163.01 (of Ubuntu" in told

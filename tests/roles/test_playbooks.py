@@ -1,38 +1,33 @@
 """What playbooks decide before they touch a machine."""
 
-import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-pytestmark = pytest.mark.process
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible_here import LOADER, PLAYBOOKS, refusal
 
 CHECKOUT = Path(__file__).parents[2]
 
 
-def play(playbook: Path, inventory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        ["ansible-playbook", "--inventory", str(inventory), str(playbook), *options],
-        cwd=CHECKOUT,
-        env={**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def plays(playbook: str) -> list[dict[str, Any]]:
+    path = str(CHECKOUT / playbook)
+    found: list[dict[str, Any]] = LOADER.load_from_file(path, trusted_as_template=True)
+    return found
 
 
-@pytest.mark.parametrize("name", ["remove", "rotate_keys"])
-def test_nothing_is_done_well_where_there_is_no_machine(name: str, tmp_path: Path) -> None:
-    (tmp_path / "hosts.yml").write_text("trainers: {hosts: {}}\n")
-    done = play(CHECKOUT / f"playbooks/{name}.yml", tmp_path, "-e", "remove_roles=all")
-    assert done.returncode != 0
-    said = done.stdout + done.stderr
-    assert f"There is no machine in group trainers of {tmp_path}" in said
+@pytest.mark.parametrize("name", ["playbooks/remove.yml", "playbooks/rotate_keys.yml"])
+def test_nothing_is_done_well_where_there_is_no_machine(name: str) -> None:
+    assert plays(name)[0]["ansible.builtin.import_playbook"] == "any_machine.yml"
+    (look,) = plays("playbooks/any_machine.yml")
+    sources = {"ansible_inventory_sources": ["/sites/mine"]}
+    for groups, are_there in (({}, False), ({"trainers": []}, False), ({"trainers": ["a"]}, True)):
+        said = refusal(look["tasks"], {"groups": groups, **sources})
+        assert bool(said) is not are_there
+    said = refusal(look["tasks"], {"groups": {}, **sources})
+    assert "There is no machine in group trainers of /sites/mine" in said
     assert "-i inventory/mysite" in said
 
 
@@ -44,24 +39,14 @@ def test_nothing_is_done_well_where_there_is_no_machine(name: str, tmp_path: Pat
         ("dataset", "dataset", False),
     ],
 )
-def test_which_roles_are_removed(asked: str, first: str, has_roles: bool, tmp_path: Path) -> None:
-    """The variables of the playbook, in one that shows what follows from them."""
-    folder = tmp_path / "playbooks"
-    folder.mkdir()
-    shutil.copy(CHECKOUT / "playbooks/nodes.yml", folder)
-    (tmp_path / "roles").symlink_to(CHECKOUT / "roles")
-    (*_, removal) = yaml.safe_load((CHECKOUT / "playbooks/remove.yml").read_text())
-    shown: dict[str, Any] = {
-        "name": "Show",
-        "ansible.builtin.debug": {"msg": "{{ remove_wanted }}"},
-    }
-    one = {"hosts": "trainers", "gather_facts": False, "vars": removal["vars"], "tasks": [shown]}
-    (folder / "show.yml").write_text(yaml.safe_dump([{"name": "Show what goes", **one}]))
-    (tmp_path / "hosts.yml").write_text("trainers: {hosts: {gpu01: {}}}\n")
-    done = play(folder / "show.yml", tmp_path / "hosts.yml", "-e", f"remove_roles={asked}")
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = done.stdout.partition('"msg": ')[2].partition("]")[0] + "]"
-    wanted = json.loads(text)
+def test_which_roles_are_removed(asked: str, first: str, has_roles: bool) -> None:
+    given = {"remove_roles": asked, "playbook_dir": str(PLAYBOOKS), "training_datasets": {}}
+    loader = DataLoader()
+    loader.set_basedir(str(PLAYBOOKS))
+    templar = Templar(
+        loader=loader, variables={**plays("playbooks/remove.yml")[-1]["vars"], **given}
+    )
+    wanted = templar.template(trust_as_template("{{ remove_wanted }}"))
     assert wanted[0] == first
     assert len(wanted) == len(set(wanted))
     assert ({"openmpi", "accounts", "ssh_trust"} <= set(wanted)) == has_roles

@@ -1,16 +1,13 @@
 """Keys of nodes, collected and written as ssh and sshd read them."""
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.errors import AnsibleUndefinedVariable
-from role_files import ROLES, action_plugin
+from ansible_here import Host, tasks_of
+from role_files import action_plugin
 
 from node.setup import ssh_trust_lines
 
@@ -237,68 +234,36 @@ def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
 SKIPPED = {"changed": False, "skipped": True}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
-    ("read_by", "failing", "keys"),
+    ("read_by", "keys"),
     [
         # It reads it for all.
-        ({"n1": ["new"]}, ["n1"], ["new"]),
+        ({"n1": ["new"]}, ["new"]),
         # The next one has read it anew.
-        ({"n1": ["old", "new"], "n2": ["new"]}, ["n1"], ["new"]),
+        ({"n1": ["old", "new"], "n2": ["new"]}, ["new"]),
         # Without a control node that takes part
-        ({}, ["n1"], None),
+        ({}, None),
     ],
     ids=["first_failed", "read_anew", "no_control_node"],
 )
 def test_the_control_nodes_key_outlives_the_node_that_read_it(
-    read_by: dict[str, list[str]], failing: list[str], keys: list[str] | None, tmp_path: Path
+    read_by: dict[str, list[str]], keys: list[str] | None
 ) -> None:
-    tasks = yaml.safe_load((ROLES / "ssh_trust/tasks/collect.yml").read_text())
     (control,) = [
-        task["ssh_trust_collect"]["control"] for task in tasks if "ssh_trust_collect" in task
+        task["ssh_trust_collect"]["control"]
+        for task in tasks_of("ssh_trust", "collect")
+        if "ssh_trust_collect" in task
     ]
     readings = {
         host: {"changed": False, "user_keys": read_by[host]} if host in read_by else SKIPPED
         for host in ("n1", "n2", "n3")
     }
-    play = {
-        "hosts": "all",
-        "connection": "local",
-        "gather_facts": False,
-        "vars_files": [str(ROLES / "ssh_trust/vars/main.yml")],
-        "vars": {"ssh_trust_inventory": {"members": list(readings)}},
-        "tasks": [
-            # n0 has failed before it read anything.
-            {"ansible.builtin.fail": {"msg": "n0"}, "when": "inventory_hostname == 'n0'"},
-            {
-                "ansible.builtin.set_fact": {
-                    "ssh_trust_control_keys": "{{ readings[inventory_hostname] }}"
-                }
-            },
-            {"ansible.builtin.fail": {"msg": "n1"}, "when": "inventory_hostname in failing"},
-            {
-                "ansible.builtin.copy": {
-                    "dest": str(tmp_path / "control.json"),
-                    "content": f"{{{{ {control[2:-2]} | to_json }}}}",
-                    "mode": "0600",
-                },
-                "run_once": True,
-            },
-        ],
+    hostvars = {host: {"ssh_trust_control_keys": reading} for host, reading in readings.items()}
+    given = {
+        # n0 has failed before it read anything, and n1 since.
+        "hostvars": {"n0": {}, **hostvars},
+        "ansible_play_hosts_all": ["n0", *readings],
+        "ansible_play_hosts": ["n2", "n3"],
+        "ssh_trust_inventory": {"members": list(readings)},
     }
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    variables = {
-        "readings": readings,
-        "failing": failing,
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-    }
-    hosts: dict[str, Any] = {host: {} for host in ("n0", *readings)}
-    inventory = {"all": {"hosts": hosts, "vars": variables}}
-    (tmp_path / "hosts.json").write_text(json.dumps(inventory))
-    subprocess.run(
-        ["ansible-playbook", "--inventory", tmp_path / "hosts.json", tmp_path / "play.yml"],
-        env={**os.environ, "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp")},
-        check=False,  # hosts fail
-        capture_output=True,
-    )
-    assert json.loads((tmp_path / "control.json").read_text()).get("user_keys") == keys
+    assert Host("ssh_trust", given).template(control).get("user_keys") == keys

@@ -22,6 +22,8 @@ from ansible.module_utils.trainer_image_fit import (
     read_node,
     without_gpu,
 )
+from ansible.template import Templar
+from ansible_here import LOADER, PLAYBOOKS, Host, Inventory
 from gpu_machines import FakeDriver
 from role_files import ROLES
 
@@ -233,25 +235,34 @@ class Site:
         (sys_of_host / "module/nvidia/version").write_text(loaded)
         self.hosts[name] = {"ansible_connection": "local", "nvidia_driver_sys": str(sys_of_host)}
 
-    def ansible(self, *arguments: str) -> str:
+    @property
+    def extra(self) -> dict[str, Any]:
+        return {"ansible_become": False, "trainyard_state": str(self.root)}
+
+    def write(self) -> Path:
+        """Write the inventory, and return its place."""
         inventory = self.root / "hosts.yml"
         hosts = {"hosts": self.hosts}
         document = {"trainers": hosts, "all": {"vars": self.variables}}
         if self.group:
             document[self.group] = hosts
         inventory.write_text(yaml.safe_dump(document))
-        extra = {"ansible_become": False, "trainyard_state": str(self.root)}
+        return inventory
+
+    def set_up(self, *options: str) -> str:
+        """Run what `make setup` runs before it builds the image."""
         done = subprocess.run(
             [
-                str(Path(sys.executable).with_name(arguments[0])),
-                *arguments[1:],
-                *("--inventory", str(inventory), "--extra-vars", json.dumps(extra)),
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("playbooks/trainer_image_fit.yml", *options),
+                *("--inventory", str(self.write()), "--extra-vars", json.dumps(self.extra)),
             ],
             cwd=CHECKOUT,
             env=os.environ
             | {
                 "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
                 "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+                "ANSIBLE_PIPELINING": "true",
             },
             capture_output=True,
             text=True,
@@ -259,17 +270,10 @@ class Site:
         )
         return done.stdout + done.stderr
 
-    def set_up(self) -> str:
-        """Run what `make setup` runs before it builds the image."""
-        return self.ansible("ansible-playbook", "playbooks/trainer_image_fit.yml")
-
     def targets(self) -> set[str]:
         """The image as a playbook has it, and as `yard` has it."""
-        said = self.ansible(
-            *("ansible", "all", "--playbook-dir", "playbooks", "--module-name", "debug"),
-            *("--args", "var=trainer_image_target", "--one-line"),
-        )
-        played = {line.split('"')[-2] for line in said.splitlines() if "=>" in line}
+        seen = Inventory(self.write(), self.extra).hostvars
+        played = {seen[host]["trainer_image_target"] for host in self.hosts}
         hostvars = dict.fromkeys(self.hosts, self.variables)
         told = {"hosts": list(self.hosts)}
         document = {"trainers": told, self.group: told, "_meta": {"hostvars": hostvars}}
@@ -288,42 +292,54 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.mark.process
 def test_the_choice_is_kept_and_a_change_is_said(site: Site) -> None:
+    site.hosts["Gpu02"]["ansible_connection"] = "ssh"
+    site.hosts["Gpu02"] |= {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    said = site.set_up()
+    assert "is not chosen yet: Gpu02 could not be asked" in said
+    assert "failed=0" in said
     assert site.targets() == {"cuda12"}, "nothing is chosen yet"
+    site.hosts["Gpu02"]["ansible_connection"] = "local"
     said = site.set_up()
     assert "The image for NVIDIA GPUs is cuda13 (PyTorch 2.13.0+cu130, CUDA 13.0). " in said
     assert site.targets() == {"cuda13"}
 
-    again = site.set_up()
+    # A host that is not asked counts with what it told.
+    again = site.set_up("--limit", "gpu01")
     assert "The image for NVIDIA GPUs" not in again
     assert "changed=1" not in again
-
     site.add("gpu01", 0x20B2, "550.163.01")
-    said = site.set_up()
+    said = site.set_up("--limit", "gpu01")
     assert "is cuda12 (PyTorch 2.10.0+cu128, CUDA 12.8); it was cuda13. " in said
     assert "gpu01: driver 550.163.01, compute capability 8.0" in said
     assert site.targets() == {"cuda12"}
 
 
-@pytest.mark.process
-def test_a_host_that_is_not_asked_counts_with_what_it_told(site: Site) -> None:
-    said = site.ansible("ansible-playbook", "playbooks/trainer_image_fit.yml", "--limit", "gpu01")
-    assert "is not chosen yet: Gpu02 could not be asked" in said
-    assert site.targets() == {"cuda12"}
-    site.add("Gpu02", 0x2330, "550.163.01")
-    site.set_up()
-    site.add("gpu01", 0x1B38, "550.163.01")
-    said = site.ansible("ansible-playbook", "playbooks/trainer_image_fit.yml", "--limit", "gpu01")
-    assert "Gpu02: driver 550.163.01, compute capability 9.0" in said
-    assert site.targets() == {"cuda12-legacy"}
+def test_hosts_are_asked_where_nvidias_gpus_are_and_the_site_has_chosen_nothing(site: Site) -> None:
+    (play,) = LOADER.load_from_file(
+        str(PLAYBOOKS / "trainer_image_fit.yml"), trusted_as_template=True
+    )
+    (choose,) = play["tasks"]
 
+    def asked() -> bool:
+        inventory = Inventory(site.write(), site.extra)
+        known = {"groups": inventory.groups, "inventory_hostname": "gpu01"}
+        # The play has no choice of its own.
+        variables = {**known, "trainer_image_target": "", **site.variables}
+        condition = Templar(loader=LOADER, variables=variables).evaluate_conditional
+        return bool(condition(choose["when"]))
 
-@pytest.mark.process
-def test_what_the_site_says_is_not_asked(site: Site) -> None:
+    assert asked()
     site.variables["trainer_image_target"] = "cuda12-legacy"
-    said = site.set_up()
-    assert "failed=0" in said
-    assert not (site.root / "image").exists()
     assert site.targets() == {"cuda12-legacy"}
+    assert not asked()
+    del site.variables["trainer_image_target"]
+    for group in ("amd_nodes", ""):
+        site.group = group
+        assert not asked()
+    site.group = "amd_nodes"
+    assert site.targets() == {"rocm"}
+    host = Host("trainer_image", {"trainer_image_target": "rocm"})
+    assert host.value("trainer_image_repository") == "trainyard/trainer-rocm"
 
 
 @pytest.mark.process
@@ -351,40 +367,3 @@ def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatc
     said = site.set_up()
     assert "Gpu02, gpu01: driver 580.65.06, compute capability 7.5" in said
     assert site.targets() == {"cuda13"}
-
-
-@pytest.mark.process
-def test_hosts_that_do_not_answer_are_passed_over(site: Site) -> None:
-    site.hosts["gpu01"] |= {
-        "ansible_connection": "ssh",
-        "ansible_host": "127.0.0.1",
-        "ansible_port": 1,
-    }
-    said = site.set_up()
-    assert "is not chosen yet: gpu01 could not be asked" in said
-    assert "failed=0" in said
-
-
-@pytest.mark.process
-def test_nodes_with_amds_gpus_get_the_image_for_them(site: Site) -> None:
-    for variables in site.hosts.values():
-        variables["ansible_connection"] = "ssh"  # nobody is asked: there is one image for them
-    site.group = "amd_nodes"
-    assert site.targets() == {"rocm"}
-    assert "unreachable=0" in site.set_up()
-    said = site.ansible(
-        *("ansible", "gpu01", "--playbook-dir", "playbooks", "--connection", "local"),
-        *("--module-name", "include_role", "--args", "name=trainer_image tasks_from=identify"),
-    )
-    assert "trainyard/trainer-rocm:" in said
-
-
-@pytest.mark.process
-def test_nobody_is_asked_without_gpus(site: Site) -> None:
-    for variables in site.hosts.values():
-        variables["ansible_connection"] = "ssh"  # to names that no machine has
-    site.group = ""
-    said = site.set_up()
-    assert "unreachable=0" in said
-    assert "ok=0" in said
-    assert not (site.root / "image").exists()

@@ -1,25 +1,32 @@
 """playbooks/train.yml without yard: a run of its own each time, known to every command."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from stand_in_nodes import StandInNodes, YardHere
 from test_schemas import errors
 from yard_command import REPOSITORY, Yard, interrupt, wait_for
 
 from yard.commands.rerun import request_of
 from yard.core.errors import RequestError
-from yard.operations.alone import begin
+from yard.core.project import Project
+from yard.operations.alone import Record, begin
+from yard.plays.contract import launch_variables
+from yard.plays.events import Event
 from yard.runs.folder import find_run, list_runs
 from yard.runs.manifest import read_manifest
-
-pytestmark = pytest.mark.process
 
 ASKED = ("training_run_model=cnn_a", "training_run_node_count=2", "training_run_train_images=640")
 RUN = re.compile(r"\d{8}T\d{6}Z_cnn_a_cifar10_b128_e1_n2_p1")
@@ -63,8 +70,33 @@ class Alone:
 
 
 @pytest.fixture
-def alone(ready: Yard) -> Alone:
-    return Alone(ready)
+def alone(ready_process: Yard) -> Alone:
+    return Alone(ready_process)
+
+
+def played(ready: YardHere, *during: Callable[[], object], **variables: object) -> Path:
+    """Have a launch of the playbook recorded, as its plugins do; returns the run."""
+    inventory = ready.root / "inventory/local"
+    asked = typed(model="cnn_a", node_count=2, train_images=640, **variables)
+    told = begin(ready.root, [str(inventory)], asked)
+    run = Path(told["training_run_collect_dir"])
+    record = Record(ready.root, run)
+    nodes = StandInNodes({"Follow the run": list(during)}, take_raw=record.take)
+    project = Project(ready.root)
+    outcome = nodes.run_playbook(
+        project, project.playbook("train"), inventory, {**told, **asked}, run / "log", ignore
+    )
+    stats = {host: asdict(recap) for host, recap in outcome.stats.items()}
+    recap: dict[str, Any] = {"processed": dict.fromkeys(stats, 1)}
+    for ours, theirs in (("ok", "ok"), ("failed", "failures"), ("unreachable", "dark")):
+        recap[theirs] = {host: counts[ours] for host, counts in stats.items()}
+    record.take({"event": "playbook_on_stats", "received_at": time.time(), "event_data": recap})
+    record.end()
+    return run
+
+
+def ignore(event: Event) -> None:
+    """What yard does with it is none of its matter here."""
 
 
 def document(run: Path, name: str) -> dict[str, Any]:
@@ -73,57 +105,54 @@ def document(run: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def test_twice_in_a_row_are_two_runs(alone: Alone) -> None:
-    for _ in range(2):
-        status, output = alone(*ASKED)
-        assert status == 0, output
-    assert f"Run {alone.runs[-1].name}" in output
+@pytest.mark.process
+def test_a_launch_is_a_run_that_every_command_knows(alone: Alone) -> None:
+    status, output = alone(*ASKED)
+    assert status == 0, output
+    (run,) = alone.runs
+    assert RUN.fullmatch(run.name)
+    assert f"Run {run.name}" in output
     assert "Succeeded after" in output
-    first, second = alone.runs
-    for run in (first, second):
-        assert RUN.fullmatch(run.name)
-        manifest, summary = document(run, "manifest"), document(run, "summary")
-        assert manifest["request"] == {"model": "cnn_a", "nodes": 2, "train_images": 640}
-        assert manifest["hosts"] == ["node1", "node2"]
-        assert manifest["launch"]["playbook"] == "successful"
-        assert summary["status"] == "succeeded"
-        assert 0 < summary["seconds_to_first_step"] < summary["seconds_total"]
-        assert (run / "logs/rank-1.log").exists()
-        assert (run / "report.html").exists()
+    manifest, summary = document(run, "manifest"), document(run, "summary")
+    assert manifest["request"] == {"model": "cnn_a", "nodes": 2, "train_images": 640}
+    assert manifest["hosts"] == ["node1", "node2"]
+    assert manifest["launch"]["playbook"] == "successful"
+    assert summary["status"] == "succeeded"
+    assert 0 < summary["seconds_to_first_step"] < summary["seconds_total"]
+    assert (run / "logs/rank-1.log").exists()
+    assert (run / "report.html").exists()
+
+
+def test_twice_in_a_row_are_two_runs(ready: YardHere) -> None:
+    first, second = played(ready), played(ready)
     # And nothing beside them.
-    assert {path.name for path in (alone.root / "runs").iterdir()} == {
+    assert {path.name for path in (ready.root / "runs").iterdir()} == {
         *(first.name, second.name),
         *("latest", "index.html"),
     }
-    assert (alone.root / "runs/latest").resolve() == second
-    listed = alone.yard("runs").stdout
+    assert (ready.root / "runs/latest").resolve() == second
+    listed = ready("runs").stdout
     assert first.name in listed
     assert second.name in listed
-    assert alone.yard("report", f"{first.name},{second.name}").returncode == 0
-    assert alone.yard("logs", "latest", "--rank", "1").stdout.startswith("[1 node2] ")
+    assert ready("report", f"{first.name},{second.name}").returncode == 0
+    assert ready("logs", "latest", "--rank", "1").stdout.startswith("[1 node2] ")
 
 
-def test_a_run_that_fails_is_summed_up(alone: Alone) -> None:
-    fate = '{"training_run_options": {"fate": "killed"}}'
-    status, output = alone(*ASKED, fate)
-    assert status != 0
-    (run,) = alone.runs
-    summary = document(run, "summary")
+def test_a_run_that_fails_is_summed_up(ready: YardHere, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = document(played(ready, options={"fate": "killed"}), "summary")
     assert (summary["status"], summary["exit_status"]) == ("failed", 1)
     assert "was killed with signal 9" in summary["diagnosis"]["cause"]
-    assert "was killed with signal 9" in output
+    assert "was killed with signal 9" in capsys.readouterr().out
 
 
-def test_nodes_that_are_not_fit_are_in_the_summary(alone: Alone) -> None:
-    shutil.rmtree(alone.root / "nodes/node2")
-    status, output = alone(*ASKED)
-    assert status != 0
-    (run,) = alone.runs
-    summary = document(run, "summary")
+def test_nodes_that_are_not_fit_are_in_the_summary(ready: YardHere) -> None:
+    shutil.rmtree(ready.root / "nodes/node2")
+    summary = document(played(ready), "summary")
     assert (summary["status"], summary["exit_status"]) == ("failed", 3)
-    assert summary["diagnosis"]["host"] == "node2", output
+    assert summary["diagnosis"]["host"] == "node2"
 
 
+@pytest.mark.process
 def test_ctrl_c_leaves_a_run_that_attach_ends(alone: Alone) -> None:
     process = alone.start(*ASKED, '{"training_run_options": {"steps": 60}}')
     metrics = alone.root / "runs/latest/metrics.jsonl"
@@ -141,40 +170,47 @@ def test_ctrl_c_leaves_a_run_that_attach_ends(alone: Alone) -> None:
     assert document(run, "summary")["steps"] == 60
 
 
-def test_stop_from_another_terminal(alone: Alone) -> None:
-    process = alone.start(*ASKED, '{"training_run_options": {"steps": 600}}')
-    metrics = alone.root / "runs/latest/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    assert alone.yard("stop", "latest").returncode == 0
-    process.communicate(timeout=60)
-    assert document(alone.runs[0], "summary")["status"] == "stopped"
+def test_stop_from_another_terminal(ready: YardHere) -> None:
+    def stop() -> None:
+        assert ready("stop", "latest").returncode == 0
+
+    run = played(ready, stop, options={"steps": 600})
+    assert document(run, "summary")["status"] == "stopped"
 
 
-def test_make_train_begins_no_second_run(alone: Alone) -> None:
-    done = alone.yard("train", "--model", "vit", "--nodes", "2", "--set", "steps=4")
-    # The nodes are folders of this user, whom the playbook has become root on them.
-    assert len(alone.runs) == 1, done.stdout + done.stderr
-    log = (alone.runs[0] / "ansible.log").read_text()
-    assert "TASK [Make its folder and its record]" not in log
+def test_make_train_begins_no_second_run() -> None:
+    file = str(REPOSITORY / "playbooks/train.yml")
+    begins, _ = DataLoader().load_from_file(file, trusted_as_template=True)
+    assert "begin_run" in begins["tasks"][0]
+    told = launch_variables("one", "/runs/one")
+    assert Templar(DataLoader(), told).template(begins["hosts"]) == "!all"
+    assert Templar(DataLoader(), {}).template(begins["hosts"]) == "trainers"
+
+
+@pytest.mark.process
+def test_a_launch_has_no_dry_run(alone: Alone) -> None:
+    status, output = alone(*ASKED, options=("--check",))
+    assert status != 0
+    assert "a launch has no dry run" in output
+    assert not (alone.root / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("variables", "options", "reason"),
+    ("variables", "more", "reason"),
     [
-        (("training_run_model=nonsense",), (), "model 'nonsense'"),
-        (("training_run_id=mine",), (), "training_run_id: a run that is recorded gets an id"),
-        ((), ("-i", "inventory/lab"), "2 inventories: a run's record names one"),
-        ((), ("--check",), "a launch has no dry run"),
+        ({"model": "nonsense"}, (), "model 'nonsense'"),
+        ({"id": "mine"}, (), "training_run_id: a run that is recorded gets an id"),
+        ({}, ("inventory/lab",), "2 inventories: a run's record names one"),
     ],
-    ids=["model", "id", "inventories", "check"],
+    ids=["model", "id", "inventories"],
 )
 def test_what_is_refused_leaves_nothing(
-    variables: tuple[str, ...], options: tuple[str, ...], reason: str, alone: Alone
+    variables: dict[str, object], more: tuple[str, ...], reason: str, ready: YardHere
 ) -> None:
-    status, output = alone(*ASKED, *variables, options=options)
-    assert status != 0
-    assert reason in output
-    assert not (alone.root / "runs").exists()
+    inventories = [str(ready.root / "inventory/local"), *more]
+    with pytest.raises(RequestError, match=reason):
+        begin(ready.root, inventories, typed(**variables))
+    assert not (ready.root / "runs").exists()
 
 
 def typed(**variables: object) -> dict[str, object]:
@@ -230,18 +266,12 @@ def test_a_program_is_a_list(ready: Yard) -> None:
 
 def test_no_run_lies_among_the_others() -> None:
     """Whoever calls the role in this checkout and gives the run no id is told so."""
-    command = [str(Path(sys.executable).with_name("ansible")), "localhost", "-i", "localhost,"]
-    command += ["-m", "ansible.builtin.debug", "-a", "msg={{ training_run_collect_dir }}"]
-    outputs = []
-    for run_id in ("", "one"):
-        done = subprocess.run(
-            [*command, "--playbook-dir", ".", "-e", f"training_run_id={run_id}"],
-            cwd=REPOSITORY,
-            env={**os.environ},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        outputs.append(done.stdout + done.stderr)
-    assert "training_run_id is empty: make train" in outputs[0]
-    assert f"{REPOSITORY}/runs/one" in outputs[1]
+    loader = DataLoader()
+    variables = {"playbook_dir": str(REPOSITORY / "playbooks")}
+    for file in sorted((REPOSITORY / "group_vars/all").glob("*.yml")):
+        variables |= loader.load_from_file(str(file), trusted_as_template=True)
+    place = trust_as_template("{{ training_run_collect_dir }}")
+    with pytest.raises(AnsibleError, match="training_run_id is empty: make train"):
+        Templar(loader, {**variables, "training_run_id": ""}).template(place)
+    told = Templar(loader, {**variables, "training_run_id": "one"}).template(place)
+    assert Path(told).resolve() == REPOSITORY / "runs/one"

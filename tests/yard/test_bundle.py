@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from yard_command import REPOSITORY, Yard, made
 
-pytestmark = pytest.mark.process
-
 RELEASE = next(
     line.partition("=")[2].strip()
     for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
@@ -40,18 +38,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_touched(
 
 
 def test_the_playbook_is_told_what_was_asked_for(fresh: Yard) -> None:
-    playbook = fresh.root / "playbooks/bundle.yml"
-    playbook.write_text(
-        """\
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ansible.builtin.copy:
-        content: "{{ bundle_releases | join(' ') }}, {{ bundle_datasets | join(' ') }}\\n"
-        dest: "{{ bundle_archive }}"
-        mode: "0644"
-"""
-    )
     arguments = ("--releases", "trixie", "--datasets", "none", "--out", "here.tar")
     done = fresh("bundle", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,6 +46,7 @@ def test_the_playbook_is_told_what_was_asked_for(fresh: Yard) -> None:
     assert "BUNDLE=here.tar" in done.stdout
 
 
+@pytest.mark.process
 def test_make_hands_on_what_is_typed() -> None:
     asked = made("bundle", "RELEASES=trixie", "DATASETS=cifar10,synthetic", "OUT=a b.tar")
     assert "bundle --releases='trixie' --datasets='cifar10,synthetic' --out='a b.tar'" in asked
@@ -114,6 +101,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+@pytest.mark.process
 def test_it_is_unpacked_and_apt_and_data_sets_use_it(site: Site) -> None:
     site.pack()
     done = site.unpack()
@@ -131,6 +119,7 @@ def test_it_is_unpacked_and_apt_and_data_sets_use_it(site: Site) -> None:
     assert set(asked.stdout.splitlines()) == {f"file:{site.bundle}/debian/{RELEASE}/"}
 
 
+@pytest.mark.process
 def test_the_same_archive_is_not_unpacked_again_and_another_one_is(site: Site) -> None:
     site.pack()
     assert "Unpacking" in site.unpack().stderr
@@ -144,6 +133,7 @@ def test_the_same_archive_is_not_unpacked_again_and_another_one_is(site: Site) -
     assert not (site.bundle / "mark").exists()
 
 
+@pytest.mark.process
 def test_what_apt_does_not_take_is_unpacked_again(site: Site) -> None:
     site.write(f"debian/{RELEASE}/Packages", "Package\n")
     site.pack()
@@ -153,6 +143,7 @@ def test_what_apt_does_not_take_is_unpacked_again(site: Site) -> None:
     assert "Unpacking" in site.unpack().stderr
 
 
+@pytest.mark.process
 def test_none_lets_go_of_it_and_not_of_data_sets(site: Site) -> None:
     site.pack()
     site.unpack()
@@ -161,6 +152,7 @@ def test_none_lets_go_of_it_and_not_of_data_sets(site: Site) -> None:
     assert (site.root / ".trainyard/data/cifar10").is_dir()
 
 
+@pytest.mark.process
 def test_a_data_set_that_is_there_stays(site: Site) -> None:
     own = site.root / ".trainyard/data/cifar10/dataset.json"
     own.parent.mkdir(parents=True)
@@ -170,6 +162,7 @@ def test_a_data_set_that_is_there_stays(site: Site) -> None:
     assert own.read_text() == "of this machine"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -211,6 +204,7 @@ def test_what_is_no_whole_bundle_is_refused_and_the_earlier_one_stays(
     assert (site.bundle / "wheels/a.whl").read_text() == "a wheel"
 
 
+@pytest.mark.process
 def test_a_machine_whose_release_it_has_not_is_told(site: Site) -> None:
     (site.content / f"debian/{RELEASE}").rename(site.content / "debian/potato")
     site.pack()

@@ -98,14 +98,12 @@ def test_packages_of_a_run_that_stays_stay_however_old_they_are(
     assert kept(30) == {"old": "", "required": "", "young": young}
 
 
-@pytest.mark.process
 def test_a_limit_below_a_day_is_refused(ready: Yard) -> None:
     done = ready("clean-up", "--days", "0")
     assert done.returncode == 2
     assert "DAYS: must be at least 1" in done.stdout + done.stderr
 
 
-@pytest.mark.process
 def test_a_node_that_cannot_tell_hides_no_other(ready: Yard) -> None:
     assert ready("setup").returncode == 0
     (ready.root / "nodes/node2/broken").touch()
@@ -115,7 +113,6 @@ def test_a_node_that_cannot_tell_hides_no_other(ready: Yard) -> None:
     assert "trainyard/trainer:old" in said.stdout
 
 
-@pytest.mark.process
 def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
     run = ready.root / "runs/20260101T000000Z_vit_cifar10_b64_e2_n2_p1"
     shutil.copytree(DATA / "runs/succeeded", run)

@@ -94,7 +94,6 @@ def test_everything_travels_but_caches_and_environments(make: Make) -> None:
     assert (found.rules, found.left_out) == (None, ())
 
 
-@pytest.mark.process
 def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
     rules = "data/\n*.log\n!keep.log\n/top.txt\n"
     folder = make(**{".trainyardignore": rules, "train.py": ""})
@@ -144,7 +143,6 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
     assert list(find_files(folder).travelling) == [".gitignore", ".trainyardignore", "train.py"]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "secrets",
     [
@@ -376,7 +374,6 @@ def test_what_a_script_starts_is_looked_at_too(
         assert says in code.warnings[0]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -392,7 +389,6 @@ def test_an_import_that_may_be_left_out_is_a_warning(make: Make, text: str, line
     assert re.match(rf"train.py:{line}: imports \S+/m.py, which .trainyardignore \(m.py\)", warning)
 
 
-@pytest.mark.process
 def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None:
     folder = make(**{".trainyardignore": "data/\n*.pt\nout/\n", "train.py": "", "c.yml": ""})
     for name in ("data/a.csv", "last.pt", "out/x", "lib/m.py"):
@@ -410,7 +406,6 @@ def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None
     assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
 
 
-@pytest.mark.process
 def test_modules_that_lie_where_python_does_not_look_are_named(make: Make) -> None:
     folder = make(**{"tools/train.py": "import lib.m\nimport mine, sys\n", "lib/__init__.py": ""})
     write(folder, "src/mine/__init__.py")
@@ -445,7 +440,6 @@ def test_a_submodule_that_was_not_fetched_is_named(make: Make) -> None:
     assert not read_code(Project(Path("/nowhere")), str(folder)).warnings
 
 
-@pytest.mark.process
 def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
     folder, entry = str(make(**{"train.py": ""})), "-m torch.distributed.run"
     with pytest.raises(RequestError, match="LAUNCH=node starts it once on each node"):
@@ -690,7 +684,6 @@ def test_an_entry_that_is_none(make: Make, entry: str, problem: str) -> None:
     assert problem in problems_of(lambda: program(folder, entry=entry))
 
 
-@pytest.mark.process
 def test_no_entry_and_two(make: Make) -> None:
     folder = make(**{"other.py": ""})
     text = problems_of(lambda: program(folder))
@@ -704,7 +697,6 @@ def test_no_entry_and_two(make: Make) -> None:
     assert "train.py: is there, but does not travel" in problems_of(lambda: program(folder))
 
 
-@pytest.mark.process
 def test_the_settings_of_a_project(make: Make) -> None:
     folder = make(**{"go.py": "", "train.py": ""})
     text = "entry: go.py\nargs: [--rate, 1e-3, --on, yes]\nlaunch: node\ngrace: 30\nstall: 0\n"
@@ -751,7 +743,6 @@ def test_wrong_settings(make: Make, text: str, problem: str) -> None:
     assert problem in problems_of(lambda: read_code(Project(Path("/nowhere")), str(folder)))
 
 
-@pytest.mark.process
 def test_an_error_of_syntax_is_found_with_line_and_text(make: Make) -> None:
     folder = make(**{"train.py": "import sys\nfrom lib import model\n", "lib/__init__.py": ""})
     write(folder, "lib/model.py", "from .deep import x\n")
@@ -879,7 +870,6 @@ def test_the_example_is_a_project() -> None:
     assert list(code.files.travelling) == ["train.py"]
 
 
-@pytest.mark.process
 def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> None:
     folder = make(**{"train.py": "", "trainyard.yml": "args: --a\nresume_args: --resume last\n"})
     job = resolve_project(ProjectRequest(str(folder)), lab, Project(REPOSITORY))
@@ -894,7 +884,6 @@ def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> N
     assert going_on(training, training.extravars(), resumed) == training.extravars() | resumed
 
 
-@pytest.mark.process
 def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Path) -> None:
     folder = make(**{"x.py": "one", "y.py": "", ".trainyardignore": "y.py\n"})
     (folder / "link.txt").symlink_to("y.py")
@@ -928,7 +917,6 @@ def test_a_project_runs_again_as_it_was(make: Make, lab: Inventory, tmp_path: Pa
     assert "is gone" in problems_of(lambda: request_of(run, manifest))
 
 
-@pytest.mark.process
 def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
     make: Make, lab: Inventory, tmp_path: Path
 ) -> None:
@@ -944,7 +932,6 @@ def test_a_project_that_changes_while_it_is_copied_leaves_no_run(
     assert (runs / "latest").resolve() == earlier
 
 
-@pytest.mark.process
 def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> None:
     asked = {"seed": 2}
     request = TrainRequest(
@@ -959,7 +946,6 @@ def test_the_trainer_runs_again_as_it_did(lab: Inventory, tmp_path: Path) -> Non
     assert again.name == "first"
 
 
-@pytest.mark.process
 def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
     assert ready("train", "--model", "vit", "--nodes", "2", "--set", "steps=4").returncode == 0
     done = ready("rerun", "latest")
@@ -971,7 +957,6 @@ def test_a_run_is_launched_again_by_name(ready: Yard) -> None:
     assert first["configuration"] == second["configuration"]
 
 
-@pytest.mark.process
 def test_what_a_run_went_on_from_is_kept_by_its_whole_name(ready: Yard) -> None:
     held = ("--validation", "0")  # what the run that stands in here has
     training = ("train", "--model", "vit", "--nodes", "2", "--set", "steps=4", *held)
@@ -995,7 +980,6 @@ def test_what_a_run_went_on_from_is_kept_by_its_whole_name(ready: Yard) -> None:
     assert sorted(ready.root.glob("runs/2*")) == before
 
 
-@pytest.mark.process
 def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None:
     write(fresh.root / "mine", "train.py")
     shutil.copytree(DATA / "runs/succeeded", fresh.root / "runs" / RUN_ID)
@@ -1004,7 +988,6 @@ def test_a_project_does_not_go_on_from_a_run_of_the_trainer(fresh: Yard) -> None
     assert f"{RUN_ID} ran the trainer (MODEL=)" in done.stderr
 
 
-@pytest.mark.process
 def test_a_project_that_makes_no_sense_touches_nothing(fresh: Yard) -> None:
     write(fresh.root / "mine", "train.py", "x = = 1\n")
     done = fresh("train", "--code", "mine", "--nodes", "9", "--dataset", "mnist")

@@ -19,8 +19,6 @@ from yard.request.own_data import check_own_data, note_own_data, read_own_data, 
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
 
-pytestmark = pytest.mark.process
-
 
 @pytest.mark.parametrize("source", ["not-there.tar.gz", "https://example.com/cifar10.tar.gz"])
 def test_a_source_that_is_not_there_is_refused(fresh: Yard, source: str) -> None:

@@ -16,8 +16,6 @@ from yard.core.project import Project
 from yard.plays.environment import CERTIFICATES, read_environment
 from yard.plays.inventory import read_inventory
 
-pytestmark = pytest.mark.process
-
 HOSTS = {"trainers": {"hosts": {"gpu01": {}}, "vars": {"cluster_network": "10.0.0.0/24"}}}
 
 
@@ -34,10 +32,12 @@ def asked(folder: Path) -> dict[str, str]:
     return dict(read_environment(Project(REPOSITORY), folder))
 
 
+@pytest.mark.process
 def test_nothing_is_set_where_nothing_is_said(tmp_path: Path) -> None:
     assert asked(inventory(tmp_path, no_proxy=".example.org")) == {}
 
 
+@pytest.mark.process
 def test_all_that_is_said_is_set(tmp_path: Path) -> None:
     folder = inventory(
         tmp_path,
@@ -60,6 +60,7 @@ def test_all_that_is_said_is_set(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.process
 def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = inventory(tmp_path)
     (folder / "group_vars/all.yml").write_text("a: [1\n")
@@ -67,12 +68,14 @@ def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_environment(Project(REPOSITORY), folder)
 
 
+@pytest.mark.process
 def test_a_byte_order_mark_in_an_ini_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_bytes(b"\xef\xbb\xbf[trainers]\r\ngpu01 ansible_port=1\r\n")
     with pytest.raises(RequestError, match=r"hosts\.ini: begins with a byte order mark"):
         read_inventory(Project(REPOSITORY), tmp_path / "hosts.ini")
 
 
+@pytest.mark.process
 def test_a_file_that_is_no_inventory_is_named(tmp_path: Path) -> None:
     """A key beside the inventory, say."""
     folder = inventory(tmp_path)
@@ -84,6 +87,7 @@ def test_a_file_that_is_no_inventory_is_named(tmp_path: Path) -> None:
     assert "WARNING" not in str(refused.value)
 
 
+@pytest.mark.process
 def test_an_encrypted_file_that_is_no_yaml_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,13 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from stand_in_nodes import YardHere
 from yard_command import Yard, wait_for
 
 from yard.core.files import write_json
 from yard.core.room import NoRoomError, full_disk_told
 from yard.runs.folder import followed
-
-pytestmark = pytest.mark.process
 
 TRAIN = ("train", "--model", "vit", "--nodes", "2")
 FULL = "no space is left on the control node, in "
@@ -61,17 +60,19 @@ def begun(yard: Yard, steps: int) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.process
 def test_a_disk_that_fills_up_ends_yard_with_the_way_on_and_the_run_goes_on(
-    ready: Yard, mount: Mount
+    ready: YardHere, mount: Mount
 ) -> None:
     runs = mount(ready.root / "runs", "size=1m")
-    process = begun(ready, steps=150)
-    filler = fill(runs)
-    output, _ = process.communicate(timeout=60)
+    fillers: list[Path] = []
+    ready.during = {"Follow the run": [lambda: None, lambda: fillers.append(fill(runs))]}
+    done = ready(*TRAIN, "--set", "steps=600")
+    filler = fillers[0]
     name = os.readlink(runs / "latest")
-    assert process.returncode == 1, output
-    assert "Traceback" not in output
-    lines = output.splitlines()[-4:]
+    assert done.returncode == 1, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    lines = done.stderr.splitlines()[-4:]
     assert lines[0].startswith(f"yard: {FULL}{runs}/{name}: ")
     assert lines[0].endswith(" bytes free of 1,048,576")
     assert lines[1] == (
@@ -90,12 +91,13 @@ def test_a_disk_that_fills_up_ends_yard_with_the_way_on_and_the_run_goes_on(
     assert attached.returncode == 0, attached.stdout + attached.stderr
     summary = json.loads((runs / name / "summary.json").read_text())
     # It was not ended: one that is interrupted leaves status 130.
-    assert (summary["status"], summary["steps"]) == ("succeeded", 150)
+    assert (summary["status"], summary["steps"]) == ("succeeded", 600)
     assert (runs / name / "exit_status").read_text() == "0\n"
     # None of what could not be written is left as half a file.
     assert [path.name for path in (runs / name).iterdir() if path.name.endswith(".new")] == []
 
 
+@pytest.mark.process
 def test_a_disk_that_is_full_before_anything_is_started(ready: Yard, mount: Mount) -> None:
     fill(mount(ready.root / "runs", "size=64k"))
     done = ready(*TRAIN)
@@ -108,6 +110,7 @@ def test_a_disk_that_is_full_before_anything_is_started(ready: Yard, mount: Moun
     assert list((ready.root / "nodes").glob("*/2*")) == []
 
 
+@pytest.mark.process
 def test_a_disk_without_inodes(ready: Yard, mount: Mount) -> None:
     mount(ready.root / "runs", "size=1m,nr_inodes=1")
     done = ready(*TRAIN)
@@ -116,11 +119,13 @@ def test_a_disk_without_inodes(ready: Yard, mount: Mount) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 def test_no_room_for_temporary_files_while_it_trains(
-    ready: Yard, mount: Mount, tmp_path: Path
+    ready_process: Yard, mount: Mount, tmp_path: Path
 ) -> None:
     """Ansible, whose callback cannot write, would wait for ever."""
     temporary = mount(tmp_path / "temporary", "size=1m")
+    ready = ready_process
     ready.environment["TMPDIR"] = str(temporary)
     process = begun(ready, steps=60)
     filler = fill(temporary)
@@ -133,6 +138,7 @@ def test_no_room_for_temporary_files_while_it_trains(
     assert attached.returncode == 0, attached.stdout + attached.stderr
 
 
+@pytest.mark.process
 def test_a_log_that_cannot_be_written(ready: Yard, mount: Mount) -> None:
     fill(mount(ready.root / ".trainyard/local/log", "size=64k"))
     done = ready("data", "cifar10")
@@ -142,7 +148,9 @@ def test_a_log_that_cannot_be_written(ready: Yard, mount: Mount) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_what_ansible_says_where_it_has_no_room_itself(ready: Yard, mount: Mount) -> None:
+@pytest.mark.process
+def test_what_ansible_says_where_it_has_no_room_itself(ready_process: Yard, mount: Mount) -> None:
+    ready = ready_process
     fill(mount(ready.root / ".ansible", "size=64k"))
     done = ready("data", "cifar10")
     assert done.returncode == 3
@@ -176,6 +184,7 @@ def test_a_quota_is_told_from_a_full_disk(tmp_path: Path) -> None:
     assert told.value.status == 1
 
 
+@pytest.mark.process
 def test_the_fullest_file_system_is_named(
     ready: Yard, mount: Mount, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -192,6 +201,7 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
 
+@pytest.mark.process
 def test_half_a_file_does_not_stay(mount: Mount, tmp_path: Path) -> None:
     folder = mount(tmp_path / "small", "size=64k")
     with pytest.raises(OSError, match="No space left"):

@@ -2,11 +2,10 @@
 
 import os
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 from rich.console import Console
-from yard_command import Yard, wait_for
+from stand_in_nodes import KilledError, YardHere
 
 from yard.commands import stop as stopping
 from yard.core.context import Context
@@ -19,9 +18,6 @@ from yard.plays.inventory import CONTAINER, NATIVE, read_inventory
 from yard.runs.folder import STOP_MARK
 from yard.runs.measurements import BENCHMARK, REQUEST, VERIFICATION, Kind, open_measurement
 
-pytestmark = pytest.mark.process
-
-# Both run for a minute unless they are stopped.
 COMMANDS = {
     VERIFICATION: ("verify", "--checks", "containers"),
     BENCHMARK: ("bench", "--models", "vit"),
@@ -29,41 +25,41 @@ COMMANDS = {
 both = pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: COMMANDS[kind][0])
 
 
-def begun(yard: Yard, kind: Kind) -> tuple["Popen[str]", str]:
-    """Start a job and wait for its programs; returns it and its id."""
-    process = yard.start(*COMMANDS[kind])
-    wait_for(lambda: any(yard.root.glob(f"nodes/node1/{kind.prefix}*/pid")), "the programs to run")
-    (directory,) = yard.root.glob(f"{kind.folder}/{kind.prefix}*")
-    return process, directory.name
+@both
+def test_stop_ends_it(ready: YardHere, kind: Kind) -> None:
+    def ask() -> None:
+        (directory,) = ready.root.glob(f"{kind.folder}/{kind.prefix}*")
+        (directory / STOP_MARK).touch()
+
+    ready.during = {"Follow the run": [ask]}
+    done = ready(*COMMANDS[kind])
+    (directory,) = ready.root.glob(f"{kind.folder}/{kind.prefix}*")
+    name = directory.name
+    assert done.returncode == 130, done.stdout + done.stderr
+    assert f" {name}\n" in done.stdout
+    assert f"stopped by make stop; {kind.folder}/{name} has " in done.stderr
+    assert (directory / "exit_status").read_text() == "130\n"
 
 
 @both
-def test_stop_ends_it(ready: Yard, kind: Kind) -> None:
-    process, name = begun(ready, kind)
+def test_stop_ends_what_a_killed_yard_has_left(ready: YardHere, kind: Kind) -> None:
+    def die() -> None:
+        raise KilledError
+
+    ready.during = {"Follow the run": [die]}
+    with pytest.raises(KilledError):
+        ready(*COMMANDS[kind])
+    (directory,) = ready.root.glob(f"{kind.folder}/{kind.prefix}*")
+    name = directory.name
     # The beginning of an id is enough, as for runs.
     stopped = ready("stop", name[:-3])
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert f"{name} has ended; {kind.folder}/{name} has what was done" in stopped.stdout
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
-    assert f" {name}\n" in output
-    assert f"stopped by make stop; {kind.folder}/{name} has " in output
-    assert (ready.root / f"{kind.folder}/{name}/exit_status").read_text() == "130\n"
+    assert (directory / "exit_status").read_text() == "130\n"
 
 
 @both
-def test_stop_ends_what_a_killed_yard_has_left(ready: Yard, kind: Kind) -> None:
-    process, name = begun(ready, kind)
-    process.kill()
-    process.communicate(timeout=60)
-    stopped = ready("stop", name)
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    # That none of its processes lives is the fixture's to check.
-    assert (ready.root / f"{kind.folder}/{name}/exit_status").read_text() == "130\n"
-
-
-@both
-def test_one_that_has_its_result_is_left_alone(ready: Yard, kind: Kind) -> None:
+def test_one_that_has_its_result_is_left_alone(ready: YardHere, kind: Kind) -> None:
     directory = ready.root / kind.folder / f"{kind.prefix}20261122T010203Z"
     directory.mkdir(parents=True)
     (directory / kind.result).write_text("{}")
@@ -99,7 +95,7 @@ def stopped_with(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, str | None
     ],
 )
 def test_it_is_stopped_as_it_was_begun(
-    fresh: Yard,
+    fresh: YardHere,
     stopped_with: list[tuple[Path, str | None]],
     ran: str | None,
     told: str | None,
@@ -121,7 +117,7 @@ def test_it_is_stopped_as_it_was_begun(
 
 
 def test_what_comes_home_meanwhile_does_not_choose_the_machines(
-    fresh: Yard,
+    fresh: YardHere,
     stopped_with: list[tuple[Path, str | None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,7 +138,7 @@ def test_what_comes_home_meanwhile_does_not_choose_the_machines(
     assert stopped_with == [(lab, None)]
 
 
-def test_what_goes_with_trainings_alone_says_so(ready: Yard) -> None:
+def test_what_goes_with_trainings_alone_says_so(ready: YardHere) -> None:
     (ready.root / "runs/verify-20261122T010203Z").mkdir(parents=True)
     for command in ("attach", "logs", "report"):
         refused = ready(command, "verify-20261122T010203Z")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from browser import FLAGS, do, show
 from extend import lines_of, sample_the_nodes, write_lines
-from yard_command import Yard, wait_for
+from stand_in_nodes import YardHere
 
 from yard.operations.live_report import LiveReport
 from yard.pages import report
@@ -163,18 +163,21 @@ def test_a_run_that_has_its_result_is_not_drawn_as_one_that_goes_on(
     assert not (under_way / "report.html").exists()
 
 
-@pytest.mark.process
-def test_a_run_that_is_followed_has_it(ready: Yard) -> None:
-    process = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=40")
+def test_a_run_that_is_followed_has_it(ready: YardHere) -> None:
     page = ready.root / "runs/latest/report.html"
-    wait_for(page.exists, "the report of a run that goes on")
-    assert GOES_ON in page.read_text()
-    assert not (ready.root / "runs/latest/summary.json").exists()
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
+    texts: list[str] = []
+
+    def look() -> None:
+        texts.append(page.read_text())
+        assert not (ready.root / "runs/latest/summary.json").exists()
+
+    ready.during = {"Follow the run": [lambda: None, look]}
+    done = ready("train", "--model", "vit", "--nodes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert GOES_ON in texts[0]
     run = (ready.root / "runs/latest").resolve()
-    assert re.search(rf"^Report: runs/{run.name}/report.html$", output, re.MULTILINE)
-    assert output.count("Report: ") == 1
+    assert re.search(rf"^Report: runs/{run.name}/report.html$", done.stdout, re.MULTILINE)
+    assert done.stdout.count("Report: ") == 1
     assert GOES_ON not in page.read_text()
 
 

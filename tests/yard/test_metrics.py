@@ -193,7 +193,6 @@ def test_a_file_that_cannot_be_written_is_named(
         web.write_metrics(site.board.context, taken)
 
 
-@pytest.mark.process
 @pytest.mark.promise("make metrics")
 def test_a_file_for_node_exporter(ready: Yard) -> None:
     out = ready.root / "textfile/trainyard.prom"

@@ -36,8 +36,6 @@ from yard.request.notebook_defaults import NOTEBOOKS
 from yard.runs.manifest import Manifest, new_manifest, write_manifest
 from yard.runs.notebook_files import find_notebook, return_files
 
-pytestmark = pytest.mark.process
-
 TOKEN = "5f" * 24
 
 
@@ -52,7 +50,6 @@ def checkout(tmp_path: Path) -> Project:
     return Project(root)
 
 
-@pytest.mark.process
 def test_a_node_and_a_limit_that_make_no_sense_are_refused_at_once(fresh: Yard) -> None:
     asked = ("notebook", "gamma", "--idle", "-3")
     done = fresh("--inventory", "inventory/lab", *asked)
@@ -63,7 +60,6 @@ def test_a_node_and_a_limit_that_make_no_sense_are_refused_at_once(fresh: Yard) 
     assert not (fresh.root / "runs").exists()
 
 
-@pytest.mark.process
 def test_a_folder_that_is_none_and_a_dataset_that_is_unknown(
     lab: Inventory, checkout: Project
 ) -> None:
@@ -88,7 +84,6 @@ def resolved(lab: Inventory, checkout: Project, **further: object) -> Notebook:
     return resolve_notebook(replace(request, **further), lab, checkout)  # type: ignore[arg-type]
 
 
-@pytest.mark.process
 @pytest.mark.promise("examples/notebook")
 def test_an_empty_folder_begins_with_a_notebook_and_is_the_nodes(
     lab: Inventory, checkout: Project
@@ -102,7 +97,6 @@ def test_an_empty_folder_begins_with_a_notebook_and_is_the_nodes(
     assert [path.name for path in job.folder.iterdir()] == ["mine.ipynb"]
 
 
-@pytest.mark.process
 def test_it_is_a_run_of_one_server_on_the_node(lab: Inventory, checkout: Project) -> None:
     job = resolved(lab, checkout, gpus_per_node=None)
     variables = job.extravars()
@@ -285,7 +279,6 @@ def ended(lab: Inventory, checkout: Project) -> tuple[Path, Manifest]:
     return run, manifest
 
 
-@pytest.mark.process
 def test_files_come_back_and_what_was_changed_here_stays(ended: tuple[Path, Manifest]) -> None:
     run, manifest = ended
     folder = Path(manifest.project["notebook"]["folder"])  # type: ignore[index]
@@ -312,7 +305,6 @@ def test_files_come_back_and_what_was_changed_here_stays(ended: tuple[Path, Mani
     assert (folder / "changed_here.ipynb").read_text() == "of the user"
 
 
-@pytest.mark.process
 def test_what_a_node_could_make_programs_here_obey_stays_away(
     ended: tuple[Path, Manifest], tmp_path: Path
 ) -> None:
@@ -340,7 +332,6 @@ def test_what_a_node_could_make_programs_here_obey_stays_away(
     assert sorted(os.listdir(folder)) == ["link.txt", "linked", "start.ipynb"]
 
 
-@pytest.mark.process
 def test_it_is_started_anew_by_its_own_command_alone(
     ended: tuple[Path, Manifest],
     checkout: Project,
@@ -359,7 +350,6 @@ def test_it_is_started_anew_by_its_own_command_alone(
     assert str(caught.value).endswith(f"make notebook NODE=beta {there}")
 
 
-@pytest.mark.process
 def test_the_notebook_of_a_node_is_found_until_it_is_summed_up(
     ended: tuple[Path, Manifest], lab: Inventory
 ) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -22,10 +23,9 @@ from yard.core.project import Project
 from yard.operations import setup
 from yard.operations.setup import run_operation
 from yard.plays.events import Event, Outcome, TaskFailure, failure_message, parse_event
+from yard.plays.leftovers import clear_leftovers, private_folder
 from yard.plays.playbook import run_playbook
 from yard.screen.failures import show_failures
-
-pytestmark = pytest.mark.process
 
 # Says at its fifth look that the end is there.
 POLL_MODULE = """
@@ -84,7 +84,11 @@ class Play:
         )
 
 
-def test_no_variable_is_a_template(project: Project) -> None:
+@pytest.mark.process
+def test_no_variable_is_a_template_and_the_environment_is_not_kept(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "a-secret-value")
     executed = project.root / "executed"
     words = f"{{{{ lookup('pipe', 'touch {executed}') }}}} {{% for x in y %}} {{# #}}"
     play = Play(
@@ -96,13 +100,25 @@ def test_no_variable_is_a_template(project: Project) -> None:
       run_once: true
 """,
     )
-    outcome = play.run(plain=words, listed=[words], nested={"deep": (words,)}, number=2)
+    given: dict[str, Any] = {
+        "plain": words,
+        "listed": [words],
+        "nested": {"deep": (words,)},
+        "number": 2,
+    }
+    outcome = play.run(**given, password="hush-hush")
     assert outcome.ok
     (said,) = [event.result["msg"] for event in play.events if event.kind == "runner_on_ok"]
     assert said == [words, [words], [words], 2]
     assert not executed.exists()
+    for path in project.root.rglob("*"):
+        if path.is_file() and path.name != "ansible.cfg":
+            text = path.read_text(errors="replace")
+            assert "a-secret-value" not in text
+            assert "hush-hush" not in text
 
 
+@pytest.mark.process
 def test_polls_arrive_while_the_task_runs(project: Project) -> None:
     play = Play(
         project,
@@ -123,56 +139,61 @@ def test_polls_arrive_while_the_task_runs(project: Project) -> None:
     assert outcome.stats["alpha"].ok == 1
 
 
-def test_a_failure_names_host_task_and_message(project: Project) -> None:
-    play = Play(
-        project,
-        '    - name: Break\n      ansible.builtin.fail: {msg: "it is \\e[31mred\\e[0m"}\n'
-        "      when: inventory_hostname == 'beta'\n",
-    )
-    outcome = play.run()
-    assert outcome.status == "failed"
-    (failure,) = outcome.failures
-    assert (failure.host, failure.task, failure.unreachable) == ("beta", "Break", False)
-    assert "red" in failure.message
-    assert "\033" not in play.log.read_text()
-    assert "TASK [Break]" in play.log.read_text()
-
-
-def test_rescued_and_ignored_failures_are_none(project: Project) -> None:
-    play = Play(
-        project,
-        "    - name: Try\n      block:\n        - name: First way\n"
-        "          ansible.builtin.fail: {msg: first}\n      rescue:\n        - name: Second way\n"
-        "          ansible.builtin.fail: {msg: second}\n          when: broken | bool\n"
-        "    - name: Harmless\n      ansible.builtin.fail: {msg: harmless}\n"
-        "      ignore_errors: true\n",
-    )
-    assert play.run(broken=False).failures == ()
-    outcome = play.run(broken=True)
-    assert [failure.message for failure in outcome.failures] == ["second", "second"]
-
-
-def test_an_unreachable_host_is_told(project: Project) -> None:
+@pytest.mark.process
+def test_failures_are_told_and_those_that_are_rescued_or_ignored_are_not(project: Project) -> None:
     with (project.root / "hosts.yml").open("a") as file:
         file.write("gone:\n  hosts:\n    gamma: {ansible_connection: ssh, ansible_host: 0.0.0.0, "
                    "ansible_port: 1}\n")  # fmt: skip
-    play = Play(project, "    - name: Ping\n      ansible.builtin.ping:\n")
-    (failure,) = play.run().failures
-    assert (failure.host, failure.unreachable) == ("gamma", True)
-    assert "Failed to connect" in failure.message
+    play = Play(
+        project,
+        """
+    - name: Ping
+      ansible.builtin.command: "true"
+      when: inventory_hostname == 'gamma'
+    - name: Try
+      block:
+        - name: First way
+          ansible.builtin.fail: {msg: first}
+      rescue:
+        - name: Second way
+          ansible.builtin.fail: {msg: second}
+          when: inventory_hostname == 'alpha'
+    - name: Harmless
+      ansible.builtin.fail: {msg: harmless}
+      ignore_errors: true
+    - name: Break
+      ansible.builtin.fail: {msg: "it is \\e[31mred\\e[0m"}
+""",
+    )
+    outcome = play.run()
+    assert outcome.status == "failed"
+    told = {failure.host: failure for failure in outcome.failures}
+    assert len(told) == len(outcome.failures) == 3
+    assert (told["alpha"].task, told["alpha"].message) == ("Second way", "second")
+    assert (told["beta"].task, told["beta"].unreachable) == ("Break", False)
+    assert "red" in told["beta"].message
+    assert "\033" not in play.log.read_text()
+    assert "TASK [Break]" in play.log.read_text()
+    assert told["gamma"].unreachable
+    assert "Failed to connect" in told["gamma"].message
 
 
+@pytest.mark.process
 def test_a_syntax_error_is_a_failure_too(project: Project) -> None:
     outcome = Play(project, "    - name: Oops\n      no.such.module:\n").run()
     assert outcome.status == "failed"
     assert "no.such.module" in outcome.failures[0].message
 
 
-@pytest.mark.parametrize("stop_after", [0.0, 1.2, 4.0])
+@pytest.mark.process
+@pytest.mark.parametrize("stop_after", [0.0, 1.2])
 def test_cancelling_ends_ansible_its_workers_and_their_commands(
     project: Project, stop_after: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the first event, while workers start, and in the middle of a command."""
+    """Before the first event, and while workers start.
+
+    In the middle of a command: see test_ansible_ends_where_nobody_takes_its_events.
+    """
     play = Play(project, SLEEP)
     # A place of its own: others make temporary files at the same time.
     temporary = tmp_path / "temporary"
@@ -206,6 +227,7 @@ def command_line(process: int) -> str:
     return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
+@pytest.mark.process
 def test_ansible_ends_where_nobody_takes_its_events(project: Project) -> None:
     play = Play(project, SLEEP)
 
@@ -220,6 +242,7 @@ def test_ansible_ends_where_nobody_takes_its_events(project: Project) -> None:
     wait_for(lambda: processes_below(project.root) == [], "its processes to end", 10)
 
 
+@pytest.mark.process
 def test_no_worker_outlives_an_ansible_that_was_killed(project: Project) -> None:
     """Nor one that was forked at the moment of a signal: nobody is left to tell it."""
     play = Play(project, SLEEP)
@@ -240,18 +263,8 @@ def test_no_worker_outlives_an_ansible_that_was_killed(project: Project) -> None
     wait_for(lambda: processes_below(project.root) == [], "its processes to end", 10)
 
 
-def test_the_environment_is_not_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", "a-secret-value")
-    Play(project, "    - name: Ping\n      ansible.builtin.ping:\n").run(password="hush-hush")
-    for path in project.root.rglob("*"):
-        if path.is_file() and path.name != "ansible.cfg":
-            text = path.read_text(errors="replace")
-            assert "a-secret-value" not in text
-            assert "hush-hush" not in text
-
-
 def test_what_others_put_beside_it_is_left_alone(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The directory for temporary files is everybody's."""
     temporary = tmp_path / "temporary"
@@ -273,8 +286,9 @@ def test_what_others_put_beside_it_is_left_alone(
         os.utime(path, (0, 0), follow_symlinks=False)
     before = set(os.listdir(temporary)) - {dead.name}
     # Its name is the beginning of every other one, so that of the folder that Ansible works with.
-    outcome = Play(project, "    - name: Ping\n      ansible.builtin.ping:\n").run()
-    assert outcome.status == "successful"
+    clear_leftovers()
+    with private_folder() as private:
+        assert Path(private).name.startswith(foreign.name)
     assert set(os.listdir(temporary)) - {foreign.name} == before - {foreign.name}
     assert foreign.is_dir() == (os.getuid() == 0)
     assert elsewhere.is_dir()
@@ -288,6 +302,7 @@ def test_a_message_comes_from_whatever_a_module_says() -> None:
     assert failure_message({}) == "the task failed without a message"
 
 
+@pytest.mark.process
 def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Project) -> None:
     playbooks = project.root / "playbooks"
     playbooks.mkdir()

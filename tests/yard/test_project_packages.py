@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -20,9 +21,8 @@ from yard.code.lock import lock, pip_settings, read_held, request_key
 from yard.code.requirements import NONE, Requirements, find_requirements, not_read
 from yard.code.settings import read_settings
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
+from yard.operations import packages
 from yard.plays.inventory import Inventory, parse_inventory
-
-pytestmark = pytest.mark.process
 
 PLATFORM = REPOSITORY / "docker/trainer/pip-platform"
 HELD = {"torch": "2.6.0+debian", "numpy": "2.2.4+image"}
@@ -67,6 +67,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source(folder, "compiled", "1.0", "cp311-cp311-linux_x86_64")
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
+    # uv asks all Pythons of this machine, unless it is told one.
+    monkeypatch.setenv("UV_PYTHON", sys.executable)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
@@ -487,15 +489,13 @@ def below(folder: Path) -> list[str]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_source_for_one_python_is_built_with_the_image(
-    broken: bool, index: Path, tmp_path: Path
-) -> None:
-    """Or one that cannot be built here: it may want a compiler."""
-    source(index, "compiled", "1.0", "cp311-cp311-linux_x86_64", ("helper",), broken)
-    found = fetched(tmp_path, settled(tmp_path, "tidy", "compiled"))
+def test_a_source_for_one_python_is_built_with_the_image(index: Path, tmp_path: Path) -> None:
+    """And one that cannot be built here: it may want a compiler."""
+    source(index, "compiled", "1.0", "cp311-cp311-linux_x86_64", ("helper",))
+    source(index, "brittle", "1.0", "cp311-cp311-linux_x86_64", ("helper",), broken=True)
+    found = fetched(tmp_path, settled(tmp_path, "tidy", "compiled", "brittle"))
     assert found == ["helper-3.1-py3-none-any.whl", "tidy-2.0-py3-none-any.whl"]
-    assert below(tmp_path / "sources") == ["compiled-1.0.tar.gz"]
+    assert below(tmp_path / "sources") == ["brittle-1.0.tar.gz", "compiled-1.0.tar.gz"]
     assert below(tmp_path / "requires") == ["helper-3.1-py3-none-any.whl"]
 
 
@@ -560,7 +560,11 @@ def offline(ready: Yard, index: Path) -> Yard:
         name: value
         for name, value in ready.environment.items()
         if not name.startswith(("PIP_", "UV_"))
-    } | {name: os.environ[name] for name in ("PIP_CONFIG_FILE", "PIP_NO_INDEX", "PIP_FIND_LINKS")}
+    } | {name: os.environ[name] for name in os.environ if name.startswith(("PIP_", "UV_"))}
+    return with_requirements(ready)
+
+
+def with_requirements(ready: Yard) -> Yard:
     held = ready.root / "docker/trainer/requirements"
     held.mkdir(parents=True)
     shutil.copy(LISTS / "held-runtime.txt", held)
@@ -570,6 +574,20 @@ def offline(ready: Yard, index: Path) -> Yard:
     (ready.root / "mine/train.py").touch()
     (ready.root / "mine/requirements.txt").write_text("tidy\ntorch\n")
     return ready
+
+
+@pytest.fixture
+def settled_at_once(ready: Yard, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    """The same without uv and pip: one package, which is there."""
+
+    def fetch(platform: Path, locked: Path, folder: Path, *_: object) -> None:
+        folder.mkdir()
+        wheel(folder, "tidy", "2.0")
+
+    monkeypatch.setattr(packages, "read_environment", lambda *_: {})
+    monkeypatch.setattr(packages, "lock", lambda *_: "tidy==2.0\n")
+    monkeypatch.setattr(packages, "fetch_wheels", fetch)
+    return with_requirements(ready)
 
 
 def deliveries(yard: Yard) -> int:
@@ -595,9 +613,9 @@ def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
     (run,) = runs_of(offline)
     manifest = json.loads((run / "manifest.json").read_text())
     assert errors("manifest", manifest) == []
-    packages = manifest["project"]["packages"]
-    assert (packages["path"], packages["count"]) == ("requirements.txt", 2)
-    folder = offline.root / ".trainyard/packages" / packages["id"]
+    told = manifest["project"]["packages"]
+    assert (told["path"], told["count"]) == ("requirements.txt", 2)
+    folder = offline.root / ".trainyard/packages" / told["id"]
     assert sorted(path.name for path in (folder / "wheels").iterdir()) == [
         "helper-3.1-py3-none-any.whl",
         "tidy-2.0-py3-none-any.whl",
@@ -620,33 +638,30 @@ def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
     assert (again / "packages.txt").read_text() == (run / "packages.txt").read_text()
 
 
-@pytest.mark.process
-def test_without_requirements_nothing_is_added(offline: Yard) -> None:
-    trained(offline, "train", "--code", "mine", "--requirements", "none")
-    (run,) = runs_of(offline)
+def test_without_requirements_nothing_is_added(settled_at_once: Yard) -> None:
+    trained(settled_at_once, "train", "--code", "mine", "--requirements", "none")
+    (run,) = runs_of(settled_at_once)
     assert json.loads((run / "manifest.json").read_text())["project"]["packages"] is None
-    assert not (offline.root / ".trainyard/packages").exists()
-    trained(offline, "rerun", run.name)
-    assert not (offline.root / "nodes/node1/packages").exists()
+    assert not (settled_at_once.root / ".trainyard/packages").exists()
+    trained(settled_at_once, "rerun", run.name)
+    assert not (settled_at_once.root / "nodes/node1/packages").exists()
 
 
-@pytest.mark.process
-def test_a_node_that_lost_the_image_gets_it_again(offline: Yard) -> None:
-    trained(offline, "train", "--code", "mine")
-    (offline.root / "nodes/node1/packages").unlink()
+def test_a_node_that_lost_the_image_gets_it_again(settled_at_once: Yard) -> None:
+    trained(settled_at_once, "train", "--code", "mine")
+    (settled_at_once.root / "nodes/node1/packages").unlink()
     assert "A node does not have the image with the packages." in trained(
-        offline, "train", "--code", "mine"
+        settled_at_once, "train", "--code", "mine"
     )
-    assert deliveries(offline) == 2
+    assert deliveries(settled_at_once) == 2
 
 
-@pytest.mark.process
-def test_a_node_that_cannot_take_them_keeps_no_run_from_the_others(offline: Yard) -> None:
-    (offline.root / "nodes/node2/packages").mkdir()
-    said = trained(offline, "train", "--code", "mine", "--nodes", "1")
+def test_a_node_that_cannot_take_them_keeps_no_run_from_the_others(settled_at_once: Yard) -> None:
+    (settled_at_once.root / "nodes/node2/packages").mkdir()
+    said = trained(settled_at_once, "train", "--code", "mine", "--nodes", "1")
     assert "node2" in said
     assert "Going on with the nodes that have it" in said
-    assert deliveries(offline) == 1
+    assert deliveries(settled_at_once) == 1
 
 
 @pytest.mark.process

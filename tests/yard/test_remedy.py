@@ -50,7 +50,6 @@ def test_an_inventory_is_the_same_however_it_is_given(
     assert addressed("make setup", Project(tmp_path), Path("inventory/local")) == "make setup"
 
 
-@pytest.mark.process
 def test_set_up_without_root_stays_without_root(fresh: Yard) -> None:
     fresh.environment[RUNTIME] = NATIVE
     done = fresh("--inventory", "inventory/lab", "train", "--model", "vit", "--nodes", "2")
@@ -58,7 +57,6 @@ def test_set_up_without_root_stays_without_root(fresh: Yard) -> None:
     assert "run: make setup INVENTORY=inventory/lab RUNTIME=native\n" in done.stderr
 
 
-@pytest.mark.process
 def test_the_way_back_to_a_notebook(lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RUNTIME, NATIVE)
     project = Project(lab.path.parents[1])
@@ -70,7 +68,6 @@ def test_the_way_back_to_a_notebook(lab: Inventory, monkeypatch: pytest.MonkeyPa
     assert "make stop RUN=one " in end
 
 
-@pytest.mark.process
 def test_data_that_cannot_be_had_again(
     lab: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +84,6 @@ def test_data_that_cannot_be_had_again(
     assert str(caught.value).endswith(f"run: {command} INVENTORY=inventory/second")
 
 
-@pytest.mark.process
 def test_a_training_names_no_option_that_it_has_not(
     lab: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,8 +19,6 @@ from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
 from yard.runs.setup_record import SetupRecord
 
-pytestmark = pytest.mark.process
-
 LAB = ("--inventory", "inventory/lab")
 HOSTS = ("alpha", "beta")
 
@@ -48,7 +46,6 @@ def remembered(site: Yard) -> list[str]:
     return sorted(path.name for path in (site.root / ".trainyard/lab").iterdir())
 
 
-@pytest.mark.process
 @pytest.mark.promise("make remove")
 @pytest.mark.parametrize(
     ("further", "roles"), [((), "all"), (("--data",), "all,dataset cifar10 faces")]
@@ -70,7 +67,6 @@ def test_it_goes_from_all_machines_and_is_forgotten_here(
         assert words in done.stdout
 
 
-@pytest.mark.process
 def test_nothing_goes_without_an_answer(site: Yard) -> None:
     done = site(*LAB, "remove")
     assert done.returncode == 2
@@ -81,7 +77,6 @@ def test_nothing_goes_without_an_answer(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("runtime", [CONTAINER, NATIVE])
 @pytest.mark.parametrize("state", ["running", "ended"])
 def test_a_run_is_in_the_way(site: Yard, state: str, runtime: str) -> None:
@@ -105,7 +100,6 @@ def test_a_run_is_in_the_way(site: Yard, state: str, runtime: str) -> None:
     assert removed(site) == {}
 
 
-@pytest.mark.process
 def test_without_root_it_names_what_is_left_to_do(site: Yard) -> None:
     hosts = site.root / "inventory/lab/hosts.yml"
     hosts.write_text(
@@ -148,7 +142,6 @@ def test_the_place_that_is_taken_unless_told_is_that_of_group_vars() -> None:
     assert yaml.safe_load(text)["trainyard_native_root"] == NATIVE_ROOT
 
 
-@pytest.mark.process
 def test_nodes_with_places_of_their_own_have_a_line_each(lab: Inventory) -> None:
     roots = {"alpha": "/scratch/a", "beta": "/scratch/{{ ansible_user }}"}
     project = Project(lab.path.parents[1])
@@ -163,7 +156,6 @@ def test_nodes_with_places_of_their_own_have_a_line_each(lab: Inventory) -> None
     ]
 
 
-@pytest.mark.process
 def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
     (site.root / "nodes/beta/unplugged").touch()
     done = site(*LAB, "remove", "--yes")
@@ -174,7 +166,6 @@ def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
-@pytest.mark.process
 def test_one_machine_leaves_and_the_others_are_remembered(site: Yard) -> None:
     run = {
         **{
@@ -212,7 +203,6 @@ def test_new_keys_are_given_by_a_target(site: Yard) -> None:
     assert (done.returncode, "set-up gives nodes no keys" in done.stderr) == (2, True)
 
 
-@pytest.mark.process
 def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
     for host in HOSTS:
         (site.root / "nodes" / host / "unplugged").touch()
@@ -222,7 +212,6 @@ def test_nothing_is_forgotten_where_no_machine_answers(site: Yard) -> None:
     assert "setup.json" in remembered(site)
 
 
-@pytest.mark.process
 def test_nodes_that_are_containers_have_a_command_of_their_own(ready: Yard) -> None:
     done = ready("remove", "--yes")
     assert done.returncode == 2
@@ -243,7 +232,6 @@ def test_the_target_of_make(target: tuple[str, ...], command: str) -> None:
     assert " ".join(made(*target).split()).endswith(f" {command}")
 
 
-@pytest.mark.process
 def test_machines_that_set_up_went_well_on_can_train(fresh: Yard) -> None:
     hosts = fresh.root / "inventory/lab/hosts.yml"
     hosts.write_text("trainers: {hosts: {alpha: {}, beta: {}}, vars: {break_setup: beta}}\n")

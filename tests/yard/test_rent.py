@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ec2_stand_in import KEY_ID, REGION, SECRET, SEEN_FROM, Call, Ec2, tags_of
 from rich.console import Console
+from stand_in_nodes import YardHere
 from unpacked_sshd import make_key
 from yard_command import REPOSITORY, Yard, made
 
@@ -22,8 +23,6 @@ from yard.core.errors import Interrupted, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.request.site import Site, list_sites, read_site
-
-pytestmark = pytest.mark.process
 
 SHARED = (
     *("ansible.cfg", "bootstrap.sh", "group_vars", "playbooks", "pyproject.toml"),
@@ -132,7 +131,7 @@ def make_renter(folder: Path, ec2: Ec2) -> Renter:
     for name in list(yard.environment):
         if name.startswith("AWS_"):
             del yard.environment[name]
-    yard.environment |= {**ec2.environment(), "HOME": str(folder)}
+    yard.environment |= {**ec2.environment(), "HOME": str(folder), "ANSIBLE_PIPELINING": "true"}
     renter = Renter(yard, ec2, key)
     renter.site()
     return renter
@@ -220,7 +219,6 @@ def story(tmp_path_factory: pytest.TempPathFactory, server: Ec2) -> Story:
     late = [instance["InstanceId"] for instance in server.instances("lab")]
     server.client().create_tags(Resources=late, Tags=[{"Key": DEADLINE, "Value": past}])
     do("late", "provision-check", "--json")
-    do("undestroyed", "destroy", SITE)
     do("destroyed", "destroy", SITE, "--yes")
     client = server.client()
     things = (
@@ -363,11 +361,6 @@ def check_forgotten_machines_are_named(story: Story) -> None:
     assert changes(story.calls["late"]) == []
 
 
-def check_destroy_asks_first(story: Story) -> None:
-    assert story.said["undestroyed"].returncode == 2
-    assert changes(story.calls["undestroyed"]) == []
-
-
 def check_destroy_removes_what_carries_the_tag_and_nothing_else(story: Story) -> None:
     done = story.said["destroyed"]
     assert done.returncode == 0, done.stdout + done.stderr
@@ -408,12 +401,12 @@ CHECKS = (
     check_a_second_time_changes_nothing,
     check_fewer_machines_are_those_with_the_largest_numbers,
     check_forgotten_machines_are_named,
-    check_destroy_asks_first,
     check_destroy_removes_what_carries_the_tag_and_nothing_else,
     check_credentials_are_seen_nowhere,
 )
 
 
+@pytest.mark.process
 @pytest.mark.promise("row 32", "make provision", "make destroy", "make provision-check")
 def test_a_site_from_the_first_look_to_the_end(story: Story) -> None:
     """One test: with several, each process of pytest would tell the story anew, for a minute."""
@@ -421,6 +414,7 @@ def test_a_site_from_the_first_look_to_the_end(story: Story) -> None:
         check(story)
 
 
+@pytest.mark.process
 def test_what_aws_refuses_is_said_with_the_remedy(renter: Renter) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         del renter.yard.environment[name]
@@ -441,25 +435,74 @@ def write_inventory(renter: Renter, name: str = "lab", region: str = REGION) -> 
     return source
 
 
+@pytest.fixture
+def asked(renter: Renter, monkeypatch: pytest.MonkeyPatch) -> "Asked":
+    """The same person's commands in this process, with what is found at EC2 given."""
+    asked = Asked(YardHere(renter.yard.root))
+    asked.yard.environment = renter.yard.environment
+
+    def found(context: Context, scope: object) -> list[dict[str, Any]]:
+        return asked.things
+
+    for look in ("look_for_things", "look_for_machines"):
+        monkeypatch.setattr(rent, look, found)
+    monkeypatch.setattr(rent, "look_for_plan", lambda context, extravars: PLAN)
+    monkeypatch.setattr(rent, "make_machines", lambda *_: asked.done.append("make"))
+    monkeypatch.setattr(rent, "remove_things", lambda *_: asked.done.append("remove"))
+    return asked
+
+
+@dataclass
+class Asked:
+    """What is there, and what was done."""
+
+    yard: YardHere
+    things: list[dict[str, Any]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.yard(*arguments)
+
+
+# Two machines are to be made.
+PLAN = {
+    **{"keep": [], "remove": [], "prolong": [], "make": ["lab-1", "lab-2"]},
+    **{"deadline": "2030-01-01T00:00Z", "hours": 8.0, "zone": "eu-central-1a"},
+    **{"image_id": "ami-1", "image_name": "xenial"},
+    "devices": [{"device_name": "/dev/sda1", "ebs": {"volume_size": 30, "volume_type": "gp3"}}],
+    "offer": {"gpus": 0, "vcpus": 2, "memory_mib": 8192, "price": None, "source": "nobody says"},
+}
+
+
+def machine(name: str, site: str = "lab", overdue: bool = False) -> dict[str, Any]:
+    """One of a site, as module ec2_machines_tagged tells it."""
+    found = {"type": "instance", "id": f"i-{name}", "name": name, "site": site, "region": REGION}
+    return {**found, "state": "running", "overdue": overdue}
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("command", [("destroy",), ("provision", "--count", "2")])
 def test_machines_of_another_region_are_not_forgotten(
-    renter: Renter, command: tuple[str, ...]
+    renter: Renter, asked: Asked, command: tuple[str, ...]
 ) -> None:
     """Somebody gave the site file another region while machines are rented."""
     source = write_inventory(renter, region="eu-west-1")
-    done = renter(command[0], SITE, *command[1:], "--yes")
+    done = asked(command[0], SITE, *command[1:], "--yes")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "sites/lab.yml: region: is eu-central-1, and inventory/lab/machines.aws" in done.stderr
     assert "machines in eu-west-1: give sites/lab.yml that region and make destroy" in done.stderr
-    assert renter.ec2.calls == []
+    assert asked.done == []
     source.write_text("---\nregions:\n")
-    assert "does not say in which region" in renter(command[0], SITE, *command[1:], "--yes").stderr
+    assert "does not say in which region" in asked(command[0], SITE, *command[1:], "--yes").stderr
     assert source.is_file()
 
 
-def test_machines_that_other_credentials_do_not_show_are_not_forgotten(renter: Renter) -> None:
+@pytest.mark.process
+def test_machines_that_other_credentials_do_not_show_are_not_forgotten(
+    renter: Renter, asked: Asked
+) -> None:
     source = write_inventory(renter)
-    done = renter("destroy", SITE, "--yes")
+    done = asked("destroy", SITE, "--yes")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "is AWS_PROFILE that of make provision?" in done.stderr
     assert "rm inventory/lab/machines.aws_ec2.yml" in done.stderr
@@ -468,31 +511,44 @@ def test_machines_that_other_credentials_do_not_show_are_not_forgotten(renter: R
     ]
     # Who knows that nothing is there any more says so.
     source.unlink()
-    done = renter("destroy", SITE, "--yes")
+    done = asked("destroy", SITE, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "There is nothing to remove" in done.stdout
     assert not source.parent.exists()
 
 
-def test_a_mistake_in_one_site_file_hides_no_machines_of_others(renter: Renter) -> None:
+@pytest.mark.process
+def test_destroy_asks_first(asked: Asked) -> None:
+    asked.things = [machine("lab-1")]
+    done = asked("destroy", SITE)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Remove 1 thing, 1 machine of them" in done.stderr
+    assert asked.done == []
+
+
+@pytest.mark.process
+def test_a_mistake_in_one_site_file_hides_no_machines_of_others(
+    renter: Renter, asked: Asked
+) -> None:
     """And a key is needed for renting alone."""
-    foreign = plant_foreign(renter.ec2)
     renter.site(ssh_key="/nowhere/key")
     renter.site("bad", hours=None)
-    done = renter("provision-check", "--json")
+    asked.things = [machine("lab2-1", "lab2", overdue=True)]
+    done = asked("provision-check", "--json")
     assert done.returncode == 3, done.stdout + done.stderr
     document = json.loads(done.stdout)
-    assert [machine["id"] for machine in document["machines"]] == [foreign["other"]]
+    assert [machine["id"] for machine in document["machines"]] == ["i-lab2-1"]
     assert document["problems"] == ["sites/bad.yml: hours: is missing"]
-    renter.ec2.client().terminate_instances(InstanceIds=[foreign["other"]])
-    done = renter("provision-check")
+    asked.things = []
+    done = asked("provision-check")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Nothing in eu-central-1 is past its deadline." in done.stdout
     assert done.stderr == "yard: sites/bad.yml: hours: is missing\n"
-    done = renter("destroy", SITE, "--yes")
+    done = asked("destroy", SITE, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_machines_that_came_while_the_question_was_open_are_not_doubled(renter: Renter) -> None:
     """Somebody else has rented for the same site: what was agreed to is another matter now."""
     client = renter.ec2.client()
@@ -533,6 +589,7 @@ def test_machines_that_came_while_the_question_was_open_are_not_doubled(renter: 
     assert len(renter.ec2.instances("lab")) == 1
 
 
+@pytest.mark.process
 def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
     ec2 = renter.ec2
     variables = {
@@ -587,15 +644,16 @@ def test_an_interruption_says_what_may_cost(tmp_path: Path) -> None:
     assert "make destroy SITE=sites/lab.yml gives them back" in str(said.value)
 
 
-def test_all_mistakes_of_a_site_file_are_named_at_once(renter: Renter) -> None:
+@pytest.mark.process
+def test_all_mistakes_of_a_site_file_are_named_at_once(renter: Renter, asked: Asked) -> None:
     mistaken: dict[str, Any] = {key: value for key, (value, _) in MISTAKES.items()}
     renter.site(**mistaken)
-    done = renter("provision", SITE, "--count", "2", "--yes")
+    done = asked("provision", SITE, "--count", "2", "--yes")
     assert done.returncode == 2
     for key, (_, words) in MISTAKES.items():
         assert words in done.stderr, f"{key}: {done.stderr}"
     assert done.stderr.count("sites/lab.yml: ") == len(MISTAKES)
-    assert renter.ec2.calls == []
+    assert asked.done == []
 
 
 def test_a_site_has_no_folder_of_trainyard_s_own(tmp_path: Path) -> None:
@@ -623,30 +681,35 @@ def test_both_endings_of_yaml_are_site_files(tmp_path: Path) -> None:
     assert problems == []
 
 
-def test_the_request_is_checked_before_anything_is_asked(renter: Renter) -> None:
+@pytest.mark.process
+def test_the_request_is_checked_before_anything_is_asked(renter: Renter, asked: Asked) -> None:
     (renter.yard.root / "inventory/lab").mkdir()
     (renter.yard.root / "inventory/lab/hosts.yml").write_text("trainers: {hosts: {}}\n")
-    done = renter("provision", SITE, "--count", "0", "--hours", "0", "--yes")
+    done = asked("provision", SITE, "--count", "0", "--hours", "0", "--yes")
     assert done.returncode == 2
     for words in ("COUNT=0: must be from 1 to 256; make destroy", "HOURS=0: must be from 0.1"):
         assert words in done.stderr
     assert "inventory/lab is an inventory of your own (hosts.yml)" in done.stderr
-    missing = renter("destroy", "sites/none.yml", "--yes")
+    missing = asked("destroy", "sites/none.yml", "--yes")
     assert missing.returncode == 2
     assert "SITE=sites/none.yml: there is no such file; copy sites/example.yml" in missing.stderr
-    assert renter.ec2.calls == []
+    assert asked.done == []
 
 
-def test_settings_that_destroy_left_are_no_inventory_of_somebody_else(renter: Renter) -> None:
+@pytest.mark.process
+def test_settings_that_destroy_left_are_no_inventory_of_somebody_else(
+    renter: Renter, asked: Asked
+) -> None:
     (renter.yard.root / "inventory/lab/group_vars").mkdir(parents=True)
     (renter.yard.root / "inventory/lab/host_vars").mkdir()
-    done = renter("provision", SITE, "--count", "2")
+    done = asked("provision", SITE, "--count", "2")
     assert "Rent 2 machines? There is no terminal" in done.stderr, done.stdout + done.stderr
-    done = renter("destroy", SITE, "--yes")
+    done = asked("destroy", SITE, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (renter.yard.root / "inventory/lab/group_vars").is_dir()
 
 
+@pytest.mark.process
 def test_the_example_is_a_site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is, and with every line that is commented out."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -676,6 +739,7 @@ def test_what_the_role_takes_is_what_a_site_file_says() -> None:
     assert set(Site(**said).extravars()) <= set(options)  # type: ignore[arg-type]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("target", "command"),
     [

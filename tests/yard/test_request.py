@@ -24,7 +24,6 @@ def problems_of(request: TrainRequest, inventory: Inventory) -> str:
     return str(caught.value)
 
 
-@pytest.mark.process
 def test_defaults_come_from_the_model(lab: Inventory) -> None:
     training = resolve(TrainRequest("vit", nodes=2), lab)
     assert (training.dataset, training.epochs, training.batch_per_rank) == ("cifar10", 2, 64)
@@ -34,7 +33,6 @@ def test_defaults_come_from_the_model(lab: Inventory) -> None:
     assert training.world_size == 2
 
 
-@pytest.mark.process
 def test_the_request_wins_over_the_model(lab: Inventory) -> None:
     asked = TrainRequest("vit", nodes=1, procs_per_node=2, epochs=7, batch=32, lr=0.5)
     training = resolve(asked, lab)
@@ -42,7 +40,6 @@ def test_the_request_wins_over_the_model(lab: Inventory) -> None:
     assert training.world_size == 2
 
 
-@pytest.mark.process
 def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     document = {
         "trainers": {"hosts": ["a", "b"]},
@@ -69,7 +66,6 @@ def test_a_rank_for_each_gpu(lab: Inventory) -> None:
     assert per_node(of_amd) == per_node(document)
 
 
-@pytest.mark.process
 def test_gpus_of_two_vendors_are_not_in_one_run(lab: Inventory) -> None:
     groups = {"gpu_nodes": ["a"], "amd_nodes": ["b"]}
     site = replace(lab, trainers=("a", "b"), groups=groups)
@@ -90,7 +86,6 @@ def with_gpus(lab: Inventory, **gpus: int | None) -> Inventory:
     return replace(lab, trainers=tuple(gpus), gpus=gpus)
 
 
-@pytest.mark.process
 def test_some_gpus_of_each_node(lab: Inventory) -> None:
     site = with_gpus(lab, a=4, b=8)
     asked = TrainRequest("vit", nodes=2, gpus_per_node=2)
@@ -112,7 +107,6 @@ def test_some_gpus_of_each_node(lab: Inventory) -> None:
     assert resolve(TrainRequest("vit", nodes=2), none).gpus_per_node is None
 
 
-@pytest.mark.process
 def test_more_gpus_than_nodes_have_are_refused_with_what_each_has(lab: Inventory) -> None:
     site = with_gpus(lab, a=4, b=8, c=0)
     asked = TrainRequest("vit", nodes=2, gpus_per_node=8)
@@ -153,7 +147,6 @@ def with_slots(lab: Inventory, **slots: int | None) -> Inventory:
     return replace(lab, trainers=tuple(slots), slots=slots)
 
 
-@pytest.mark.process
 def test_as_many_ranks_as_each_node_carries(lab: Inventory) -> None:
     site = with_slots(lab, a=4, b=1, c=8)
     asked = TrainRequest("vit", nodes=2, procs_per_node="node")
@@ -173,7 +166,6 @@ def test_as_many_ranks_as_each_node_carries(lab: Inventory) -> None:
     )
 
 
-@pytest.mark.process
 def test_a_node_that_does_not_say_what_it_carries_is_named(lab: Inventory) -> None:
     asked = TrainRequest("vit", nodes=1, procs_per_node="node")
     problem = problems_of(asked, with_slots(lab, a=4, b=None, c=0))
@@ -198,7 +190,6 @@ def test_a_node_carries_what_the_inventory_says_or_a_rank_for_each_gpu() -> None
     assert parse_inventory(told, Path("site")).slots == {"a": 8, "b": 4, "c": 2, "d": 0}
 
 
-@pytest.mark.process
 def test_all_images_is_told_from_nothing_said(lab: Inventory) -> None:
     training = resolve(TrainRequest("vit", train_images="all"), lab)
     assert training.train_images is None
@@ -206,14 +197,12 @@ def test_all_images_is_told_from_nothing_said(lab: Inventory) -> None:
     assert training.extravars()["training_run_train_images"] is None
 
 
-@pytest.mark.process
 def test_unsaid_engine_is_left_to_the_role(lab: Inventory) -> None:
     assert "training_run_engine" not in resolve(TrainRequest("vit"), lab).extravars()
     said = resolve(TrainRequest("vit", engine="horovod"), lab).extravars()
     assert said["training_run_engine"] == "horovod"
 
 
-@pytest.mark.process
 def test_distance_of_checkpoints_is_told_only_if_asked_for(lab: Inventory) -> None:
     name = "training_run_checkpoint_seconds"
     assert name not in resolve(TrainRequest("vit"), lab).extravars()
@@ -223,7 +212,6 @@ def test_distance_of_checkpoints_is_told_only_if_asked_for(lab: Inventory) -> No
         assert training.to_json()["checkpoint_seconds"] == seconds
 
 
-@pytest.mark.process
 def test_nodes_may_be_a_range(lab: Inventory) -> None:
     assert (parse_nodes("2"), parse_nodes("2..4")) == ((2, 2), (2, 4))
     for text in ("4..2", "two", "..2"):
@@ -237,7 +225,6 @@ def test_nodes_may_be_a_range(lab: Inventory) -> None:
     assert "nodes 0..: must be above 0" in none
 
 
-@pytest.mark.process
 def test_unknown_model_lists_the_models(lab: Inventory) -> None:
     text = problems_of(TrainRequest("nonsense"), lab)
     assert "model 'nonsense': unknown" in text
@@ -245,21 +232,18 @@ def test_unknown_model_lists_the_models(lab: Inventory) -> None:
     assert "cnn_a  Small convolutional network" in text
 
 
-@pytest.mark.process
 def test_unknown_dataset_lists_the_datasets(lab: Inventory) -> None:
     text = problems_of(TrainRequest("vit", dataset="mnist"), lab)
     assert "dataset 'mnist': unknown" in text
     assert "cifar10  60,000 colour images in 10 classes" in text
 
 
-@pytest.mark.process
 def test_too_many_nodes_lists_the_nodes(lab: Inventory) -> None:
     assert problems_of(TrainRequest("vit", nodes=3), lab) == (
         "nodes 3: this inventory has 2: alpha, beta"
     )
 
 
-@pytest.mark.process
 def test_local_cluster_can_grow_to_its_limit(local: Inventory) -> None:
     assert local.trainers == ()
     assert resolve(TrainRequest("vit", nodes=4), local).nodes == 4
@@ -268,7 +252,6 @@ def test_local_cluster_can_grow_to_its_limit(local: Inventory) -> None:
     )
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
@@ -294,7 +277,6 @@ def test_each_value_is_checked(lab: Inventory, asked: dict[str, object], problem
     assert problem in problems_of(TrainRequest("vit", **asked), lab)  # type: ignore[arg-type]
 
 
-@pytest.mark.process
 def test_all_problems_are_told_together(lab: Inventory) -> None:
     text = problems_of(TrainRequest("nonsense", nodes=9, epochs=-1, dataset="mnist"), lab)
     for problem in ("model 'nonsense'", "nodes 9", "epochs -1", "dataset 'mnist'"):
@@ -325,7 +307,6 @@ def code(tmp_path: Path) -> str:
     return str(folder)
 
 
-@pytest.mark.process
 def test_what_is_typed_wins_over_the_settings_of_a_project(lab: Inventory, code: str) -> None:
     said = resolve_project(ProjectRequest(code, nodes=2), lab, REPOSITORY)
     assert said.extravars() == {
@@ -359,7 +340,6 @@ def test_what_is_typed_wins_over_the_settings_of_a_project(lab: Inventory, code:
     assert (typed.world_size, typed.label) == (6, "mine_n2_p3")
 
 
-@pytest.mark.process
 def test_a_project_has_no_data_set_unless_one_is_asked_for(lab: Inventory, code: str) -> None:
     (Path(code) / "trainyard.yml").unlink()
     defaults = {"dataset": "cifar10", "stall_seconds": 9}
@@ -380,7 +360,6 @@ def test_a_project_has_no_data_set_unless_one_is_asked_for(lab: Inventory, code:
     assert set(project.to_json()) == set(training.to_json())
 
 
-@pytest.mark.process
 def test_all_problems_of_a_project_are_told_together(lab: Inventory, code: str) -> None:
     (Path(code) / "trainyard.yml").write_text("epochs: 3\n")
     request = ProjectRequest(
@@ -400,7 +379,6 @@ def test_all_problems_of_a_project_are_told_together(lab: Inventory, code: str) 
         assert problem in str(caught.value)
 
 
-@pytest.mark.process
 def test_recipe_stands_between_request_and_model(lab: Inventory) -> None:
     recipe = read_recipe(REPOSITORY, "cnn_b_cifar10")
     request = TrainRequest("vit", recipe=recipe, epochs=3, options={"momentum": 0.5})
@@ -471,7 +449,6 @@ def test_unknown_recipe_lists_the_recipes() -> None:
         read_recipe(REPOSITORY, "cnn_c")
 
 
-@pytest.mark.process
 def test_unknown_option_lists_the_options(lab: Inventory) -> None:
     entries = {"seed": "of everything random", "ema": {"about": "decay", "is": "number"}}
     options = {name: Option.from_entry(entry) for name, entry in entries.items()}

@@ -148,7 +148,6 @@ def test_a_file_of_two_names_takes_room_once(tmp_path: Path) -> None:
     assert room_of(tmp_path / "b", set()) >= 100_000
 
 
-@pytest.mark.process
 @pytest.mark.promise(
     "make tag",
     "make tag RUN= TAGS=paper NOTE=",

@@ -19,8 +19,6 @@ from yard.plays.fingerprint import RUNTIME, fingerprint_inventory
 from yard.plays.inventory import CONTAINER, NATIVE, parse_inventory
 from yard.runs.manifest import read_manifest
 
-pytestmark = pytest.mark.process
-
 LAB = ("--inventory", "inventory/lab")
 FROM_ENVIRONMENT = "{{ lookup('ansible.builtin.env', 'TRAINYARD_RUNTIME') or 'container' }}"
 
@@ -60,7 +58,6 @@ def test_a_command_that_contradicts_the_inventory_is_refused(
         parse_inventory(saying(said), REPOSITORY / "inventory/local")
 
 
-@pytest.mark.process
 def test_another_word_is_refused(fresh: Yard) -> None:
     fresh.environment[RUNTIME] = "podman"
     done = fresh(*LAB, "train", "--model", "vit", "--nodes", "2")
@@ -68,7 +65,6 @@ def test_another_word_is_refused(fresh: Yard) -> None:
     assert done.stderr == "yard: runtime podman: there are container and native\n"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -86,7 +82,6 @@ def test_what_works_as_root_is_refused_without(
     assert not (fresh.root / "runs").exists()
 
 
-@pytest.mark.process
 def test_another_runtime_asks_for_set_up_and_is_in_the_manifest(ready: Yard) -> None:
     arguments = ("train", "--model", "vit", "--nodes", "1", "--epochs", "1")
     ready.environment[RUNTIME] = NATIVE
@@ -117,7 +112,6 @@ def test_make_hands_it_to_whatever_it_starts() -> None:
     assert told.stdout == "runtime=native\n"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("ran", "told", "then"),
     [

@@ -11,8 +11,6 @@ from yard.request.resolve import resolve
 from yard.request.training import GLOBAL_BATCH, RANK_BATCH, TrainRequest
 from yard.runs.scaling import ScalingRun, compare, guides_gain
 
-pytestmark = pytest.mark.process
-
 ONE = ScalingRun(
     run_id="one",
     nodes=1,
@@ -103,6 +101,7 @@ def test_scaling_trains_in_turns_and_writes_what_it_found(ready: Yard) -> None:
     assert all(f"{folder.name}, {case}, round {number}" in runs for case, number in named)
 
 
+@pytest.mark.process
 def test_the_target_of_make() -> None:
     assert made("scaling", "MODEL=vit", "HOLD=global-batch", "ROUNDS=5").endswith(
         " --hold='global-batch' --rounds='5'"

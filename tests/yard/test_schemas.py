@@ -1,7 +1,9 @@
 """What `yard` writes has the form that schemas/ describes."""
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ from typing import Any
 import pytest
 from extend import lines_of, time_the_steps
 from jsonschema import Draft202012Validator
-from yard_command import DATA, REPOSITORY, Yard, interrupt, wait_for
+from stand_in_nodes import YardHere
+from yard_command import DATA, REPOSITORY
 
 SCHEMAS = sorted((REPOSITORY / "schemas").glob("*.schema.json"))
 CASES = sorted(path.name for path in (DATA / "runs").iterdir())
@@ -43,11 +46,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory, ready_checkout: Path) -> list
     root = tmp_path_factory.mktemp("schemas") / "checkout"
     shutil.copytree(ready_checkout, root, symlinks=True)
     for options in ((), ("--set", "fate=killed")):
-        Yard(root)("train", "--model", "vit", "--nodes", "2", *options)
+        YardHere(root)("train", "--model", "vit", "--nodes", "2", *options)
     return sorted(root.glob("runs/2*"))
 
 
-@pytest.mark.process
 def test_what_a_run_writes(runs: list[Path]) -> None:
     documents = [
         (name, json.loads((run / f"{name}.json").read_text()))
@@ -59,7 +61,6 @@ def test_what_a_run_writes(runs: list[Path]) -> None:
     assert ends == ["succeeded", "failed"]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "folder"),
     [
@@ -69,19 +70,16 @@ def test_what_a_run_writes(runs: list[Path]) -> None:
     ids=["verify", "bench"],
 )
 def test_what_a_measurement_was_asked_for(
-    ready: Yard, command: tuple[str, ...], folder: str
+    ready: YardHere, command: tuple[str, ...], folder: str
 ) -> None:
-    process = ready.start(*command)
-    wait_for(lambda: list(ready.root.glob(f"{folder}/request.json")), "the request")
-    interrupt(process)
-    process.communicate(timeout=60)
+    ready.during = {"Take the nodes": [lambda: os.kill(os.getpid(), signal.SIGINT)]}
+    assert ready(*command).returncode == 130
     (path,) = ready.root.glob(f"{folder}/request.json")
     request = json.loads(path.read_text())
     assert errors("request", request) == []
     assert request["runtime"] == "container"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("schema", "change"),
     [

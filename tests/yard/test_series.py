@@ -117,7 +117,6 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
     return go
 
 
-@pytest.mark.process
 def test_the_best_is_that_of_the_validation_split(train: Train, tmp_path: Path) -> None:
     status, text, begun = train("lr=1e-2,1e-1", seeds=2)
     assert (status, len(begun)) == (Exit.DONE, 4)
@@ -138,7 +137,6 @@ def test_the_best_is_that_of_the_validation_split(train: Train, tmp_path: Path) 
     assert "60.0 % ± 14.1 %" in text
 
 
-@pytest.mark.process
 def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> None:
     status, text, begun = train("batch=32,48,64", stop="batch=48")
     assert (status, begun) == (Exit.INTERRUPTED, ["batch=32", "batch=48"])
@@ -149,14 +147,12 @@ def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> No
     assert "Best on the validation split: batch=64" in text
 
 
-@pytest.mark.process
 def test_a_run_that_is_left_to_the_background_is_not_the_last(train: Train) -> None:
     status, text, begun = train("batch=32,64,128", stop="batch=64")
     assert (status, begun) == (Exit.DONE, ["batch=32", "batch=64"])
     assert "Once it is over, the same command goes on with what is left." in text
 
 
-@pytest.mark.process
 def test_another_request_of_the_same_name_is_trained_anew(train: Train, tmp_path: Path) -> None:
     for epochs in (1, 2):
         request = TrainRequest("vit", name="../mine", epochs=epochs)
@@ -166,13 +162,11 @@ def test_another_request_of_the_same_name_is_trained_anew(train: Train, tmp_path
     assert len(list((tmp_path / "runs").glob("series-*/series.json"))) == 2
 
 
-@pytest.mark.process
 def test_a_value_that_is_none_is_said(train: Train) -> None:
     with pytest.raises(RequestError, match="SWEEP: while parsing"):
         train("lr={,1")
 
 
-@pytest.mark.process
 def test_all_that_is_wrong_with_any_of_them_is_told_first(train: Train) -> None:
     with pytest.raises(RequestError) as refusal:
         train("batch=0,64 epochs=0")

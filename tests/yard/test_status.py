@@ -253,7 +253,6 @@ def test_a_gpu_that_does_not_tell_is_no_idle_one(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.process
 @pytest.mark.promise("make status")
 def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     newest, earlier = ({"step": n, "steps": 10, "time": NOW + n, "loss": 0.5} for n in (4, 2))
@@ -316,7 +315,6 @@ def test_the_name_that_a_run_was_given_stands_before_its_id(tmp_path: Path) -> N
     assert state.nodes[0].runs[0].shown == "baseline [x]"
 
 
-@pytest.mark.process
 def test_one_node_that_fails_hides_none_of_the_others(ready: Yard) -> None:
     failed = {"failed": True, "msg": "there is no python3"}
     (ready.root / "nodes/node1/status.json").write_text(json.dumps(failed))

@@ -13,8 +13,6 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from unpacked_sshd import free_port
 from yard_command import Yard, wait_for
 
-pytestmark = pytest.mark.process
-
 
 def write_events(run: Path, place: str = "tensorboard") -> None:
     """Write two steps of a loss, as the trainer does."""
@@ -25,8 +23,10 @@ def write_events(run: Path, place: str = "tensorboard") -> None:
     writer.close()
 
 
-def test_it_follows_a_run_that_goes_on(fresh: Yard) -> None:
+@pytest.mark.process
+def test_it_follows_a_run_that_goes_on(fresh_process: Yard) -> None:
     """Its events come home as a whole new file each time, in the place of the one before."""
+    fresh = fresh_process
     run, port = fresh.root / "runs/20261120T112000Z_a", free_port()
     write_events(run)
     (path,) = (run / "tensorboard").iterdir()
@@ -56,8 +56,10 @@ def test_it_follows_a_run_that_goes_on(fresh: Yard) -> None:
     assert server.returncode == 0, output
 
 
+@pytest.mark.process
 @pytest.mark.promise("make tensorboard")
-def test_it_serves_each_run_once_and_this_machine_alone(fresh: Yard) -> None:
+def test_it_serves_each_run_once_and_this_machine_alone(fresh_process: Yard) -> None:
+    fresh = fresh_process
     runs, port = fresh.root / "runs", free_port()
     write_events(runs / "20261120T112000Z_a")
     (runs / "latest").symlink_to("20261120T112000Z_a")

@@ -24,7 +24,7 @@ from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import watching
 from yard.operations.watching import Watcher
-from yard.plays.events import Event
+from yard.plays.events import Event, Outcome
 from yard.screen.keys import read_key
 from yard.screen.top_view import TopView
 
@@ -269,7 +269,6 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
     assert watcher.seen.logs == {}
 
 
-@pytest.mark.process
 def test_what_cannot_be_shown_does_not_end_the_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +282,7 @@ def test_what_cannot_be_shown_does_not_end_the_looks(
 
     monkeypatch.setattr(watcher, "_publish", publish)
     monkeypatch.setattr(watching, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "play", lambda *_, **__: Outcome("successful", (), {}))
     with watcher:
         wait_for(lambda: len(looks) > 1, "another look")
     assert watcher.seen.trouble == "int too large to convert to float"
@@ -312,8 +312,9 @@ def keep(yard: Yard, host: str, run: str, stop: threading.Event) -> None:
 
 @pytest.mark.process
 @pytest.mark.promise("row 37", "make top")
-def test_a_user_watches_and_stops_a_run(ready: Yard) -> None:
+def test_a_user_watches_and_stops_a_run(ready_process: Yard) -> None:
     """Real keys in a real terminal: to the rank and back, stop, quit."""
+    ready = ready_process
     training = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=6000")
     runs = ready.root / "runs"
     wait_for((runs / "latest/metrics.jsonl").exists, "the run that is watched")

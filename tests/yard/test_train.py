@@ -1,6 +1,10 @@
-"""Whole runs: `yard` as a user starts it, real playbooks, a job that leaves what one leaves."""
+"""Whole runs, from the command to its summary, of a job that leaves what one leaves.
+
+Nodes that stand in for playbooks and machines serve all but the tests with the mark `process`.
+"""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -9,9 +13,12 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from yard_command import Yard, interrupt, processes_below, wait_for
+from stand_in_nodes import KilledError, YardHere
+from yard_command import Yard, wait_for
 
-pytestmark = pytest.mark.process
+from yard.core.context import Context
+from yard.operations import queue
+from yard.runs.folder import STOP_MARK
 
 TRAIN = ("train", "--model", "vit", "--nodes", "2")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -23,7 +30,10 @@ def summary_of(yard: Yard) -> dict[str, object]:
     return document
 
 
-def test_a_fresh_machine_is_set_up_and_trains(fresh: Yard) -> None:
+@pytest.mark.process
+def test_a_fresh_machine_is_set_up_and_trains(fresh_process: Yard) -> None:
+    """With Ansible, as all others are without."""
+    fresh = fresh_process
     done = fresh(*TRAIN, "--name", "first")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trains on 10,000 of 50,000 images (TRAIN_IMAGES=all for the whole set)" in done.stdout
@@ -54,7 +64,7 @@ def test_a_fresh_machine_is_set_up_and_trains(fresh: Yard) -> None:
     assert (run / "report.html").is_file()
 
 
-def test_the_gpus_that_nodes_give_are_said_and_written_down(ready: Yard) -> None:
+def test_the_gpus_that_nodes_give_are_said_and_written_down(ready: YardHere) -> None:
     done = ready(*TRAIN, "--gpus-per-node", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 nodes, 4 ranks" in done.stdout
@@ -67,7 +77,7 @@ def test_the_gpus_that_nodes_give_are_said_and_written_down(ready: Yard) -> None
     assert manifest["request"]["gpus_per_node"] == 2
 
 
-def test_a_ready_cluster_is_not_set_up_again_and_grows_when_asked(ready: Yard) -> None:
+def test_a_ready_cluster_is_not_set_up_again_and_grows_when_asked(ready: YardHere) -> None:
     done = ready(*TRAIN, "--set", "fate=killed")
     assert "Setting up" not in done.stdout
     assert done.returncode == 1
@@ -86,7 +96,7 @@ def test_a_ready_cluster_is_not_set_up_again_and_grows_when_asked(ready: Yard) -
     assert record["datasets"] == ["cifar10"]
 
 
-def test_it_has_the_nodes_that_are_named_and_nothing_is_set_up_for_that(ready: Yard) -> None:
+def test_it_has_the_nodes_that_are_named_and_nothing_is_set_up_for_that(ready: YardHere) -> None:
     done = ready("train", "--model", "vit", "--on", "node2", "--set", "steps=4")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Setting up" not in done.stdout
@@ -96,14 +106,14 @@ def test_it_has_the_nodes_that_are_named_and_nothing_is_set_up_for_that(ready: Y
     assert summary_of(ready)["hosts"] == ["node2"]
 
 
-def test_no_more_nodes_than_are_named(ready: Yard) -> None:
+def test_no_more_nodes_than_are_named(ready: YardHere) -> None:
     few = ready("train", "--model", "vit", "--on", "node2", "--nodes", "2")
     assert (few.returncode, "nodes 2: this inventory has 1: node2" in few.stderr) == (2, True)
     other = ready("train", "--model", "vit", "--on", "node7")
     assert "no node or group node7; there are: node1, node2" in other.stderr
 
 
-def test_a_changed_role_is_set_up_again(ready: Yard) -> None:
+def test_a_changed_role_is_set_up_again(ready: YardHere) -> None:
     with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
         file.write("# changed\n")
     done = ready(*TRAIN, "--set", "steps=4")
@@ -118,7 +128,7 @@ def edit(yard: Yard) -> None:
     file.write_text("# rank\n")
 
 
-def test_an_edit_of_the_trainer_needs_nothing(ready: Yard) -> None:
+def test_an_edit_of_the_trainer_needs_nothing(ready: YardHere) -> None:
     (ready.root / "trainer").mkdir()
     (ready.root / "trainer/loop.py").write_text("# changed\n")
     done = ready(*TRAIN, "--set", "steps=4")
@@ -127,7 +137,7 @@ def test_an_edit_of_the_trainer_needs_nothing(ready: Yard) -> None:
     assert "Making the trainer image anew" not in done.stdout
 
 
-def test_an_edit_of_the_image_brings_that_alone(ready: Yard) -> None:
+def test_an_edit_of_the_image_brings_that_alone(ready: YardHere) -> None:
     edit(ready)
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -143,7 +153,7 @@ def test_an_edit_of_the_image_brings_that_alone(ready: Yard) -> None:
     assert len(list(log.glob("trainer_image-*.log"))) == 1
 
 
-def test_an_edit_beside_a_changed_role_sets_up_all(ready: Yard) -> None:
+def test_an_edit_beside_a_changed_role_sets_up_all(ready: YardHere) -> None:
     edit(ready)
     with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
         file.write("# changed\n")
@@ -154,7 +164,7 @@ def test_an_edit_beside_a_changed_role_sets_up_all(ready: Yard) -> None:
     assert "Making the trainer image anew" not in done.stdout
 
 
-def test_an_image_that_a_node_cannot_get_leads_to_a_set_up(ready: Yard) -> None:
+def test_an_image_that_a_node_cannot_get_leads_to_a_set_up(ready: YardHere) -> None:
     edit(ready)
     (ready.root / "nodes/node2/unplugged").touch()
     done = ready(*TRAIN, "--set", "steps=4")
@@ -164,7 +174,7 @@ def test_an_image_that_a_node_cannot_get_leads_to_a_set_up(ready: Yard) -> None:
     assert done.returncode == 0
 
 
-def test_an_image_that_cannot_be_built_is_status_3_and_is_tried_again(ready: Yard) -> None:
+def test_an_image_that_cannot_be_built_is_status_3_and_is_tried_again(ready: YardHere) -> None:
     (ready.root / "docker/trainer").mkdir(parents=True)
     (ready.root / "docker/trainer/other").touch()
     for _ in range(2):
@@ -174,7 +184,7 @@ def test_an_image_that_cannot_be_built_is_status_3_and_is_tried_again(ready: Yar
     assert not (ready.root / "runs").exists()
 
 
-def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: Yard) -> None:
+def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: YardHere) -> None:
     (ready.root / "nodes/node2/cifar10").unlink()
     (ready.root / "nodes/node2").rmdir()
     done = ready(*TRAIN, "--set", "steps=4")
@@ -189,7 +199,7 @@ def remembered_datasets(yard: Yard) -> list[str]:
     return list(document["datasets"])
 
 
-def test_a_setup_that_changes_nothing_leaves_the_data_known(ready: Yard) -> None:
+def test_a_setup_that_changes_nothing_leaves_the_data_known(ready: YardHere) -> None:
     done = ready("setup")
     assert done.returncode == 0
     assert "Ready: 2 nodes. Next:\n    make train MODEL=vit NODES=2" in done.stdout
@@ -199,20 +209,20 @@ def test_a_setup_that_changes_nothing_leaves_the_data_known(ready: Yard) -> None
     assert len(list((ready.root / ".trainyard/local/log").glob("data-*.log"))) == 1
 
 
-def test_nobody_knows_what_nodes_have_that_a_setup_changed(ready: Yard) -> None:
+def test_nobody_knows_what_nodes_have_that_a_setup_changed(ready: YardHere) -> None:
     shutil.rmtree(ready.root / "nodes/node2")
     assert ready("setup").returncode == 0
     assert remembered_datasets(ready) == []
 
 
-def test_nobody_knows_what_nodes_have_after_a_role_was_changed(ready: Yard) -> None:
+def test_nobody_knows_what_nodes_have_after_a_role_was_changed(ready: YardHere) -> None:
     with (ready.root / "roles/training_run/tasks/start.yml").open("a") as file:
         file.write("# changed\n")
     assert ready("setup").returncode == 0
     assert remembered_datasets(ready) == []
 
 
-def test_data_that_a_node_lost_is_put_there_again(ready: Yard) -> None:
+def test_data_that_a_node_lost_is_put_there_again(ready: YardHere) -> None:
     (ready.root / "nodes/node2/cifar10").unlink()
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -220,7 +230,7 @@ def test_data_that_a_node_lost_is_put_there_again(ready: Yard) -> None:
     assert (ready.root / "nodes/node2/cifar10").is_file()
 
 
-def test_machines_are_never_set_up_unasked(fresh: Yard) -> None:
+def test_machines_are_never_set_up_unasked(fresh: YardHere) -> None:
     done = fresh("--inventory", "inventory/lab", "train", "--model", "vit", "--nodes", "2")
     assert done.returncode == 3
     assert "run: make setup INVENTORY=inventory/lab" in done.stderr
@@ -238,7 +248,7 @@ def test_machines_are_never_set_up_unasked(fresh: Yard) -> None:
     assert "beta changed=0" in again.stdout
 
 
-def test_a_bad_request_touches_nothing(fresh: Yard) -> None:
+def test_a_bad_request_touches_nothing(fresh: YardHere) -> None:
     done = fresh("train", "--model", "nonsense", "--nodes", "9")
     assert done.returncode == 2
     assert "vit    Vision transformer" in done.stderr
@@ -247,7 +257,7 @@ def test_a_bad_request_touches_nothing(fresh: Yard) -> None:
     assert not (fresh.root / ".trainyard").exists()
 
 
-def test_a_failed_setup_is_status_3_with_host_task_and_message(fresh: Yard) -> None:
+def test_a_failed_setup_is_status_3_with_host_task_and_message(fresh: YardHere) -> None:
     with (fresh.root / "group_vars/all.yml").open("a") as file:
         file.write("break_setup: node2\n")
     done = fresh(*TRAIN)
@@ -260,18 +270,16 @@ def test_a_failed_setup_is_status_3_with_host_task_and_message(fresh: Yard) -> N
     assert not (fresh.root / ".trainyard/local/setup.json").exists()
 
 
-def test_ctrl_c_while_training_collects_even_if_pressed_again(ready: Yard) -> None:
-    (ready.root / "nodes/node1/slow_stop").touch()
-    process = ready.start(*TRAIN, "--set", "steps=600")
-    metrics = ready.root / "runs/latest/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    interrupt(process)
-    wait_for((ready.root / "nodes/node1/stops").exists, "the stop to reach the node")
-    interrupt(process)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
-    assert "Still collecting the logs of this run" in output
-    assert "Stopped after" in output
+def ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_while_training_collects_even_if_pressed_again(ready: YardHere) -> None:
+    ready.during = {"Follow the run": [ctrl_c], "End the job and bring home what it left": [ctrl_c]}
+    done = ready(*TRAIN, "--set", "steps=600")
+    assert done.returncode == 130, done.stdout + done.stderr
+    assert "Still collecting the logs of this run" in done.stdout
+    assert "Stopped after" in done.stdout
     summary = summary_of(ready)
     assert (summary["status"], summary["exit_status"]) == ("stopped", 130)
     assert summary["diagnosis"] is None
@@ -279,81 +287,67 @@ def test_ctrl_c_while_training_collects_even_if_pressed_again(ready: Yard) -> No
     assert (ready.root / "runs/latest/exit_status").read_text() == "130\n"
 
 
-def test_ctrl_c_stops_a_run_whose_output_nobody_reads_any_more(ready: Yard) -> None:
+def test_ctrl_c_stops_a_run_whose_output_nobody_reads_any_more(ready: YardHere) -> None:
     """As with `make train | tee log`, where the Ctrl-C ends tee, too."""
-    process = ready.start(*TRAIN, "--set", "steps=600")
-    metrics = ready.root / "runs/latest/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    assert process.stdout is not None
-    process.stdout.close()
-    interrupt(process)
-    assert process.wait(timeout=60) == 130
+
+    def nobody_reads() -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        sys.stdout = os.fdopen(writer, "w")  # the command's own, which ends with it
+        ctrl_c()
+
+    ready.during = {"Follow the run": [nobody_reads]}
+    assert ready(*TRAIN, "--set", "steps=600").returncode == 130
     assert summary_of(ready)["status"] == "stopped"
     assert (ready.root / "runs/latest/logs/rank-1.log").is_file()
 
 
-def test_ctrl_c_while_starting_leaves_nothing(ready: Yard) -> None:
-    process = ready.start(*TRAIN, "--set", "start_seconds=600")
-    wait_for(lambda: any(ready.root.glob("nodes/node2/*/logs")), "the containers to be started")
-    interrupt(process)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+def test_ctrl_c_while_starting_leaves_nothing(ready: YardHere) -> None:
+    ready.during = {"Start the containers": [ctrl_c]}
+    done = ready(*TRAIN)
+    assert done.returncode == 130, done.stdout + done.stderr
     assert summary_of(ready)["status"] == "stopped"
+    assert not (ready.root / "runs/latest/metrics.jsonl").exists()
 
 
-def test_sigterm_during_setup_ends_it(fresh: Yard) -> None:
-    with (fresh.root / "site.yml").open("a") as file:
-        file.write(
-            "- name: Wait\n  hosts: trainers\n  gather_facts: false\n"
-            "  tasks:\n    - name: Sleep\n      ansible.builtin.command: sleep 600\n"
-        )
-    process = fresh.start(*TRAIN)
-    wait_for(lambda: (fresh.root / "nodes/node2").exists(), "set-up to reach the nodes")
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+def test_sigterm_during_setup_ends_it(fresh: YardHere) -> None:
+    fresh.during = {"Make the node's directory": [lambda: os.kill(os.getpid(), signal.SIGTERM)]}
+    done = fresh(*TRAIN)
+    assert done.returncode == 130, done.stdout + done.stderr
     assert not (fresh.root / "runs").exists()
     assert not (fresh.root / ".trainyard/local/setup.json").exists()
-    wait_for(lambda: processes_below(fresh.root) == [], "its processes to end", 10)
 
 
-def test_stop_from_another_terminal(ready: Yard) -> None:
-    process = ready.start(*TRAIN, "--set", "steps=600")
-    metrics = ready.root / "runs/latest/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    stopped = ready("stop", "latest")
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+def test_stop_from_another_terminal(ready: YardHere) -> None:
+    stopped = []
+    ready.during = {"Follow the run": [lambda: stopped.append(ready("stop", "latest"))]}
+    done = ready(*TRAIN, "--set", "steps=600")
+    assert stopped[0].returncode == 0, stopped[0].stdout + stopped[0].stderr
+    assert done.returncode == 130, done.stdout + done.stderr
     assert summary_of(ready)["status"] == "stopped"
     again = ready("stop", "latest")
     assert "had ended before (stopped)" in again.stdout
 
 
-def test_stop_before_the_nodes_are_taken(ready: Yard) -> None:
-    play = ready.root / "playbooks/train.yml"
-    wait = "  pre_tasks:\n    - name: Wait\n      ansible.builtin.command: sleep 600\n"
-    play.write_text(play.read_text().replace("  roles:\n", f"{wait}  roles:\n"))
-    process = ready.start(*TRAIN)
-    manifest = ready.root / "runs/latest/manifest.json"
-    wait_for(manifest.exists, "the launch")
-    stopped = ready("stop", "latest")
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+def test_a_stop_before_the_nodes_are_taken_is_heeded(ready: YardHere) -> None:
+    mark = ready.root / "runs/latest" / STOP_MARK
+    ready.during = {"Look at the node": [mark.touch]}
+    done = ready(*TRAIN)
+    assert done.returncode == 130, done.stdout + done.stderr
     assert summary_of(ready)["status"] == "stopped"
     assert not any(ready.root.glob("nodes/*/*/logs"))
 
 
-def test_attach_after_yard_was_killed(ready: Yard) -> None:
-    process = ready.start(*TRAIN, "--set", "steps=60")
-    metrics = ready.root / "runs/latest/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    followed = ready("attach", "latest")
-    assert followed.returncode == 2
-    assert "is being followed by another yard" in followed.stderr
-    process.kill()
-    process.communicate(timeout=60)
+def test_attach_after_yard_was_killed(ready: YardHere) -> None:
+    def look_and_die() -> None:
+        followed = ready("attach", "latest")
+        assert followed.returncode == 2
+        assert "is being followed by another yard" in followed.stderr
+        raise KilledError
+
+    ready.during = {"Follow the run": [lambda: None, look_and_die]}
+    with pytest.raises(KilledError):
+        ready(*TRAIN, "--set", "steps=60")
     assert not (ready.root / "runs/latest/summary.json").exists()
 
     attached = ready("attach", "latest")
@@ -367,16 +361,21 @@ def test_attach_after_yard_was_killed(ready: Yard) -> None:
     assert "had ended before (succeeded)" in again.stdout
 
 
-def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
-    """At 80 columns; what is shown is looked at without its colours."""
-    command, *arguments = ready.command(*TRAIN, "--set", "steps=600")
-    seen = Path(ready.root / "screen")
+@pytest.mark.process
+def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready_process: Yard) -> None:
+    """At 80 columns; what is shown is looked at without its colours.
+
+    A run is left to go on in the background, and stopped from another terminal.
+    """
+    yard = ready_process
+    command, *arguments = yard.command(*TRAIN, "--set", "steps=600")
+    seen = yard.root / "screen"
     with seen.open("wb") as screen:
         child = pexpect.spawn(
             command,
             arguments,
-            cwd=str(ready.root),
-            env={**ready.environment, "TERM": "xterm-256color"},
+            cwd=str(yard.root),
+            env={**yard.environment, "TERM": "xterm-256color"},
             dimensions=(30, 80),
             timeout=60,
         )
@@ -388,11 +387,12 @@ def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
         child.send("\r")
         child.expect(rb"It goes on")
         child.sendintr()
-        child.expect(rb"s stops the run, d leaves it")
-        child.sendintr()
+        child.expect(rb"d leaves it to go on in the background")
+        child.send("d")
+        child.expect(rb"It goes on in the background")
         child.expect(pexpect.EOF)
         child.close()
-    assert child.exitstatus == 130
+    assert child.exitstatus == 0
     text = seen.read_bytes().decode()
     assert "^C" not in text
     visible = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
@@ -401,32 +401,21 @@ def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready: Yard) -> None:
     assert max(len(line) for line in lines if line.startswith(("Training ", "  "))) <= 80
     assert sys.executable not in visible
 
-
-def test_ctrl_c_can_leave_a_run_to_go_on_in_the_background(ready: Yard) -> None:
-    command, *arguments = ready.command(*TRAIN, "--set", "steps=100")
-    child = pexpect.spawn(
-        command, arguments, cwd=str(ready.root), env=ready.environment, timeout=60
-    )
-    child.expect(rb"step \d+/100")
-    child.sendintr()
-    child.expect(rb"d leaves it to go on in the background")
-    child.send("d")
-    child.expect(rb"It goes on in the background")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
-    summary = ready.root / "runs/latest/summary.json"
+    stopped = yard("stop", "latest")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    summary = yard.root / "runs/latest/summary.json"
     wait_for(summary.exists, "the command in the background to sum it up")
-    assert (summary_of(ready)["status"], summary_of(ready)["steps"]) == ("succeeded", 100)
+    assert (summary_of(yard)["status"], summary_of(yard)["exit_status"]) == ("stopped", 130)
+    assert (yard.root / "runs/latest/logs/rank-1.log").is_file()
 
 
-def test_a_run_is_begun_in_the_background(ready: Yard) -> None:
-    done = ready(*TRAIN, "--set", "steps=100", "--detach")
+def test_a_run_is_begun_in_the_background(ready: YardHere) -> None:
+    done = ready(*TRAIN, "--detach")
     assert done.returncode == 0, done.stdout + done.stderr
     run = (ready.root / "runs/latest").resolve()
     assert f"make logs RUN={run.name} FOLLOW=1" in done.stdout
-    assert not (run / "summary.json").exists()
-    wait_for((run / "summary.json").exists, "its end")
+    assert "nodes: node1, node2" in done.stdout
+    assert "Succeeded after" not in done.stdout, "it is the log's to say"
     assert summary_of(ready)["status"] == "succeeded"
     (ready.root / "nodes/node2/held").touch()
     held = ready(*TRAIN, "--detach")
@@ -435,17 +424,23 @@ def test_a_run_is_begun_in_the_background(ready: Yard) -> None:
     assert (wrong.returncode, "vit" in wrong.stdout) == (2, True)
 
 
-def test_a_request_whose_nodes_others_have_is_no_run(ready: Yard) -> None:
-    (ready.root / "nodes/node2/held").touch()
+def test_a_request_whose_nodes_others_have_is_no_run(
+    ready: YardHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = ready.root / "nodes/node2/held"
+    held.touch()
     done = ready(*TRAIN)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "node2: it is held by run other of ada@desk" in done.stdout
     assert "WAIT=1 waits" in done.stdout
     assert not list((ready.root / "runs").glob("2*"))
-    waiting = ready.start(*TRAIN, "--wait")
-    wait_for(lambda: list((ready.root / "runs").glob("2*")), "it to ask")
-    assert json.loads(ready("runs", "--json").stdout)[0]["status"] == "waiting"
-    (ready.root / "nodes/node2/held").unlink()
-    output, _ = waiting.communicate(timeout=120)
-    assert waiting.returncode == 0, output
+
+    def wait(context: Context, run: Path, seconds: float) -> bool:
+        assert json.loads(ready("runs", "--json").stdout)[0]["status"] == "waiting"
+        held.unlink()
+        return True
+
+    monkeypatch.setattr(queue, "wait_unless_interrupted", wait)
+    waiting = ready(*TRAIN, "--wait")
+    assert waiting.returncode == 0, waiting.stdout
     assert summary_of(ready)["status"] == "succeeded"

@@ -144,7 +144,6 @@ def test_in_another_project_of_ansible_nothing_of_that_is_run(
     assert project.inventory(None) == REPOSITORY / "inventory/local"
 
 
-@pytest.mark.process
 def test_in_a_folder_with_a_program_it_trains_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

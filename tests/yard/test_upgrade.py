@@ -47,7 +47,6 @@ def newer(file: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "of_a_later_version": True}))
 
 
-@pytest.mark.process
 @pytest.mark.promise("make runs")
 def test_runs_of_all_earlier_versions_are_listed_and_compared(fresh: Yard) -> None:
     runs = [run_of(commit, fresh.root / "runs") for commit in EARLIER]
@@ -61,7 +60,6 @@ def test_runs_of_all_earlier_versions_are_listed_and_compared(fresh: Yard) -> No
     assert compared.returncode == 0, compared.stderr
 
 
-@pytest.mark.process
 def test_the_report_and_the_logs_of_the_first_version(fresh: Yard) -> None:
     run = run_of("1f511a2", fresh.root / "runs")
     drawn = fresh("report", run.name)
@@ -84,7 +82,6 @@ def test_a_run_goes_on_from_an_earlier_version(commit: str, tmp_path: Path) -> N
 
 
 # Keys as of commit 1f511a2, which are those of today without `packages`; and one of tomorrow.
-@pytest.mark.process
 @pytest.mark.parametrize(("more", "is_known"), [({}, True), ({"of_a_later_version": 1}, False)])
 def test_set_up_runs_where_the_record_of_the_last_one_is_not_known(
     more: dict[str, int], is_known: bool, fresh: Yard
@@ -112,7 +109,6 @@ def test_a_run_of_a_newer_version_is_named_with_what_reads_it(name: str, tmp_pat
     assert re.search(r"Trainyard [0-9.]+ made this run: read it with a checkout of \w{40},", said)
 
 
-@pytest.mark.process
 def test_a_run_of_a_newer_version_hides_no_other(ready: Yard) -> None:
     old, new = (run_of(commit, ready.root / "runs") for commit in ("1f511a2", "a393d63"))
     newer(new / "summary.json")

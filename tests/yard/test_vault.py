@@ -105,7 +105,6 @@ def test_ansible_becomes_root_with_what_is_in_the_vault(site: Site) -> None:
     opens = str(site.password_file("file"))
     for done in (
         become_root(site, "--vault-password-file", opens),
-        become_root(site, **{VARIABLE: opens}),
         become_root(site, **{VARIABLE: str(site.password_file("program"))}),
     ):
         assert done.returncode == 0, done.stdout + done.stderr

@@ -596,7 +596,8 @@ def seconds_of(process: "subprocess.Popen[str]") -> float:
 
 @pytest.mark.process
 @pytest.mark.promise("make web")
-def test_it_serves_this_machine_and_takes_nothing_while_nobody_looks(fresh: Yard) -> None:
+def test_it_serves_this_machine_and_takes_nothing_while_nobody_looks(fresh_process: Yard) -> None:
+    fresh = fresh_process
     run = fresh.root / "runs" / RUN_ID
     shutil.copytree(DATA / "runs/succeeded", run)
     port = free_port()
@@ -632,7 +633,8 @@ def test_it_serves_this_machine_and_takes_nothing_while_nobody_looks(fresh: Yard
 
 
 @pytest.mark.process
-def test_a_socket_is_for_its_owner_and_group(fresh: Yard, tmp_path: Path) -> None:
+def test_a_socket_is_for_its_owner_and_group(fresh_process: Yard, tmp_path: Path) -> None:
+    fresh = fresh_process
     path = tmp_path / "web.socket"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))  # of a server that was killed
@@ -659,7 +661,10 @@ def test_a_socket_is_for_its_owner_and_group(fresh: Yard, tmp_path: Path) -> Non
 
 
 @pytest.mark.process
-def test_nodes_of_a_checkout_are_watched_as_long_as_a_browser_is_there(ready: Yard) -> None:
+def test_nodes_of_a_checkout_are_watched_as_long_as_a_browser_is_there(
+    ready_process: Yard,
+) -> None:
+    ready = ready_process
     port = free_port()
     server = ready.start("web", "--port", str(port))
     key = ready.root / ".trainyard/web-key"

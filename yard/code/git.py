@@ -13,6 +13,8 @@ def git_revision(folder: Path) -> dict[str, Any] | None:
 
     None without git, without a commit, and for a folder that git ignores as a whole.
     """
+    if not _is_in_repository(folder):
+        return None
     revision = _said(folder, "rev-parse", "--verify", "HEAD")
     if revision is None or _ignored(folder):
         return None
@@ -34,7 +36,7 @@ def follows_git(folder: Path) -> bool:
         RequestError: it lies in a repository that git does not read for this user. To pass over
             its rules would let everything travel that they leave out.
     """
-    if not any((place / ".git").exists() for place in (folder, *folder.parents)):
+    if not _is_in_repository(folder):
         return False
     try:
         answer = _git(folder, "rev-parse", "--is-inside-work-tree")
@@ -101,6 +103,10 @@ def ignoring_rule(folder: Path, path: str) -> str | None:
         return None
     file, line, pattern = said.partition("\t")[0].split(":", 2)
     return f"{file}:{line} ({pattern})"
+
+
+def _is_in_repository(folder: Path) -> bool:
+    return any((place / ".git").exists() for place in (folder, *folder.parents))
 
 
 def _ignored(folder: Path) -> bool:

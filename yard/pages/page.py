@@ -23,22 +23,8 @@ class Number:
 
 def render(template: str, **values: Any) -> str:
     """Fill a template of `templates/` in. Everything but `Markup` is escaped."""
-    return environment().get_template(template).render(**values)
-
-
-def environment() -> Environment:
-    """The templates, for one page: charts of a page share their columns of numbers."""
-    made = Environment(
-        loader=PackageLoader("yard.pages"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["duration"] = duration
-    made.filters["numbers"] = Columns().chart
-    made.globals["vendored"] = vendored
-    return made
+    # Charts of a page share their columns of numbers.
+    return TEMPLATES.get_template(template).render(columns=Columns(), **values)
 
 
 def vendored(name: str) -> Markup:
@@ -49,3 +35,15 @@ def vendored(name: str) -> Markup:
 def local_time(text: str | None) -> str:
     """An ISO time as people read it, in UTC."""
     return "" if text is None else f"{datetime.fromisoformat(text):%d %B %Y, %H:%M} UTC"
+
+
+# Templates take longer to compile than to fill in, and a launch makes four pages.
+TEMPLATES = Environment(
+    loader=PackageLoader("yard.pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters["duration"] = duration
+TEMPLATES.globals["vendored"] = vendored

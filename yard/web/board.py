@@ -14,7 +14,7 @@ from markupsafe import Markup
 from yard.core.context import Context
 from yard.operations.watching import Seen, Watcher
 from yard.pages.index import row_of
-from yard.pages.page import environment
+from yard.pages.page import TEMPLATES
 from yard.pages.spark import spark
 from yard.runs.folder import is_followed, list_runs
 from yard.runs.overview import Overview, overview_of
@@ -67,9 +67,8 @@ class Board:
         self._wanted_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
-        self._templates = environment()
         # The macros of a template are attributes of its module, of which no type knows.
-        self._row = self._templates.get_template("rows.html.j2").module.row  # type: ignore[attr-defined]
+        self._row = TEMPLATES.get_template("rows.html.j2").module.row  # type: ignore[attr-defined]
 
     @property
     def rows(self) -> list[str]:
@@ -179,7 +178,7 @@ class Board:
             )
             for node in (state.nodes if state else ())
         ]
-        template = self._templates.get_template("web_nodes.html.j2")
+        template = TEMPLATES.get_template("web_nodes.html.j2")
         return template.render(nodes=nodes, trouble=self.seen.trouble, told=told)
 
     async def _follow(self) -> None:

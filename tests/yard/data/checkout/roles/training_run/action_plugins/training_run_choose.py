@@ -46,16 +46,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             for host in chosen
             if Path(hostvars[host]["node_root"], "held").exists()
         ]
-        problems += [
-            {
-                "code": "image_missing",
-                "values": {"image": "trainer"},
-                "text": "it does not hold the image trainer",
-                "host": host,
-            }
-            for host in chosen
-            if hostvars[host]["image"].get("rc", 0) != 0
-        ]
         if problems:
             lines = [f"{problem['host']}: {problem['text']}" for problem in problems]
             first = f"{count} nodes are wanted and 0 are fit. Nothing was started."
