@@ -1,7 +1,8 @@
 """What of mutation tests is computed here, and not by mutmut."""
 
 import pytest
-from mutants import ROOT, module_name, modules_of, results, share, survivors, table
+from mutants import module_name, modules_of, results, share, survivors, table
+from units import ROOT
 
 # As `mutmut results --all true` has it
 SAID = """
