@@ -245,16 +245,20 @@ def _act(action: Callable[[], None], writer: int) -> NoReturn:
 
 
 def _processes_of(uid: int) -> list[int]:
-    """Ids of a user's processes, apart from logins."""
+    """Ids of a user's processes, apart from logins.
+
+    By the real uid: root is this user for a moment where the look of another launch tries a folder.
+    """
     pids = []
-    for name in os.listdir("/proc"):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if not name.isdigit() or os.stat(f"/proc/{name}").st_uid != uid:
-                continue
-            with open(f"/proc/{name}/comm", encoding="utf-8") as file:
-                if file.read().strip() not in SESSION:
-                    pids.append(int(name))
-        except (FileNotFoundError, ProcessLookupError):
+            if os.stat(f"/proc/{name}").st_uid != uid:
+                continue  # by its effective uid, which is quicker to see
+            with open(f"/proc/{name}/status", encoding="utf-8", errors="replace") as file:
+                said = dict(line.split(":", 1) for line in file if ":" in line)
+            if int(said["Uid"].split()[0]) == uid and said["Name"].strip() not in SESSION:
+                pids.append(int(name))
+        except (FileNotFoundError, ProcessLookupError, KeyError):
             continue  # it ended while we looked
     return sorted(pids)
 
@@ -271,6 +275,6 @@ def _command(pid: int) -> str:
     """The command line of a process; empty where it is gone, or a zombie."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+            return " ".join(file.read().replace(b"\0", b" ").decode(errors="replace").split())
     except (FileNotFoundError, ProcessLookupError):
         return ""

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,27 @@ def test_what_the_containers_of_others_run_under_the_same_number_is_not_stray(
         ("stray_process", {"command": "process 7", "pid": 7}),
         ("stray_container", {"name": "trial", "image": "trainyard/trainer:1"}),
     ]
+
+
+@pytest.mark.process
+def test_root_that_tries_a_folder_as_a_user_is_no_process_of_that_user() -> None:
+    """As the look of another launch does it at the same moment."""
+    uid = 61234
+    program = "import os, sys\nos.{}({})\nprint(flush=True)\nsys.stdin.read()"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program.format(call, uid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for call in ("seteuid", "setuid")
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        assert paths._processes_of(uid) == [started[1].pid]
+        assert "\n" not in paths._command(started[1].pid)
+    finally:
+        for process in started:
+            process.communicate()
