@@ -69,6 +69,8 @@ BYTE_CODE = "__pycache__"
 DEPTH = 250
 # Longer paths, in bytes, are too long with the folders above them (PATH_MAX is 4096).
 PATH_BYTES = 3000
+# Of a name, as Linux has it
+NAME_BYTES = 255
 # What the launcher keeps of places that end with the container (trainer/launch/container_files.py).
 # It comes home as checkpoints do: mostly it is weights.
 LEFT_IN_CONTAINER = ("outputs", "left-in-container")
@@ -216,11 +218,18 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
         else:
             kind = others if entry.parts[0] in _ANY_DEPTH else records
             kind.add(entry.size, entry)
+    # Of names that are written out, which may be another file's name as well
+    written_out: set[str] = set()
     for entry in (*records.in_order(), *checkpoints.in_order(), *others.in_order()):
+        target = os.path.join(*_place(directory, host, entry.parts))
         if collected.size + entry.size > limits.size:
             collected.beyond.add(_with_size(entry))
-        elif _move(directory, entry, os.path.join(*_place(directory, host, entry.parts))):
+        elif target in written_out:
+            collected.refused.add(f"{printable(entry.path)}: another file has this name")
+        elif _move(directory, entry, target):
             collected.size += entry.size
+            if "\\" in target:
+                written_out.add(target)
         else:
             collected.refused.add(f"{printable(entry.path)}: it changed while it was collected")
     return collected
@@ -351,14 +360,17 @@ def _is_live(entry: _Entry) -> bool:
 def _link(directory: RunDirectory, entry: _Entry, home: tuple[str, ...]) -> bool:
     """Give an entry a further name in `live`; return whether it was still what it had been."""
     target = directory.live
-    for folder in home[:-1]:
-        target = os.path.join(target, folder)
-        with suppress(FileExistsError):
-            os.mkdir(target, 0o700)
-    target = os.path.join(target, home[-1])
-    if entry.target is not None:
-        os.symlink(entry.target, target)
-        return True
+    try:
+        for folder in home[:-1]:
+            target = os.path.join(target, folder)
+            with suppress(FileExistsError):
+                os.mkdir(target, 0o700)
+        target = os.path.join(target, home[-1])
+        if entry.target is not None:
+            os.symlink(entry.target, target)
+            return True
+    except (FileExistsError, NotADirectoryError):
+        return False  # two names are one when they are written out
     try:
         source = open_directory(directory.work, *entry.parts[:-1])
     except OSError:
@@ -421,13 +433,15 @@ def _entry(
         return None
     if parts[0] not in PROJECTS and any(fnmatchcase(found.name, pattern) for pattern in OWN):
         return None
-    path = "/".join(parts)
+    path = "/".join(map(printable, parts))
     if not found.name.isprintable() and parts[0] not in _WHOLE:
         reason = "its name has characters that cannot be printed"
     elif len(parts) > DEPTH:
         reason = f"more than {DEPTH} directories deep"
     elif len(os.fsencode(path)) > PATH_BYTES:
         reason = f"a path of more than {PATH_BYTES:,} bytes"
+    elif len(os.fsencode(printable(found.name))) > NAME_BYTES:
+        reason = f"a name of more than {NAME_BYTES} bytes when it is written out"
     elif stat.S_ISDIR(status.st_mode):
         if _leads(parts):
             return _DIRECTORY
@@ -445,7 +459,7 @@ def _entry(
         reason = "a link that leads out of its directory"
     else:
         reason = "no plain file"
-    collected.refused.add(f"{printable(path)[:PATH_SHOWN]}: {reason}")
+    collected.refused.add(f"{path[:PATH_SHOWN]}: {reason}")
     return None
 
 
@@ -528,12 +542,14 @@ def _home(directory: RunDirectory, host: str, parts: tuple[str, ...]) -> tuple[s
 
 def _move(directory: RunDirectory, entry: _Entry, target: str) -> bool:
     """Move one entry to a path; return whether it was still what it had been."""
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    if entry.target is not None:
-        with suppress(FileNotFoundError):
-            os.unlink(target)
-        os.symlink(entry.target, target)
-        return True
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if entry.target is not None:
+            _remove(target)
+            os.symlink(entry.target, target)
+            return True
+    except (FileExistsError, NotADirectoryError):
+        return False  # two names are one when they are written out
     try:
         source = open_directory(directory.work, *entry.parts[:-1])
     except OSError:

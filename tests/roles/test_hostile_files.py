@@ -822,3 +822,40 @@ def test_what_ended_with_a_container_is_not_sent_to_the_next(tmp_path: Path) -> 
     subprocess.run(["rsync", "-a", *options, f"{tmp_path}/outputs/", f"{sent}/"], check=True)
     assert sorted(path.name for path in sent.iterdir()) == ["a", "b"]
     assert (sent / "b/left-in-container").exists()
+
+
+def write_alike(run: Any, folder: str) -> None:
+    """A link and a folder, then a file and a folder, which written out have one name."""
+    write(run, f"{folder}/d\n/inner")
+    (Path(run.work) / folder / r"d\n").symlink_to("inner")
+    write(run, f"{folder}/e\n/inner")
+    write(run, f"{folder}/e\\n")
+
+
+def test_names_that_are_longer_or_alike_when_they_are_written_out_end_no_collection(
+    run: Any,
+) -> None:
+    write(run, "logs/rank-0.log")
+    write(run, "outputs/" + "\x01" * 200)
+    write(run, "outputs/a\nb", "one\n")
+    write(run, "outputs/a\\nb", "other\n")
+    write_alike(run, "outputs")
+    write_alike(run, "checkpoints")
+    collected = training_run_collect.collect(run, "node1", LIMITS)
+    came = home(run)
+    assert "logs/rank-0.log" in came
+    for name in "ade":
+        assert len([each for each in came if each.startswith(f"nodes/node1/outputs/{name}")]) == 1
+    for name in "de":
+        assert len([each for each in came if each.startswith(f"checkpoints/{name}")]) == 1
+    assert collected.refused.count == 6
+    assert str(collected.refused).isprintable()
+
+
+@pytest.mark.process
+def test_names_that_are_alike_when_they_are_written_out_keep_nothing_else_from_coming(
+    run: Any,
+) -> None:
+    write_alike(run, "checkpoints")
+    write(run, "checkpoints/epoch-1.pt")
+    assert "checkpoints/epoch-1.pt" in training_run_collect.offer_live(run, "node1", LIMITS)
