@@ -828,7 +828,7 @@ def write_alike(run: Any, folder: str) -> None:
     """A link and a folder, then a file and a folder, which written out have one name."""
     write(run, f"{folder}/d\n/inner")
     (Path(run.work) / folder / r"d\n").symlink_to("inner")
-    write(run, f"{folder}/e\n/inner")
+    write(run, f"{folder}/e\n/deep/inner")
     write(run, f"{folder}/e\\n")
 
 
