@@ -96,7 +96,8 @@ def read_code(
         warnings += not_read(files, asked, required)
         program = find_program(files, entry or settings.entry)
         per_rank = (launch or settings.launch or RANK) == RANK
-        problems += check_start(files, program, per_rank)
+        wrong, scripts = check_start(files, program, per_rank)
+        problems += wrong
         warnings += [
             f"{path}: is empty, a submodule that was not fetched: git submodule update --init"
             for path in missing_submodules(folder)
@@ -104,9 +105,9 @@ def read_code(
         warnings += [
             *looks_secret(files),
             *lfs_pointers(files),
-            *doubtful_starts(files, program, per_rank),
+            *doubtful_starts(files, program, scripts, per_rank),
         ]
-        started = programs_of(files, program)
+        started = programs_of(files, program, scripts)
         warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]
         for source, as_module in started:
             wrong, doubtful = syntax_errors(files, source, as_module, per_rank)

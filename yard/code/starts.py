@@ -5,7 +5,7 @@ import codecs
 import posixpath
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from yard.code.files import Files
 from yard.code.program import find_module, source_of
@@ -111,26 +111,39 @@ def lfs_pointers(files: Files) -> list[str]:
     return [f"{shown}: only a pointer of git-lfs travels, not the file; fetch it: git lfs pull"]
 
 
-def check_start(files: Files, program: tuple[str, ...], per_rank: bool) -> list[str]:
+def check_start(
+    files: Files, program: tuple[str, ...], per_rank: bool
+) -> tuple[list[str], list[str]]:
     """Why an entry cannot start, or would start other worlds than the run's; without running it.
 
     Args:
         per_rank: whether each rank is one of it (LAUNCH=rank), and not each node.
+
+    Returns:
+        What is wrong, and the shell scripts that are run: the entry, and those that it names.
     """
     if program[1] == "-m" and per_rank and re.fullmatch(LAUNCHER_MODULES, program[2]):
         return [
             f"entry -m {program[2]}: starts the ranks of a node by itself, and each rank would "
             "start it: LAUNCH=node starts it once on each node"
-        ]
+        ], []
     path = program[1]
     if program[0] == "python3" and path in files.travelling:
         is_pointer = files.travelling[path].source.read_bytes().startswith(LFS_POINTER)
-        return [f"{path}: is a pointer of git-lfs, not the file: git lfs pull"] * is_pointer
-    return _in_script(files, path, per_rank, set()) if program[0] == "bash" else []
+        return [f"{path}: is a pointer of git-lfs, not the file: git lfs pull"] * is_pointer, []
+    seen: set[str] = set()
+    problems = _in_script(files, path, per_rank, seen) if program[0] == "bash" else []
+    return problems, sorted(seen)
 
 
-def doubtful_starts(files: Files, program: tuple[str, ...], per_rank: bool) -> list[str]:
-    """What of an entry may start other worlds than the run's, or not start, at times."""
+def doubtful_starts(
+    files: Files, program: tuple[str, ...], scripts: Sequence[str], per_rank: bool
+) -> list[str]:
+    """What of an entry may start other worlds than the run's, or not start, at times.
+
+    Args:
+        scripts: those that are run, see `check_start`.
+    """
     if program[1] == "-m" and source_of(files, program) is None:
         path = f"src/{program[2].replace('.', '/')}"
         lies = {f"{path}.py", f"{path}/__main__.py"} & files.travelling.keys()
@@ -138,10 +151,7 @@ def doubtful_starts(files: Files, program: tuple[str, ...], per_rank: bool) -> l
             f"entry -m {program[2]}: lies in src/, where Python does not look: start it by a "
             f"run.sh with PYTHONPATH=src exec python3 -m {program[2]}"
         ] * bool(lies)
-    seen: set[str] = set()
-    if program[0] == "bash":
-        _in_script(files, program[1], False, seen)
-    texts = {path: _joined(_commands(files, path)) for path in sorted(seen)}
+    texts = {path: _joined(_commands(files, path)) for path in scripts}
     return [warning for path, text in texts.items() for warning in _doubts(path, text, per_rank)]
 
 
@@ -180,15 +190,18 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
             )
 
 
-def programs_of(files: Files, program: tuple[str, ...]) -> list[tuple[str, bool]]:
-    """The Python files that an entry starts, and whether it does so by `-m`."""
+def programs_of(
+    files: Files, program: tuple[str, ...], scripts: Sequence[str]
+) -> list[tuple[str, bool]]:
+    """The Python files that an entry starts, and whether it does so by `-m`.
+
+    Args:
+        scripts: those that are run, see `check_start`.
+    """
     path = source_of(files, program)
     if path is not None:
         return [(path, program[1] == "-m")]
-    seen: set[str] = set()
-    if program[0] == "bash":
-        _in_script(files, program[1], False, seen)
-    texts = [_joined(_commands(files, each)) for each in sorted(seen)]
+    texts = [_joined(_commands(files, each)) for each in scripts]
     found = [each for text in texts for each in PYTHON.finditer(text)]
     named = [
         (find_module(files, each["module"]) if each["module"] else _find(files, each["file"]))
