@@ -13,7 +13,7 @@ from yard.plays.contract import RUN_COMMAND
 from yard.plays.events import Event, unreachable_reason
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.play import fresh_log, play
-from yard.screen.failures import say_who_tells_why
+from yard.screen.failures import point_to_doctor
 
 # As ssh(1) and timeout(1) have it.
 UNREACHABLE = 255
@@ -71,7 +71,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     for host in missing:
         console.print(f"[bold]{escape(host)}[/]  [red]no result[/]", soft_wrap=True)
     if UNREACHABLE in statuses.values():
-        say_who_tells_why(console, context.project, context.inventory)
+        point_to_doctor(console, context.project, context.inventory)
     return max((*statuses.values(), *(UNREACHABLE for _ in missing)))
 
 

@@ -99,20 +99,21 @@ def have_packages(
     head = "".join(f"# with {name} {version}\n" for name, version in held.items())
     # Ansible is asked once, and not where all is there already.
     environment = cache(partial(_environment, context, inventory))
+    have = partial(_have, context, environment, store, target, requirements)
     if fixed is not None:
-        return _have(context, environment, store, target, requirements, head + fixed)
+        return have(head + fixed)
     settled = store / f"{request_key(requirements, held)[:16]}.lock"
     if earlier is not None:
         text = earlier.read_text(encoding="utf-8")
         if text.startswith(head):
-            return _have(context, environment, store, target, requirements, text)
+            return have(text)
         context.console.print(
             "The image has changed: the versions of the packages are chosen again."
         )
     if not settled.exists():
         write_text(settled, head + _settle(context, environment, requirements, held))
     text = settled.read_text(encoding="utf-8")
-    return _have(context, environment, store, target, requirements, text)
+    return have(text)
 
 
 def deliver_packages(context: Context, inventory: Inventory, packages: Packages) -> None:

@@ -19,7 +19,7 @@ from yard.runs.cluster_state import (
     RunState,
 )
 from yard.runs.folder import RUN_ID
-from yard.screen.failures import say_who_tells_why
+from yard.screen.failures import point_to_doctor
 from yard.screen.training_view import progress_of
 
 COLOURS = {
@@ -49,7 +49,7 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
         if node.reason:
             console.print(f"{node.host}: {node.reason}", soft_wrap=True, markup=False)
     if any(node.state == UNREACHABLE for node in state.nodes):
-        say_who_tells_why(console, project, inventory)
+        point_to_doctor(console, project, inventory)
     for run in state.runs:
         if not run.known:
             # A verification or a benchmark cannot be gone on with.

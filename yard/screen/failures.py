@@ -28,7 +28,7 @@ def show_failures(console: Console, outcome: Outcome) -> None:
                 console.print(f"    {remedy}", soft_wrap=True)
 
 
-def say_who_tells_why(console: Console, project: Project, inventory: Path) -> None:
+def point_to_doctor(console: Console, project: Project, inventory: Path) -> None:
     """Print which command tells why a host is not reached, and what mends it."""
     doctor = addressed("make doctor", project, inventory)
     console.print(f"{doctor} says what mends it", soft_wrap=True, markup=False)

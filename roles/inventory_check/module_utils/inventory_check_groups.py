@@ -37,10 +37,10 @@ def group_problems(
     # The group that other tools have for the machines is named where there is one.
     known = {"all", "ungrouped", *playbooks, *gpu_groups}
     of_machines = [name for name in groups if groups[name] and name not in known]
-    group = max(of_machines, key=lambda name: len(groups[name]), default="name-of-the-group")
-    children = f'"trainers: {{children: {{{group}: {{}}}}}}"'
+    likely = max(of_machines, key=lambda name: len(groups[name]), default="name-of-the-group")
+    children = f'"trainers: {{children: {{{likely}: {{}}}}}}"'
     if not is_yaml:
-        children = f'"[trainers:children]", and "{group}" in the line below'
+        children = f'"[trainers:children]", and "{likely}" in the line below'
     for name, playbook in playbooks.items():
         if name in groups or name in hosts:
             continue
@@ -76,12 +76,11 @@ def group_problems(
                 values = {"host": host, "group": gpu_group}
                 yield Problem("host_not_trainer", group_place(files, gpu_group, host) | values)
     # A node has one image, and none computes on GPUs of two vendors.
-    group, *others = gpu_groups
-    for other in others:
-        for host in groups.get(other, []):
-            if host in groups.get(group, []):
-                values = {"group": group, "host": host, "other": other}
-                yield Problem("gpus_of_two_vendors", group_place(files, other, host) | values)
+    group, other = gpu_groups
+    for host in groups.get(other, []):
+        if host in groups.get(group, []):
+            values = {"group": group, "host": host, "other": other}
+            yield Problem("gpus_of_two_vendors", group_place(files, other, host) | values)
 
 
 def group_file_problems(files: InventoryFiles, groups: Groups) -> Iterator[Problem]:

@@ -42,7 +42,9 @@ LISTS_VALID = 3600
 # What policy-rc.d answers where a package may not start its service.
 FORBIDDEN = 101
 # What dpkg says of a package that it cannot finish, and apt where dpkg was cut off.
-STUCK = re.compile(r"^\s*dpkg: error processing package (\S+) \(--configure\)", re.MULTILINE)
+STUCK = re.compile(
+    r"^\s*dpkg: error processing package ([a-z0-9][a-z0-9+.:-]*) \(--configure\)", re.MULTILINE
+)
 INTERRUPTED = "dpkg was interrupted"
 
 Result = dict[str, Any]
