@@ -260,10 +260,13 @@ def test_the_control_nodes_key_outlives_the_node_that_read_it(
     }
     hostvars = {host: {"ssh_trust_control_keys": reading} for host, reading in readings.items()}
     given = {
-        # n0 has failed before it read anything, and n1 since.
-        "hostvars": {"n0": {}, **hostvars},
-        "ansible_play_hosts_all": ["n0", *readings],
-        "ansible_play_hosts": ["n2", "n3"],
+        # n0 has failed before it read anything, and n1 since; o1 and o2 are of another group.
+        "hostvars": {"n0": {}, "o1": {"ssh_trust_control_keys": SKIPPED}, **hostvars},
+        "ansible_play_hosts_all": ["n0", "o1", *readings, "o2"],
+        "ansible_play_hosts": ["o1", "n2", "n3", "o2"],
         "ssh_trust_inventory": {"members": list(readings)},
     }
-    assert Host("ssh_trust", given).template(control).get("user_keys") == keys
+    role = Host("ssh_trust", given)
+    assert role.template(control).get("user_keys") == keys
+    assert role.value("ssh_trust_nodes") == ["n2", "n3"]
+    assert role.value("ssh_trust_first") == "n2"

@@ -125,6 +125,7 @@ def test_a_launch_is_a_run_that_every_command_knows(alone: Alone) -> None:
 
 def test_twice_in_a_row_are_two_runs(ready: YardHere) -> None:
     first, second = played(ready), played(ready)
+    assert document(second, "manifest")["launch"]["playbook"] == "successful"
     # And nothing beside them.
     assert {path.name for path in (ready.root / "runs").iterdir()} == {
         *(first.name, second.name),
@@ -147,7 +148,9 @@ def test_a_run_that_fails_is_summed_up(ready: YardHere, capsys: pytest.CaptureFi
 
 def test_nodes_that_are_not_fit_are_in_the_summary(ready: YardHere) -> None:
     shutil.rmtree(ready.root / "nodes/node2")
-    summary = document(played(ready), "summary")
+    run = played(ready)
+    assert document(run, "manifest")["launch"]["playbook"] == "failed"
+    summary = document(run, "summary")
     assert (summary["status"], summary["exit_status"]) == ("failed", 3)
     assert summary["diagnosis"]["host"] == "node2"
 

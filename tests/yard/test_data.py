@@ -62,6 +62,8 @@ def test_data_of_ones_own_is_put_there_and_remembered(ready: Yard, faces: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
     assert on_nodes(ready, "faces") == {f"from {faces}\n"}
     assert own(ready)["faces"]["source"] == str(faces)
+    record = json.loads((ready.root / ".trainyard/local/setup.json").read_text(encoding="utf-8"))
+    assert record["datasets"] == ["cifar10", "faces"]
     assert (ready.root / ".trainyard/local/data.json").stat().st_mode & 0o077 == 0
 
 
