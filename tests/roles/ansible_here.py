@@ -8,6 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.playbook import Playbook
 from ansible.playbook.play_context import PlayContext
 from ansible.playbook.task import Task
 from ansible.plugins.loader import connection_loader, init_plugin_loader
@@ -102,6 +103,18 @@ class Inventory:
         variables = VariableManager(loader=self.loader, inventory=manager)
         self.hostvars = HostVars(manager, variables, self.loader)
         self.groups: dict[str, list[str]] = manager.get_groups_dict()
+        self._manager, self._variables = manager, variables
+
+    def plays(self, playbook: Path) -> list[tuple[str, list[str]]]:
+        """The name of each play and its hosts, as `ansible-playbook --list-hosts` has them."""
+        loaded = Playbook.load(str(playbook), variable_manager=self._variables, loader=self.loader)
+        told = []
+        for play in loaded.get_plays():
+            variables = self._variables.get_vars(play=play)
+            play.post_validate(Templar(loader=self.loader, variables=variables))
+            hosts = self._manager.list_hosts(play.hosts)
+            told.append((play.name, [host.name for host in hosts]))
+        return told
 
     def act(self, plugin: ModuleType, **arguments: Any) -> dict[str, Any]:
         """What an action answers that needs no connection."""

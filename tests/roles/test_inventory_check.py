@@ -1,7 +1,6 @@
 """The check of the inventory, through the playbook as users run it."""
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -223,14 +222,13 @@ def test_knows_the_prefix_of_every_role(inventory: Path) -> None:
         assert line.endswith(f"Is {name} meant?"), line
 
 
-@pytest.mark.process
-def test_names_mistakes_of_every_kind_before_anything_is_done(inventory: Path) -> None:
+def test_names_mistakes_of_every_kind(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "10.0.0.0/24", "10.0.0.0/33")
     replace(inventory / "hosts.yml", "gpu_nodes:", "gpunodes:")
     replace(inventory / "hosts.yml", "container_hosts:", "container_host:")
     (inventory / "group_vars/trainer.yml").write_text("docker_engine_users: [ada]\n")
     (inventory / "group_vars/all.yml").write_text("docker_engine_user: [ada]\n")
-    status, lines = check(inventory, playbook="site.yml")
+    status, lines = look(inventory)
     assert status == 2
     assert lines == [
         "hosts.yml:13: group container_hosts, which playbooks/local_up.yml works on, is missing. "
@@ -363,36 +361,21 @@ def test_a_playbook_that_is_run_alone_looks_first(playbook: str) -> None:
     assert first.get("when", "not inventory_validated").startswith("not inventory_validated")
 
 
-@pytest.mark.process
 @pytest.mark.promise("row 39")
 def test_nodes_with_gpus_of_two_vendors_have_an_image_each(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "gpu_nodes:\n  hosts: {}", "gpu_nodes: {hosts: {gpu01: {}}}")
     with (inventory / "hosts.yml").open("a") as file:
         file.write("amd_nodes:\n  hosts:\n    gpu02: {}\n")
     assert look(inventory)[0] == 0
-
-    def ansible(*command: str) -> str:
-        done = subprocess.run(
-            [command[0], "--inventory", inventory, *command[1:]],
-            cwd=CHECKOUT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
-
-    plays = ansible("ansible-playbook", "site.yml", "--list-hosts").split("\n\n")
-    deliveries = [
-        sorted(re.findall(r"^      (\S+)", play, re.M))
-        for play in plays
-        if "Deliver the trainer image" in play
-    ]
+    site = Inventory(inventory)
+    plays = site.plays(CHECKOUT / "site.yml")
+    deliveries = [hosts for name, hosts in plays if name == "Deliver the trainer image"]
     assert deliveries == [["gpu01"], ["gpu02"]]
-    ask = ("--playbook-dir", "playbooks", "--connection", "local", "--one-line")
-    debug = ("--module-name", "debug", "--args", "var=trainer_image_target")
-    targets = ansible("ansible", "all:localhost", *ask, *debug)
-    told = dict(re.findall(r"^(\S+) \|.*trainer_image_target\W+(\w+)", targets, re.M))
-    assert told == {"gpu01": "cuda12", "gpu02": "rocm", "localhost": "cuda12"}
+    targets = {
+        host: site.hostvars[host]["trainer_image_target"]
+        for host in ("gpu01", "gpu02", "localhost")
+    }
+    assert targets == {"gpu01": "cuda12", "gpu02": "rocm", "localhost": "cuda12"}
 
 
 def test_a_node_has_gpus_of_one_vendor(inventory: Path) -> None:
@@ -693,44 +676,29 @@ def test_the_inventory_is_looked_at_once_and_then_machines_are_contacted(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("10.0.0.12", "10.0.0.11"),
-        ("gpu02:", "gpu01:"),
-        ("trainers:", "trainers: ["),
-        ("vars:", "vars:\n    training_models: 5"),
-    ],
-)
-def test_contacts_nobody_before_it_is_right(
-    inventory: Path, machine: Machine, old: str, new: str
-) -> None:
-    replace(inventory / "hosts.yml", old, new)
-    setup = subprocess.run(
-        [sys.executable, "-m", "yard", "--inventory", inventory, "setup"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert setup.returncode == 2, setup
-    assert f"{inventory}/hosts.yml:" in setup.stderr
-    assert machine.connections == 0
+def test_contacts_nobody_before_it_is_right(inventory: Path, machine: Machine) -> None:
+    hosts = inventory / "hosts.yml"
+    good = hosts.read_text()
 
+    def refused(command: str, old: str, new: str) -> "subprocess.CompletedProcess[str]":
+        hosts.write_text(good)
+        replace(hosts, old, new)
+        done = subprocess.run(
+            [sys.executable, "-m", "yard", "--inventory", inventory, command],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2, done
+        assert f"{hosts}:" in done.stderr
+        assert machine.connections == 0
+        return done
 
-@pytest.mark.process
-def test_verify_refuses_as_set_up_does(inventory: Path, machine: Machine) -> None:
-    replace(inventory / "hosts.yml", "10.0.0.12", "10.0.0.11")
-    verify = subprocess.run(
-        [sys.executable, "-m", "yard", "--inventory", inventory, "verify"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert verify.returncode == 2, verify
-    assert "hosts.yml:" in verify.stderr
-    directory = verify.stdout.split()[1]  # Verification verify-<time>
+    refused("setup", "10.0.0.12", "10.0.0.11")
+    refused("setup", "trainers:", "trainers: [")
+    refused("setup", "vars:", "vars:\n    training_models: 5")
+    verified = refused("verify", "10.0.0.12", "10.0.0.11")
+    directory = verified.stdout.split()[1]  # Verification verify-<time>
     assert directory.startswith("verify-")
     assert not (CHECKOUT / "runs" / directory).exists()
-    assert machine.connections == 0
