@@ -90,37 +90,31 @@ def become_root(site: Site, *arguments: str, **more: str) -> "subprocess.Complet
     )
 
 
-@pytest.mark.parametrize("kind", ["file", "program"])
-def test_yard_opens_the_vault_by_the_environment(site: Site, kind: str) -> None:
+def test_the_environment_opens_the_vault(site: Site) -> None:
+    opened_by = {VARIABLE: str(site.password_file("program"))}
     yard = Yard(REPOSITORY)
-    yard.environment |= {VARIABLE: str(site.password_file(kind))}
+    yard.environment |= opened_by
     asked = yard("--inventory", str(site.inventory), "doctor", "--json")
     [host] = json.loads(asked.stdout)["hosts"]
     assert (host["ok"], host["root"]) == (True, "sudo with a password"), asked.stdout
-    assert PASSWORD not in asked.stdout + asked.stderr
-    assert KEY_OF_VAULT not in asked.stdout + asked.stderr
-
-
-def test_ansible_becomes_root_with_what_is_in_the_vault(site: Site) -> None:
-    opens = str(site.password_file("file"))
-    for done in (
-        become_root(site, "--vault-password-file", opens),
-        become_root(site, **{VARIABLE: str(site.password_file("program"))}),
-    ):
+    plain = become_root(site, **opened_by)
+    option = become_root(site, "--vault-password-file", str(site.password_file("file")))
+    for done in (plain, option):
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.split()[-1] == "root"
+    for done in (asked, plain, option):
         assert PASSWORD not in done.stdout + done.stderr
+        assert KEY_OF_VAULT not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("opened_by", ["", "another password"])
-def test_a_vault_that_stays_shut_is_said_with_what_opens_it(site: Site, opened_by: str) -> None:
+def test_a_vault_that_stays_shut_is_said_with_what_opens_it(site: Site) -> None:
     yard = Yard(REPOSITORY)
     yard.environment.pop(VARIABLE, None)
-    if opened_by:
-        yard.environment[VARIABLE] = str(site.password_file("file", opened_by))
-    asked = yard("--inventory", str(site.inventory), "doctor")
-    assert asked.returncode == 2, asked.stdout + asked.stderr
-    assert VARIABLE in asked.stdout + asked.stderr
+    for opened_by in ({}, {VARIABLE: str(site.password_file("file", "another password"))}):
+        yard.environment |= opened_by
+        asked = yard("--inventory", str(site.inventory), "doctor")
+        assert asked.returncode == 2, asked.stdout + asked.stderr
+        assert VARIABLE in asked.stdout + asked.stderr
     assert become_root(site).returncode != 0
 
 
