@@ -50,14 +50,18 @@ SLEEP = """\
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    (tmp_path / "library").mkdir()
-    (tmp_path / "library/slow_poll.py").write_text(POLL_MODULE)
-    (tmp_path / "ansible.cfg").write_text("[defaults]\nlocal_tmp = .ansible\n")
-    (tmp_path / "hosts.yml").write_text(
+    return make_project(tmp_path)
+
+
+def make_project(folder: Path) -> Project:
+    (folder / "library").mkdir()
+    (folder / "library/slow_poll.py").write_text(POLL_MODULE)
+    (folder / "ansible.cfg").write_text("[defaults]\nlocal_tmp = .ansible\n")
+    (folder / "hosts.yml").write_text(
         "all:\n  hosts: {alpha: , beta: }\n"
         f"  vars: {{ansible_connection: local, ansible_python_interpreter: {sys.executable}}}\n"
     )
-    return Project(tmp_path)
+    return Project(folder)
 
 
 class Play:
@@ -84,72 +88,20 @@ class Play:
         )
 
 
-@pytest.mark.process
-def test_no_variable_is_a_template_and_the_environment_is_not_kept(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", "a-secret-value")
-    executed = project.root / "executed"
-    words = f"{{{{ lookup('pipe', 'touch {executed}') }}}} {{% for x in y %}} {{# #}}"
-    play = Play(
-        project,
-        """
+TASKS = """
     - name: Show
       ansible.builtin.debug:
         msg: "{{ [plain, listed, nested.deep, number] }}"
       run_once: true
-""",
-    )
-    given: dict[str, Any] = {
-        "plain": words,
-        "listed": [words],
-        "nested": {"deep": (words,)},
-        "number": 2,
-    }
-    outcome = play.run(**given, password="hush-hush")
-    assert outcome.ok
-    (said,) = [event.result["msg"] for event in play.events if event.kind == "runner_on_ok"]
-    assert said == [words, [words], [words], 2]
-    assert not executed.exists()
-    for path in project.root.rglob("*"):
-        if path.is_file() and path.name != "ansible.cfg":
-            text = path.read_text(errors="replace")
-            assert "a-secret-value" not in text
-            assert "hush-hush" not in text
-
-
-@pytest.mark.process
-def test_polls_arrive_while_the_task_runs(project: Project) -> None:
-    play = Play(
-        project,
-        "    - name: Follow\n"
-        "      slow_poll: {looks: '{{ playbook_dir }}/{{ inventory_hostname }}'}\n"
-        "      register: polled\n      until: polled.state == 'finished'\n"
-        "      retries: 1000\n      delay: 0.5\n",
-    )
-    outcome = play.run()
-    assert outcome.ok
-    polls = [event for event in play.events if event.kind == "runner_retry"]
-    assert len(polls) == 2 * 4
-    assert polls[0].task == "Follow"
-    assert polls[0].host in ("alpha", "beta")
-    assert polls[0].result["metrics"] == [{"step": 1}]
-    last = play.events[-1].received_at
-    assert last - polls[0].received_at > 1, "the polls came all at once, at the end"
-    assert outcome.stats["alpha"].ok == 1
-
-
-@pytest.mark.process
-def test_failures_are_told_and_those_that_are_rescued_or_ignored_are_not(project: Project) -> None:
-    with (project.root / "hosts.yml").open("a") as file:
-        file.write("gone:\n  hosts:\n    gamma: {ansible_connection: ssh, ansible_host: 0.0.0.0, "
-                   "ansible_port: 1}\n")  # fmt: skip
-    play = Play(
-        project,
-        """
     - name: Ping
       ansible.builtin.command: "true"
       when: inventory_hostname == 'gamma'
+    - name: Follow
+      slow_poll: {looks: '{{ playbook_dir }}/{{ inventory_hostname }}'}
+      register: polled
+      until: polled.state == 'finished'
+      retries: 1000
+      delay: 0.5
     - name: Try
       block:
         - name: First way
@@ -163,9 +115,67 @@ def test_failures_are_told_and_those_that_are_rescued_or_ignored_are_not(project
       ignore_errors: true
     - name: Break
       ansible.builtin.fail: {msg: "it is \\e[31mred\\e[0m"}
-""",
-    )
-    outcome = play.run()
+"""
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Play, Outcome, list[Any]]:
+    """A play in which something fails, how it ended, and variables that look like templates."""
+    project = make_project(tmp_path_factory.mktemp("played"))
+    with (project.root / "hosts.yml").open("a") as file:
+        file.write("gone:\n  hosts:\n    gamma: {ansible_connection: ssh, ansible_host: 0.0.0.0, "
+                   "ansible_port: 1}\n")  # fmt: skip
+    command = f"touch {project.root / 'executed'}"
+    words = f"{{{{ lookup('pipe', '{command}') }}}} {{% for x in y %}} {{# #}}"
+    given: dict[str, Any] = {"plain": words, "listed": [words], "nested": {"deep": (words,)}}
+    play = Play(project, TASKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_API_KEY", "a-secret-value")
+        outcome = play.run(**given, number=2, password="hush-hush")
+    return play, outcome, [words, [words], [words], 2]
+
+
+@pytest.mark.process
+def test_no_variable_is_a_template_and_the_environment_is_not_kept(
+    played: tuple[Play, Outcome, list[Any]],
+) -> None:
+    play, _, variables = played
+    (said,) = [
+        event for event in play.events if (event.kind, event.task) == ("runner_on_ok", "Show")
+    ]
+    assert said.result["msg"] == variables
+    root = play.project.root
+    assert not (root / "executed").exists()
+    for path in root.rglob("*"):
+        if path.is_file() and path.name != "ansible.cfg":
+            text = path.read_text(errors="replace")
+            assert "a-secret-value" not in text
+            assert "hush-hush" not in text
+
+
+@pytest.mark.process
+def test_polls_arrive_while_the_task_runs(played: tuple[Play, Outcome, list[Any]]) -> None:
+    play, outcome, _ = played
+    polls = [event for event in play.events if event.kind == "runner_retry"]
+    assert len(polls) == 2 * 4
+    assert polls[0].task == "Follow"
+    assert polls[0].host in ("alpha", "beta")
+    assert polls[0].result["metrics"] == [{"step": 1}]
+    (last,) = [
+        event
+        for event in play.events
+        if (event.kind, event.task, event.host) == ("runner_on_ok", "Follow", polls[0].host)
+    ]
+    assert last.received_at - polls[0].received_at > 1, "the polls came all at once, at the end"
+    # Of beta: Follow, and Harmless, whose failure is ignored.
+    assert outcome.stats["beta"].ok == 2
+
+
+@pytest.mark.process
+def test_failures_are_told_and_those_that_are_rescued_or_ignored_are_not(
+    played: tuple[Play, Outcome, list[Any]],
+) -> None:
+    play, outcome, _ = played
     assert outcome.status == "failed"
     told = {failure.host: failure for failure in outcome.failures}
     assert len(told) == len(outcome.failures) == 3
