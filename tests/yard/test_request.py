@@ -497,13 +497,3 @@ def test_an_inventory_has_no_folder_of_trainyard_s_own(path: str, tmp_path: Path
 def test_no_inventory_has_the_checkout_for_its_folder() -> None:
     folder = REPOSITORY.state(REPOSITORY.root / "inventory/local/..")
     assert folder == REPOSITORY.root / ".trainyard/inventory"
-
-
-@pytest.mark.process
-def test_an_inventory_that_cannot_be_decrypted_says_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "hosts.yml").write_text("trainers:\n  hosts: {node1: {}}\n")
-    # As `ansible-vault encrypt` begins a file; without a password it is read no further.
-    (tmp_path / "group_vars/trainers.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3331\n")
-    with pytest.raises(RequestError, match="ANSIBLE_VAULT_PASSWORD_FILE"):
-        read_inventory(REPOSITORY, tmp_path)
