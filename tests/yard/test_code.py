@@ -240,6 +240,10 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ('L="torchrun -q"\nL="$L -n 2"\n$L x.py\n', "rank", "run.sh:3: torchrun starts"),
         ("L=accelerate\n$L launch x.py\n", "rank", "run.sh:2: accelerate launch starts"),
         ("python -m accelerate launch x.py\n", "rank", "accelerate launch starts the ranks"),
+        ("accelerate launch --cpu \\\n --num_machines 2 x.py\n", "node", "LAUNCH=rank"),
+        ("accelerate launch --config_file=cpu.yaml x.py\n", "node", "LAUNCH=rank (the default)"),
+        ("accelerate launch --config_file cpu.yaml x.py\n", "rank", "add --main_process_ip $MAS"),
+        ("accelerate launch --cpu --num_processes 2 x.py\n", "rank", "add --main_process_ip $MA"),
         ('bash "$(dirname "$0")/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
         ('. "${HERE}/tools/dist.sh"\n', "rank", "tools/dist.sh:2: torchrun starts"),
         ("#!/bin/csh\nsetenv A 1\n", "node", "run.sh: is written for csh, and run with bash"),
@@ -254,11 +258,28 @@ def test_a_script_that_would_start_another_world_is_refused(
     make: Make, script: str, launch: str | None, says: str
 ) -> None:
     folder = make(**{"run.sh": script, "train.py": "", "tools/dist.sh": f". x.sh\n{STARTS_BOTH}"})
+    write(folder, "cpu.yaml", "use_cpu: true\nnum_machines: 2\nmain_process_ip: 127.0.0.1\n")
     (folder / "tools/dist.sh").chmod(0o755)
     with pytest.raises(RequestError) as caught:
         read_code(Project(Path("/nowhere")), str(folder), "run.sh", launch=launch)
     [problem] = caught.value.problems
     assert says in problem
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--cpu",
+        "--cpu --num_processes 2 --num_machines 2 --main_process_ip $MASTER_ADDR",
+        "--config_file cpu.yaml --main_process_ip $MASTER_ADDR",
+    ],
+)
+def test_accelerate_on_cpus_starts_as_each_rank(make: Make, options: str) -> None:
+    """There it starts one process, and hands on what it has."""
+    folder = make(**{"run.sh": f"accelerate launch {options} x.py\n", "x.py": ""})
+    write(folder, "cpu.yaml", "distributed_type: MULTI_CPU\nnum_processes: 2\n")
+    assert not read_code(Project(Path("/nowhere")), str(folder), "run.sh").warnings
 
 
 @pytest.mark.process
@@ -303,7 +324,6 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "cat <<'EOF' > job.sh\nsrun python3 x.py\nmodule load x\nEOF\n", None),
         ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
         ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
-        ("run.sh", "accelerate launch --cpu --num_machines 2 x.py\n", "is a world of its own"),
         ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun starts ranks"),
         ("train.py", "os.system('torchrun x.py')\nmp.spawn(f, nprocs=2)\n", None),
         ("train.py", "os.system('which torchrun')\nrun()\nx.run(y)\n", None),

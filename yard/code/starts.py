@@ -82,11 +82,19 @@ ALIKE = re.compile(
 # What makes a world of each node by itself: options of torchrun, and others without theirs
 ALONE = re.compile(
     r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
-    r"|accelerate\S*\s+launch(?!.*--(?:num_machines|machine_rank|config_file))"
-    # On CPUs it starts one process that knows of no other, unless mpirun is to start them.
-    r"|accelerate\S*\s+launch(?=.*--(?:use_)?cpu)(?!.*--mpirun)"
+    r"|accelerate\S*\s+launch(?!.*--(?:num_machines|machine_rank|config_file|(?:use_)?cpu))"
     r"|deepspeed(?!.*--(?:no_ssh|node_rank|hostfile))"
 )
+# How accelerate is told to compute on CPUs, by an option and in a file that an option names: there
+# it starts one process, with the environment that it has
+ON_CPUS = re.compile(r"--(?:use_)?cpu\b")
+CONFIG = re.compile(r"--config_file[= \t]+[\"']?([\w./-]+)")
+CONFIG_ON_CPUS = re.compile(
+    r"^(?:use_cpu:[ ]*(?:true|yes)|distributed_type:[ ]*[\"']?(?:MULTI_CPU|NO)[\"']?)[ ]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+# More processes than one, for which it sets MASTER_ADDR
+SEVERAL = re.compile(r"--num_(?:processes|machines)[= \t]+(?![\"']?1\b)")
 # What starts programs in Python, and what starts ranks as processes of it
 STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "execvp"})
 SPAWNS = re.compile(r"(?:.*\b(?:mp|multiprocessing)\.(?:spawn|start_processes)|.*\belastic_launch)")
@@ -350,7 +358,8 @@ def _started(files: Files, path: str, text: str, per_rank: bool, seen: set[str])
     words = {name: said for name, said in words.items() if said}
     text = re.sub(r'"?\$\{?(\w+)\}?"?', lambda name: words.get(name[1], name[0]), text)
     problems = []
-    for found in LAUNCHER.finditer(_joined(text)):
+    joined = _joined(text)
+    for found in LAUNCHER.finditer(joined):
         line = text.count("\n", 0, found.end()) + 1
         if found["script"]:
             inner = _find(files, found["script"])
@@ -362,12 +371,44 @@ def _started(files: Files, path: str, text: str, per_rank: bool, seen: set[str])
                 "nodes, which the launch does already: name the program that it starts in ENTRY=, "
                 "and its arguments in SCRIPT_ARGS="
             )
+        elif (options := _of_one_process(files, found["here"], joined[found.end() :])) is not None:
+            if not per_rank:
+                problems.append(
+                    f"{path}:{line}: accelerate launch on CPUs starts one process on each node, "
+                    "which is no rank: LAUNCH=rank (the default) starts it as each rank"
+                )
+            elif SEVERAL.search(options) and "--main_process_ip" not in options:
+                problems.append(
+                    f"{path}:{line}: accelerate launch sets MASTER_ADDR to what is another machine "
+                    "on each node; add --main_process_ip $MASTER_ADDR --main_process_port "
+                    "$MASTER_PORT"
+                )
         elif per_rank:
             problems.append(
                 f"{path}:{line}: {' '.join(found['here'].split())} starts the ranks of a node by "
                 "itself, and each rank would start it: LAUNCH=node starts it once on each node"
             )
     return problems
+
+
+def _of_one_process(files: Files, launcher: str, behind: str) -> str | None:
+    """What accelerate is told, where that starts one process with the environment that it has.
+
+    Args:
+        behind: what follows the launcher in the script.
+    """
+    options = behind.partition("\n")[0]
+    if "accelerate" not in launcher or "--mpirun" in options:
+        return None
+    named = CONFIG.search(options)
+    path = _find(files, named[1]) if named else None
+    if path is not None:
+        config = files.travelling[path].source.read_text(encoding="utf-8", errors="replace")
+        several = re.findall(r"^(num_(?:machines|processes)):[ ]*(\d+)", config, re.MULTILINE)
+        if not CONFIG_ON_CPUS.search(config):
+            return None
+        return options + "".join(f" --{name}={number}" for name, number in several)
+    return options if ON_CPUS.search(options) else None
 
 
 def _find(files: Files, name: str) -> str | None:
