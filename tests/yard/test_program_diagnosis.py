@@ -405,6 +405,36 @@ EXCEPTIONS = [
     ),
     ("program_place_full", "OSError: 5000000 requested and 81920 written", "wrote to on node2"),
     ("program_place_full", "OSError: Not enough free space to write 4000 bytes", "wrote to on"),
+    (
+        "interface_not_there",
+        "RuntimeError: [enforce fail at ./gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable "
+        "to find address for: eth9",
+        "network interface that node2 does not have: eth9",
+    ),
+    (
+        "interface_not_there",
+        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, internal error. "
+        "Last error: Bootstrap : no socket interface found",
+        "network interface that node2 does not have",
+    ),
+    (
+        "unused_parameters",
+        "RuntimeError: Expected to have finished reduction in the prior iteration before starting "
+        "a new one. This error indicates that your module has parameters that were not used in "
+        "producing loss. You can enable unused parameter detection by passing the keyword argument",
+        "did not depend on all parameters",
+    ),
+    (
+        "models_differ",
+        "RuntimeError: [1]: params[0] in this process with sizes [5, 4] appears not to match sizes "
+        "of the same param in process 0.",
+        "The model of rank 1 has other parameters",
+    ),
+    (
+        "worker_killed",
+        "RuntimeError: DataLoader worker (pid 47) is killed by signal: Killed.",
+        "on node2 (process 47) was killed",
+    ),
     ("program_not_in_image", "ImportError: Bad git executable.", "The program starts git, and"),
     (
         "program_not_in_image",
