@@ -141,6 +141,36 @@ def test_the_rank_that_hangs_elsewhere_is_named(run: Path) -> None:
     assert diagnosed(run).rank == 1
 
 
+def test_ranks_that_wait_at_different_lines_are_told(run: Path) -> None:
+    """One has fewer batches, and is at the barrier behind its loop."""
+    text = HUNG.format(calls=WAITING)
+    failed(run, text, text.replace("line 5 in main", "line 6 in main"), statuses=(143, 143))
+    (run / "failures").mkdir(exist_ok=True)
+    problems = [{"code": "stalled", "values": {"seconds": 8}}]
+    (run / "failures/launcher.json").write_text(json.dumps(problems))
+    found = diagnosed(run)
+    assert found.signature == "ranks_at_different_lines"
+    places = "rank 0 at code/train.py:5 in main, rank 1 at code/train.py:6 in main"
+    assert places in found.cause
+    (run / "logs/rank-1.log").write_text(text)
+    found = diagnosed(run)
+    assert found.signature == "stalled"
+    assert "raise STALL=" in found.remedy
+
+
+def test_a_module_that_a_package_of_the_project_lacks_is_told_from_a_distribution(
+    run: Path,
+) -> None:
+    says = TRACEBACK.format(exception="ModuleNotFoundError: No module named 'src.data'")
+    assert diagnosed(failed(run, "", says)).signature == "package_missing"
+    (run / "code/src").mkdir(parents=True)
+    (run / "code/src/__init__.py").touch()
+    found = diagnosed(run)
+    assert found.signature == "module_of_project_missing"
+    assert "imports src.data, which is not in its own package src" in found.cause
+    assert "!src/data/**" in found.remedy
+
+
 IMPORTING = IN_TORCH.format(file="distributed/rpc/api.py", function="<module>")
 
 
@@ -435,6 +465,12 @@ EXCEPTIONS = [
         "RuntimeError: DataLoader worker (pid 47) is killed by signal: Killed.",
         "on node2 (process 47) was killed",
     ),
+    (
+        "file_not_whole",
+        "RuntimeError: PytorchStreamReader failed reading zip archive: not a ZIP archive",
+        "a file on node2 that is not whole",
+    ),
+    ("file_not_whole", "EOFError: Ran out of input", "a file on node2 that is not whole"),
     ("program_not_in_image", "ImportError: Bad git executable.", "The program starts git, and"),
     (
         "program_not_in_image",
@@ -536,9 +572,26 @@ def test_what_a_thread_of_torch_ended_at_its_end(run: Path) -> None:
     assert found.proof[-2:] == ("epoch 3 done", "terminate called without an active exception")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the following arguments are required: --data, --local_rank",
+        "unrecognized arguments: --local-rank=0",
+    ],
+)
+def test_the_argument_of_an_older_launcher_is_known(run: Path, words: str) -> None:
+    failed(run, "", f"usage: train.py [-h]\ntrain.py: error: {words}\n", statuses=(2, 2))
+    found = diagnosed(run)
+    assert found.signature == "local_rank_as_argument"
+    assert "LOCAL_RANK" in found.remedy
+
+
 def test_every_mistake_of_programs_is_tested() -> None:
     names = {signature.name for signature in load_signatures() if signature.where == "program"}
-    assert names == {name for name, *_ in EXCEPTIONS} | {"aborted_at_its_end"}
+    assert names == {name for name, *_ in EXCEPTIONS} | {
+        "aborted_at_its_end",
+        "local_rank_as_argument",
+    }
 
 
 def test_a_warning_that_ended_nothing_is_not_the_cause(run: Path) -> None:

@@ -31,6 +31,10 @@ HOMES = {
     "/run/trainyard/outputs/": "outputs",
     "/run/trainyard/checkpoints/": "checkpoints",
 }
+# What Python says of a module of a package
+NO_MODULE = re.compile(
+    r"ModuleNotFoundError: No module named '(?P<package>\w+)(?P<inner>\.[\w.]+)'.*"
+)
 # What a rank says when another one has gone: that one is to be asked.
 PEER_GONE = re.compile(
     r"Connection (?:closed|reset) by peer|remote process exited|HorovodInternalError"
@@ -91,6 +95,7 @@ class Crash:
             exception came from nowhere in it.
         within: the name of the last file on the way to it; "" where none is known.
         holder: another node, which has the file that the rank did not find.
+        own_module: the module that the rank did not find in a package of the project.
     """
 
     rank: int
@@ -100,6 +105,7 @@ class Crash:
     place: str | None = None
     within: str = ""
     holder: str | None = None
+    own_module: str | None = None
 
     @property
     def of_peer(self) -> bool:
@@ -216,6 +222,14 @@ def holder_of(run: Path, crash: Crash, hosts: Sequence[str], host: str | None) -
             if other != host and (home / inner).exists():
                 return other
     return None
+
+
+def own_module(run: Path, crash: Crash) -> str | None:
+    """The module that a rank did not find and that belongs to a package of the project."""
+    missing = NO_MODULE.fullmatch(crash.sentence)
+    if missing is None or not (run / CODE / missing["package"] / "__init__.py").is_file():
+        return None
+    return missing["package"] + missing["inner"]
 
 
 def parse_traceback(text: str, alone: bool = False) -> Traceback | None:

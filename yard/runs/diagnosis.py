@@ -186,12 +186,23 @@ def _ended_early(record: RunRecord, first_failed: int | None) -> list[Finding]:
 
 
 def _stood_elsewhere(record: RunRecord) -> list[Finding]:
-    """The one rank of a program that hung in a line of its own while the others waited for it."""
+    """The one rank of a program that hung in a line of its own while the others waited for it.
+
+    Where all wait, the lines at which they do, if these differ.
+    """
     if not record.is_project or all(finding.code != "stalled" for finding in record.findings):
         return []
     told = [(log, standing_of(log.text)) for log in record.rank_logs]
     away = [(log, standing) for log, standing in told if standing and not standing.waits]
-    if len(away) != 1 or any(standing is None for _, standing in told) or len(told) < 2:
+    if any(standing is None for _, standing in told) or len(told) < 2:
+        return []
+    places = {standing.place: log for log, standing in reversed(told) if standing}
+    if not away and len(places) > 1:
+        shown = sorted((log.rank or 0, place) for place, log in places.items())[:4]
+        text = ", ".join(f"rank {rank} at {place}" for rank, place in shown)
+        logs = tuple(f"{log.path}: {place}" for place, log in places.items())[:PROOF_LINES]
+        return [Finding("ranks_at_different_lines", {"places": text}, told[0][0].path, proof=logs)]
+    if len(away) != 1:
         return []
     ((log, standing),) = away
     values, proof = {"place": standing.place}, standing.calls[-PROOF_LINES:]
@@ -228,6 +239,11 @@ def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     if crash.holder is not None:
         values = {"exception": crash.sentence, "holder": crash.holder}
         return Finding("file_of_other_node", values, crash.path, host, crash.rank, proof)
+    if crash.own_module is not None:
+        module = crash.own_module
+        values = {"module": module, "package": module.partition(".")[0]}
+        values["path"] = module.replace(".", "/")
+        return Finding("module_of_project_missing", values, crash.path, host, crash.rank, proof)
     return Finding("program_error", values, crash.path, host, crash.rank, proof)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_object, write_json
 from yard.runs.container_files import ContainerFiles, read_container_files
-from yard.runs.crashes import Crash, holder_of, read_crashes
+from yard.runs.crashes import Crash, holder_of, own_module, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
@@ -185,7 +185,11 @@ def read_run(run: Path) -> RunRecord:
         attempts=count_attempts(run),
         readings=all_readings(run) if is_project else (),
         crashes=tuple(
-            replace(crash, holder=holder_of(run, crash, hosts, world.host_of(crash.rank)))
+            replace(
+                crash,
+                holder=holder_of(run, crash, hosts, world.host_of(crash.rank)),
+                own_module=own_module(run, crash),
+            )
             for crash in (
                 read_crashes(run, crashed, said, _is_python(manifest)) if is_project else ()
             )
