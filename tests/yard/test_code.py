@@ -312,6 +312,17 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
             "MASTER_ADDR=localhost\nexport NODE_RANK=0\n",
             "MASTER_ADDR=localhost, NODE_RANK=0",
         ),
+        (
+            "run.sh",
+            "export NCCL_SOCKET_IFNAME=eth0\n",
+            "NCCL_SOCKET_IFNAME=eth0: a network",
+        ),
+        ("run.sh", "export NCCL_SOCKET_IFNAME=$NCCL_SOCKET_IFNAME\n", None),
+        (
+            "train.py",
+            "os.environ['GLOO_SOCKET_IFNAME'] = 'eth9'\n",
+            "train.py:1: sets a network",
+        ),
         ("run.sh", "MASTER_ADDR=${MASTER_ADDR:-localhost}\nNNODES=${NNODES:-1}\n", None),
         ("run.sh", "RANK=$NODE_RANK\npython3 x.py $RANK $RANKING\n", None),
         ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
@@ -424,6 +435,29 @@ def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None
     assert last.startswith("argument --resume=last.pt: is here, and does not travel: .trainyardign")
     [there] = warned(f"--data {REPOSITORY}/docs --log /dev/null --lib lib --input . --lr 1e-3")
     assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
+
+
+@pytest.mark.parametrize("name", ["random.py", "torch/__init__.py"])
+def test_a_module_in_the_way_of_pythons_or_the_images_is_named(make: Make, name: str) -> None:
+    folder = make(**{"train.py": "", "lib/queue.py": "", "test/__init__.py": "", "torch.md": ""})
+    assert not read_code(Project(Path("/nowhere")), str(folder)).warnings
+    write(folder, name)
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert warning.startswith(f"{name}: has the name of a module of Python or the image")
+
+
+@pytest.mark.process
+def test_a_module_that_no_package_of_the_project_has_is_named(make: Make) -> None:
+    """As in a clone of a repository whose .gitignore kept a folder of modules out."""
+    folder = make(**{".trainyardignore": "data/\n", "train.py": "from src.data.m import x\n"})
+    assert not read_code(Project(Path("/nowhere")), str(folder)).warnings  # another's, perhaps
+    write(folder, "src/__init__.py")
+    [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert warning.startswith("train.py:1: imports src.data.m, and src/ here has no such module")
+    assert ".trainyardignore (data/) leaves it out" in warning
+    write(folder, ".trainyardignore", "")
+    write(folder, "src/data/m.py")
+    assert not read_code(Project(Path("/nowhere")), str(folder)).warnings
 
 
 def test_modules_that_lie_where_python_does_not_look_are_named(make: Make) -> None:

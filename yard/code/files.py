@@ -327,11 +327,16 @@ def _wanted(root: Path, rules: GitIgnoreSpec, ignored: Iterable[str]) -> Iterato
 
 def rule_of(files: Files, path: str) -> str:
     """The rule that leaves out a file of the folder, for people."""
+    return named_rule(files, path) or "a rule for caches and environments"
+
+
+def named_rule(files: Files, path: str) -> str | None:
+    """The rule of a file of rules that leaves out a path, whether it is there or not."""
     own = files.folder / IGNORE
     pattern = _pattern(_read_rules(own), path) if own.is_file() else None
     if pattern is not None:
         return f"{IGNORE} ({pattern})"
-    return ignoring_rule(files.folder, path) or "a rule for caches and environments"
+    return ignoring_rule(files.folder, path)
 
 
 def looks_secret(files: Files) -> list[str]:

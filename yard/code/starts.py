@@ -79,6 +79,11 @@ ALIKE = re.compile(
     r"((?:MASTER_ADDR=[\"']?(?:localhost|127\.[\d.]+)|NNODES=1|(?:NODE_)?RANK=\d+)[\"']?)[ \t]*$",
     re.MULTILINE,
 )
+# What the launch sets to the interface of the training network
+INTERFACE = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?((?:GLOO|NCCL|TP)_SOCKET_IFNAME=[\"']?[=^\w][^\s\"']*)[\"']?[ \t]*$",
+    re.MULTILINE,
+)
 # What makes a world of each node by itself: options of torchrun, and others without theirs
 ALONE = re.compile(
     r"torch(?:run|\.distributed\.\w+)\b.*(?:--standalone|--nnodes?[= ]1(?![\d:]))"
@@ -179,6 +184,12 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
             f"{path}: {', '.join(alike)}: the same on every node, so that each is a world of its "
             "own; the launch sets these names for each"
         )
+    interfaces = INTERFACE.findall(code)
+    if interfaces:
+        yield (
+            f"{path}: {', '.join(interfaces)}: a network interface that may have another name on "
+            "each node; the launch sets the one of the training network"
+        )
     lacking = sorted({found["name"] for found in LACKING.finditer(code)})
     if lacking:
         yield (
@@ -258,6 +269,11 @@ def started_in_python(files: Files, tree: ast.Module, path: str, per_rank: bool)
             if target == "os.environ['MASTER_ADDR']" and HERE.fullmatch(_words(node.value, values)):
                 text = "sets MASTER_ADDR to what is another machine on each node"
                 found.append((node.lineno, f"{text}: the launch has set it to that of rank 0"))
+            elif re.fullmatch(r"os\.environ\['\w+_SOCKET_IFNAME'\]", target):
+                text = "sets a network interface that may have another name on each node"
+                found.append(
+                    (node.lineno, f"{text}: the launch has set that of the training network")
+                )
     return [f"{path}:{line}: {text}" for line, text in dict.fromkeys(found)]
 
 

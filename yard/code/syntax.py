@@ -4,9 +4,9 @@ import ast
 import re
 import sys
 import warnings
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from yard.code.files import Files, rule_of
+from yard.code.files import Files, named_rule, rule_of
 from yard.code.starts import started_in_python
 
 # That of the trainer image. An older one here does not know all of its syntax.
@@ -16,6 +16,12 @@ NEWER = re.compile(r"""\b(?:[rR]?[fF]|[fF][rR])["']|^\s*type\s+\w|\b(?:def|class
 
 # How a module is called that was compiled for one Python
 COMPILED = re.compile(r".*\.cpython-(3)(\d+)[\w-]*\.so")
+# A module in the folder that Python looks into, and names that libraries import. What Python has
+# imported before the program stays, and its own `test` nobody imports.
+MODULE = re.compile(r"(?P<name>\w+)(?:\.py|/__init__\.py)")
+TAKEN = (sys.stdlib_module_names - {*sys.builtin_module_names, "site", "test", "this"}) | {
+    *("torch", "torchvision", "numpy", "horovod", "mpi4py", "yaml", "PIL"),
+}
 # Read for their syntax: a file of code larger than this is none that a person has written.
 MAX_BYTES = 2_000_000
 
@@ -57,6 +63,8 @@ def syntax_errors(
         else:
             if path == start and b"sys.path" not in content:
                 doubtful += _out_of_path(files, tree, path, root)
+                doubtful += _not_there(files, tree, path, root)
+                doubtful += _shadowing(files, root)
             imported, missing = _imported(files, tree, path)
             wrong += missing
             doubtful += [each for each in _imported_later(files, tree, path) if each not in wrong]
@@ -112,6 +120,49 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
         if not has(root, name) and has(place, name)
     }
     return list(found.values())
+
+
+def _not_there(files: Files, tree: ast.Module, path: str, root: str) -> list[str]:
+    """What a program imports at its beginning of its own packages, and is nowhere.
+
+    Args:
+        root: the folder that Python looks into, with a slash behind.
+    """
+    found = []
+    for node in tree.body:
+        names = _named(node) if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        for name in names:
+            place = root + name.replace(".", "/")
+            package = place[: len(root)] + name.partition(".")[0]
+            if "." not in name or f"{package}/__init__.py" not in files.travelling:
+                continue
+            beginnings = (f"{place}.", f"{place}/")
+            there = any(map(Path.exists, (files.folder / place, files.folder / f"{place}.py")))
+            if there or any(each.startswith(beginnings) for each in files.travelling):
+                continue
+            rule = named_rule(files, f"{place}/")
+            found.append(
+                f"{path}:{node.lineno}: imports {name}, and {package}/ here has no such module"
+                + (f"; {rule} leaves it out, of git clones too" if rule else "")
+            )
+    return found
+
+
+def _shadowing(files: Files, root: str) -> list[str]:
+    """A warning for the modules beside a program that are in the way of Python's or the image's."""
+    found = [
+        path
+        for path in files.travelling
+        if path.startswith(root)
+        and (match := MODULE.fullmatch(path[len(root) :]))
+        and match["name"] in TAKEN
+    ]
+    return [
+        f"{', '.join(found[:5])}: has the name of a module of Python or the image, and is imported "
+        "in its place, by libraries too; give it another name"
+    ] * bool(found)
 
 
 def _packages(files: Files, module: str) -> list[str]:
