@@ -290,6 +290,33 @@ def test_a_full_place_is_named_with_its_size(validate: Validate, tmp_path: Path)
     assert found["values"] == {"path": "/dev/shm", "size": "0.1 GB"}
 
 
+SAVES = """
+import torch
+with open("/dev/shm/filled", "wb") as file:
+    torch.save({"weights": torch.ones(100_000_000)}, file)
+"""
+NUMPY = """
+import os
+from types import SimpleNamespace
+disk = dict(f_blocks=1 << 20, f_frsize=4096, f_files=0, f_favail=0)
+os.statvfs = lambda path: SimpleNamespace(**disk, f_bavail=5000 if path == "/tmp" else 1 << 30)
+raise OSError("Not enough free space to write 40000000 bytes")
+"""
+
+
+@pytest.mark.parametrize(("text", "path"), [(SAVES, "/dev/shm"), (NUMPY, "/tmp")])
+def test_a_full_place_is_named_whatever_the_library_says_of_it(
+    tmp_path: Path, text: str, path: str
+) -> None:
+    try:
+        assert run(tmp_path, {"main.py": text}, ["python3", "main.py"]) != 0
+    finally:
+        Path("/dev/shm/filled").unlink(missing_ok=True)
+    rank = first_ended(tmp_path)["rank"]
+    found = json.loads((tmp_path / f"failures/rank-{rank}.json").read_text())
+    assert found["values"]["path"] == path
+
+
 NO_INODES = """
 import os
 from types import SimpleNamespace

@@ -22,6 +22,12 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
     MESSAGE, STACK = 16_000, 250_000
     # A place with less free bytes is full.
     LEAST_ROOM = 1 << 20
+    # What those say that write to a full place, as signature program_place_full has it.
+    FULL = (
+        "No space left on device|PytorchStreamWriter failed writing"
+        r"|inline_container.*unexpected pos|\d+ requested and \d+ written"
+        "|Not enough free space to write|database or disk is full"
+    )
 
     # Whether torchrun started this process as a rank. It gives each a file of its own, which what
     # the rank starts in turn finds too.
@@ -80,13 +86,22 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
     def _full_place(error: BaseException) -> "dict[str, object] | None":
         """Which of a rank's places is full, where the error says that one is.
 
-        The errno does not tell which: a write names no file.
+        The errno does not tell which: a write names no file. torch.save, NumPy and SQLite do not
+        even say that it is for want of room; then the place says so.
         """
         import errno
+        import re
 
-        full = getattr(error, "errno", None) == errno.ENOSPC
-        if not full and "No space left on device" not in str(error):
+        chain = [error]
+        while (before := chain[-1].__cause__ or chain[-1].__context__) and before not in chain:
+            chain.append(before)
+        said = "\n".join(map(str, chain))
+        numbers = {getattr(each, "errno", None) for each in chain}
+        if errno.ENOSPC not in numbers and not re.search(FULL, said):
             return None
+        # NumPy looks for room before it writes.
+        wanted = re.search(r"free space to write (\d{1,18}) bytes", said)
+        least = max(LEAST_ROOM, int(wanted[1]) if wanted else 0)
         places = {
             "container_place_full": ["/tmp", os.path.expanduser("~")],
             "container_shm_full": ["/dev/shm"],
@@ -99,7 +114,7 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
                 # Some file systems have no limit of inodes and count none.
                 if disk.f_files and not disk.f_favail:
                     size += f" with as many files as it takes, {disk.f_files:,} (inodes)"
-                elif disk.f_bavail * disk.f_frsize >= LEAST_ROOM:
+                elif disk.f_bavail * disk.f_frsize >= least:
                     continue
                 return {"code": code, "values": {"path": path, "size": size}}
         return None
