@@ -470,6 +470,30 @@ EXCEPTIONS = [
         "RuntimeError: PytorchStreamReader failed reading zip archive: not a ZIP archive",
         "a file on node2 that is not whole",
     ),
+    ("weights_only", "UnpicklingError: Weights only load failed. In PyTorch 2.6", "more in it"),
+    (
+        "network_out_of_reach",
+        "URLError: <urlopen error [Errno -2] Name or service not known>",
+        "that node2 does not reach",
+    ),
+    (
+        "network_out_of_reach",
+        "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't "
+        "find them in the cached files.",
+        "that node2 does not reach",
+    ),
+    (
+        "no_key_for_wandb",
+        "UsageError: No API key configured. Use `wandb login` to log in.",
+        "has no key for it",
+    ),
+    ("too_many_processes", "RuntimeError: can't start new thread", "as many processes and threads"),
+    (
+        "worker_failed",
+        "RuntimeError: DataLoader worker (pid 48) exited unexpectedly with exit code 1. Details "
+        "are lost due to multiprocessing.",
+        "by an error of its own",
+    ),
     ("file_not_whole", "EOFError: Ran out of input", "a file on node2 that is not whole"),
     ("program_not_in_image", "ImportError: Bad git executable.", "The program starts git, and"),
     (
@@ -570,6 +594,13 @@ def test_what_a_thread_of_torch_ended_at_its_end(run: Path) -> None:
     found = diagnosed(failed(run, "", said, statuses=(0, 134)))
     assert (found.rank, found.signature) == (1, "aborted_at_its_end")
     assert found.proof[-2:] == ("epoch 3 done", "terminate called without an active exception")
+
+
+def test_what_hydra_says_at_its_end_is_not_the_last_output(run: Path) -> None:
+    """It ends the program itself, after its words on the configuration."""
+    said = "Primary config directory not found.\nSet the environment variable HYDRA_FULL_ERROR=1\n"
+    found = diagnosed(failed(run, "", said))
+    assert found.cause.endswith("its last output: Primary config directory not found.")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
 from yard.runs.crashes import (
     LAUNCHERS,
+    NO_WORDS,
     Crash,
     before_launcher,
     standing_of,
@@ -409,7 +410,10 @@ def _unknown(record: RunRecord, first_failed: int | None) -> Diagnosis:
     cause = f"Unknown: {ended}, and no known signature is in the logs."
     own = next((end for end in record.rank_ends if end.rank == rank and record.is_project), None)
     if own is not None:
-        said = next((line.strip() for line in reversed(lines) if not OWN_LINE.match(line)), None)
+        words = [line.strip() for line in lines if not OWN_LINE.match(line)]
+        # What Hydra and wandb say at their end tells nothing.
+        last = words[-1] if words else None
+        said = next((line for line in reversed(words) if not NO_WORDS.match(line)), last)
         cause = f"Rank {rank} of the program ended by itself with status {own.exit_status}"
         cause += f"; its last output: {said}" if said else " and printed nothing."
     return Diagnosis(
