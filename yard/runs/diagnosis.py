@@ -201,7 +201,7 @@ def _stood_elsewhere(record: RunRecord) -> list[Finding]:
     if not away and len(places) > 1:
         shown = sorted((log.rank or 0, place) for place, log in places.items())[:4]
         text = ", ".join(f"rank {rank} at {place}" for rank, place in shown)
-        logs = tuple(f"{log.path}: {place}" for place, log in places.items())[:PROOF_LINES]
+        logs = tuple(sorted(f"{log.path}: {place}" for place, log in places.items())[:PROOF_LINES])
         return [Finding("ranks_at_different_lines", {"places": text}, told[0][0].path, proof=logs)]
     if len(away) != 1:
         return []
