@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_schemas import errors
@@ -76,7 +77,7 @@ def names(folder: Path) -> list[str]:
     return list(find_files(folder).travelling)
 
 
-def program(folder: Path, **typed: str) -> tuple[str, ...]:
+def program(folder: Path, **typed: Any) -> tuple[str, ...]:
     return read_code(Project(Path("/nowhere")), str(folder), **typed).program
 
 
@@ -280,6 +281,23 @@ def test_accelerate_on_cpus_starts_as_each_rank(make: Make, options: str) -> Non
     folder = make(**{"run.sh": f"accelerate launch {options} x.py\n", "x.py": ""})
     write(folder, "cpu.yaml", "distributed_type: MULTI_CPU\nnum_processes: 2\n")
     assert not read_code(Project(Path("/nowhere")), str(folder), "run.sh").warnings
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("options", "lost"),
+    [("", True), ("--multi_gpu", False), ("--use_fsdp", False), ("--config_file x.yml", False)],
+)
+def test_accelerate_that_finds_no_gpus_is_named(make: Make, options: str, lost: bool) -> None:
+    command = f"accelerate launch --num_machines 2 {options} x.py"
+    folder = str(make(**{"run.sh": f"{command}\n", "x.py": ""}))
+
+    def warned(on_cpus: bool) -> tuple[str, ...]:
+        root = Project(Path("/nowhere"))
+        return read_code(root, folder, "run.sh", launch="node", on_cpus=on_cpus).warnings
+
+    assert [f"run.sh: {command}: without GPUs" in each for each in warned(True)] == [True] * lost
+    assert not warned(False)
 
 
 @pytest.mark.process
@@ -768,7 +786,7 @@ def test_the_settings_of_a_project(make: Make) -> None:
     assert (settings.checkpoints, settings.silence) == ("saved/ckpt-*.pt", 7)
     code = read_code(Project(Path("/nowhere")), str(folder))
     assert (code.program, code.per) == (("python3", "go.py", *settings.args), "node")
-    typed = {"entry": "train.py", "script_args": "", "launch": "rank"}
+    typed: dict[str, Any] = {"entry": "train.py", "script_args": "", "launch": "rank"}
     code = read_code(Project(Path("/nowhere")), str(folder), **typed)
     assert (code.program, code.per) == (("python3", "train.py"), "rank")
 
@@ -922,6 +940,17 @@ def test_the_example_is_a_project() -> None:
     code = read_code(Project(REPOSITORY), str(REPOSITORY / "examples/own-code"))
     assert (code.name, code.program) == ("own-code", ("python3", "train.py"))
     assert list(code.files.travelling) == ["train.py"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("group", ["trainers", "gpu_nodes", "amd_nodes"])
+def test_the_inventory_tells_whether_there_are_gpus(make: Make, lab: Inventory, group: str) -> None:
+    command = "accelerate launch --num_machines 2 x.py\n"
+    folder = make(**{"run.sh": command, "x.py": ""})
+    request = ProjectRequest(str(folder), entry="run.sh", launch="node")
+    inventory = replace(lab, groups={group: lab.nodes})
+    warnings = resolve_project(request, inventory, Project(REPOSITORY)).code.warnings
+    assert any("without GPUs" in each for each in warnings) is (group == "trainers")
 
 
 def test_what_goes_on_gets_the_arguments_for_it(make: Make, lab: Inventory) -> None:

@@ -63,11 +63,13 @@ def read_code(
     launch: str | None = None,
     requirements: str | None = None,
     snapshot_of: str | None = None,
+    on_cpus: bool = False,
 ) -> OwnCode:
     """Look at a project, and settle what is run of it. What is typed wins over `trainyard.yml`.
 
     Args:
         snapshot_of: the project, where the folder is the snapshot of a run, which goes as it is.
+        on_cpus: whether no node has GPUs.
 
     Raises:
         RequestError: with all that is wrong with it.
@@ -105,7 +107,7 @@ def read_code(
         warnings += [
             *looks_secret(files),
             *lfs_pointers(files),
-            *doubtful_starts(files, program, scripts, per_rank),
+            *doubtful_starts(files, program, scripts, per_rank, on_cpus),
         ]
         started = programs_of(files, program, scripts)
         warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]

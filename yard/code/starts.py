@@ -98,6 +98,11 @@ CONFIG_ON_CPUS = re.compile(
     r"^(?:use_cpu:[ ]*(?:true|yes)|distributed_type:[ ]*[\"']?(?:MULTI_CPU|NO)[\"']?)[ ]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+# Where it is not told, it starts ranks for GPUs alone.
+ONLY_ON_GPUS = re.compile(
+    r"accelerate\S*\s+launch(?=.*--num_machines)"
+    r"(?!.*--(?:(?:use_)?cpu|multi_gpu|use_(?:fsdp|deepspeed|megatron_lm)|tpu|config_file|mpirun))"
+)
 # More processes than one, for which it sets MASTER_ADDR
 SEVERAL = re.compile(r"--num_(?:processes|machines)[= \t]+(?![\"']?1\b)")
 # What starts programs in Python, and what starts ranks as processes of it
@@ -150,12 +155,17 @@ def check_start(
 
 
 def doubtful_starts(
-    files: Files, program: tuple[str, ...], scripts: Sequence[str], per_rank: bool
+    files: Files,
+    program: tuple[str, ...],
+    scripts: Sequence[str],
+    per_rank: bool,
+    on_cpus: bool = False,
 ) -> list[str]:
     """What of an entry may start other worlds than the run's, or not start, at times.
 
     Args:
         scripts: those that are run, see `check_start`.
+        on_cpus: whether no node has GPUs.
     """
     if program[1] == "-m" and source_of(files, program) is None:
         path = f"src/{program[2].replace('.', '/')}"
@@ -165,7 +175,24 @@ def doubtful_starts(
             f"run.sh with PYTHONPATH=src exec python3 -m {program[2]}"
         ] * bool(lies)
     texts = {path: _joined(_commands(files, path)) for path in scripts}
-    return [warning for path, text in texts.items() for warning in _doubts(path, text, per_rank)]
+    return [
+        warning
+        for path, text in texts.items()
+        for warning in (
+            *_doubts(path, text, per_rank),
+            *(_lost_on_cpus(path, text) if on_cpus else ()),
+        )
+    ]
+
+
+def _lost_on_cpus(path: str, code: str) -> Iterator[str]:
+    """What starts no ranks where no node has GPUs."""
+    for command in map(str.strip, code.splitlines()):
+        if ONLY_ON_GPUS.search(command):
+            yield (
+                f"{path}: {command}: without GPUs accelerate launch starts one process on each "
+                "node; with --cpu and LAUNCH=rank (the default) it starts as each rank"
+            )
 
 
 def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:

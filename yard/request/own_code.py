@@ -8,7 +8,7 @@ from yard.code.settings import Settings
 from yard.code.snapshot import Snapshot
 from yard.core.errors import RequestError
 from yard.core.project import Project
-from yard.plays.inventory import Inventory
+from yard.plays.inventory import GPU_GROUPS, Inventory
 from yard.request.job import Job, Request
 from yard.request.own_data import folder_of_nodes, is_folder, with_own_data
 from yard.request.values import Values, unknown
@@ -184,6 +184,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
             request.launch,
             request.requirements,
             request.project,
+            on_cpus=not any(inventory.groups.get(group) for group in GPU_GROUPS),
         )
     except RequestError as error:
         problems += error.problems
