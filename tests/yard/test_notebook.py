@@ -70,6 +70,41 @@ def test_a_folder_that_is_none_and_a_dataset_that_is_unknown(
     assert "dataset 'faces': unknown" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (None, "beta: unreachable: Failed to connect to the host"),
+        ({"failed": True, "timedout": {"period": 5}}, "beta: no answer: silent for 5 s"),
+        (
+            {"trouble": {"code": "no_engine", "values": {"message": "refused"}}},
+            "beta: no engine: refused",
+        ),
+        (
+            {"trouble": {"code": "no_directory", "values": {"path": "/srv/x"}}},
+            "beta: not set up: there is no /srv/x: run make setup",
+        ),
+    ],
+)
+def test_a_node_that_can_start_none_is_named_before_anything_is_fetched(
+    fresh: Yard, tmp_path: Path, status: dict[str, object] | None, said: str
+) -> None:
+    assert fresh("--inventory", "inventory/lab", "setup").returncode == 0
+    (fresh.root / "nodes/alpha/unplugged").touch()
+    if status is None:
+        (fresh.root / "nodes/beta/unplugged").touch()
+    else:
+        (fresh.root / "nodes/beta/status.json").write_text(json.dumps(status))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/cell.py").write_text("")
+    asked = ("notebook", "beta", "--code", str(tmp_path / "code"))
+    done = fresh("--inventory", "inventory/lab", *asked)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert said in done.stderr
+    assert ("make doctor ON=beta" in done.stderr) == (status is None)
+    assert not (fresh.root / ".trainyard/packages").exists()
+    assert not (fresh.root / "runs").exists()
+
+
 @pytest.mark.process
 def test_the_target_of_make_passes_all_on() -> None:
     typed = {"CODE": "a b", "DATASET": "x", "GPUS_PER_NODE": "2", "REQUIREMENTS": "n", "IDLE": "30"}

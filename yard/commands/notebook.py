@@ -28,11 +28,13 @@ from yard.operations.notebook import (
 from yard.operations.packages import deliver_packages, packages_variables
 from yard.operations.readiness import make_ready, mended
 from yard.operations.run_code import keep_code
+from yard.operations.state import ask_nodes
 from yard.plays.connections import Connection, read_connections
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.notebook import Notebook, NotebookRequest, check_notebook, resolve_notebook
+from yard.runs.cluster_state import UNREACHABLE
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.notebook_files import find_notebook, notebook_of
@@ -97,6 +99,11 @@ def _start(
     project, interrupts = context.project, context.interrupts
     job = resolve_notebook(request, inventory, project)
     _announce(context, job)
+    if not inventory.container_hosts:
+        # Set-up of such machines is not ours, and what keeps a notebook off the node is known
+        # before packages are fetched and an image is built.
+        make_ready(context, inventory, job)
+        _see_node(context, request.node)
     image = inventory.image_of([request.node])
     packages = notebook_packages(context, replace(inventory, image_target=image), job)
     inventory = make_ready(context, inventory, job)
@@ -131,6 +138,19 @@ def _start(
         # The playbook has ended and the run has not.
         write_manifest(run, follower.manifest.with_launch(playbook="running"))
         return run, read_server(file)
+
+
+def _see_node(context: Context, node: str) -> None:
+    """See that the node answers and that runs can start there.
+
+    Raises:
+        ClusterError: they cannot.
+    """
+    for found in ask_nodes(context, [node]).nodes:
+        if found.reason:
+            doctor = addressed(f"make doctor ON={node}", context.project, context.inventory)
+            asked = f"\n{doctor} tells why" if found.state == UNREACHABLE else ""
+            raise ClusterError(f"{node}: {found.state}: {found.reason}{asked}")
 
 
 def _announce(context: Context, job: Notebook) -> None:

@@ -1,6 +1,7 @@
 """Asks the nodes once what runs there."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from yard.core.context import Context
@@ -15,8 +16,11 @@ from yard.runs.summary import is_over
 from yard.screen.failures import show_failures
 
 
-def ask_nodes(context: Context) -> ClusterState:
+def ask_nodes(context: Context, limit: Sequence[str] = ()) -> ClusterState:
     """Ask every node of the inventory what runs there and how busy it is.
+
+    Args:
+        limit: the nodes to ask; none means all.
 
     Raises:
         ClusterError: something else than a node was in the way.
@@ -36,7 +40,8 @@ def ask_nodes(context: Context) -> ClusterState:
             reason = f"silent for {limit} s" if limit else failure_message(event.result)
             answers.miss(event.host, SILENT, reason)
 
-    outcome = play(context, "status", {}, take, log=fresh_log(context, "status"))
+    log = fresh_log(context, "status")
+    outcome = play(context, "status", {}, take, log=log, limit=limit)
     if outcome.cancelled:
         raise Interrupted("interrupted")
     if answers.is_empty or not outcome.ok:
