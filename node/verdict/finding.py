@@ -20,7 +20,7 @@ _RANKS = "logs/rank-*.log beside the verdict tell what each rank did"
 # in check.problems.
 REMEDIES = {
     # a node
-    "unreachable": "is it on, and is ansible_host right? ansible -m ping tells more",
+    "unreachable": "make doctor ON={host} says why, and what mends it",
     "no_engine": "systemctl status docker on this node; make setup",
     "held": "wait for it, or make stop RUN={run}",
     "checks_failed": "",

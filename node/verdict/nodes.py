@@ -42,7 +42,8 @@ def _reachable(cluster: Cluster) -> list[Finding]:
     for host in cluster.hosts:
         message = cluster.answer(host, "probe").get("msg", "no answer")
         value = "yes" if host in cluster.up else one_line(message)
-        findings.append(about_node(host, equal("reachable", value, "yes", "unreachable")))
+        reached = equal("reachable", value, "yes", "unreachable", host=host)
+        findings.append(about_node(host, reached))
     return findings
 
 

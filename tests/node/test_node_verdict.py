@@ -131,6 +131,8 @@ def test_what_a_node_that_is_down_spoils_stands_under_it(good: Measured) -> None
     found = blame(good)
     assert set(found) == {"node3"}
     assert {"reachable", "ssh", "bandwidth"} <= found["node3"]
+    (down,) = (finding for finding in judge(good) if finding.code == "unreachable")
+    assert down.asdict()["remedy"] == "make doctor ON=node3 says why, and what mends it"
 
 
 def test_a_node_that_falls_silent_on_the_way_is_named(good: Measured) -> None:
@@ -492,7 +494,8 @@ def test_who_cannot_take_part_in_containers_is_left_out(
 
 def test_each_remedy_can_be_filled_in() -> None:
     """With the values of the findings that have them; an unknown name would be a KeyError."""
-    values = {"a": "node1", "b": "node2", "run": "r", "name": "node1", "remedy": "kill it"}
+    values = {"a": "node1", "b": "node2", "host": "node3", "run": "r", "name": "node1"}
+    values["remedy"] = "kill it"
     for code, template in REMEDIES.items():
         text = remedy(code, values)
         assert "{" not in text, code

@@ -21,7 +21,7 @@ MISSING = {
     "text": "there is no /srv/trainyard/runs: run make setup",
 }
 UNFIT = {"problems": [HELD, MISSING], "image_id": "sha256:1"}
-DOWN = {"unreachable": True, "msg": "Connection timed out\n"}
+DOWN = {"unreachable": True, "msg": "Task failed: Connection timed out\n"}
 BROKEN = {"failed": True, "msg": "Timed out after 60 s"}
 
 

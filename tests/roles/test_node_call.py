@@ -181,6 +181,8 @@ def test_what_keeps_a_node_from_an_answer_is_said(told: dict[str, dict[str, Any]
     assert "3.9 is the oldest" in told["old"]["msg"]
     assert "a password is required" in told["sudo"]["msg"]
     assert told["away"]["unreachable"]
+    # In the words of ssh, without Ansible's.
+    assert told["away"]["msg"].startswith("Task failed: ssh: ")
     assert told["odd"]["code"] == "unknown_verb"
     assert told["silent"]["timedout"]["period"] == 2
     assert told["open"]["code"] == "not_own"

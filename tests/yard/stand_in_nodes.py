@@ -181,6 +181,12 @@ class StandInNodes:
         source = running.variables.get("dataset_source", "the archive")
         name = running.variables["dataset_name"]
         running.task("Write the data set", running.writing(name, lambda host: f"from {source}\n"))
+        running.task("Obey a breakage that a test asks for", running.break_data)
+        running.task(
+            *("Check what came", lambda host: {"verb": "settle_data", "answer": {"files": 1}}),
+            role="dataset",
+            action="training_node",
+        )
 
     def trainer_image(self, running: "_Playbook") -> None:
         running.play("Deliver the trainer image", running.hosts("trainers"), asks_plugs=True)
@@ -452,6 +458,11 @@ class _Playbook:
         said = read_plainly(self.project, self.inventory)["_meta"]["hostvars"][host]
         if said.get("break_setup") == host:
             return {"failed": True, "msg": f"the disk of {host} is upside down"}
+        return {}
+
+    def break_data(self, host: str) -> Result:
+        if (self.node(host) / "broken").exists():
+            return {"failed": True, "msg": "the disk gives errors"}
         return {}
 
     def make_folder(self, host: str) -> Result:

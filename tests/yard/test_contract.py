@@ -66,6 +66,8 @@ def test_the_role_calls_the_module_and_has_it(module: str, tasks: str) -> None:
         (contract.READ_RECORD, "training_run/tasks/record.yml"),
         (contract.SERVE_NOTEBOOK, "training_run/tasks/serve.yml"),
         (contract.CLEAN_UP, "training_node/tasks/clean_up.yml"),
+        (contract.STAGE_DATA, "dataset/tasks/present.yml"),
+        (contract.SETTLE_DATA, "dataset/tasks/present.yml"),
         (contract.WATCH_NODE, "training_node/tasks/watch.yml"),
     ],
 )

@@ -67,6 +67,17 @@ def test_data_of_ones_own_is_put_there_and_remembered(ready: Yard, faces: Path) 
     assert (ready.root / ".trainyard/local/data.json").stat().st_mode & 0o077 == 0
 
 
+def test_where_a_node_does_not_get_it_those_that_have_it_are_named(ready: Yard) -> None:
+    (ready.root / "nodes/node2/broken").touch()
+    (ready.root / "faces").mkdir()
+    (ready.root / "faces/a.bin").write_text("a")
+    done = ready("data", "--name", "faces", "--source", "faces")
+    assert done.returncode == 3
+    assert "has it: node1\n" in done.stdout
+    assert "the disk gives errors" in done.stdout
+    assert not (ready.root / ".trainyard/local/data.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -170,6 +170,7 @@ def test_an_image_that_a_node_cannot_get_leads_to_a_set_up(ready: YardHere) -> N
     done = ready(*TRAIN, "--set", "steps=4")
     assert "Making the trainer image anew" in done.stdout
     assert "trainer_image.yml failed" in done.stdout
+    assert "make doctor says what mends it" in done.stdout
     assert "Setting up: docker/trainer/bin/rank changed since" in done.stdout
     assert done.returncode == 0
 

@@ -18,7 +18,7 @@ from yard.core.words import plural, size
 from yard.operations.deletion import delete, goes_on_from, words_of_deletion
 from yard.pages.index import write_index
 from yard.plays.contract import CALL_NODE, CLEAN_UP
-from yard.plays.events import Event, failure_message, shortened
+from yard.plays.events import Event, failure_message, shortened, unreachable_reason
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.play import fresh_log, play
 from yard.runs.folder import RUN_ID, find_run, is_followed, list_runs, remove_run
@@ -183,9 +183,10 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
             return
         place = HERE if event.host == "localhost" else event.host
         if event.kind in ("runner_on_unreachable", "runner_on_failed"):
-            why = shortened(failure_message(event.result).strip())
             if event.kind == "runner_on_unreachable":
-                why = f"cannot be reached: {why}"
+                why = f"cannot be reached: {unreachable_reason(event.result)}"
+            else:
+                why = shortened(failure_message(event.result).strip())
             context.console.print(escape(f"{place}: {why}; nothing is known of it"), soft_wrap=True)
             return
         for found in event.result.get("found", []):

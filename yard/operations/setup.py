@@ -18,7 +18,15 @@ from yard.core.errors import (
     UnreachableError,
 )
 from yard.core.project import Project
-from yard.plays.contract import AGREE, HAVE_OWN_DATA, INVENTORY_CHECK, LAST_OF_SETUP, SAY
+from yard.plays.contract import (
+    AGREE,
+    HAVE_OWN_DATA,
+    INVENTORY_CHECK,
+    LAST_OF_SETUP,
+    SAY,
+    SETTLE_DATA,
+    STAGE_DATA,
+)
 from yard.plays.events import Event, Outcome, TaskFailure, shortened
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources, inventory_files
 from yard.plays.inventory import VAULT, Inventory, read_inventory
@@ -33,7 +41,7 @@ from yard.runs.setup_record import (
     write_record,
 )
 from yard.screen.display import make_progress
-from yard.screen.failures import show_failures
+from yard.screen.failures import point_to_doctor, show_failures
 from yard.screen.progress import Progress
 
 # This machine, as plays name it.
@@ -139,7 +147,7 @@ def put_dataset(
     extravars = {"dataset_name": dataset}
     if source is not None:
         extravars["dataset_source"] = str(source)
-    run_operation(context, "data", extravars)
+    _put(context, inventory, extravars)
     note_dataset(context.project, inventory, dataset)
 
 
@@ -154,9 +162,28 @@ def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bo
         ClusterError: a task failed; it has been shown.
         Interrupted: the user stopped it. Running it again goes on.
     """
-    run_operation(context, "data", data.extravars(kept))
+    _put(context, inventory, data.extravars(kept))
     note_own_data(context.project, inventory, data)
     note_dataset(context.project, inventory, data.name)
+
+
+def _put(context: Context, inventory: Inventory, variables: Mapping[str, Any]) -> None:
+    """Run playbooks/data.yml; where some nodes do not get the data, say which have it."""
+    have: set[str] = set()
+
+    def note(event: Event) -> None:
+        complete = event.module == STAGE_DATA and event.result.get("complete") is True
+        if event.kind == "runner_on_ok" and (complete or event.module == SETTLE_DATA):
+            have.add(event.host)
+
+    try:
+        run_operation(context, "data", variables, take=note)
+    except ClusterError:
+        if have:
+            hosts = ", ".join(host for host in inventory.trainers if host in have)
+            said = f"has it: {hosts}" if len(have) == 1 else f"have it: {hosts}"
+            context.console.print(said, soft_wrap=True, markup=False)
+        raise
 
 
 def run_operation(
@@ -220,6 +247,8 @@ def run_operation(
     raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
         show_failures(context.console, outcome)
+        if any(failure.unreachable for failure in outcome.failures):
+            point_to_doctor(context.console, project, inventory or context.inventory)
         error = _kind(outcome)(
             f"{project.playbook(playbook).name} failed; the whole output is in {project.shown(log)}"
         )

@@ -24,6 +24,7 @@ END_RUN = "end"
 READ_RECORD = "record"
 SERVE_NOTEBOOK = "notebook"
 CLEAN_UP = "clean_up"
+STAGE_DATA, SETTLE_DATA = "stage_data", "settle_data"
 # Of playbooks/top.yml: what has a node look at itself, and what reads what it finds.
 WATCH_NODE, READ_WATCH = "watch", "raw"
 # Of rented machines: what is to be made, and what carries the tag of a site.

@@ -18,7 +18,7 @@ ANSWERS = ("runner_on_ok", "runner_retry")
 # How Ansible begins what ssh said
 _OF_ANSIBLE = re.compile(
     r"^(Task failed: )?(Failed to connect to the host via ssh: "
-    r"|Data could not be sent to remote host .*? over ssh: )",
+    r"|Data could not be sent to remote host .*? over ssh: )?",
     re.DOTALL,
 )
 
@@ -156,13 +156,15 @@ def parse_event(raw: Mapping[str, Any]) -> Event:
 
 def parse_failure(event: Event) -> TaskFailure:
     """What an event of a failure says."""
+    unreachable = event.kind == "runner_on_unreachable"
+    say = unreachable_reason if unreachable else failure_message
     return TaskFailure(
         host=event.host,
         task=event.task,
         role=event.role,
         task_file=event.task_file,
-        message=failure_message(event.result),
-        unreachable=event.kind == "runner_on_unreachable",
+        message=say(event.result),
+        unreachable=unreachable,
         problems=parse_problems(event.result.get("problems")),
     )
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 import signal
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from ansible import constants
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 Result = dict[str, Any]
@@ -132,6 +134,15 @@ def _is_problem(entry: Any) -> bool:
         and all(isinstance(entry[name], str) for name in ("code", "text"))
         and isinstance(entry["values"], dict)
     )
+
+
+def words_of_ssh(message: str) -> str:
+    """Return what ssh said last of a host that it does not reach, without Ansible's words before.
+
+    ssh says of a host key that has changed a dozen lines, and what it comes to in the last two.
+    """
+    said = re.sub(r"^.*? (?:over|via) ssh: ", "", message.strip(), flags=re.DOTALL)
+    return " ".join(said.splitlines()[-2:])
 
 
 def is_shallow(value: Any) -> bool:
@@ -256,9 +267,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         """
         command = [python, "-I", "-c", ARRIVAL.read_text(), what, place, digest]
         environment = self._compute_environment_string()
-        done = self._low_level_execute_command(
-            f"{environment} {shlex.join(command)}".strip(), in_data=sent
-        )
+        try:
+            done = self._low_level_execute_command(
+                f"{environment} {shlex.join(command)}".strip(), in_data=sent
+            )
+        except AnsibleConnectionFailure as error:
+            raise AnsibleConnectionFailure(words_of_ssh(str(error))) from None
         if done["rc"] == NO_PROGRAM and not done["stdout"]:
             return failure("no_python", python=python)
         return read_answer(done["rc"], done["stdout"], done["stderr"])

@@ -131,7 +131,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 def node_problems(host: str, probe: Mapping[str, Any]) -> list[Problem]:
     """Why a node is not fit; empty where it is."""
     if probe.get("unreachable", False):
-        message = str(probe.get("msg", "no answer")).strip()
+        message = str(probe.get("msg", "no answer")).strip().removeprefix("Task failed: ")
         return [problem(host, "unreachable", message=message)]
     if "problems" not in probe:
         return [problem(host, "no_answer", message=probe.get("msg", "could not be looked at"))]
