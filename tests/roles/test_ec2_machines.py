@@ -15,6 +15,7 @@ from ansible.module_utils.ec2_machines_planning import (
     is_overdue,
     plan,
 )
+from ansible_here import Host, tasks_of
 from role_files import ROLES
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -239,3 +240,19 @@ def test_the_price_is_that_of_an_hour() -> None:
     free = {"unit": "Hrs", "pricePerUnit": {"USD": "0.0000000000"}}
     assert OFFER.price_in([product(free)]) is None
     assert OFFER.price_in([]) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("Unable to locate credentials", "set AWS_PROFILE"),
+        ('Could not connect to the endpoint URL: "https://ec2.example/"', "set HTTPS_PROXY."),
+    ],
+)
+def test_the_remedy_is_that_of_what_aws_said(said: str, remedy: str) -> None:
+    (task,) = tasks_of("ec2_machines", "refused")
+    host = Host("ec2_machines", {"ansible_failed_result": {"msg": said}, **task["vars"]})
+    shown = host.template(task["ansible.builtin.fail"]["msg"])
+    assert shown.startswith(said)
+    assert remedy in shown
+    assert ("AWS_PROFILE" in shown) != ("HTTPS_PROXY" in shown)

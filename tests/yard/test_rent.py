@@ -26,7 +26,7 @@ from yard_command import REPOSITORY, Yard, made
 
 from yard.commands import rent
 from yard.core.context import Context
-from yard.core.errors import Interrupted, RequestError
+from yard.core.errors import ClusterError, Interrupted, RequestError, UnreachableError, YardError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.request.site import Site, list_sites, read_site
@@ -635,15 +635,18 @@ MISTAKES = {
 }
 
 
-def test_an_interruption_says_what_may_cost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Interrupted, ClusterError, UnreachableError])
+def test_a_command_that_does_not_come_to_its_end_says_what_may_cost(
+    tmp_path: Path, kind: type[YardError]
+) -> None:
     project = Project(tmp_path)
     context = Context(project, tmp_path, Console(), Interrupts())
     (tmp_path / "sites").mkdir()
     file = tmp_path / "sites/lab.yml"
     file.write_text("region: eu-central-1\ninstance_type: t3.large\nhours: 8\n")
     site = read_site(project, file)
-    with pytest.raises(Interrupted) as said, rent._costs_are_said(context, site):
-        raise Interrupted("interrupted; log has what was done")
+    with pytest.raises(kind) as said, rent._costs_are_said(context, site):
+        raise kind("it ended; log has what was done")
     assert "make destroy SITE=sites/lab.yml gives them back" in str(said.value)
 
 

@@ -112,7 +112,8 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
     if problems:
         raise RequestError(problems)
     check_library()
-    things = look_for_things(context, site.scope())
+    with _costs_are_said(context, site):
+        things = look_for_things(context, site.scope())
     where = f"{site.region} carries the tag trainyard:site={site.name}"
     if things:
         show_things(context.console, things)
@@ -190,14 +191,14 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
 
 @contextmanager
 def _costs_are_said(context: Context, site: Site) -> Iterator[None]:
-    """Say what an interrupted command may have left at EC2."""
+    """Say what a command that did not come to its end may have left at EC2."""
     try:
         yield
-    except Interrupted as error:
+    except (ClusterError, Interrupted) as error:
         file = shlex.quote(context.project.shown(site.path))
-        raise Interrupted(
-            f"{error}\nmachines may be running, and cost: make provision-check SITE={file} names "
-            f"them, make destroy SITE={file} gives them back"
+        raise type(error)(
+            f"{error}\nmachines that are rented run on, and cost: make provision-check SITE={file} "
+            f"names them, make destroy SITE={file} gives them back"
         ) from error
 
 
