@@ -71,22 +71,28 @@ def test_a_folder_that_is_none_and_a_dataset_that_is_unknown(
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "said", "points_to_doctor"),
     [
-        (None, "beta: unreachable: Failed to connect to the host"),
-        ({"failed": True, "timedout": {"period": 5}}, "beta: no answer: silent for 5 s"),
+        (None, "beta: unreachable: Failed to connect to the host", True),
+        ({"failed": True, "timedout": {"period": 5}}, "beta: no answer: silent for 5 s", True),
         (
             {"trouble": {"code": "no_engine", "values": {"message": "refused"}}},
             "beta: no engine: refused",
+            False,
         ),
         (
             {"trouble": {"code": "no_directory", "values": {"path": "/srv/x"}}},
             "beta: not set up: there is no /srv/x: run make setup",
+            False,
         ),
     ],
 )
 def test_a_node_that_can_start_none_is_named_before_anything_is_fetched(
-    fresh: Yard, tmp_path: Path, status: dict[str, object] | None, said: str
+    fresh: Yard,
+    tmp_path: Path,
+    status: dict[str, object] | None,
+    said: str,
+    points_to_doctor: bool,
 ) -> None:
     assert fresh("--inventory", "inventory/lab", "setup").returncode == 0
     (fresh.root / "nodes/alpha/unplugged").touch()
@@ -100,7 +106,7 @@ def test_a_node_that_can_start_none_is_named_before_anything_is_fetched(
     done = fresh("--inventory", "inventory/lab", *asked)
     assert done.returncode == 3, done.stdout + done.stderr
     assert said in done.stderr
-    assert ("make doctor ON=beta" in done.stderr) == (status is None)
+    assert ("make doctor ON=beta" in done.stderr) == points_to_doctor
     assert not (fresh.root / ".trainyard/packages").exists()
     assert not (fresh.root / "runs").exists()
 

@@ -34,7 +34,7 @@ from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.notebook import Notebook, NotebookRequest, check_notebook, resolve_notebook
-from yard.runs.cluster_state import UNREACHABLE
+from yard.runs.cluster_state import SILENT, UNREACHABLE
 from yard.runs.folder import create_run, followed
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
 from yard.runs.notebook_files import find_notebook, notebook_of
@@ -149,7 +149,7 @@ def _see_node(context: Context, node: str) -> None:
     for found in ask_nodes(context, [node]).nodes:
         if found.reason:
             doctor = addressed(f"make doctor ON={node}", context.project, context.inventory)
-            asked = f"\n{doctor} tells why" if found.state == UNREACHABLE else ""
+            asked = f"\n{doctor} tells why" if found.state in (UNREACHABLE, SILENT) else ""
             raise ClusterError(f"{node}: {found.state}: {found.reason}{asked}")
 
 
