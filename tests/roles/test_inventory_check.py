@@ -461,6 +461,31 @@ switches: {hosts: {rack_1: {ansible_host: a.example.com}}}
 
 
 @pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ("{training_node_ssh_port: 22}", True),
+        ("{training_node_ssh_port: '22'}", True),
+        ("{training_node_ssh_port: 22, ansible_port: 2200}", False),
+        ("{training_node_ssh_port: 22, ansible_connection: local}", False),
+        ("{training_node_ssh_port: 2223}", False),
+    ],
+)
+def test_runs_do_not_get_the_port_that_sshd_has_unsaid(
+    inventory: Path, variables: str, refused: bool
+) -> None:
+    (inventory / "hosts.yml").write_text(
+        "trainers:\n"
+        "  hosts: {gpu01: {ansible_host: 10.0.0.1}, gpu02: {ansible_host: 10.0.0.2}}\n"
+        f"  vars: {variables}\n"
+    )
+    expected = [
+        "hosts.yml:3: training_node_ssh_port 22 is the port of the machines' own sshd, which would "
+        "keep runs off. Set it to a free one, for all hosts."
+    ]
+    assert [line for line in look(inventory)[1] if "ssh_port" in line] == expected * refused
+
+
+@pytest.mark.parametrize(
     ("name", "trouble"),
     [
         ("two words", "it has a space"),

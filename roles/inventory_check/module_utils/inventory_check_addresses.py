@@ -16,6 +16,8 @@ Hosts = Mapping[str, Mapping[str, Any]]
 ADDRESSES = ("cluster_address", "cluster_address_v6")
 # Of the sshd in the containers of runs
 RUN_PORT = "training_node_ssh_port"
+# Where sshd listens, and ssh knocks, unless somebody says otherwise
+SSH_PORT = 22
 # Ansible's connections that lead nowhere, or not by ansible_host.
 UNADDRESSED = frozenset({"local", "community.docker.docker", "docker"})
 
@@ -115,9 +117,15 @@ def port_problems(
         reached = variables.get("ansible_host") or host
         port, wanted = variables.get("ansible_port"), variables.get(RUN_PORT, usual)
         is_own = _plain(variables.get("cluster_address") or reached) == _plain(reached)
-        if port is not None and str(port) == str(wanted) and is_own:
+        if str(port or SSH_PORT) != str(wanted) or not is_own:
+            continue
+        if port is not None:
             place = places.of("ansible_port", port, host)
             yield Problem("port_of_runs", {**place, "host": host, "port": port})
+        elif variables.get("ansible_connection") not in UNADDRESSED:
+            # It is one for all hosts, so it is said once.
+            yield Problem("port_of_sshd", {**places.of(RUN_PORT, wanted, host), "port": wanted})
+            return
 
 
 def _twice(places: Places, hosts: Hosts, trainers: Sequence[str]) -> Iterator[Problem]:

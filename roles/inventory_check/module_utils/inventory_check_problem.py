@@ -141,6 +141,10 @@ TEXTS = {
         "ansible_port {port} of {host} is the port of the sshd in a run's container, so its own "
         "sshd would keep runs off. Set training_node_ssh_port to a free one, for all hosts."
     ),
+    "port_of_sshd": (
+        "training_node_ssh_port {port} is the port of the machines' own sshd, which would keep "
+        "runs off. Set it to a free one, for all hosts."
+    ),
     "address_twice": (
         "{variable} {address} belongs to {owners}. Give every host an address of its own."
     ),
