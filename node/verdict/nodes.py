@@ -67,11 +67,22 @@ def _releases(cluster: Cluster) -> list[Finding]:
             for host in cluster.up
             if "releases" in (answer := cluster.answer(host, "node"))
         }
+        if key == "docker":
+            # That an engine does not answer is said already, and nothing is known of its images.
+            releases = {host: release for host, release in releases.items() if release}
         if any(releases.values()) and key in cluster.thresholds.same_releases:
             findings += _same(name, releases, "other_release")
     findings += _rdma(cluster)
-    images = {host: cluster.answer(host, "probe")["image_id"] for host in cluster.up}
+    images = {
+        host: cluster.answer(host, "probe")["image_id"]
+        for host in cluster.up
+        if "no_engine" not in _codes(cluster.answer(host, "probe"))
+    }
     return findings + _same("image", images, "other_image")
+
+
+def _codes(probe: Mapping[str, Any]) -> set[str]:
+    return {problem["code"] for problem in probe.get("problems", [])}
 
 
 def _rdma(cluster: Cluster) -> list[Finding]:

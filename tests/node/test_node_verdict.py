@@ -135,6 +135,13 @@ def test_what_a_node_that_is_down_spoils_stands_under_it(good: Measured) -> None
     assert down.asdict()["remedy"] == "make doctor ON=node3 says why, and what mends it"
 
 
+def test_of_an_engine_that_does_not_answer_nothing_else_is_said(good: Measured) -> None:
+    good["node3"]["node"]["releases"]["docker"] = ""
+    problems = [{"code": "no_engine", "values": {"message": "refused"}}]
+    good["node3"]["probe"] |= {"image_id": "", "problems": problems}
+    assert blame(good) == {"node3": {"engine"}}
+
+
 def test_a_node_that_falls_silent_on_the_way_is_named(good: Measured) -> None:
     good["node2"]["pairs"] = {"failed": True, "msg": "Timed out after 60 seconds"}
     for host in ("node3", "node4"):

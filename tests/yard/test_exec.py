@@ -10,6 +10,11 @@ from yard.core.errors import RequestError
 from yard.plays.events import Event
 from yard.plays.inventory import parse_inventory
 
+# As Ansible has it where a module cannot be unpacked on a node
+OF_A_FULL_DISK = (
+    "Traceback (most recent call last):\nFileNotFoundError: [Errno 2] No usable temporary "
+    "directory found in ['/tmp', '/var/tmp', '/home/ops']\n"
+)
 # As Ansible has it: what ssh says in a dozen lines, after words of its own
 OF_A_CHANGED_KEY = (
     'Task failed: Data could not be sent to remote host "10.0.0.14". Make sure this host can be '
@@ -43,6 +48,13 @@ OF_A_CHANGED_KEY = (
         # What Ansible or ansible-runner could not take has nothing to do with time.
         ("failed", {"msg": "invalid UTF8"}, 1, "no result: invalid UTF8\n"),
         ("failed", {"rc": 127, "msg": "no python3"}, 1, "no result: no python3\n"),
+        (
+            "failed",
+            {"msg": "Module result deserialization failed", "module_stderr": OF_A_FULL_DISK},
+            1,
+            "no result: nothing can be written there: df '/tmp' '/var/tmp' '/home/ops' shows what "
+            "is full\n",
+        ),
         ("ok", {}, 1, "no result: the output is larger than 32 MB\n"),
     ],
 )

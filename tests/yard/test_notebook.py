@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from ssh_machines import Machine, start
+from stand_in_nodes import LOAD
 from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard, made
 
@@ -85,6 +86,7 @@ def test_a_folder_that_is_none_and_a_dataset_that_is_unknown(
             "beta: not set up: there is no /srv/x: run make setup",
             False,
         ),
+        ({"load": {**LOAD, "disk_free_bytes": 4096}}, "beta: 4.1 kB left on its disk", False),
     ],
 )
 def test_a_node_that_can_start_none_is_named_before_anything_is_fetched(

@@ -10,7 +10,7 @@ from yard.core.console import without_control
 from yard.core.context import Context
 from yard.core.errors import Interrupted, RequestError
 from yard.plays.contract import RUN_COMMAND
-from yard.plays.events import Event, unreachable_reason
+from yard.plays.events import Event, failure_message, unreachable_reason
 from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.play import fresh_log, play
 from yard.screen.failures import point_to_doctor
@@ -104,8 +104,8 @@ def result_of(event: Event, seconds: int) -> tuple[int, str]:
         return TIMED_OUT, f"no answer within its time limit: {str(result.get('msg', '')).strip()}\n"
     # Without output nothing ran: the status is of Ansible's own module, for lack of Python say.
     if type(result.get("rc")) is not int or "stdout" not in result:
-        reason = str(result.get("msg", "")).strip()
-        return NO_RESULT, f"no result: {reason or 'the output is larger than 32 MB'}\n"
+        reason = failure_message(result) if result.get("msg") else "the output is larger than 32 MB"
+        return NO_RESULT, f"no result: {reason}\n"
     status: int = result["rc"]
     text = str(result.get("stdout", "")) + str(result.get("stderr", ""))
     if status == TIMED_OUT:

@@ -14,7 +14,7 @@ from yard.contact.ssh import Target, settings_of
 from yard.contact.tunnel import LOOPBACK, Tunnel, direct_way, open_tunnel
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
-from yard.core.words import plural
+from yard.core.words import plural, size
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
 from yard.operations.notebook import (
@@ -42,6 +42,8 @@ from yard.runs.notebook_files import find_notebook, notebook_of
 # How often it is looked whether the server still answers, in seconds, and after how many times
 # without an answer it has ended.
 LOOK_EVERY, MOST_SILENT = 5.0, 3
+# What Jupyter Lab takes in the image, in bytes, and less than any run needs.
+LEAST_ROOM = 200e6
 # How often a Ctrl-C is looked for, in seconds.
 TICK = 0.2
 
@@ -151,6 +153,9 @@ def _see_node(context: Context, node: str) -> None:
             doctor = addressed(f"make doctor ON={node}", context.project, context.inventory)
             asked = f"\n{doctor} tells why" if found.state in (UNREACHABLE, SILENT) else ""
             raise ClusterError(f"{node}: {found.state}: {found.reason}{asked}")
+        left = None if found.load is None else found.load.disk_free_bytes
+        if left is not None and left < LEAST_ROOM:
+            raise ClusterError(f"{node}: {size(left)} left on its disk: make clean-up, or df there")
 
 
 def _announce(context: Context, job: Notebook) -> None:

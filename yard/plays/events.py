@@ -15,6 +15,8 @@ TAIL_LINES = 10
 MESSAGE_LENGTH = 4000
 # Events with what a module answered that did not fail.
 ANSWERS = ("runner_on_ok", "runner_retry")
+# What Python says where Ansible's module cannot be unpacked on a host
+_NO_ROOM = re.compile(r"No usable temporary directory found in \[([/\w., '-]+)\]")
 # How Ansible begins what ssh said
 _OF_ANSIBLE = re.compile(
     r"^(Task failed: )?(Failed to connect to the host via ssh: "
@@ -249,6 +251,11 @@ def failure_message(result: Mapping[str, Any]) -> str:
     if items:
         return "\n".join(items)
     message = shortened(str(result.get("msg") or "").strip())
+    # A module that cannot even be unpacked has no message of its own.
+    for stream in ("module_stderr", "module_stdout"):
+        full = _NO_ROOM.search(str(result.get(stream) or ""))
+        if full:
+            return f"nothing can be written there: df {full[1].replace(',', '')} shows what is full"
     parts = [message]
     for stream in ("stderr", "module_stderr", "stdout", "module_stdout"):
         text = str(result.get(stream) or "").strip()
