@@ -25,7 +25,7 @@ REMEDIES = {
     "held": "wait for it, or make stop RUN={run}",
     "checks_failed": "",
     "stray": "{remedy}",
-    "other_release": "bring it to the release of the others",
+    "other_release": "bring it to the release of the others; where it has none, make setup",
     "other_image": "make setup delivers the image of this checkout",
     "wrong_name": "look at the lines of {name} in /etc/hosts there; make setup writes them",
     "wrong_address": "put the node's own address on the training network into cluster_address",

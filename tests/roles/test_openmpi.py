@@ -3,6 +3,7 @@
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from ansible_here import Host
 from role_files import ROLES
 
 from node.setup import openmpi as openmpi_installed
@@ -81,3 +82,25 @@ def test_verify_leads_all_nodes_into_the_network(
     words = templar.template(chosen["cluster_check_mpi_interfaces"]).strip()
     assert words.partition("OMPI_MCA_oob_tcp_if_include=")[2] == said
     assert words.startswith("env OMPI_MCA_btl_tcp_if_include=") is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("versions", "refused"),
+    [
+        ("5 5 5 5", ""),
+        ("5 5 5 4", "node4"),
+        ("4 5", "node1 node2"),
+        ("5 5 4 4", "node1 node2 node3 node4"),
+        ("5 5 4 3 2", "node1 node2 node3 node4 node5"),
+    ],
+)
+def test_a_node_that_differs_from_most_is_refused_alone(versions: str, refused: str) -> None:
+    known = {f"node{number}": f"openmpi {each}" for number, each in enumerate(versions.split(), 1)}
+    said = {
+        host: Host(
+            "openmpi", {"openmpi_known_versions": known, "openmpi_versions": own}, host
+        ).refused("versions")
+        for host, own in known.items()
+    }
+    assert [host for host, text in said.items() if text] == refused.split()
+    assert all("node1" in text and "openmpi_peers" in text for text in said.values() if text)
