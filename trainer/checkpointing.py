@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from time import monotonic, thread_time
-from types import TracebackType
 from typing import Any, Self
 
 from torch import Tensor
@@ -60,12 +59,7 @@ class Checkpointer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Wait for the write under way, after an error too: what it saves is as good as ever."""
         if kind is None:
             self.finish()

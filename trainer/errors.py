@@ -15,8 +15,9 @@ class TrainerError(Exception):
     code: ClassVar[str]
     exit_status: ClassVar[int] = 1
 
-    def __init__(self, **values: Scalar) -> None:
-        self.problem = Problem(self.code, values)
+    def __init__(self, message: str | None = None, **values: Scalar) -> None:
+        said = {} if message is None else {"message": message}
+        self.problem = Problem(self.code, {**values, **said})
         super().__init__(self.problem.text)
 
 
@@ -26,9 +27,6 @@ class ConfigError(TrainerError):
     code = "wrong_configuration"
     exit_status = 2
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message=message)
-
 
 class DataError(TrainerError):
     """A data set is damaged, or not what it should be."""
@@ -36,17 +34,11 @@ class DataError(TrainerError):
     code = "dataset_damaged"
     exit_status = 2
 
-    def __init__(self, message: str) -> None:
-        TrainerError.__init__(self, message=message)
-
 
 class DatasetMissingError(DataError):
     """There is no prepared data set in a directory."""
 
     code = "dataset_missing"
-
-    def __init__(self, path: str) -> None:
-        TrainerError.__init__(self, path=path)
 
 
 class ShareGoneError(DataError):
@@ -54,17 +46,11 @@ class ShareGoneError(DataError):
 
     code = "share_gone"
 
-    def __init__(self, path: str, share: str, message: str) -> None:
-        TrainerError.__init__(self, path=path, share=share, message=message)
-
 
 class FileDeniedError(DataError):
     """The account of the ranks may not read or write a file."""
 
     code = "file_denied"
-
-    def __init__(self, path: str) -> None:
-        TrainerError.__init__(self, path=path)
 
 
 class CheckpointError(DataError):
@@ -76,17 +62,11 @@ class GpuError(TrainerError):
 
     code = "gpu_unusable"
 
-    def __init__(self, host: str, message: str) -> None:
-        TrainerError.__init__(self, host=host, message=message)
-
 
 class WorldError(TrainerError):
     """The ranks are not spread as the configuration says."""
 
     code = "wrong_world"
-
-    def __init__(self, message: str) -> None:
-        TrainerError.__init__(self, message=message)
 
 
 class ClusterAddressError(WorldError):
@@ -94,17 +74,11 @@ class ClusterAddressError(WorldError):
 
     code = "no_cluster_address"
 
-    def __init__(self, host: str, network: str) -> None:
-        TrainerError.__init__(self, host=host, network=network)
-
 
 class DivergenceError(TrainerError):
     """The loss is no longer a number."""
 
     code = "loss_not_a_number"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message=message)
 
 
 class NonFiniteLossError(DivergenceError):

@@ -133,4 +133,4 @@ def _cluster_interface() -> Interface | None:
             # Link-local IPv6 addresses carry their interface: fe80::1%eth0.
             if ipaddress.ip_address(entry.address.partition("%")[0]) in network:
                 return Interface(interface, entry.address)
-    raise ClusterAddressError(socket.gethostname(), cidr)
+    raise ClusterAddressError(host=socket.gethostname(), network=cidr)

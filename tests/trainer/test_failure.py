@@ -37,7 +37,7 @@ CASES = [
     (ConfigError("no model"), "wrong_configuration", {"message": "no model"}),
     (WorldError("asked were 2"), "wrong_world", {"message": "asked were 2"}),
     (
-        ClusterAddressError("node1", "10.0.0.0/24"),
+        ClusterAddressError(host="node1", network="10.0.0.0/24"),
         "no_cluster_address",
         {"host": "node1", "network": "10.0.0.0/24"},
     ),
@@ -47,7 +47,7 @@ CASES = [
         {"message": "the loss became nan"},
     ),
     (
-        ShareGoneError("/data/a/1", "/data (cifs of //s/d)", "Host is down"),
+        ShareGoneError("Host is down", path="/data/a/1", share="/data (cifs of //s/d)"),
         "share_gone",
         {"path": "/data/a/1", "share": "/data (cifs of //s/d)", "message": "Host is down"},
     ),
@@ -56,8 +56,8 @@ CASES = [
         "file_denied",
         {"path": "/data/a/1"},
     ),
-    (FileDeniedError("/data/a/1"), "file_denied", {"path": "/data/a/1"}),
-    (DatasetMissingError("/data/a"), "dataset_missing", {"path": "/data/a"}),
+    (FileDeniedError(path="/data/a/1"), "file_denied", {"path": "/data/a/1"}),
+    (DatasetMissingError(path="/data/a"), "dataset_missing", {"path": "/data/a"}),
     (DataError("it is damaged"), "dataset_damaged", {"message": "it is damaged"}),
     (CheckpointError("there is none"), "checkpoint_unusable", {"message": "there is none"}),
     (

@@ -14,7 +14,8 @@ def cannot_read(path: Path, error: Exception, otherwise: str) -> DataError:
         otherwise: the message for errors that the file itself is the cause of.
     """
     if isinstance(error, PermissionError):
-        return FileDeniedError(str(error.filename or path))
+        return FileDeniedError(path=str(error.filename or path))
     if not isinstance(error, OSError) or error.errno not in OUT_OF_REACH:
         return DataError(otherwise)
-    return ShareGoneError(str(path), str(mount_of(path)), os.strerror(error.errno))
+    message = os.strerror(error.errno)
+    return ShareGoneError(message, path=str(path), share=str(mount_of(path)))

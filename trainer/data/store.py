@@ -97,7 +97,7 @@ def read_description(directory: Path) -> Description:
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
         return Description(**{**document, **lists})
     except FileNotFoundError as error:
-        raise DatasetMissingError(str(directory)) from error
+        raise DatasetMissingError(path=str(directory)) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise cannot_read(path, error, f"{path} is damaged: {error}") from error
 

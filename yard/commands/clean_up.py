@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from yard.core.context import Context
@@ -25,6 +24,7 @@ from yard.runs.folder import RUN_ID, find_run, is_followed, list_runs, remove_ru
 from yard.runs.labels import Labels, read_labels
 from yard.runs.summary import is_over, read_summary
 from yard.screen.failures import show_failures
+from yard.screen.plain_table import plain_table
 from yard.screen.question import confirm
 
 HERE = "control node"
@@ -231,9 +231,7 @@ def _show(console: Console, title: str, things: list[Thing], reason: str) -> Non
         return
     total = sum(thing.bytes or 0 for thing in things)
     console.print(f"\n[bold]{title}[/]: {plural(len(things), 'thing')}, {size(total)}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("where", "what", "name", "size", reason):
-        table.add_column(name, overflow="fold")
+    table = plain_table("where", "what", "name", "size", reason)
     for thing in things:
         room = "" if thing.bytes is None else size(thing.bytes)
         table.add_row(*map(Text, (thing.place, thing.kind, thing.name, room, thing.kept)))

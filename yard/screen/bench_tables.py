@@ -6,6 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from yard.screen.plain_table import numbers, plain_table
+
 
 def show_bench(console: Console, result: Mapping[str, Any]) -> None:
     """Print the tables.
@@ -46,11 +48,8 @@ def show_bench(console: Console, result: Mapping[str, Any]) -> None:
         console.print(table)
 
 
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
-    return table
+def _table(first: str, *others: str) -> Table:
+    return plain_table(first, *numbers(*others), gap=3, header_style="bold")
 
 
 def _bytes(size: int) -> str:

@@ -20,6 +20,7 @@ from yard.runs.cluster_state import (
 )
 from yard.runs.folder import RUN_ID
 from yard.screen.failures import point_to_doctor
+from yard.screen.plain_table import plain_table
 from yard.screen.training_view import progress_of
 
 COLOURS = {
@@ -69,7 +70,7 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
 
 def nodes_table(nodes: Iterable[NodeState]) -> Table:
     """A line for every node and run on it."""
-    table = _table(NODE_COLUMNS)
+    table = plain_table(*NODE_COLUMNS)
     for node in nodes:
         load = node_cells(node.load)
         if not node.runs:
@@ -87,7 +88,7 @@ def nodes_table(nodes: Iterable[NodeState]) -> Table:
 
 def runs_table(runs: Iterable[RunState], now: float) -> Table:
     """A line for every run; `now` in Unix seconds."""
-    table = _table(RUN_COLUMNS)
+    table = plain_table(*RUN_COLUMNS)
     for run in runs:
         cells = run_cells(run, now)
         table.add_row(Text(run.title), state_text(run.state), *map(Text, cells))
@@ -130,10 +131,3 @@ def _gpu_busy(gpu: GpuLoad) -> str:
 def state_text(state: str) -> Text:
     """The state of a node or a run, in its colour."""
     return Text(state, style=COLOURS.get(state, "dim"))
-
-
-def _table(columns: Iterable[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table

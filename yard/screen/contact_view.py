@@ -9,6 +9,7 @@ from yard.contact.causes import Trouble
 from yard.contact.here import INVENTORY, Check
 from yard.contact.report import Contact, HostReport, TroubleGroup, shown_names
 from yard.core.words import plural, size
+from yard.screen.plain_table import plain_table
 
 # More names of hosts than this make a line too long; of more than this many, one does not read
 # every proof.
@@ -18,7 +19,7 @@ FINE, WRONG, UNASKED = Text("fine", "green"), Text("wrong", "red"), Text("-", "d
 
 def show_contact(console: Console, contact: Contact) -> None:
     """Print the looks at this machine, a line for every host, then what is wrong and its remedy."""
-    table = _table("this machine", "", "")
+    table = plain_table("this machine", "", "")
     for check in contact.here:
         table.add_row(Text(check.name), WRONG if check.trouble else FINE, Text(check.found))
     console.print(table)
@@ -37,7 +38,7 @@ def show_contact(console: Console, contact: Contact) -> None:
 
 
 def _hosts(hosts: tuple[HostReport, ...]) -> Table:
-    table = _table("host", "", "login", "root", "system", "Python", "free")
+    table = plain_table("host", "", "login", "root", "system", "Python", "free")
     for host in hosts:
         facts = host.facts
         if facts is None:
@@ -110,10 +111,3 @@ def _conclusion(contact: Contact) -> str:
 
 def _whose(check: Check) -> str:
     return "the inventory" if check.name == INVENTORY else "this machine"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -40,13 +39,8 @@ class LiveProgress(Progress):
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        super().__exit__(kind, *error)
         self._live.stop()
 
     def task(self, text: str) -> None:

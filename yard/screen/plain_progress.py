@@ -3,7 +3,6 @@
 import math
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -39,15 +38,10 @@ class PlainProgress(Progress):
         self._ticker.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._over.set()
         self._ticker.join()
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, *error)
 
     def task(self, text: str) -> None:
         if text != self._task:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from yard.core.words import plural
 from yard.request.site import Site
+from yard.screen.plain_table import plain_table
 
 COLUMNS = ("machine", "id", "state", "address", "until (UTC)")
 FOUND_COLUMNS = ("site", "machine", "id", "region", "type", "market", "state", "since", "until")
@@ -16,7 +16,7 @@ FOUND_COLUMNS = ("site", "machine", "id", "region", "type", "market", "state", "
 
 def show_plan(console: Console, site: Site, plan: Mapping[str, Any]) -> None:
     """Print what stays, comes and goes, and what it costs."""
-    table = _table(("", *COLUMNS))
+    table = plain_table("", *COLUMNS)
     for mark, key in (("stays", "keep"), ("goes", "remove")):
         for machine in plan[key]:
             until = machine["deadline"].removesuffix("Z")
@@ -60,7 +60,7 @@ def estimate(site: Site, plan: Mapping[str, Any]) -> str:
 
 def show_things(console: Console, things: Sequence[Mapping[str, Any]]) -> None:
     """Print what carries the tag of a site."""
-    table = _table(("what", "id", "name", "state"))
+    table = plain_table("what", "id", "name", "state")
     for thing in things:
         cells = (thing["type"], thing["id"], thing["name"], thing.get("state", ""))
         table.add_row(*map(Text, cells))
@@ -69,7 +69,7 @@ def show_things(console: Console, things: Sequence[Mapping[str, Any]]) -> None:
 
 def show_found(console: Console, things: Iterable[Mapping[str, Any]]) -> None:
     """Print the machines of all sites; what is past its deadline is marked."""
-    table = _table(FOUND_COLUMNS)
+    table = plain_table(*FOUND_COLUMNS)
     for thing in things:
         keys = ("site", "name", "id", "region", "instance_type", "market", "state", "since")
         cells = [str(thing.get(key, "")) or "-" for key in keys]
@@ -85,10 +85,3 @@ def _market(site: Site) -> str:
 
 def _disks(devices: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{d['ebs']['volume_size']} GiB {d['ebs']['volume_type']}" for d in devices)
-
-
-def _table(columns: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table

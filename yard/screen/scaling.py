@@ -2,10 +2,10 @@
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from yard.core.words import duration, percent, plural
 from yard.runs.scaling import Gain, Scaling, gain, guides_gain
+from yard.screen.plain_table import numbers, plain_table
 
 
 def bars(result: Scaling) -> list[tuple[str, Gain, str]]:
@@ -21,9 +21,8 @@ def bars(result: Scaling) -> list[tuple[str, Gain, str]]:
 
 def show_scaling(console: Console, result: Scaling) -> None:
     """Print the two runs and the gains."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("nodes", "ranks", "global batch", "images/s", "time to train", "test accuracy"):
-        table.add_column(heading, justify="right")
+    headings = ("nodes", "ranks", "global batch", "images/s", "time to train", "test accuracy")
+    table = plain_table(*numbers(*headings), gap=3)
     for point in (result.one, result.many):
         accuracy = "" if point.test_accuracy is None else percent(point.test_accuracy)
         table.add_row(

@@ -4,21 +4,17 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from yard.core.words import percent
 from yard.runs.series import Measure, Row
+from yard.screen.plain_table import numbers, plain_table
 
 HEADINGS = ("validation accuracy", "test accuracy", "training loss", "images/s")
 
 
 def show_series(console: Console, rows: Sequence[Row], best: Row | None) -> None:
     """Print a row for each combination, with mean and standard deviation over its seeds."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in ("", "runs"):
-        table.add_column(heading)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right")
+    table = plain_table("", "runs", *numbers(*HEADINGS), gap=3)
     for row in rows:
         name = escape(row.label or "all seeds")
         shown = f"[bold]{name}[/]" if row is best else name

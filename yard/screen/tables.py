@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from yard.core.words import duration
 from yard.plays.inventory import Model
 from yard.runs.overview import Overview
+from yard.screen.plain_table import plain_table
 from yard.screen.result import COLOURS
 
 # Columns of the screen from which there is room for when a run started, and for everything.
@@ -23,8 +24,7 @@ def show_runs(console: Console, runs: Sequence[Overview]) -> None:
         return
     # A narrow gap keeps the id of a run of the trainer's on one line, from which it can be copied.
     gap = 2 if console.width >= STARTED_FROM else 1
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    table.add_column("run", overflow="fold")
+    table = plain_table("run", gap=gap)
     table.add_column("result", no_wrap=True)
     for name in ("time", "accuracy", "loss"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -40,11 +40,12 @@ def show_runs(console: Console, runs: Sequence[Overview]) -> None:
 
 def show_models(console: Console, models: Mapping[str, Model]) -> None:
     """Print a line for every model that an inventory offers."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("model", no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("dataset", no_wrap=True)
-    table.add_column("description")
+    table = plain_table(
+        Column("model", no_wrap=True),
+        Column("parameters", justify="right", no_wrap=True),
+        Column("dataset", no_wrap=True),
+        "description",
+    )
     for model in models.values():
         table.add_row(
             Text(model.name),

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 from rich.console import Group, RenderableType
 from rich.layout import Layout
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from yard.core.words import plural
 from yard.runs.cluster_state import ENDED, ClusterState, NodeState, RunState
 from yard.runs.folder import RUN_ID
 from yard.screen.cluster_tables import NODE_COLUMNS, RUN_COLUMNS, node_cells, run_cells, state_text
+from yard.screen.plain_table import plain_table
 
 Logs = Mapping[str, Mapping[str, Mapping[int, str]]]
 CHOSEN = "reverse"
@@ -356,8 +357,7 @@ def _last(text: str, lines: int, width: int) -> list[Text]:
 
 
 def _table(columns: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=True)
-    for name in columns:
-        wide = name in ("run", "progress", "owner")
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if wide else None)
-    return table
+    wide = {"run": 1, "progress": 1, "owner": 1}
+    return plain_table(
+        *(Column(name, no_wrap=True, ratio=wide.get(name)) for name in columns), expand=True
+    )

@@ -5,11 +5,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from yard.core.words import duration, plural
 from yard.runs.verdict import Verdict
+from yard.screen.plain_table import plain_table
 from yard.screen.verdict_cells import CHECK_HEADINGS, HARDWARE_HEADINGS, check_rows, hardware_cells
 
 # So many of those at fault are named in the last line.
@@ -20,9 +21,8 @@ def show_findings(console: Console, verdict: Verdict) -> None:
     """Print a line for every check, then who is at fault and why, what else is worth knowing, and
     the verdict.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for number, heading in enumerate(CHECK_HEADINGS):
-        table.add_column(heading, no_wrap=number < 2)
+    first = [Column(heading, no_wrap=True) for heading in CHECK_HEADINGS[:2]]
+    table = plain_table(*first, *CHECK_HEADINGS[2:], gap=3)
     for row in check_rows(verdict.checks):
         style = "" if row.ok else "red"
         table.add_row(*(Text(cell, style=style) for cell in row.cells))
@@ -53,9 +53,7 @@ def show_findings(console: Console, verdict: Verdict) -> None:
 
 def show_hardware(console: Console, nodes: Mapping[str, Mapping[str, Any]]) -> None:
     """Print what each node is made of."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
-    for heading in HARDWARE_HEADINGS:
-        table.add_column(heading)
+    table = plain_table(*HARDWARE_HEADINGS, gap=3)
     for host, node in nodes.items():
         table.add_row(Text(host), *(Text(cell) for cell in hardware_cells(node)))
     console.print(table)
