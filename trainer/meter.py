@@ -58,7 +58,6 @@ class Meter:
         loss_images: number of images that it is of.
         right: how many of these were classified right, likewise a tensor.
         images: number of images whose time counts.
-        steps: number of steps that they were in.
         seconds: time spent on them, evaluation excluded.
         data_seconds, communication_seconds: the parts of it that `StepTime` names.
 

@@ -9,7 +9,6 @@ class Progress:
 
     Attributes:
         step: steps done, counted as if all had been taken by the present world.
-        epoch: epochs done.
         images: training images seen by all ranks of the whole run.
         epoch_images: those of the epoch under way; 0 between two epochs.
         validations: loss and accuracy of each validation, in their order.

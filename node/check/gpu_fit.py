@@ -67,7 +67,6 @@ def look_at_gpus(
     Args:
         names: which, see `chosen_gpus`.
         labels: of the image; None where the machine does not hold it, which is said elsewhere.
-        sys: where the kernel tells about devices.
         wanted: number of those that the run takes; 0 for all of them.
         held: UUIDs of those that other runs hold, whose processes compute there.
     """
@@ -148,7 +147,6 @@ def why_amd_silent(trouble: str, sys: str) -> Problem:
 
     Args:
         trouble: what rocm-smi said, or why it could not be asked.
-        sys: where the kernel tells about devices.
     """
     words, cards = said_of(AMD), count_amd_cards(sys)
     message = " ".join(trouble.split())
@@ -221,9 +219,6 @@ def user_problems(gpus: list[Gpu], users: list[GpuUser]) -> list[Problem]:
 
 def specification_problems(sys: str) -> list[Problem]:
     """Whether containers here can be given NVIDIA's GPUs.
-
-    Args:
-        sys: where the kernel tells about devices.
 
     Raises:
         EngineError: the engine does not answer.

@@ -26,7 +26,6 @@ def read_gpus(vendor: str = NVIDIA, sys: str = "/sys") -> tuple[list[dict[str, A
 
     Args:
         vendor: whose GPUs the node has, NVIDIA or AMD.
-        sys: where the kernel tells about AMD's.
     """
     if vendor == AMD:
         ours, trouble = read_amd_gpus(sys)

@@ -46,7 +46,6 @@ class Site:
     """What the operators of a node have agreed on.
 
     Attributes:
-        settings: name to value.
         written: who gave the settings.
         operators: all who agreed on the settings, `written` among them.
     """

@@ -78,11 +78,7 @@ def target_of(version: int) -> str:
 
 
 def kfd_nodes(sys: str) -> list[KfdNode]:
-    """The GPUs that the kernel lists, in its order; its processors are in the same list.
-
-    Args:
-        sys: /sys on a real machine.
-    """
+    """The GPUs that the kernel lists, in its order; its processors are in the same list."""
     found = []
     for folder in glob.glob(f"{glob.escape(sys)}/class/kfd/kfd/topology/nodes/*"):
         values = _properties(os.path.join(folder, "properties"))
@@ -107,9 +103,6 @@ def kfd_nodes(sys: str) -> list[KfdNode]:
 
 def read_amd_gpus(sys: str = "/sys") -> tuple[list[Gpu], str]:
     """Ask for all AMD GPUs of this machine that compute.
-
-    Args:
-        sys: where the kernel tells about devices.
 
     Returns:
         The GPUs by rocm-smi's number, and why they could not be asked (empty where they could).
@@ -145,7 +138,6 @@ def parse_cards(cards: dict[str, Any], nodes: list[KfdNode], sys: str) -> list[G
 
     Args:
         cards: rocm-smi's answer, by `card0` and so on.
-        sys: where the kernel tells about devices.
     """
     by_slot, driver = {node.slot: node for node in nodes}, driver_release(sys)
     gpus = []
@@ -164,11 +156,7 @@ def driver_release(sys: str) -> str:
 
 
 def read_amd_users(sys: str) -> list[GpuUser]:
-    """Who has memory of a GPU, as the kernel lists it.
-
-    Args:
-        sys: where the kernel tells about devices.
-    """
+    """Who has memory of a GPU, as the kernel lists it."""
     uuid_of = {node.number: node.uuid for node in kfd_nodes(sys)}
     users = []
     for path in sorted(glob.glob(f"{glob.escape(sys)}/class/kfd/kfd/proc/*/vram_*")):
@@ -179,11 +167,7 @@ def read_amd_users(sys: str) -> list[GpuUser]:
 
 
 def count_amd_cards(sys: str) -> int:
-    """Number of AMD's GPUs on the bus, with a driver or without.
-
-    Args:
-        sys: /sys on a real machine.
-    """
+    """Number of AMD's GPUs on the bus, with a driver or without."""
     count: int = cards_on_bus(sys, VENDOR, CLASSES)
     return count
 

@@ -145,11 +145,7 @@ def read_gpus(seconds: float | None = None) -> tuple[list[Gpu], str]:
 
 
 def loaded_release(sys: str) -> str:
-    """Release of NVIDIA's driver in the kernel; empty where none is loaded.
-
-    Args:
-        sys: /sys on a real machine.
-    """
+    """Release of NVIDIA's driver in the kernel; empty where none is loaded."""
     return read_text(f"{sys}/module/nvidia/version")
 
 

@@ -76,7 +76,6 @@ def disks_below(path: str, sys: str = "/sys") -> set[str]:
 
     Args:
         path: the directory, or one that it is to be made in.
-        sys: /sys on a real machine.
     """
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -180,7 +179,6 @@ def cards_on_bus(sys: str, vendor: str, classes: tuple[str, ...]) -> int:
     """Number of a vendor's cards on the PCI bus, with a driver or without.
 
     Args:
-        sys: /sys on a real machine.
         vendor: as the kernel has it: `0x10de`.
         classes: beginnings of what kind of device it may be: `0x0300` of a VGA controller.
     """

@@ -135,7 +135,6 @@ def load(directory: str, before: ProcessorLook, gpus: list[dict[str, Any]]) -> d
     Args:
         directory: of the runs, of whose disk it tells.
         before: a look at the processor a moment ago.
-        gpus: as `Gpus.sample` returns them.
     """
     return {
         "cpu_percent": before.percent_until(ProcessorLook()),

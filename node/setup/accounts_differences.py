@@ -21,8 +21,6 @@ def differences_of_presence(lists: Lists, machine: Machine, dry_run: bool) -> di
     """Return what is to be done for state present.
 
     Args:
-        lists: groups and users of the inventory, which contradict nothing.
-        machine: as it is now.
         dry_run: whether later tasks will lack what earlier ones were to create. What they cannot
             do without it is left out.
     """

@@ -150,8 +150,6 @@ def as_user(home: Home, work: Callable[[], str], patience: float = PATIENCE) -> 
     dumpable.
 
     Args:
-        home: of the user.
-        work: what is done.
         patience: seconds.
 
     Raises:

@@ -20,7 +20,6 @@ class User(NamedTuple):
 
     Attributes:
         group: the primary group; None stands for a group of the user's own name.
-        groups: further groups.
         groups_exclusive: whether memberships beside `groups` end.
         sudo: none, password or passwordless.
         password_hash: in a form of crypt(5).

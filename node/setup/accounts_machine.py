@@ -73,7 +73,6 @@ class Machine:
         homes: those of the listed users that exist.
         missing_shells: those of the listed users that cannot be executed.
         rules: by path.
-        sudo: whether sudo is installed.
         made_users: users that the role made.
         made_groups: groups that the role made.
     """
@@ -93,7 +92,6 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
     """Read what the plan needs.
 
     Args:
-        lists: of whose users homes and keys are read.
         record: what the role made, as tasks/record.yml writes it.
         run_directory: of training runs; empty where there are none.
 

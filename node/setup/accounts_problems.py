@@ -26,13 +26,7 @@ ANOTHER_NUMBER = "choose another number (trainyard_uid is that of the account th
 
 
 def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> list[str]:
-    """Return what speaks against the lists, a sentence each.
-
-    Args:
-        lists: groups and users of the inventory.
-        machine: as it is now.
-        login_user: as whom Ansible logs in.
-    """
+    """Return what speaks against the lists, a sentence each."""
     leavers = [user.name for user in lists.absent_users]
     return [
         *_listed_twice(lists),

@@ -212,8 +212,6 @@ def differences(
     """Compare the machine with what the role would make of it.
 
     Args:
-        group: what is to become of the group.
-        missing: packages that are to come.
         told: what the engine tells of itself; None where it does not answer.
     """
     if missing:

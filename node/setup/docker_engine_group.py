@@ -44,9 +44,6 @@ def make_group_plan(
     """Compare the members with those that are to be.
 
     Args:
-        now: the members.
-        note: of what the role did before.
-        users: who is named.
         exclusive: nobody else stays.
         absent: the role goes: whom it let in leaves, and whom it put out comes back.
     """

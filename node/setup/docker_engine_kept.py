@@ -60,8 +60,6 @@ def put_back(kept: Path, settings: Path, tried: Path) -> list[str]:
     """Put back what was kept, and return the files that had changed.
 
     Args:
-        kept: as of `keep`.
-        settings: the engine's settings.
         tried: where those are left that are in it now.
     """
     changed = []

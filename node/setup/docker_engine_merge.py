@@ -26,7 +26,6 @@ def chosen(
     """Return what is merged into an engine's settings.
 
     Args:
-        options: what the site wants.
         defaults: what is good for machines that say nothing.
         said: names of settings that the machine has already, in its file or in a flag.
     """
@@ -55,7 +54,6 @@ def without(
     """Return the settings with the options taken out of them again.
 
     Args:
-        settings: the file as it is now.
         options: what was merged into it. A key that has another value by now is not ours any more.
         before: the file as it was before that; a key that it had gets its value back.
     """

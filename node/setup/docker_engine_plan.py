@@ -101,9 +101,6 @@ def make_plan(
     """Compare the settings file with the options that are to be in it.
 
     Args:
-        path: the engine's settings.
-        record: directory of the note.
-        options: what is merged into the settings.
         absent: the options are taken out, not put in.
         defaults: what is merged too, where neither file nor flags nor options say anything.
         flags: what the engine's unit says.

@@ -181,7 +181,6 @@ def network_lines(units: Units, options_file: Path) -> list[str]:
     """Return what has the engine listen on the network.
 
     Args:
-        units: as `read_units` returns them.
         options_file: where an engine without systemd has its options.
     """
     lines = [

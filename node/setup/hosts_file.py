@@ -20,9 +20,6 @@ def other_lines(text: str, begin: str, end: str, names: Iterable[str]) -> list[s
     """Return the lines outside the block, with the names of the block taken out of them.
 
     Args:
-        text: of the whole file.
-        begin: first line of the block.
-        end: last line of the block.
         names: of the block that is to be written; all lines come back where there are none.
     """
     block = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}\n?", re.DOTALL)
@@ -47,9 +44,6 @@ class HostsFile(NamedTuple):
     """What is to stand there.
 
     Attributes:
-        begin: first line of the block.
-        end: last line of the block.
-        lines: of the block.
         names: that stand in it, and nowhere else.
     """
 

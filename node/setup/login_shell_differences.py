@@ -115,8 +115,6 @@ def read_machine(settings: Settings, record: Path, packages: Path) -> Machine:
     """Read what the plan needs.
 
     Args:
-        settings: whose files are read.
-        record: of the shells of before.
         packages: names of the packages that came with the role, a line each.
     """
     changes = parse_record(record.read_text(encoding="utf-8")) if record.exists() else None
@@ -163,8 +161,6 @@ def problems_of_presence(settings: Settings, machine: Machine, dry_run: bool) ->
     """Yield what speaks against setting the shells, a sentence each.
 
     Args:
-        settings: of the inventory.
-        machine: as it is now.
         dry_run: whether users may be missing because another role has not created them.
     """
     for user, count in Counter(settings.names).items():

@@ -39,7 +39,6 @@ def has_block(text: str, marker: str, block: str) -> bool:
     """Whether a text has this block between the markers, and no other one.
 
     Args:
-        text: what is in the file.
         marker: as ansible.builtin.blockinfile takes it, with {mark} for BEGIN and END.
         block: its lines; without any there is to be no block.
     """

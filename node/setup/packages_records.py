@@ -67,7 +67,6 @@ def missing_requests(
 
     Args:
         requests: NAME, NAME:ARCHITECTURE, and each with =VERSION behind it, * allowed in VERSION.
-        packages: what dpkg knows.
         native: the machine's architecture, which a NAME alone means.
     """
     installed: dict[str, list[Package]] = {}

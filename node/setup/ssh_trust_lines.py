@@ -41,8 +41,6 @@ def lines_of_control_nodes(text: str, user: str, own: str, replaced: Iterable[st
     """Return the lines of other control nodes: each replaces its own key and no other one's.
 
     Args:
-        text: of authorized_keys.
-        user: whom the keys let in.
         own: the name of this control node, as it stands behind its key.
         replaced: lines that are written anew. A key that one of them has is this control node's,
             whatever it was called before.

@@ -51,8 +51,6 @@ def pair_differences(key: Path, directory_mode: int, user: str | None, comment: 
     """Return in what a key pair differs from one that the role would make.
 
     Args:
-        key: the private key; the public one lies beside it.
-        directory_mode: of the directory around it.
         user: whose it is, in a directory of root's; None where owners do not matter.
         comment: of the public key.
     """
@@ -85,7 +83,6 @@ def server_differences(settings: Path, text: str) -> list[str]:
     """Return in what the settings of sshd differ from those of the role.
 
     Args:
-        settings: the role's file.
         text: what is to be in it; without any it is not to be there.
     """
     differences = (

@@ -50,7 +50,6 @@ def log_in(user: str, peers: list[str], seconds: int) -> dict[str, Any]:
 
     Args:
         user: account on this node and on the peers.
-        seconds: time limit of one login.
 
     Returns:
         `logins`: by peer, how many seconds it took, and why it failed (empty where it did not).

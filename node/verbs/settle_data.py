@@ -13,9 +13,6 @@ from ..forms import LocalPath
 def settle_data(directory: LocalPath, name: str) -> dict[str, Any]:
     """Put a data set in place, in one step, for everybody to read, once all its files are right.
 
-    Args:
-        directory: of all data sets.
-
     Returns:
         `files`: how many it has.
 

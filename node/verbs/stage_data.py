@@ -14,7 +14,6 @@ def stage_data(directory: LocalPath, name: str, uid: int, dry: bool = False) -> 
     """Compare what is in place with the manifest, and make a folder for what is to come.
 
     Args:
-        directory: of all data sets.
         uid: of the user who sends.
         dry: only compare.
 

@@ -22,9 +22,6 @@ class BucketTuning:
 
     Every rank must see the same number of steps. What they measure differs; it is for the caller
     to add it up over all ranks before `best` decides.
-
-    Args:
-        size_bytes: what is sent in a step.
     """
 
     def __init__(self, size_bytes: int) -> None:

@@ -45,7 +45,6 @@ class CheckpointCopies:
     node does not take them, or has no room, the next one does.
 
     Attributes:
-        run_dir: the run directory.
         peers: the other nodes, by the names that ssh knows; without any there are no copies.
         megabytes: how much is sent in a second at the most, in 10^6 bytes; 0 sends nothing.
         log: takes what rsync says.

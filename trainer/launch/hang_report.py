@@ -53,7 +53,6 @@ def ask_for_stack(process: RankProcess, is_program: bool) -> None:
     """Have a rank write its stack, if it knows the signal: others would be ended by it.
 
     Args:
-        process: the rank.
         is_program: it is of a project, whose SIGUSR1 may mean something of its own.
 
     Raises:
@@ -68,8 +67,6 @@ def describe(process: RankProcess, run_dir: Path, silent: Mount | None) -> Probl
     """Say what a rank does; None where it has ended.
 
     Args:
-        process: the rank.
-        run_dir: the run directory, where its sign of life is.
         silent: the file system that does not answer, if there is one.
     """
     state, began_at = process.state(), process.began_at()

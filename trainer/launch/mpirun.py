@@ -14,12 +14,7 @@ END_PATIENCE = 5.0
 
 
 class Mpirun:
-    """An mpirun that runs.
-
-    Args:
-        arguments: its command line.
-        log: where its output goes.
-    """
+    """An mpirun that runs."""
 
     def __init__(self, arguments: Sequence[str], log: BinaryIO) -> None:
         # A session of its own and no input: else it stops when it looks for a terminal.

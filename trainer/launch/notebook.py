@@ -32,7 +32,6 @@ def environment_of(present: Mapping[str, str], runtime: Path) -> dict[str, str]:
     """The environment of the server and its kernels.
 
     Args:
-        present: that of this process.
         runtime: the private folder of the server.
     """
     kept = {

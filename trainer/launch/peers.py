@@ -17,7 +17,6 @@ def await_peers(peers: Mapping[str, str], interrupted: Callable[[], bool]) -> Pr
 
     Args:
         peers: address and port by host.
-        interrupted: whether to wait no longer.
 
     Returns:
         The problem with the first that does not answer; None if all do.

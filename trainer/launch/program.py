@@ -40,7 +40,6 @@ class Project:
     """What is started.
 
     Attributes:
-        run_id: the run.
         program: a program and its arguments.
         per: "rank": it is a rank; "node": it starts the ranks of a node itself.
         slots: ranks on each of `hosts`, in their order.
@@ -81,7 +80,6 @@ def environment_of(
 
     Args:
         rank, local: this process's number, of all that mpirun started and of those on this node.
-        directory: the run directory.
         present: the environment so far, with MASTER_ADDR and MASTER_PORT.
     """
     node = rank if project.per == "node" else project.node_of(rank)

@@ -37,7 +37,6 @@ class LaunchSettings:
     """What a launch needs to know.
 
     Attributes:
-        run_dir: the run directory.
         peers: address and port of the other containers' sshd, by host.
         limits: when the run counts as lost.
         is_project: whether the ranks are those of a project, of whose steps nothing is known.

@@ -48,9 +48,6 @@ class Supervisor:
         """Run all to their end and return the status, 128 and the signal's number after one.
 
         The first that ends badly is the last.
-
-        Args:
-            commands: the arguments of every mpirun.
         """
         with (self._settings.run_dir / "logs" / "mpirun.log").open("ab", buffering=0) as log:
             failures = LaunchFailures(self._settings.run_dir, log)

@@ -31,7 +31,6 @@ class Watch:
     batch may take long. Only after `PATIENCE_WITH_COMPUTING` times the limit it counts as lost.
 
     Attributes:
-        run_dir: the run directory.
         limits: when the run counts as lost.
         began_at: when mpirun was started, monotonic seconds.
         is_project: the ranks are those of a project: a log that grows, and metrics, are what shows

@@ -106,9 +106,6 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
 def clean_up_run(context: Context, name: str, yes: bool) -> Exit:
     """Delete one run, after a question.
 
-    Args:
-        yes: it was answered on the command line.
-
     Raises:
         RequestError: there is none, it is needed, or the answer was no.
         Interrupted: the user stopped.

@@ -34,7 +34,6 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
     """Take all roles from the nodes, after a look and a question, and forget them here.
 
     Args:
-        yes: the question was answered on the command line.
         on: names of nodes or groups, or patterns; none means all, which are forgotten here then.
 
     Raises:

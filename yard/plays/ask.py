@@ -19,9 +19,6 @@ def ask(program: str, project: Project, inventory: Path) -> Any:
 
     Passwords may be in it: it goes through a pipe, and into no log or callback of Ansible.
 
-    Args:
-        program: the module's name, such as `ask_connections`.
-
     Raises:
         RequestError: Ansible cannot read the inventory.
     """
