@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,28 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a file that holds a JSON object; what is missing or no object is an empty one."""
     document = read_json(path)
     return document if isinstance(document, dict) else {}
+
+
+def decoded_lines(text: str) -> list[Any]:
+    """The JSON documents of a text, one a line, without what a crash cut off or is no JSON."""
+    documents = []
+    for line in text.splitlines():
+        with suppress(ValueError, RecursionError):
+            documents.append(json.loads(line))
+    return documents
+
+
+def read_end(path: Path, size: int) -> str:
+    """The text of a file, of a long one the whole lines in its last `size` bytes; "" of none."""
+    try:
+        with path.open("rb") as file:
+            begin = max(0, path.stat().st_size - size)
+            file.seek(begin)
+            content = file.read(size)
+    except OSError:
+        return ""
+    whole = content.find(b"\n") + 1 if begin else 0
+    return content[whole:].decode("utf-8", errors="replace")
 
 
 def room_of(folder: Path, counted: set[tuple[int, int]]) -> int:

@@ -1,6 +1,6 @@
 """A request to run a project of the user's: what was typed, checked against what there is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from yard.code.own import OwnCode, read_code
@@ -11,6 +11,7 @@ from yard.core.project import Project
 from yard.plays.inventory import GPU_GROUPS, Inventory
 from yard.request.job import Job, Request
 from yard.request.own_data import folder_of_nodes, is_folder, with_own_data
+from yard.request.training import OF_THE_INVENTORY, Training
 from yard.request.values import Values, unknown
 
 HOW_TO_PUT = (
@@ -89,28 +90,9 @@ class ProjectRun(Job):
 
     def to_json(self) -> dict[str, Any]:
         """The keys that every manifest has; what only the trainer has is null."""
-        return {
-            "model": self.model,
-            "dataset": self.dataset,
-            "nodes": self.nodes,
-            "min_nodes": self.min_nodes,
-            "procs_per_node": self.procs_per_node,
-            "gpus_per_node": self.gpus_per_node,
-            "world_size": self.world_size,
-            "epochs": None,
-            "batch_per_rank": None,
-            "learning_rate": None,
-            "train_images": None,
-            "train_images_available": None,
-            "engine": None,
-            "precision": None,
-            "checkpoint_seconds": None,
-            "transport": self.transport,
-            "stall_seconds": self.stall_seconds,
-            "weights": None,
-            "weights_sha256": None,
-            "options": {},
-        }
+        names = [each.name for each in fields(Training) if each.name not in OF_THE_INVENTORY]
+        values = {name: getattr(self, name, None) for name in names}
+        return {**values, "world_size": self.world_size, "options": {}}
 
     def extravars(self) -> dict[str, Any]:
         """The launch role's variables but for the snapshot, which is the run's."""

@@ -48,6 +48,9 @@ NAMED = {
     "world_size",
 }
 
+# Fields of a training that the inventory says again; they are no part of the manifest.
+OF_THE_INVENTORY = ("slots", "own_data")
+
 
 @dataclass(frozen=True)
 class TrainRequest(Request):
@@ -113,8 +116,7 @@ class Training(Job):
 
     def to_json(self) -> dict[str, Any]:
         values = {**asdict(self), "world_size": self.world_size}
-        del values["slots"], values["own_data"]  # the inventory's
-        return values
+        return {name: value for name, value in values.items() if name not in OF_THE_INVENTORY}
 
     def extravars(self) -> dict[str, Any]:
         """The launch role's variables; an unset one is left out and the role's default holds."""

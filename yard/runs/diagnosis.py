@@ -4,7 +4,7 @@ import json
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -70,9 +70,6 @@ class Diagnosis:
     signature: str | None
     log: str | None
     proof: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Diagnosis":
@@ -315,7 +312,6 @@ def _without_handled(record: RunRecord, log: Log) -> Log:
 def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Diagnosis:
     rank = finding.rank
     host = finding.host or (record.host_of(rank) if rank is not None else None)
-    words = {**finding.values, "rank": rank, "host": host or "the node"}
     # A rank's own words are in its log; of other findings the record itself is the proof.
     log = next((log for log in record.rank_logs if log.rank == rank), None)
     if finding.proof:
@@ -327,15 +323,8 @@ def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Di
     else:
         log = None
         proof = (json.dumps({"code": finding.code, "values": dict(finding.values)}),)
-    return Diagnosis(
-        host=host,
-        rank=rank,
-        cause=signature.cause.format_map(_Words(words)),
-        remedy=_remedy(record, signature).format_map(_Words(words)),
-        signature=signature.name,
-        log=log.path if log else finding.path,
-        proof=proof,
-    )
+    path = log.path if log else finding.path
+    return _told(record, signature, (host, rank), finding.values, path, proof)
 
 
 def _of_words(record: RunRecord, signature: Signature, log: Log, match: re.Match[str]) -> Diagnosis:
@@ -346,25 +335,35 @@ def _of_words(record: RunRecord, signature: Signature, log: Log, match: re.Match
     if "survivor" in groups:
         survivors = {int(other["survivor"]) for other in match.re.finditer(log.text)}
         rank, host = _without(record, survivors)
-    words = {**groups, "rank": rank, "host": host or "the node"}
     proof = _lines_of(log.text, match)
     own = next((own for own in record.rank_logs if own.rank == rank), None)
     if signature.proof == "rank" and own is not None and _written(own.text):
         log, proof = own, _last_words(own.text)
+    proof = (*_place(record, log), *proof)
+    return _told(record, signature, (host, rank), groups, log.path, proof)
+
+
+def _told(
+    record: RunRecord,
+    signature: Signature,
+    who: tuple[str | None, int | None],
+    values: Mapping[str, Any],
+    log: str,
+    proof: tuple[str, ...],
+) -> Diagnosis:
+    """What a signature says of a host and a rank, filled in with values."""
+    host, rank = who
+    words = _Words({**values, "rank": rank, "host": host or "the node"})
+    own = signature.program_remedy if record.is_project else None
     return Diagnosis(
         host=host,
         rank=rank,
-        cause=signature.cause.format_map(_Words(words)),
-        remedy=_remedy(record, signature).format_map(_Words(words)),
+        cause=signature.cause.format_map(words),
+        remedy=(own or signature.remedy).format_map(words),
         signature=signature.name,
-        log=log.path,
-        proof=(*_place(record, log), *proof),
+        log=log,
+        proof=proof,
     )
-
-
-def _remedy(record: RunRecord, signature: Signature) -> str:
-    own = signature.program_remedy if record.is_project else None
-    return own or signature.remedy
 
 
 def _place(record: RunRecord, log: Log) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from yard.core.files import decoded_lines
 from yard.core.words import percent
 
 EVENTS = ("start", "step", "epoch", "end")
@@ -142,11 +142,8 @@ def read_every_line(path: Path) -> tuple[Metric, ...]:
     """Read a metrics file; a missing one is empty, and a line cut off by a crash is left out."""
     if not path.is_file():
         return ()
-    lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        with suppress(ValueError, RecursionError):  # the last line of a killed run is cut off
-            lines.append(json.loads(text))
-    return tuple(known_metrics(lines))
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return tuple(known_metrics(decoded_lines(text)))
 
 
 def known_metrics(lines: Iterable[Any]) -> list[Metric]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from yard.core.files import read_end
+
 # More of a line is left out.
 LINE_CHARACTERS = 2000
 # The newest lines, which are kept.
@@ -119,18 +121,8 @@ def take_log(path: Path, size: int) -> tuple[Output, list[str]]:
 
     A missing file is empty.
     """
-    output = Output()
-    try:
-        with path.open("rb") as file:
-            begin = max(0, path.stat().st_size - size)
-            file.seek(begin)
-            content = file.read(size)
-    except OSError:
-        return output, []
-    if begin:
-        content = content[content.find(b"\n") + 1 :]
-    states = []
-    for piece in pieces_of(content.decode("utf-8", errors="replace")):
+    output, states = Output(), []
+    for piece in pieces_of(read_end(path, size)):
         states += output.take(output.end, piece)[1]
     return output, states + output.finish()
 

@@ -4,10 +4,11 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from yard.core.files import decoded_lines, read_end
 
 # Keys that say where a line belongs; every other number is a value.
 PLACE = ("step", "steps", "epoch", "epochs")
@@ -91,24 +92,9 @@ def known_readings(lines: Iterable[Any]) -> list[Reading]:
 
 def read_readings(path: Path) -> tuple[Reading, ...]:
     """Read a metrics file, or the end of a long one; a missing file is empty."""
-    lines = []
-    for text in tail_lines(path):
-        with suppress(ValueError, RecursionError):  # the last line of a killed run is cut off
-            lines.append(json.loads(text))
-    return within_limits(known_readings(lines))
-
-
-def tail_lines(path: Path) -> list[str]:
-    """The lines at the end of a file that a program wrote, none of them longer than is useful."""
-    try:
-        with path.open("rb") as file:
-            begin = max(0, path.stat().st_size - FILE_BYTES)
-            file.seek(begin)
-            text = file.read(FILE_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return []
-    lines = text.splitlines()
-    return [line for line in lines[1 if begin else 0 :] if len(line) <= LINE_CHARACTERS]
+    lines = read_end(path, FILE_BYTES).splitlines()
+    useful = "\n".join(line for line in lines if len(line) <= LINE_CHARACTERS)
+    return within_limits(known_readings(decoded_lines(useful)))
 
 
 def within_limits(readings: Iterable[Reading]) -> tuple[Reading, ...]:

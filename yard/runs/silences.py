@@ -1,12 +1,11 @@
 """`silences.jsonl`: when no rank of a program of the user's own gave a sign of life for long."""
 
-import json
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yard.core.files import decoded_lines
 from yard.core.words import duration
 
 FILE = "silences.jsonl"
@@ -50,12 +49,12 @@ def known_silences(lines: Iterable[Any]) -> tuple[Silence, ...]:
 
 def read_silences(run: Path) -> tuple[Silence, ...]:
     """The silences of a run's newest attempt; none without the file."""
-    lines = []
-    with suppress(OSError), (run / FILE).open("rb") as file:
-        for text in file.read(MOST_BYTES).splitlines():
-            with suppress(ValueError, RecursionError):
-                lines.append(json.loads(text))
-    return known_silences(lines)
+    try:
+        with (run / FILE).open("rb") as file:
+            text = file.read(MOST_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        return ()
+    return known_silences(decoded_lines(text))
 
 
 def _number(value: Any) -> float | None:

@@ -451,7 +451,7 @@ def _shown(value: Any) -> str:
 def _warnings(record: RunRecord) -> tuple[str, ...]:
     if not record.is_project:
         return _chance_warnings(record)
-    if not record.is_project or (_world_size(record) or 1) == 1 or record.missing_hosts:
+    if (_world_size(record) or 1) == 1 or record.missing_hosts:
         return ()
     # Each log begins with a line of ours, about who writes it.
     silent = all(len(log.text.splitlines()) <= 1 for log in record.rank_logs)

@@ -1,6 +1,5 @@
 """`nodes/<host>/utilisation.jsonl`: how busy the machines of a run were."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -8,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from yard.core.files import read_object
+from yard.core.files import decoded_lines, read_end, read_object
 
 FILE = "utilisation.jsonl"
 # What the node was when the run began, with the GPUs that it got.
@@ -181,12 +180,7 @@ def idle_gpus(run: Path, hosts: Sequence[str]) -> float | None:
 
 def _newest(path: Path) -> list[Sample]:
     """The samples at the end of a file, in its order."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            return _samples(file.read().decode("utf-8", errors="replace"))
-    except OSError:
-        return []
+    return _samples(read_end(path, TAIL_BYTES))
 
 
 def _numbers_of_gpus(facts: Path) -> list[int]:
@@ -211,10 +205,10 @@ def _with_numbers(sample: Sample, numbers: Sequence[int]) -> Sample:
 
 def _samples(text: str) -> list[Sample]:
     samples = []
-    for line in text.splitlines():
-        # A killed rank leaves its last line half written, and may write anything else.
-        with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
-            samples.append(Sample.from_json(json.loads(line)))
+    for line in decoded_lines(text):
+        # A rank may write anything else.
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            samples.append(Sample.from_json(line))
     return samples
 
 
