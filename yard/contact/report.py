@@ -98,18 +98,8 @@ def shown_names(names: Sequence[str], most: int) -> str:
 def _trouble(trouble: Trouble | None) -> Mapping[str, Any]:
     if trouble is None:
         return {"ok": True, "trouble": None}
-    return {
-        "ok": False,
-        "trouble": {
-            "code": trouble.code,
-            "cause": trouble.cause,
-            "proof": list(trouble.proof),
-            "advice": trouble.advice,
-            "remedy": trouble.remedy,
-            "on_host": trouble.on_host,
-            "bastion": trouble.bastion,
-        },
-    }
+    names = ("code", "cause", "proof", "advice", "remedy", "on_host", "bastion")
+    return {"ok": False, "trouble": {name: getattr(trouble, name) for name in names}}
 
 
 def _facts(facts: Facts) -> Mapping[str, Any]:

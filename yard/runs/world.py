@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from yard.core.files import read_object
-
-# More than any count of a run.
-MOST = 2**63
+from yard.plays.answers import count as is_count
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Resumed:
         if not isinstance(document, Mapping):
             return None
         names = ("from_world_size", "from_batch_per_rank", "epoch", "step", "images")
-        counts = [count for name in names if _is_count(count := document.get(name))]
+        counts = [document[name] for name in names if is_count(document.get(name))]
         return cls(*counts) if len(counts) == len(names) else None
 
 
@@ -100,10 +98,6 @@ def read_world(path: Path) -> World:
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return World()
-
-
-def _is_count(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < MOST
 
 
 def _count(value: Any) -> int | None:
