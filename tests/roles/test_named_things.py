@@ -20,7 +20,7 @@ WORDS = frozenset([*PROSE.split(" "), "target", "them", "to", "way", "what", "wh
 # The target that CONTRIBUTING.md adds as an example.
 EXAMPLE = "count"
 # Options of other programs: taken from the environment, or settings of systemd.
-FOREIGN = ("WANDB_", "TRAINYARD_", "MOLECULE_", "ANSIBLE_", "CHAOS_", "UCX_")
+FOREIGN = ("WANDB_", "TRAINYARD_", "MOLECULE_", "ANSIBLE_", "CHAOS_", "UCX_", "NCCL_")
 TARGET = re.compile(r"\bmake ([a-z][a-z0-9-]*[a-z0-9])\b")
 OPTION = re.compile(r"(?<![\w$])([A-Z][A-Z_]+)=")
 # A span of code, or a line of a block of code.
