@@ -1,5 +1,6 @@
 """Why a program of the user's own failed: its exception, and the line of its code."""
 
+import ast
 import json
 import re
 from collections.abc import Callable
@@ -433,6 +434,16 @@ EXCEPTIONS = [
         "RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0",
         "wrote to on node2",
     ),
+    (
+        "program_place_full",
+        "RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed",
+        "wrote to on node2",
+    ),
+    (
+        "program_place_full",
+        "OperationalError: database or disk is full",
+        "wrote to on node2",
+    ),
     ("program_place_full", "OSError: 5000000 requested and 81920 written", "wrote to on node2"),
     ("program_place_full", "OSError: Not enough free space to write 4000 bytes", "wrote to on"),
     (
@@ -587,6 +598,19 @@ def test_usual_mistakes_are_known(run: Path, name: str, exception: str, said: st
     assert found.signature == name
     assert said in found.cause
     assert found.proof == ("code/train.py:5: x = 1 / 0", exception.rpartition("distributed.")[2])
+
+
+def test_a_rank_looks_for_the_full_place_at_the_same_words() -> None:
+    """The module in the image cannot read the signatures: it has their words once more."""
+    source = Path(__file__).parents[2] / "docker/trainer/python/trainyard_abort.py"
+    (full,) = (
+        ast.literal_eval(node.value)
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FULL"
+    )
+    said = [exception for name, exception, _ in EXCEPTIONS if name == "program_place_full"]
+    assert len(said) == len(full.split("|"))
+    assert [exception for exception in said if not re.search(full, exception)] == []
 
 
 def test_what_a_thread_of_torch_ended_at_its_end(run: Path) -> None:
