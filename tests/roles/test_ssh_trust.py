@@ -268,5 +268,22 @@ def test_the_control_nodes_key_outlives_the_node_that_read_it(
     }
     role = Host("ssh_trust", given)
     assert role.template(control).get("user_keys") == keys
-    assert role.value("ssh_trust_nodes") == ["n2", "n3"]
+    # In any order: Ansible's intersect makes sets.
+    assert sorted(role.value("ssh_trust_nodes")) == ["n2", "n3"]
     assert role.value("ssh_trust_first") == "n2"
+
+
+@pytest.mark.parametrize(("hosts", "looks"), [(["n1", "n2"], True), (["n1"], False)])
+def test_the_look_is_left_to_the_role_where_keys_of_others_have_to_be_read(
+    hosts: list[str], looks: bool
+) -> None:
+    given = {
+        "inventory_hostname": "n1",
+        "ansible_play_hosts": hosts,
+        "ssh_trust_inventory": {"members": ["n1", "n2"]},
+        "ssh_trust_control": False,
+        "ssh_trust_wanted": {"user": "trainer"},
+        "ssh_trust_files": {"node": "n1"},
+    }
+    look = Host("ssh_trust", given).value("ssh_trust_look")
+    assert look == ({"user": "trainer", "files": {"node": "n1"}} if looks else {})
