@@ -5,6 +5,8 @@
         --volume $PWD/trainer:/opt/trainyard/lib/trainer:ro --volume /tmp/compared:/out \\
         IMAGE nice -n 19 python3 /tests/compare_plain.py 2400 mobilenet_v3_small cnn_a:2
 
+The image's user has to be able to write to /tmp/compared.
+
 It trains what is named, else all, each with a seed or with 1. `optimizer=sgd learning_rate=0.05`
 among the names counts for all of them, and `only=trained` leaves the loop out. It begins nothing
 any more after so many seconds, ends a training after five minutes more, and prints a line a
