@@ -101,14 +101,16 @@ def _start(
     project, interrupts = context.project, context.interrupts
     job = resolve_notebook(request, inventory, project)
     _announce(context, job)
-    if not inventory.container_hosts:
+    ours = bool(inventory.container_hosts)
+    if not ours:
         # Set-up of such machines is not ours, and what keeps a notebook off the node is known
         # before packages are fetched and an image is built.
         make_ready(context, inventory, job)
         _see_node(context, request.node)
     image = inventory.image_of([request.node])
     packages = notebook_packages(context, replace(inventory, image_target=image), job)
-    inventory = make_ready(context, inventory, job)
+    if ours:
+        inventory = make_ready(context, inventory, job)
     if request.node not in inventory.trainers:
         number = inventory.nodes.index(request.node) + 1
         remedy = addressed(f"make local-up NODES={number}", project, inventory.path)
