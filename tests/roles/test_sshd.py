@@ -21,6 +21,7 @@ from unpacked_sshd import free_port, make_key, start_sshd, why_not
 from node.runs import ssh as training_run_ssh
 
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
+members = action_plugin("ssh_trust", "ssh_trust_members")
 USER = getpass.getuser()
 WHY_NOT = why_not()
 with_sshd = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
@@ -194,7 +195,8 @@ def test_what_the_key_of_a_node_opens(container: Path) -> None:
     text += f"AuthorizedKeysFile {container}/authorized_keys\nUsePAM no\nPidFile none\n"
 
     def allow(limits: Any) -> None:
-        lines = collect.authorized_keys_lines({"node1": {"user_keys": [key]}}, "trainer", limits)
+        options = {"node1": limits.options("node1")}
+        lines = collect.authorized_keys_lines({"node1": {"user_keys": [key]}}, "trainer", options)
         (container / "authorized_keys").write_text("\n".join([*lines, ""]))
 
     own = {"node1": ["127.0.0.1", "fd00::1"]}
@@ -202,18 +204,18 @@ def test_what_the_key_of_a_node_opens(container: Path) -> None:
     elsewhere = ("-W", f"127.0.0.2:{port}", here)
     back = ("-R", "127.0.0.1:0:127.0.0.1:1", here, "true")
     with serving(container, port, text):
-        allow(collect.Limits(addresses=own))
+        allow(members.Limits(addresses=own))
         assert lets(container, port, here, "true")
         assert not lets(container, port, *to_loopback)
         assert not lets(container, port, *back)
-        allow(collect.Limits(addresses=own, to_loopback=True))
+        allow(members.Limits(addresses=own, to_loopback=True))
         assert lets(container, port, here, "true")
         assert lets(container, port, *to_loopback)
         assert not lets(container, port, *elsewhere)
         assert not lets(container, port, *back)
-        allow(collect.Limits(addresses={"node1": ["192.0.2.1", "10.0.0.0/24"]}))
+        allow(members.Limits(addresses={"node1": ["192.0.2.1", "10.0.0.0/24"]}))
         assert not lets(container, port, here, "true")
-        allow(collect.Limits(restrict=False))
+        allow(members.Limits(restrict=False))
         assert lets(container, port, *back)
 
 
