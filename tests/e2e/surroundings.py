@@ -56,6 +56,8 @@ def shared_images(hosts: Sequence[str] = NODES) -> Iterator[None]:
     rights = [f"--cap-add={name}" for name in ("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE")]
     serve = ["nsenter", "--target", "1", "--mount", "bindfs", "-f", "-o", "allow_other"]
     serve += [PHOTOGRAPHS, DATASET]
+    # A node that was made anew would be given the data by the first launch, in the share's place.
+    assert make("data", DATASET="cifar10").status == 0
     try:
         for host in hosts:
             docker("cp", str(CHECKOUT / "trainer"), f"{machine(host)}:{TRAINER}")
