@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.words import plural
@@ -14,6 +12,7 @@ from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
 from yard.runs.setup_record import forget_setup
+from yard.screen.result import row
 
 
 def setup(context: Context, nodes: int | None) -> Exit:
@@ -27,14 +26,11 @@ def setup(context: Context, nodes: int | None) -> Exit:
     check_nodes(nodes, inventory)
     ready = run_setup(context, inventory, nodes)
     count = len(ready.trainers)
-    train = [
-        addressed(f"make train {what} NODES={count}", context.project, ready.path)
-        for what in ("MODEL=vit", "CODE=folder")
-    ]
     if count:
         context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:", soft_wrap=True)
-        for command, why in zip(train, ("the shipped trainer", "your own code"), strict=True):
-            context.console.print(escape(f"    {command}   {why}"), soft_wrap=True)
+        for what, why in (("MODEL=vit", "shipped model"), ("CODE=folder", "your own code")):
+            command = f"make train {what} NODES={count}"
+            row(context.console, why, addressed(command, context.project, ready.path))
     return Exit.DONE
 
 

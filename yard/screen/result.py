@@ -28,40 +28,40 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
     took = f" after {duration(summary.seconds_total)}" if summary.seconds_total is not None else ""
     console.print(f"\n[bold {COLOURS[summary.status]}]{summary.status.capitalize()}[/]{took}")
     for label, text in (*_diagnosis(summary.diagnosis), *_numbers(summary)):
-        _row(console, label, text)
+        row(console, label, text)
     if summary.diagnosis and summary.diagnosis.proof:
         console.print(f"\n  {escape(str(summary.diagnosis.log))}:", soft_wrap=True)
         for line in summary.diagnosis.proof:
             console.print(f"    {escape(line)}", soft_wrap=True)
         console.print()
     if summary.missing_hosts:
-        _row(
+        row(
             console,
             "missing",
             f"logs of {', '.join(summary.missing_hosts)}, which did not answer; "
             f"make attach RUN={run.name} fetches them when it is back",
         )
     for warning in summary.warnings:
-        _row(console, "warning", warning)
+        row(console, "warning", warning)
     for left in summary.left_behind:
-        _row(console, "not fetched", _left_behind(run, left))
+        row(console, "not fetched", _left_behind(run, left))
     folder = project.shown(run)
     for result in results_of(run):
-        _row(console, result.folder.rpartition("/")[2], _result(folder, result))
+        row(console, result.folder.rpartition("/")[2], _result(folder, result))
     if (run / "logs").is_dir():
-        _row(console, "logs", f"{folder}/logs/")
+        row(console, "logs", f"{folder}/logs/")
     if (run / REPORT_ERROR).is_file():
         again = f"make report RUN={run.name}"
         text = f"could not be drawn, see {folder}/{REPORT_ERROR}; `{again}` tries again"
-        _row(console, "report", text)
+        row(console, "report", text)
     else:
-        _row(console, "report", f"{folder}/report.html")
+        row(console, "report", f"{folder}/report.html")
     manifest = read_manifest(run)
     commands = [] if manifest is None else next_commands(run, manifest, summary)
     for number, command in enumerate(commands):
         if manifest is not None and command.startswith("make train"):
             command = addressed(command, project, Path(manifest.inventory_path))
-        _row(console, "" if number else "next", command)
+        row(console, "" if number else "next", command)
 
 
 def _result(run: str, result: Results) -> str:
@@ -127,14 +127,14 @@ def _of_the_best(summary: Summary) -> str:
     return f"; best.pt, of epoch {summary.best_epoch}: {percent(summary.best_test_accuracy)}"
 
 
-def _row(console: Console, label: str, text: str) -> None:
+def row(console: Console, label: str, text: str) -> None:
     """One row; on a terminal a long text goes on below itself, elsewhere lines stay whole."""
     if not console.is_terminal:
         gap = "" if len(label) < 14 else "  "
         console.print(escape(f"  {label:<14}{gap}{text}"), soft_wrap=True)
         return
-    row = Table.grid(padding=0)
-    row.add_column(width=16)
-    row.add_column(overflow="fold")
-    row.add_row(Text(f"  {label}", style="dim"), Text(text))
-    console.print(row)
+    grid = Table.grid(padding=0)
+    grid.add_column(width=16)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(f"  {label}", style="dim"), Text(text))
+    console.print(grid)
