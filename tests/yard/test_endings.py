@@ -24,7 +24,7 @@ from yard.runs.record import read_run
 from yard.runs.results import results_of, train_command
 from yard.runs.summary import summarise
 from yard.screen import live_progress
-from yard.screen.result import show_result
+from yard.screen.result import command_row, show_result
 
 
 def end_of(run: Path, **request: Any) -> list[str]:
@@ -223,3 +223,15 @@ def test_a_task_that_is_passed_over_is_not_named(monkeypatch: pytest.MonkeyPatch
     assert "Install the engine" in shown()
     progress.task("Remove it")
     assert "Install the engine" in shown()
+
+
+def test_a_command_in_two_lines_of_a_narrow_terminal_is_one_to_a_shell() -> None:
+    console = Console(file=io.StringIO(), width=60, force_terminal=True, record=True)
+    command_row(console, "next", "make train CODE=/tmp/program NODES=2 RESUME=20261129T104909Z_vit")
+    command_row(console, "", "make tag RUN=latest NOTE='words that belong together, to their end'")
+    assert console.export_text().splitlines() == [
+        "  next          make train CODE=/tmp/program NODES=2 \\",
+        "                RESUME=20261129T104909Z_vit",
+        # Blanks within quotes stay as they are: the terminal itself breaks this one.
+        "                make tag RUN=latest NOTE='words that belong together, to their end'",
+    ]

@@ -12,7 +12,7 @@ from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
 from yard.runs.setup_record import forget_setup
-from yard.screen.result import row
+from yard.screen.result import command_row
 
 
 def setup(context: Context, nodes: int | None) -> Exit:
@@ -27,10 +27,10 @@ def setup(context: Context, nodes: int | None) -> Exit:
     ready = run_setup(context, inventory, nodes)
     count = len(ready.trainers)
     if count:
-        context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:", soft_wrap=True)
+        context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:")
         for what, why in (("MODEL=vit", "shipped model"), ("CODE=folder", "your own code")):
             command = f"make train {what} NODES={count}"
-            row(context.console, why, addressed(command, context.project, ready.path))
+            command_row(context.console, why, addressed(command, context.project, ready.path))
     return Exit.DONE
 
 
@@ -97,7 +97,7 @@ def local_up(context: Context, nodes: int | None) -> Exit:
     made = read_inventory(context.project, inventory.path).trainers
     following = addressed("make setup", context.project, inventory.path)
     said = f"{plural(len(made), 'node')}: {', '.join(made)}. Next: {following}"
-    context.console.print(said, soft_wrap=True, markup=False)
+    context.console.print(said, markup=False)
     return Exit.DONE
 
 

@@ -81,7 +81,7 @@ def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server 
         context.console.print(f"{escape(run.name)} has ended; bringing its files home")
         attach(context, run)
         return None
-    context.console.print(f"{escape(run.name)} goes on", soft_wrap=True)
+    context.console.print(f"{escape(run.name)} goes on")
     about = notebook_of(manifest) or {}
     folder = Path(request.code).expanduser().resolve() if request.code else None
     if folder is not None and str(folder) != about.get("folder"):
@@ -89,7 +89,6 @@ def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server 
         context.console.print(
             f"[yellow]It has the files of {there}[/], and not those of CODE=; "
             f"make stop RUN={run.name} ends it",
-            soft_wrap=True,
         )
     return server
 
@@ -119,7 +118,7 @@ def _start(
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
     run = create_run(project.runs, job)
-    context.console.print(f"Run {escape(run.name)}", soft_wrap=True)
+    context.console.print(f"Run {escape(run.name)}")
     code = keep_code(run, job, packages)
     manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
     write_manifest(run, manifest)
@@ -169,7 +168,6 @@ def _announce(context: Context, job: Notebook) -> None:
     context.console.print(
         f"[bold]Jupyter Lab[/] on {escape(job.node)}: takes {what}, {end}\n"
         f"{files} of {escape(folder)}, which they come home to",
-        soft_wrap=True,
     )
 
 
@@ -195,7 +193,7 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
             if not way.is_open:
                 raise ClusterError(_broken(context, node, run, way))
             silent = 0 if _answers(way.port) else silent + 1
-    console.print(f"{escape(run.name)} does not answer any more", soft_wrap=True)
+    console.print(f"{escape(run.name)} does not answer any more")
     manifest = read_manifest(run)
     assert manifest is not None, "it was written when the run began"
     if ask_server(context, run, manifest, node) is not None:

@@ -22,7 +22,6 @@ def show_bench(console: Console, result: Mapping[str, Any]) -> None:
         f"{result['threads']} thread{'s' if result['threads'] > 1 else ''} a rank, "
         f"on {'GPUs' if result['device'] == 'cuda' else 'processors'}; "
         "medians over all turns",
-        soft_wrap=True,
     )
     trainings = result["throughput"]
     speeds = _table("images/s", *trainings)

@@ -34,7 +34,7 @@ def show_contact(console: Console, contact: Contact) -> None:
     for group in contact.groups():
         _show_group(console, group)
     console.print()
-    console.print(_conclusion(contact), soft_wrap=True)
+    console.print(_conclusion(contact))
 
 
 def _hosts(hosts: tuple[HostReport, ...]) -> Table:
@@ -76,7 +76,6 @@ def _heading(console: Console, names: str, trouble: Trouble) -> None:
     console.print()
     console.print(
         f"[red bold]{escape(names)}[/]  {escape(trouble.cause)} [dim]({trouble.code})[/]",
-        soft_wrap=True,
     )
 
 
@@ -88,7 +87,7 @@ def _lines(console: Console, lines: tuple[str, ...], before: str = "") -> None:
 
 def _remedy(console: Console, trouble: Trouble, commands: tuple[str, ...]) -> None:
     if trouble.advice:
-        console.print(f"  {escape(trouble.advice)}", soft_wrap=True)
+        console.print(f"  {escape(trouble.advice)}")
     if trouble.on_host:
         console.print(f"  On the {'bastion' if trouble.bastion else 'host'}, as root:")
     else:

@@ -86,7 +86,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Print a line that stays."""
-        self.console.print(escape(text), soft_wrap=True)
+        self.console.print(escape(text))
 
     def _end_phase(self) -> None:
         if self._phase:

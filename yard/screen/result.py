@@ -1,5 +1,6 @@
 """The end of a run on the screen: how it went, or who failed, why, and what to do."""
 
+import textwrap
 from pathlib import Path
 
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.project import Project
+from yard.core.typed import as_typed
 from yard.core.words import duration, percent, plural, printable, short_number, size
 from yard.plays.remedy import addressed
 from yard.runs.diagnosis import Diagnosis
@@ -28,40 +30,40 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
     took = f" after {duration(summary.seconds_total)}" if summary.seconds_total is not None else ""
     console.print(f"\n[bold {COLOURS[summary.status]}]{summary.status.capitalize()}[/]{took}")
     for label, text in (*_diagnosis(summary.diagnosis), *_numbers(summary)):
-        row(console, label, text)
+        _row(console, label, text)
     if summary.diagnosis and summary.diagnosis.proof:
         console.print(f"\n  {escape(str(summary.diagnosis.log))}:", soft_wrap=True)
         for line in summary.diagnosis.proof:
             console.print(f"    {escape(line)}", soft_wrap=True)
         console.print()
     if summary.missing_hosts:
-        row(
+        _row(
             console,
             "missing",
             f"logs of {', '.join(summary.missing_hosts)}, which did not answer; "
             f"make attach RUN={run.name} fetches them when it is back",
         )
     for warning in summary.warnings:
-        row(console, "warning", warning)
+        _row(console, "warning", warning)
     for left in summary.left_behind:
-        row(console, "not fetched", _left_behind(run, left))
+        _row(console, "not fetched", _left_behind(run, left))
     folder = project.shown(run)
     for result in results_of(run):
-        row(console, result.folder.rpartition("/")[2], _result(folder, result))
+        _row(console, result.folder.rpartition("/")[2], _result(folder, result))
     if (run / "logs").is_dir():
-        row(console, "logs", f"{folder}/logs/")
+        _row(console, "logs", f"{folder}/logs/")
     if (run / REPORT_ERROR).is_file():
         again = f"make report RUN={run.name}"
         text = f"could not be drawn, see {folder}/{REPORT_ERROR}; `{again}` tries again"
-        row(console, "report", text)
+        _row(console, "report", text)
     else:
-        row(console, "report", f"{folder}/report.html")
+        _row(console, "report", f"{folder}/report.html")
     manifest = read_manifest(run)
     commands = [] if manifest is None else next_commands(run, manifest, summary)
     for number, command in enumerate(commands):
         if manifest is not None and command.startswith("make train"):
             command = addressed(command, project, Path(manifest.inventory_path))
-        row(console, "" if number else "next", command)
+        command_row(console, "" if number else "next", command)
 
 
 def _result(run: str, result: Results) -> str:
@@ -127,14 +129,24 @@ def _of_the_best(summary: Summary) -> str:
     return f"; best.pt, of epoch {summary.best_epoch}: {percent(summary.best_test_accuracy)}"
 
 
-def row(console: Console, label: str, text: str) -> None:
+def _row(console: Console, label: str, text: str) -> None:
     """One row; on a terminal a long text goes on below itself, elsewhere lines stay whole."""
     if not console.is_terminal:
         gap = "" if len(label) < 14 else "  "
-        console.print(escape(f"  {label:<14}{gap}{text}"), soft_wrap=True)
+        console.print(escape(f"  {label:<14}{gap}{text}"))
         return
     grid = Table.grid(padding=0)
     grid.add_column(width=16)
     grid.add_column(overflow="fold")
     grid.add_row(Text(f"  {label}", style="dim"), Text(text))
     console.print(grid)
+
+
+def command_row(console: Console, label: str, command: str) -> None:
+    """One row with a command to copy; a narrow terminal has it in lines that are one to a shell."""
+    command = as_typed(command)
+    if console.is_terminal and "'" not in command:
+        width = console.width - 18
+        lines = textwrap.wrap(command, width, break_long_words=False, break_on_hyphens=False)
+        command = f" \\\n{16 * ' '}".join(lines)
+    console.print(Text.assemble((f"  {label:<14}", "dim"), command), soft_wrap=True)
