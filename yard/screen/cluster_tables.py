@@ -89,7 +89,7 @@ def runs_table(runs: Iterable[RunState], now: float) -> Table:
     table = plain_table(*RUN_COLUMNS)
     for run in runs:
         cells = run_cells(run, now)
-        table.add_row(Text(run.title), state_text(run.state), *map(Text, cells))
+        table.add_row(Text(f"{run.name}\n{run.run}" if run.name else run.run), state_text(run.state), *map(Text, cells))
     return table
 
 
