@@ -55,7 +55,7 @@ def bench(
     inventory = read_inventory(project, context.inventory)
     training = _resolve_all(request, models, inventory)
     if rounds < 1 or seconds <= 0:
-        raise RequestError([f"rounds {rounds}, seconds {seconds:g}: must be above 0"])
+        raise RequestError(f"rounds {rounds}, seconds {seconds:g}: must be above 0")
     inventory = make_ready(context, inventory, training)
     plan: dict[str, object] = {"models": list(models), "rounds": rounds, "seconds": seconds}
     directory = open_measurement(project, BENCHMARK, inventory, plan)
@@ -94,7 +94,7 @@ def _resolve_all(request: TrainRequest, models: tuple[str, ...], inventory: Inve
         except RequestError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     if problems or resolved is None:
-        raise RequestError(problems or ["no model is named, and the inventory knows none"])
+        raise RequestError(*(problems or ["no model is named, and the inventory knows none"]))
     return resolved
 
 

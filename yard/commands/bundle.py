@@ -41,7 +41,7 @@ def bundle(
     elif not os.access(archive.parent, os.W_OK):
         problems.append(f"OUT={archive}: its folder cannot be written to")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     datasets = [name for name in datasets if name != NONE]
     for name in datasets:
         check_dataset(name, inventory)

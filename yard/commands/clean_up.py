@@ -87,7 +87,7 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
         Interrupted: the user stopped.
     """
     if days is not None and days < 1:
-        raise RequestError(["DAYS: must be at least 1"])
+        raise RequestError("DAYS: must be at least 1")
     things = [*_things_here(context, days), *_things_on_nodes(context, remove)]
     unneeded = [thing for thing in things if not thing.kept]
     _show(context.console, "Removed" if remove else "Nothing needs", unneeded, "")

@@ -53,17 +53,17 @@ def data(
     """
     inventory = read_inventory(context.project, context.inventory)
     if (dataset is None) == (name is None):
-        raise RequestError(["data: takes DATASET=, or SOURCE= and NAME= for data of your own"])
+        raise RequestError("data: takes DATASET=, or SOURCE= and NAME= for data of your own")
     if name is not None:
         put_own_data(context, inventory, check_own_data(name, source, sha256, inventory))
         return Exit.DONE
     if sha256 is not None:
-        raise RequestError(["SHA256=: goes with NAME=; the checksums of known data sets are known"])
+        raise RequestError("SHA256=: goes with NAME=; the checksums of known data sets are known")
     assert dataset is not None
     check_dataset(dataset, inventory)
     path = Path(source).expanduser().absolute() if source else None
     if path is not None and not path.exists():
-        raise RequestError([f"source {source}: no file or folder on this machine"])
+        raise RequestError(f"source {source}: no file or folder on this machine")
     put_dataset(context, inventory, dataset, path)
     return Exit.DONE
 
@@ -77,9 +77,7 @@ def rotate_keys(context: Context) -> Exit:
     """
     inventory = read_inventory(context.project, context.inventory)
     if inventory.runtime == NATIVE:
-        raise RequestError(
-            ["without root (RUNTIME=native) set-up gives nodes no keys: none is new"]
-        )
+        raise RequestError("without root (RUNTIME=native) set-up gives nodes no keys: none is new")
     run_operation(context, "rotate_keys", {})
     context.console.print(f"{plural(len(inventory.trainers), 'node')} have new keys for each other")
     return Exit.DONE

@@ -88,6 +88,4 @@ def _check_names(connections: Connections, on: Sequence[str]) -> None:
     there = [host.host for host in connections.hosts]
     unknown = [name for name in on if name not in there]
     if unknown:
-        raise RequestError(
-            [f"no host {', '.join(unknown)}; there are: {', '.join(there) or 'none'}"]
-        )
+        raise RequestError(f"no host {', '.join(unknown)}; there are: {', '.join(there) or 'none'}")

@@ -90,7 +90,7 @@ def check_request(
     if seconds < 1:
         problems.append("the time limit must be at least 1 s")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return hosts
 
 

@@ -26,7 +26,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     to = to.expanduser().absolute()
     problems = file_problems(to)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     checkpoint, _ = checkpoint_of(context, run, which)
     run_trainer_here(
         context, inventory, "export", checkpoint, ["--to", f"/to/{to.name}"], to=to.parent

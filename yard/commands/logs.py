@@ -119,10 +119,10 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
                 view.show(number, 0, len(content), content.decode(errors="replace"))
     there = sorted({*files, *view.ranks})
     if not there:
-        raise RequestError([f"{run.name}: no rank has written a log"])
+        raise RequestError(f"{run.name}: no rank has written a log")
     if rank is not None and rank not in there:
         names = ", ".join(map(str, there))
-        raise RequestError([f"{run.name}: there is no log of rank {rank}, only of {names}"])
+        raise RequestError(f"{run.name}: there is no log of rank {rank}, only of {names}")
     return Exit.DONE
 
 

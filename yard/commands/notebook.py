@@ -114,7 +114,7 @@ def _start(
     if request.node not in inventory.trainers:
         number = inventory.nodes.index(request.node) + 1
         remedy = addressed(f"make local-up NODES={number}", project, inventory.path)
-        raise RequestError([f"{request.node}: is not there yet; {remedy}"])
+        raise RequestError(f"{request.node}: is not there yet; {remedy}")
     deliver_packages(context, inventory, packages)
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
@@ -219,10 +219,10 @@ def _connection(context: Context, node: str) -> Connection:
     hosts = read_connections(context.project, context.inventory).hosts
     connection = next((host for host in hosts if host.host == node), None)
     if connection is None or connection.problem is not None:
-        raise RequestError([f"{node}: {connection.problem if connection else 'not there'}"])
+        raise RequestError(f"{node}: {connection.problem if connection else 'not there'}")
     if connection.plugin not in ("ssh", "local"):
         raise RequestError(
-            [f"{node}: is reached by {connection.plugin}; the way to a notebook goes by ssh"]
+            f"{node}: is reached by {connection.plugin}; the way to a notebook goes by ssh"
         )
     return connection
 

@@ -35,7 +35,7 @@ def predict(context: Context, name: str, source: Path, which: str) -> Exit:
     """
     source = source.expanduser().absolute()
     if not source.is_dir():
-        raise RequestError([f"SOURCE={source}: there is no such folder on this machine"])
+        raise RequestError(f"SOURCE={source}: there is no such folder on this machine")
     return _look(context, name, which, None, source)
 
 
@@ -52,10 +52,8 @@ def _look(
     own = read_own_data(project, inventory).get(tested) if source is None else None
     if own is not None and not Path(own.source).is_dir():
         raise RequestError(
-            [
-                f"DATASET={tested}: came from {own.shown}, which is no folder of this machine; "
-                "unpack it, and give SOURCE=folder of make predict its test images"
-            ]
+            f"DATASET={tested}: came from {own.shown}, which is no folder of this machine; "
+            "unpack it, and give SOURCE=folder of make predict its test images"
         )
     what = source.name if source is not None else tested
     kind = "evaluation" if source is None else "prediction"

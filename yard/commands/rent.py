@@ -71,7 +71,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
         )
     problems += _other_region(context, site)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     check_library()
     extravars = {
         **site.extravars(),
@@ -110,7 +110,7 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
     site = read_site(context.project, path)
     problems = _other_region(context, site)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     check_library()
     with _costs_are_said(context, site):
         things = look_for_things(context, site.scope())
@@ -164,7 +164,7 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     else:
         regions = sorted({site.region for site in sites})
         if not sites:
-            raise RequestError(problems or ["sites/ has no site file; SITE= names one"])
+            raise RequestError(*(problems or ["sites/ has no site file; SITE= names one"]))
     check_library()
     # In a document there is no room for progress and failures.
     aside = replace(context, console=ForeignTextConsole(stderr=True)) if as_json else context

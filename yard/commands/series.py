@@ -44,16 +44,14 @@ def train_series(
         Detached: the user has left a run; those after it are not trained.
     """
     if request.resume is not None or seeds < 1:
-        raise RequestError(
-            ["SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more"]
-        )
+        raise RequestError("SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more")
     inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     # What all of them have in common, the first seed among it.
     resolve(request, inventory)
     try:
         values = read_sweep(sweep, yaml.safe_load)
     except yaml.YAMLError as error:
-        raise RequestError([f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64"]) from error
+        raise RequestError(f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64") from error
     cases = cases_of(request, values, seeds)
     problems: list[str] = []
     for case in cases.values():
@@ -62,7 +60,7 @@ def train_series(
         except RequestError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     asked = json.dumps([request.to_json(), values, seeds], sort_keys=True, default=str)
     digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
     # With the digest too where it has a name: under that another request may have been trained.

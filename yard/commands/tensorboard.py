@@ -27,7 +27,7 @@ def tensorboard(context: Context, port: int) -> Exit:
     runs = context.project.runs
     if not event_folders(runs):
         places = ", ".join(f"runs/<run>/{name}/" for name in PLACES)
-        raise RequestError([f"no run has TensorBoard events yet: {places}"])
+        raise RequestError(f"no run has TensorBoard events yet: {places}")
     view = context.project.root / ".trainyard" / "tensorboard"
     link_events(runs, view)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(view)]

@@ -30,7 +30,7 @@ def top(context: Context) -> Exit:
     """
     if not (context.console.is_terminal and sys.stdin.isatty()):
         raise RequestError(
-            ["top: needs a terminal, and this is none; make status JSON=1 tells the same"]
+            "top: needs a terminal, and this is none; make status JSON=1 tells the same"
         )
     view, terminal = TopView(), sys.stdin.fileno()
     stops: dict[str, subprocess.Popen[bytes]] = {}

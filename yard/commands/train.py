@@ -152,7 +152,7 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
         raise RequestError(
-            [f"{earlier.name} ran {ran}, and no other program can go on from its files"]
+            f"{earlier.name} ran {ran}, and no other program can go on from its files"
         )
 
 
@@ -180,7 +180,7 @@ def check_same_training(job: Job, earlier: Path) -> None:
             "did; VALIDATION=0 goes on with it"
         )
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
 
 
 def _check_more_is_asked(job: Job, earlier: Path) -> None:
@@ -190,7 +190,7 @@ def _check_more_is_asked(job: Job, earlier: Path) -> None:
     epochs = epochs_done(earlier, job.epochs)
     if epochs is not None:
         done = f"{earlier.name} has done {plural(epochs, 'epoch')}"
-        raise RequestError([f"{done}; ask for more: EPOCHS={epochs + 1}"])
+        raise RequestError(f"{done}; ask for more: EPOCHS={epochs + 1}")
 
 
 def announce_resumed(console: Console, job: Job, earlier: Path) -> None:

@@ -39,14 +39,12 @@ def verify(context: Context, parts: Sequence[str], on: Sequence[str] = ()) -> Ex
     project = context.project
     unknown = [part for part in parts if part not in CHECK_PARTS]
     if unknown:
-        raise RequestError([f"no checks {', '.join(unknown)}; there are: {', '.join(CHECK_PARTS)}"])
+        raise RequestError(f"no checks {', '.join(unknown)}; there are: {', '.join(CHECK_PARTS)}")
     inventory = read_inventory(project, context.inventory)
     if inventory.runtime == NATIVE:
         raise RequestError(
-            [
-                "verify: looks into machines as root; where there is none (RUNTIME=native), each "
-                "launch looks at its nodes, and make bench measures the network between them"
-            ]
+            "verify: looks into machines as root; where there is none (RUNTIME=native), each "
+            "launch looks at its nodes, and make bench measures the network between them"
         )
     if not inventory.trainers:
         setup = addressed("make setup", project, inventory.path)

@@ -93,7 +93,7 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise RequestError([f"OUT={out}: {error.strerror}; name another file"]) from error
+        raise RequestError(f"OUT={out}: {error.strerror}; name another file") from error
     return Exit.DONE
 
 
@@ -113,7 +113,7 @@ def _listen(port: int, path: Path | None) -> socket.socket:
     except (OSError, OverflowError) as error:
         asked = f"PORT={port}" if path is None else f"SOCKET={path}"
         why = getattr(error, "strerror", None) or error
-        raise RequestError([f"{asked}: {why}; name another one"]) from error
+        raise RequestError(f"{asked}: {why}; name another one") from error
 
 
 def _bind(listener: socket.socket, path: Path) -> None:

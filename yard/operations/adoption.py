@@ -82,7 +82,7 @@ def _adopt(context: Context, run_id: str, record: Mapping[str, Any]) -> Path:
         ) from error
     if len(nodes) < len(record["nodes"]):
         missing = ", ".join(host for host in map(str, record["nodes"]) if host not in nodes)
-        raise RequestError([f"{run_id} runs on {missing} too, which this inventory does not have"])
+        raise RequestError(f"{run_id} runs on {missing} too, which this inventory does not have")
     run = adopt_run(context.project.runs, run_id)
     write_manifest(run, manifest)
     context.console.print(

@@ -31,10 +31,8 @@ def check_library() -> None:
     """
     if importlib.util.find_spec("boto3") is None:
         raise RequestError(
-            [
-                "boto3 is missing, which talks to AWS; make provision installs it "
-                "(./bootstrap.sh .venv requirements-aws.txt)"
-            ]
+            "boto3 is missing, which talks to AWS; make provision installs it "
+            "(./bootstrap.sh .venv requirements-aws.txt)"
         )
 
 

@@ -277,7 +277,7 @@ def raise_refusal(outcome: Outcome, inventory: Path) -> None:
     """
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
-            raise RequestError([*failure.message.splitlines(), *about_braces(failure, inventory)])
+            raise RequestError(*failure.message.splitlines(), *about_braces(failure, inventory))
 
 
 def about_braces(failure: TaskFailure, inventory: Path) -> list[str]:

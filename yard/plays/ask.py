@@ -37,5 +37,5 @@ def ask(program: str, project: Project, inventory: Path) -> Any:
     )
     if answer.returncode != 0:
         shown = project.shown(inventory)
-        raise RequestError([f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:]])
+        raise RequestError(f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:])
     return json.loads(answer.stdout)
