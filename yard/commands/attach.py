@@ -51,9 +51,7 @@ def attach(context: Context, run: Path) -> Exit:
                 stop_ranks(context, run, wanted=False)
                 summary = conclude(run, finished_at=record.manifest.launch.finished_at)
             else:
-                context.console.print(
-                    f"{escape(run.name)} had ended before ({summary.status})", soft_wrap=True
-                )
+                context.console.print(f"{escape(run.name)} had ended before ({summary.status})")
                 return Exit.DONE
             show_result(context.console, context.project, run, summary)
             bring_back(context, run)
@@ -66,4 +64,4 @@ def attach(context: Context, run: Path) -> Exit:
 def _announce(context: Context, manifest: Manifest) -> None:
     age = duration(max(0.0, time.time() - manifest.started_at))
     words = " ".join(filter(None, (manifest.run_id, manifest.name)))
-    context.console.print(escape(f"{words}: begun {age} ago"), soft_wrap=True)
+    context.console.print(escape(f"{words}: begun {age} ago"))

@@ -59,7 +59,7 @@ def bench(
     inventory = make_ready(context, inventory, training)
     plan: dict[str, object] = {"models": list(models), "rounds": rounds, "seconds": seconds}
     directory = open_measurement(project, BENCHMARK, inventory, plan)
-    console.print(f"Benchmark {directory.name}", soft_wrap=True)
+    console.print(f"Benchmark {directory.name}")
     with followed(directory):
         outcome = _launch(context, inventory, training, directory, plan)
         if outcome.cancelled:
@@ -69,7 +69,7 @@ def bench(
     result = read_json(directory / BENCHMARK.result)
     if not outcome.ok or result is None:
         show_failures(console, outcome)
-        console.print(f"Logs: {project.shown(directory)}/logs", soft_wrap=True)
+        console.print(f"Logs: {project.shown(directory)}/logs")
         return Exit.FAILED
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")
     result = {"run": directory.name, "measured_at": measured_at, **result}
@@ -80,7 +80,7 @@ def bench(
 
     draw_bench(result, plot)
     show_bench(console, result)
-    console.print(f"{project.shown(results)}, {project.shown(plot)}", soft_wrap=True)
+    console.print(f"{project.shown(results)}, {project.shown(plot)}")
     return Exit.DONE
 
 

@@ -59,7 +59,6 @@ def bundle(
         f"{shown} is written, {size(archive.stat().st_size)}. Take it to the site without a "
         f"network, with the checkout or the copy in it (docs/closed-networks.md). There:\n"
         f"    make train MODEL=vit NODES=2 BUNDLE={archive.name}",
-        soft_wrap=True,
         markup=False,
     )
     return Exit.DONE

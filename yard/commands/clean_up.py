@@ -114,7 +114,7 @@ def clean_up_run(context: Context, name: str, yes: bool) -> Exit:
     question, done = words_of_deletion(run)
     confirm(context, question, yes)
     delete(run)
-    context.console.print(escape(done), soft_wrap=True)
+    context.console.print(escape(done))
     return Exit.DONE
 
 
@@ -184,7 +184,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
                 why = f"cannot be reached: {unreachable_reason(event.result)}"
             else:
                 why = shortened(failure_message(event.result).strip())
-            context.console.print(escape(f"{place}: {why}; nothing is known of it"), soft_wrap=True)
+            context.console.print(escape(f"{place}: {why}; nothing is known of it"))
             return
         for found in event.result.get("found", []):
             # What a node keeps for a reason that is not known here it keeps all the same.
@@ -195,7 +195,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
             kept = reason.replace("{name}", found["name"])
             things.append(Thing(place, found["kind"], found["name"], found["bytes"], kept))
         if event.result.get("trouble") and place != HERE:
-            context.console.print(f"{place}: {event.result['trouble']}", soft_wrap=True)
+            context.console.print(f"{place}: {event.result['trouble']}")
 
     inventory = read_inventory(context.project, context.inventory)
     # Nodes without an engine have their images as folders, of which nothing is removed.

@@ -32,9 +32,9 @@ def setup(context: Context, nodes: int | None) -> Exit:
         for what in ("MODEL=vit", "CODE=folder")
     ]
     if count:
-        context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:", soft_wrap=True)
+        context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:")
         for command, why in zip(train, ("the shipped trainer", "your own code"), strict=True):
-            context.console.print(escape(f"    {command}   {why}"), soft_wrap=True)
+            context.console.print(escape(f"    {command}   {why}"))
     return Exit.DONE
 
 
@@ -99,7 +99,7 @@ def local_up(context: Context, nodes: int | None) -> Exit:
     made = read_inventory(context.project, inventory.path).trainers
     following = addressed("make setup", context.project, inventory.path)
     said = f"{plural(len(made), 'node')}: {', '.join(made)}. Next: {following}"
-    context.console.print(said, soft_wrap=True, markup=False)
+    context.console.print(said, markup=False)
     return Exit.DONE
 
 

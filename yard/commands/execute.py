@@ -54,7 +54,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
         status, text = result_of(event, seconds)
         statuses[event.host] = status
         note = "" if status == 0 else f"  [red]exit status {status}[/]"
-        console.print(f"[bold]{escape(event.host)}[/]{note}", soft_wrap=True)
+        console.print(f"[bold]{escape(event.host)}[/]{note}")
         # Not through rich: the output is the command's, to the last character; but no node steers
         # somebody's terminal.
         if console.is_terminal:
@@ -69,7 +69,7 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
         raise Interrupted("interrupted; the command may still run on nodes until its time is up")
     missing = [host for host in hosts if host not in statuses]
     for host in missing:
-        console.print(f"[bold]{escape(host)}[/]  [red]no result[/]", soft_wrap=True)
+        console.print(f"[bold]{escape(host)}[/]  [red]no result[/]")
     if UNREACHABLE in statuses.values():
         point_to_doctor(console, context.project, context.inventory)
     return max((*statuses.values(), *(UNREACHABLE for _ in missing)))

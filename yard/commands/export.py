@@ -34,7 +34,6 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     context.console.print(
         f"{to} has the weights of {checkpoint.name} of {run.name}, and "
         f"{to.with_suffix('.json').name} beside it what they are for (docs/training.md#weights)",
-        soft_wrap=True,
         markup=False,
     )
     return Exit.DONE

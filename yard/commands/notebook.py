@@ -81,15 +81,14 @@ def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server 
         context.console.print(f"{escape(run.name)} has ended; bringing its files home")
         attach(context, run)
         return None
-    context.console.print(f"{escape(run.name)} goes on", soft_wrap=True)
+    context.console.print(f"{escape(run.name)} goes on")
     about = notebook_of(manifest) or {}
     folder = Path(request.code).expanduser().resolve() if request.code else None
     if folder is not None and str(folder) != about.get("folder"):
         there = escape(str(about.get("folder")))
         context.console.print(
             f"[yellow]It has the files of {there}[/], and not those of CODE=; "
-            f"make stop RUN={run.name} ends it",
-            soft_wrap=True,
+            f"make stop RUN={run.name} ends it"
         )
     return server
 
@@ -119,7 +118,7 @@ def _start(
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
     run = create_run(project.runs, job)
-    context.console.print(f"Run {escape(run.name)}", soft_wrap=True)
+    context.console.print(f"Run {escape(run.name)}")
     code = keep_code(run, job, packages)
     manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
     write_manifest(run, manifest)
@@ -168,8 +167,7 @@ def _announce(context: Context, job: Notebook) -> None:
     folder = context.project.shown(job.folder)
     context.console.print(
         f"[bold]Jupyter Lab[/] on {escape(job.node)}: takes {what}, {end}\n"
-        f"{files} of {escape(folder)}, which they come home to",
-        soft_wrap=True,
+        f"{files} of {escape(folder)}, which they come home to"
     )
 
 
@@ -182,7 +180,7 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
         if not way.is_open:
             raise ClusterError(_broken(context, node, run, way))
         url = f"http://{LOOPBACK}:{way.port}/lab?token={server.token}"
-        console.print(url, soft_wrap=True, markup=False)
+        console.print(url, markup=False)
         console.print("Ctrl-C closes the way there; the notebook goes on.")
         silent = 0
         while silent < MOST_SILENT:
@@ -195,7 +193,7 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
             if not way.is_open:
                 raise ClusterError(_broken(context, node, run, way))
             silent = 0 if _answers(way.port) else silent + 1
-    console.print(f"{escape(run.name)} does not answer any more", soft_wrap=True)
+    console.print(f"{escape(run.name)} does not answer any more")
     manifest = read_manifest(run)
     assert manifest is not None, "it was written when the run began"
     if ask_server(context, run, manifest, node) is not None:
@@ -240,7 +238,7 @@ def _answers(port: int) -> bool:
 
 
 def _say_goes_on(context: Context, node: str, run: Path) -> None:
-    context.console.print(f"The notebook goes on:\n{_ways(context, node, run)}", soft_wrap=True)
+    context.console.print(f"The notebook goes on:\n{_ways(context, node, run)}")
 
 
 def _broken(context: Context, node: str, run: Path, way: Tunnel) -> str:

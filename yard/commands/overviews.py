@@ -49,9 +49,7 @@ def list_all_runs(context: Context, form: str | None, find: str, last: int | Non
 
     show_runs(context.console, chosen)
     if runs.is_dir():
-        context.console.print(
-            f"\n[dim]as a page: {_shown(context, write_index(runs))}[/]", soft_wrap=True
-        )
+        context.console.print(f"\n[dim]as a page: {_shown(context, write_index(runs))}[/]")
     return Exit.DONE
 
 
@@ -68,7 +66,7 @@ def tag_run(context: Context, name: str, tags: str | None, note: str | None) -> 
 
         write_index(context.project.runs)
     said = " ".join(filter(None, (*(f"#{tag}" for tag in labels.tags), labels.note)))
-    context.console.print(escape(f"{run.name}: {said or 'no tags and no note'}"), soft_wrap=True)
+    context.console.print(escape(f"{run.name}: {said or 'no tags and no note'}"))
     return Exit.DONE
 
 
@@ -87,7 +85,7 @@ def draw_reports(context: Context, names: Sequence[str]) -> Exit:
         if len(chosen) == 1
         else write_comparison(context.project.runs, chosen)
     )
-    context.console.print(_shown(context, path), soft_wrap=True)
+    context.console.print(_shown(context, path))
     return Exit.DONE
 
 

@@ -84,5 +84,5 @@ def _look(
         f"{title}: {', '.join(told)}",
         f"{shown}/predictions.csv, {shown}/evaluation.html",
     ):
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, markup=False)
     return Exit.DONE

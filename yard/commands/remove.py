@@ -78,7 +78,6 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
         context.console.print(
             f"\n{', '.join(silent)} did not answer, and has what set-up put there. "
             "When it is back, give the command again.",
-            soft_wrap=True,
             markup=False,
         )
     elif all_of_them:
@@ -88,10 +87,9 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
         context.console.print(
             f"\nNext: take {', '.join(leaving)} out of {project.shown(inventory.path)}, host_vars "
             f"too, then {setup}: it takes the names and keys away from all other machines.",
-            soft_wrap=True,
             markup=False,
         )
-    context.console.print(f"\n{STAYS}", soft_wrap=True, markup=False)
+    context.console.print(f"\n{STAYS}", markup=False)
     return Exit.DONE
 
 
@@ -164,4 +162,4 @@ def _announce(
         )
     if silent:
         lines.append(f"{', '.join(silent)}: no answer, so nothing is removed there.")
-    context.console.print("\n".join(lines), soft_wrap=True, markup=False)
+    context.console.print("\n".join(lines), markup=False)

@@ -92,7 +92,6 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
         f"Next: {addressed('make setup', context.project, inventory)}"
         if changed
         else "Nothing was to be changed.",
-        soft_wrap=True,
         markup=False,
     )
     return Exit.DONE
@@ -126,7 +125,7 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
         )
         with _costs_are_said(context, site):
             remove_things(context, site.scope())
-        context.console.print(f"Removed. Asked again: nothing in {where}.", soft_wrap=True)
+        context.console.print(f"Removed. Asked again: nothing in {where}.")
     elif _source(context, site).is_file():
         source = shlex.quote(context.project.shown(_source(context, site)))
         raise ClusterError(
@@ -135,7 +134,7 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
             f"given back already, or removed by hand: rm {source}"
         )
     else:
-        context.console.print(f"There is nothing to remove: nothing in {where}.", soft_wrap=True)
+        context.console.print(f"There is nothing to remove: nothing in {where}.")
     _forget(context, site)
     return Exit.DONE
 
@@ -181,9 +180,9 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
         if commands:
             context.console.print("Past their deadline, and still paid for. To give them back:")
             for command in commands:
-                context.console.print(f"  {command}", soft_wrap=True, markup=False)
+                context.console.print(f"  {command}", markup=False)
         else:
-            context.console.print(f"Nothing in {where} is past its deadline.", soft_wrap=True)
+            context.console.print(f"Nothing in {where} is past its deadline.")
     for problem in problems:
         print(f"yard: {problem}", file=sys.stderr)
     return Exit.UNFIT if commands else Exit.BAD_REQUEST if problems else Exit.DONE

@@ -65,7 +65,7 @@ def train_series(
     digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
     # With the digest too where it has a name: under that another request may have been trained.
     series = f"{request.name or 'series'}-{digest}"
-    context.console.print(f"{plural(len(cases), 'training')}: {escape(series)}", soft_wrap=True)
+    context.console.print(f"{plural(len(cases), 'training')}: {escape(series)}")
     try:
         runs, status = train_each(context, series, cases, goes_on=True, waits=waits)
     except Detached:
@@ -94,7 +94,7 @@ def train_series(
     page = path.with_suffix(".html")
     write_text(page, series_page(context.project.runs, series, rows, best))
     shown = [context.project.shown(file) for file in (page, path)]
-    context.console.print(escape(", ".join(shown)), soft_wrap=True)
+    context.console.print(escape(", ".join(shown)))
     return status
 
 

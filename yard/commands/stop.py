@@ -45,9 +45,7 @@ def _stop_run(context: Context, run: Path) -> Exit:
         show_result(context.console, context.project, run, conclude(run))
         bring_back(context, run)
     else:
-        context.console.print(
-            f"{escape(run.name)} had ended before ({summary.status})", soft_wrap=True
-        )
+        context.console.print(f"{escape(run.name)} had ended before ({summary.status})")
     return Exit.DONE if outcome.ok else Exit.FAILED
 
 
@@ -57,7 +55,7 @@ def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
     shown = escape(context.project.shown(directory))
     if not mark.exists() and not is_followed(directory) and (directory / kind.result).exists():
         result = f"{shown}/{kind.result}"
-        console.print(f"{directory.name} had ended before; see {result}", soft_wrap=True)
+        console.print(f"{directory.name} had ended before; see {result}")
         return Exit.DONE
     # Before its end brings files of the nodes to the folder: none of them may choose the machines.
     begun = read_begun(directory)
@@ -73,5 +71,5 @@ def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
         reach_as(context, begun.inventory, begun.runtime)
     inventory = context.inventory if begun is None else begun.inventory
     outcome = stop_on_nodes(context, directory, inventory)
-    console.print(f"{directory.name} has ended; {shown} has what was done", soft_wrap=True)
+    console.print(f"{directory.name} has ended; {shown} has what was done")
     return Exit.DONE if outcome.ok else Exit.FAILED

@@ -97,7 +97,7 @@ def train(
     if earlier is not None:
         check_resumable(earlier)  # it may have been deleted meanwhile, and the run would begin anew
     run = create_run(project.runs, job)
-    console.print(f"Run {escape(run.name)}", soft_wrap=True)
+    console.print(f"Run {escape(run.name)}")
     variables = job.extravars()
     code = None
     if isinstance(job, ProjectRun):
@@ -201,18 +201,17 @@ def announce_resumed(console: Console, job: Job, earlier: Path) -> None:
         f"in {result.folder}/"
         for result in results
     )
-    console.print(escape(f"goes on from {earlier.name}: {files}"), soft_wrap=True)
+    console.print(escape(f"goes on from {earlier.name}: {files}"))
     if not isinstance(job, ProjectRun):
         return
     added = job.code.settings.resume_args
     if added:
-        console.print(escape(f"and is given: {shlex.join(added)}"), soft_wrap=True)
+        console.print(escape(f"and is given: {shlex.join(added)}"))
     elif not seems_to_load(job.code):
         console.print(
             "[yellow]may begin anew[/]: nothing in the program's files seems to load a checkpoint. "
             f"Have it load what it finds in $TRAINYARD_CHECKPOINT_DIR, or name what makes it do so "
-            f"as resume_args in {SETTINGS}",
-            soft_wrap=True,
+            f"as resume_args in {SETTINGS}"
         )
 
 
@@ -230,7 +229,7 @@ def announce(console: Console, inventory: Inventory, job: Job) -> None:
         console.print("runs without root and containers, in namespaces of the account on each node")
     if job.slots:
         slots = ", ".join(f"{slots} on {name}" for name, slots in job.slots.items())
-        console.print(escape(f"ranks as each node carries: {slots}"), soft_wrap=True)
+        console.print(escape(f"ranks as each node carries: {slots}"))
     if job.gpus_per_node is not None:
         console.print(f"takes {plural(job.gpus_per_node, 'free GPU')} of each node")
     if isinstance(job, Training):
@@ -256,12 +255,9 @@ def _announce_project(console: Console, job: ProjectRun) -> None:
         shown += f", and {more} more" if more > 0 else ""
         lines.append(f"left out by {files.rules}: {shown}")
     for line in lines:
-        console.print(escape(line), soft_wrap=True)
+        console.print(escape(line))
     for warning in code.warnings:
-        console.print(
-            f"[yellow]may be wrong[/], or newer than the Python here: {escape(warning)}",
-            soft_wrap=True,
-        )
+        console.print(f"[yellow]may be wrong[/], or newer than the Python here: {escape(warning)}")
 
 
 def _announce_training(console: Console, training: Training) -> None:
@@ -270,7 +266,7 @@ def _announce_training(console: Console, training: Training) -> None:
         f"learning rate {training.learning_rate:g}"
     )
     if training.weights is not None:
-        console.print(escape(f"begins from {training.weights}"), soft_wrap=True)
+        console.print(escape(f"begins from {training.weights}"))
     if training.is_subset:
         images = f"{training.train_images:,}"
         if training.train_images_available:

@@ -52,7 +52,7 @@ def verify(context: Context, parts: Sequence[str], on: Sequence[str] = ()) -> Ex
     hosts = inventory.select(on)
     chosen = parts or CHECK_PARTS
     directory = open_measurement(project, VERIFICATION, inventory, {"checks": list(chosen)})
-    context.console.print(f"Verification {directory.name}", soft_wrap=True)
+    context.console.print(f"Verification {directory.name}")
     with followed(directory):
         return _verify(context, inventory, directory, chosen, hosts)
 
@@ -94,7 +94,7 @@ def _verify(
     verdict = read_verdict(directory)
     if verdict is None:
         show_failures(console, outcome)
-        console.print(f"no verdict; see {project.shown(directory)}/verify.log", soft_wrap=True)
+        console.print(f"no verdict; see {project.shown(directory)}/verify.log")
         return Exit.FAILED
     # Only the page needs the template engine.
     from yard.pages.verification import write_verification_page
@@ -102,5 +102,5 @@ def _verify(
     page = write_verification_page(directory, verdict)
     show_hardware(console, read_hardware(directory))
     show_findings(console, verdict)
-    console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it", soft_wrap=True)
+    console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it")
     return Exit.DONE if verdict.ok else Exit.UNFIT

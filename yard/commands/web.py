@@ -48,9 +48,7 @@ def web(context: Context, port: int, path: Path | None, names: list[str], read_o
     else:
         guard = Guard(None, names, read_only)
         where = f"the socket {path}, whose proxy asks who users are"
-    context.console.print(
-        f"Open {escape(where)}\nCtrl-C ends it; runs go on.", soft_wrap=True, highlight=False
-    )
+    context.console.print(f"Open {escape(where)}\nCtrl-C ends it; runs go on.", highlight=False)
     config = uvicorn.Config(
         make_app(Board(context), guard),
         log_level="warning",

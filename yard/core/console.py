@@ -40,6 +40,11 @@ class ForeignTextConsole(Console):
         with suppress(SystemExit):
             super().on_broken_pipe()
 
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        """Print; a sentence stays in one line, whatever the width, so that it can be copied."""
+        whole = soft_wrap is None and all(isinstance(entry, str) for entry in objects)
+        super().print(*objects, soft_wrap=whole or soft_wrap, **options)
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Turn a string into text, as rich does."""
         return super().render_str(as_typed(text), **options)

@@ -45,9 +45,7 @@ def _ask(context: Context, run_id: str) -> Mapping[str, Any] | None:
         if event.module == READ_RECORD and isinstance(event.result.get("record"), Mapping):
             records.append(event.result["record"])
 
-    context.console.print(
-        f"{escape(run_id)} is not known here. Asking the nodes ...", soft_wrap=True
-    )
+    context.console.print(f"{escape(run_id)} is not known here. Asking the nodes ...")
     variables = {"training_run_id": run_id}
     outcome = play(context, "record", variables, take, log=fresh_log(context, "record"))
     if outcome.cancelled:
@@ -87,7 +85,6 @@ def _adopt(context: Context, run_id: str, record: Mapping[str, Any]) -> Path:
     write_manifest(run, manifest)
     context.console.print(
         f"{escape(run_id)} was begun by {escape(str(record.get('owner')))} in "
-        f"{escape(str(record['home']))}; it is followed from here now",
-        soft_wrap=True,
+        f"{escape(str(record['home']))}; it is followed from here now"
     )
     return run

@@ -125,13 +125,13 @@ def bring_back(context: Context, run: Path) -> None:
         return
     console, shown = context.console, escape(context.project.shown(returned.folder))
     written = plural(len(returned.written), "new or changed file")
-    console.print(f"{written} of the notebook in {shown}", soft_wrap=True)
+    console.print(f"{written} of the notebook in {shown}")
     if returned.beside:
         console.print("Changed here meanwhile too, so the notebook's versions are beside yours:")
     for name in returned.beside:
-        console.print(f"    {escape(name)}", soft_wrap=True)
+        console.print(f"    {escape(name)}")
     if returned.failed:
         left = escape(context.project.shown(run / "workdir"))
-        console.print(f"[red]Could not be written there[/], and are in {left}:", soft_wrap=True)
+        console.print(f"[red]Could not be written there[/], and are in {left}:")
     for failure in returned.failed:
-        console.print(f"    {escape(failure)}", soft_wrap=True)
+        console.print(f"    {escape(failure)}")

@@ -143,7 +143,7 @@ def deliver_packages(context: Context, inventory: Inventory, packages: Packages)
         run_operation(context, "packages_image", variables, limit=limit)
     except SomeNodesError as error:
         message = f"{error}\nGoing on with the nodes that have it"
-        context.console.print(escape(message), soft_wrap=True)
+        context.console.print(escape(message))
     else:
         note_packages(context.project, inventory, packages.folder.name)
 
@@ -155,7 +155,7 @@ def packages_variables(packages: Packages | None) -> dict[str, str]:
 
 def announce_packages(console: Console, packages: Packages) -> None:
     """Say what was settled."""
-    console.print(f"{escape(packages.path)}: {_shown(packages)}", soft_wrap=True)
+    console.print(f"{escape(packages.path)}: {_shown(packages)}")
 
 
 def _shown(packages: Packages) -> str:

@@ -33,7 +33,7 @@ def have_nodes(context: Context, follower: RunFollower, outcome: Outcome, waits:
             return False
         if not waits:
             for failure in outcome.failures:
-                context.console.print(failure.message, markup=False, soft_wrap=True)
+                context.console.print(failure.message, markup=False)
             context.console.print("It is no run and leaves no record. WAIT=1 waits for nodes.")
             return False
         if wait == FIRST_WAIT:
@@ -51,7 +51,7 @@ def _say_who_has_them(context: Context) -> None:
         return
     except ClusterError as error:
         # They may answer later.
-        context.console.print(f"Waiting for nodes; {error}", markup=False, soft_wrap=True)
+        context.console.print(f"Waiting for nodes; {error}", markup=False)
         return
     context.console.print("Waiting for nodes; these have them:")
     context.console.print(runs_table(state.runs, state.time))

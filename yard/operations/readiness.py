@@ -38,7 +38,7 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
         try:
             deliver_image(context, inventory)
         except SomeNodesError as error:
-            console.print(escape(str(error)), soft_wrap=True)
+            console.print(escape(str(error)))
             force = True
         else:
             reasons = ()
@@ -77,7 +77,7 @@ def mended(
         if packages is not None:
             deliver_packages(context, inventory, packages)
     except (ClusterError, Interrupted) as error:
-        context.console.print(escape(str(error)), soft_wrap=True)
+        context.console.print(escape(str(error)))
         return False
     return True
 

@@ -90,7 +90,6 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
             _record(project, inventory, before, done, sources)
             context.console.print(
                 f"{', '.join(done)} can train; the others are left out until make setup passes",
-                soft_wrap=True,
                 markup=False,
             )
         raise
@@ -182,7 +181,7 @@ def _put(context: Context, inventory: Inventory, variables: Mapping[str, Any]) -
         if have:
             hosts = ", ".join(host for host in inventory.trainers if host in have)
             said = f"has it: {hosts}" if len(have) == 1 else f"have it: {hosts}"
-            context.console.print(said, soft_wrap=True, markup=False)
+            context.console.print(said, markup=False)
         raise
 
 
@@ -241,7 +240,7 @@ def run_operation(
                 play(context, "trainer_image_end", variables, take, log=log, to_its_end=True)
                 messages.append("The build of the image was ended; the next one goes on from there")
     for message in messages:
-        context.console.print(escape(message), soft_wrap=True)
+        context.console.print(escape(message))
     if outcome.cancelled:
         raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
     raise_refusal(outcome, inventory or context.inventory)

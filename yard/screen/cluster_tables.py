@@ -48,7 +48,7 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
         console.print(runs_table(state.runs, state.time))
     for node in state.nodes:
         if node.reason:
-            console.print(f"{node.host}: {node.reason}", soft_wrap=True, markup=False)
+            console.print(f"{node.host}: {node.reason}", markup=False)
     if any(node.state == UNREACHABLE for node in state.nodes):
         point_to_doctor(console, project, inventory)
     for run in state.runs:
@@ -58,13 +58,11 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
             way = f"; {attach} follows it from here"
             console.print(
                 f"{run.run}: was started in another checkout, or its directory here is gone"
-                f"{way if RUN_ID.fullmatch(run.run) else ''}",
-                soft_wrap=True,
+                f"{way if RUN_ID.fullmatch(run.run) else ''}"
             )
     for name in state.lost:
         console.print(
-            f"{name}: has no result, and no node knows it; make attach RUN={name} ends it",
-            soft_wrap=True,
+            f"{name}: has no result, and no node knows it; make attach RUN={name} ends it"
         )
 
 

@@ -34,7 +34,7 @@ def show_contact(console: Console, contact: Contact) -> None:
     for group in contact.groups():
         _show_group(console, group)
     console.print()
-    console.print(_conclusion(contact), soft_wrap=True)
+    console.print(_conclusion(contact))
 
 
 def _hosts(hosts: tuple[HostReport, ...]) -> Table:
@@ -74,28 +74,25 @@ def _show_group(console: Console, group: TroubleGroup) -> None:
 
 def _heading(console: Console, names: str, trouble: Trouble) -> None:
     console.print()
-    console.print(
-        f"[red bold]{escape(names)}[/]  {escape(trouble.cause)} [dim]({trouble.code})[/]",
-        soft_wrap=True,
-    )
+    console.print(f"[red bold]{escape(names)}[/]  {escape(trouble.cause)} [dim]({trouble.code})[/]")
 
 
 def _lines(console: Console, lines: tuple[str, ...], before: str = "") -> None:
     for number, line in enumerate(lines):
         lead = before if number == 0 else " " * len(before)
-        console.print(f"    [dim]{escape(lead + line)}[/]", soft_wrap=True)
+        console.print(f"    [dim]{escape(lead + line)}[/]")
 
 
 def _remedy(console: Console, trouble: Trouble, commands: tuple[str, ...]) -> None:
     if trouble.advice:
-        console.print(f"  {escape(trouble.advice)}", soft_wrap=True)
+        console.print(f"  {escape(trouble.advice)}")
     if trouble.on_host:
         console.print(f"  On the {'bastion' if trouble.bastion else 'host'}, as root:")
     else:
         console.print("  Then:" if trouble.advice else "  Mend it:")
     for command in commands:
         # Alone in its line and never wrapped: it is there to be pasted.
-        console.print(f"    [bold]{escape(command)}[/]", soft_wrap=True)
+        console.print(f"    [bold]{escape(command)}[/]")
 
 
 def _conclusion(contact: Contact) -> str:

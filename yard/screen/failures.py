@@ -20,15 +20,15 @@ def show_failures(console: Console, outcome: Outcome) -> None:
     """Print which task failed on which host, and what it said."""
     for failure in outcome.failures:
         task = f"{failure.role} : {failure.task}" if failure.role else failure.task
-        console.print(f"[red bold]{escape(failure.host)}[/]  {escape(task)}", soft_wrap=True)
+        console.print(f"[red bold]{escape(failure.host)}[/]  {escape(task)}")
         for line in failure.message.splitlines():
-            console.print(f"    {escape(line)}", soft_wrap=True)
+            console.print(f"    {escape(line)}")
         for words, remedy in OF_RSYNC.items():
             if words in failure.message:
-                console.print(f"    {remedy}", soft_wrap=True)
+                console.print(f"    {remedy}")
 
 
 def point_to_doctor(console: Console, project: Project, inventory: Path) -> None:
     """Print which command tells why a host is not reached, and what mends it."""
     doctor = addressed("make doctor", project, inventory)
-    console.print(f"{doctor} says what mends it", soft_wrap=True, markup=False)
+    console.print(f"{doctor} says what mends it", markup=False)

@@ -33,10 +33,9 @@ def show_plan(console: Console, site: Site, plan: Mapping[str, Any]) -> None:
             f"{offer['memory_mib'] / 1024:.0f} GiB{gpus}), {_market(site)}, "
             f"image {plan['image_name'] or plan['image_id']}, "
             f"disks {_disks(plan['devices'])}",
-            soft_wrap=True,
             markup=False,
         )
-    console.print(estimate(site, plan), soft_wrap=True, markup=False)
+    console.print(estimate(site, plan), markup=False)
 
 
 def estimate(site: Site, plan: Mapping[str, Any]) -> str:

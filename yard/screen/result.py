@@ -30,9 +30,9 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
     for label, text in (*_diagnosis(summary.diagnosis), *_numbers(summary)):
         _row(console, label, text)
     if summary.diagnosis and summary.diagnosis.proof:
-        console.print(f"\n  {escape(str(summary.diagnosis.log))}:", soft_wrap=True)
+        console.print(f"\n  {escape(str(summary.diagnosis.log))}:")
         for line in summary.diagnosis.proof:
-            console.print(f"    {escape(line)}", soft_wrap=True)
+            console.print(f"    {escape(line)}")
         console.print()
     if summary.missing_hosts:
         _row(
@@ -131,7 +131,7 @@ def _row(console: Console, label: str, text: str) -> None:
     """One row; on a terminal a long text goes on below itself, elsewhere lines stay whole."""
     if not console.is_terminal:
         gap = "" if len(label) < 14 else "  "
-        console.print(escape(f"  {label:<14}{gap}{text}"), soft_wrap=True)
+        console.print(escape(f"  {label:<14}{gap}{text}"))
         return
     row = Table.grid(padding=0)
     row.add_column(width=16)

@@ -39,6 +39,6 @@ def show_scaling(console: Console, result: Scaling) -> None:
     for label, gained, _ in bars(result)[1:]:
         efficiency = percent(gained.efficiency)
         console.print(f"  {label:<32}[bold]{gained.speed_up:.2f}[/] times, efficiency {efficiency}")
-    console.print(f"\nHeld constant: {escape(result.held)}", soft_wrap=True)
+    console.print(f"\nHeld constant: {escape(result.held)}")
     for doubt in result.doubts:
-        console.print(f"[yellow]doubtful[/]: {escape(doubt)}", soft_wrap=True)
+        console.print(f"[yellow]doubtful[/]: {escape(doubt)}")

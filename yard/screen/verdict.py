@@ -32,14 +32,12 @@ def show_findings(console: Console, verdict: Verdict) -> None:
     for fault in verdict.faults:
         for cause in fault.causes:
             times = f" ({cause.times} times)" if cause.times > 1 else ""
-            console.print(
-                f"[bold red]{escape(fault.who)}[/]  {escape(cause.reason)}{times}", soft_wrap=True
-            )
+            console.print(f"[bold red]{escape(fault.who)}[/]  {escape(cause.reason)}{times}")
             if cause.remedy:
-                console.print(f"    {escape(cause.remedy)}", soft_wrap=True)
+                console.print(f"    {escape(cause.remedy)}")
     for note in verdict.notes:
         hosts = ", ".join(note.hosts)
-        console.print(f"[bold yellow]{escape(hosts)}[/]  {escape(note.text)}", soft_wrap=True)
+        console.print(f"[bold yellow]{escape(hosts)}[/]  {escape(note.text)}")
     nodes, took = plural(len(verdict.hosts), "node"), duration(verdict.seconds)
     if verdict.ok:
         console.print(f"[bold green]Fit[/]: {nodes}, {took}")
