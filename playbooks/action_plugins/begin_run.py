@@ -6,8 +6,6 @@ train: it is checked, and gets what it leaves open from the model and the invent
 folder and its manifest then, and the launch its variables.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -11,8 +11,6 @@ Returns `addresses`, all of them, sorted. Works on the control node, without a c
 where the group has no hosts, or one of them no address but names alone.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any
 

@@ -11,8 +11,6 @@ Returns `lines`, one of hosts(5) for each address, and `names`, all names in the
 control node, without a connection.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -11,8 +11,6 @@ only where a file cannot be read, at which Ansible would stop as soon as it need
 host; what the other files show is named together with it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

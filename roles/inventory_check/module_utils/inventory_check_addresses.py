@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Networks that are none, addresses outside of theirs, and one address for two hosts."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

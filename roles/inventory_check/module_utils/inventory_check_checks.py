@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """All checks of an inventory: of its files alone, and of what Ansible made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +51,7 @@ class Expectation(NamedTuple):
     renamed: Mapping[str, str]
 
     @classmethod
-    def of(cls, roles: Path, known: Sequence[str], renamed: Mapping[str, str]) -> Expectation:
+    def of(cls, roles: Path, known: Sequence[str], renamed: Mapping[str, str]) -> "Expectation":
         """Read what the roles declare."""
         return cls(declared_variables(roles), known, renamed)
 

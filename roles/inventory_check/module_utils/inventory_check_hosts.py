@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Names that no host can have, and one name for two hosts."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Collection, Iterator

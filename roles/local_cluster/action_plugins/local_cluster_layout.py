@@ -5,8 +5,6 @@ Those that are `containers` and those that are `virtual` machines, with disk and
 by themselves as well. Looks at nothing and changes nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

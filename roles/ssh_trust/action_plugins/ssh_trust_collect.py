@@ -6,8 +6,6 @@ node's name as the last word; `rotation`, whether any node has the second key of
 members whose keys could not be read. Its work grows linearly with the number of nodes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

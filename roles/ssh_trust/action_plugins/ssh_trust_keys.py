@@ -5,8 +5,6 @@ Returns C(user_keys), C(rotation), whether there is a second key, and C(pair_dif
 files of the control node alone, as whoever plays.
 """
 
-from __future__ import annotations
-
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType

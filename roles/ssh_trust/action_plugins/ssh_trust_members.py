@@ -12,8 +12,6 @@ What stands before the key of each in authorized_keys is C(options) of it, and C
 for the control node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_network

@@ -15,8 +15,6 @@ Arguments:
     carried: arguments that a task with C(until) takes from the answer that it had before, by name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

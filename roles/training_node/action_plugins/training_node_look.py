@@ -8,8 +8,6 @@ always named. Returns C(roles), those that are to be applied, and C(alike), by r
 the same on all nodes.
 """
 
-from __future__ import annotations
-
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType

@@ -7,8 +7,6 @@ files that the node lacks are sent; a launch whose code has not changed costs no
 Returns what the verb answers, each word in its form.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Mapping

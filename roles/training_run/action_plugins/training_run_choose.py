@@ -20,8 +20,6 @@ Arguments:
     collect_dir: where its files go on the control node.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
