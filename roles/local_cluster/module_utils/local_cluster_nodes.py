@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """The nodes of a local cluster: names, addresses, and which cores of this machine each may use."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
