@@ -71,8 +71,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """The action hosts_file_entries."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> Any:
         super().run(tmp, task_vars)

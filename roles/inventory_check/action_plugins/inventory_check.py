@@ -46,7 +46,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Looks at the inventory on the control node, for all hosts at once."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Check the inventory; fails with all problems in the message where there are any."""

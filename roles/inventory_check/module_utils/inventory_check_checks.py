@@ -10,6 +10,7 @@ from ansible.module_utils.inventory_check_addresses import (
     RUN_PORT,
     Places,
     address_problems,
+    host_name_problems,
     network_problems,
     port_problems,
 )
@@ -17,7 +18,6 @@ from ansible.module_utils.inventory_check_closed_network import READ as CLOSED_N
 from ansible.module_utils.inventory_check_closed_network import closed_network_problems
 from ansible.module_utils.inventory_check_files import InventoryFiles
 from ansible.module_utils.inventory_check_groups import group_file_problems, group_problems
-from ansible.module_utils.inventory_check_hosts import host_name_problems
 from ansible.module_utils.inventory_check_problem import Problem
 from ansible.module_utils.inventory_check_roles import (
     Declared,

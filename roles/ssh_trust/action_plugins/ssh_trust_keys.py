@@ -31,9 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
 
     _requires_connection = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Look."""
         super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(

@@ -187,8 +187,6 @@ def read_answer(status: int, said: str, complaint: str) -> Result:
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
     """Calls the node program."""
 
-    TRANSFERS_FILES = False
-
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Call it, and bring it first where the node lacks it."""
         result: Result = super().run(tmp, task_vars)
