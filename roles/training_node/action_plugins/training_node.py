@@ -10,7 +10,8 @@ C(problems), a list of host, code, values and text. A dry run skips verbs that c
 Arguments:
     verb: what is to be done; node/calls.py lists the verbs.
     arguments: of the verb, by name.
-    place: folder of the node's with the program, absolute or relative to the account's home.
+    place: folder of the node's with the program, absolute or relative to the account's home; where
+        it is not said, C(training_node_program).
     attachment: a file of the control node that the verb takes along.
     carried: arguments that a task with C(until) takes from the answer that it had before, by name.
 """
@@ -53,7 +54,7 @@ ARGUMENTS = {
     "verb": {"type": "str", "required": True},
     "arguments": {"type": "dict", "default": {}},
     # Not of the kind `path`, which would take a ~ for this account's home.
-    "place": {"type": "str", "required": True},
+    "place": {"type": "str"},
     "attachment": {"type": "path"},
     "carried": {"type": "list", "elements": "str", "default": []},
 }
@@ -243,7 +244,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         if not python.startswith("/"):
             python = PYTHON
         package: bytes = _arrival().read_package(str(PROGRAM))
-        lies = (python, options["place"], hashlib.sha256(package).hexdigest())
+        place = options["place"] or self._templar.template(task_vars["training_node_program"])
+        lies = (python, place, hashlib.sha256(package).hexdigest())
         told = self._ask("call", *lies, request)
         if told.get("error", {}).get("code") == "absent":
             # What the keyword `timeout` of a task sets, which is for a node that says nothing.
