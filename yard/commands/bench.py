@@ -47,8 +47,6 @@ def bench(
         seconds: of a turn of training, about.
 
     Raises:
-        RequestError: the request makes no sense; nothing has been touched.
-        ClusterError: the cluster is not set up, and set-up failed or is not ours to run.
         Interrupted: the user stopped it; its containers are gone.
     """
     project, console = context.project, context.console

@@ -28,7 +28,6 @@ def bundle(
 
     Raises:
         RequestError: a release or data set is unknown, or the file cannot be written there.
-        ClusterError, Interrupted: see `run_operation`. No archive has been written.
     """
     inventory = read_inventory(context.project, context.inventory)
     unknown = [name for name in releases if name not in RELEASES]

@@ -17,12 +17,7 @@ from yard.runs.setup_record import forget_setup
 
 
 def setup(context: Context, nodes: int | None) -> Exit:
-    """Prepare the machines; `nodes` is the size of a local cluster, None leaves it as it is.
-
-    Raises:
-        RequestError: there cannot be so many nodes.
-        ClusterError, Interrupted: see `run_setup`.
-    """
+    """Prepare the machines; `nodes` is the size of a local cluster, None leaves it as it is."""
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
     ready = run_setup(context, inventory, nodes)
@@ -49,7 +44,6 @@ def data(
 
     Raises:
         RequestError: it is unknown or cannot be had; no node has been touched.
-        ClusterError, Interrupted: see `put_dataset`.
     """
     inventory = read_inventory(context.project, context.inventory)
     if (dataset is None) == (name is None):
@@ -69,12 +63,7 @@ def data(
 
 
 def rotate_keys(context: Context) -> Exit:
-    """Give all nodes new keys for each other; logins go on meanwhile.
-
-    Raises:
-        RequestError: set-up gave them none.
-        ClusterError, Interrupted: see `run_operation`.
-    """
+    """Give all nodes new keys for each other; logins go on meanwhile."""
     inventory = read_inventory(context.project, context.inventory)
     if inventory.runtime == NATIVE:
         raise RequestError("without root (RUNTIME=native) set-up gives nodes no keys: none is new")
@@ -84,12 +73,7 @@ def rotate_keys(context: Context) -> Exit:
 
 
 def local_up(context: Context, nodes: int | None) -> Exit:
-    """Make the local cluster, of `nodes` nodes or as many as the inventory says.
-
-    Raises:
-        RequestError: there cannot be so many nodes.
-        ClusterError, Interrupted: see `run_operation`.
-    """
+    """Make the local cluster, of `nodes` nodes or as many as the inventory says."""
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
     # The nodes may be new ones: what set-up has put on the old says nothing about them.
@@ -104,11 +88,7 @@ def local_up(context: Context, nodes: int | None) -> Exit:
 
 
 def local_down(context: Context) -> Exit:
-    """Remove the local cluster.
-
-    Raises:
-        ClusterError, Interrupted: see `run_operation`.
-    """
+    """Remove the local cluster."""
     forget_setup(context.project, read_inventory(context.project, context.inventory))
     run_operation(context, "local_down", {})
     return Exit.DONE

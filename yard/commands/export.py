@@ -16,10 +16,6 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
 
     Args:
         which: best or last.
-
-    Raises:
-        RequestError: with everything that is wrong; nothing has been written.
-        ClusterError, Interrupted: see `run_operation`.
     """
     inventory = read_inventory(context.project, context.inventory)
     run = find_training(context.project, name)

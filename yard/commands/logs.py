@@ -103,10 +103,6 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
 
     Args:
         follow: go on until the run ends, or the user has seen enough.
-
-    Raises:
-        RequestError: there are no logs, or none of this rank.
-        ClusterError: the nodes could not be asked.
     """
     with LogView(context.console) as view:
         if not is_over(run):

@@ -55,7 +55,6 @@ def notebook(context: Context, request: NotebookRequest, started_at: float) -> E
         started_at: when the command began, Unix seconds.
 
     Raises:
-        RequestError: the request makes no sense; nothing has been touched.
         ClusterError: the node cannot be reached, or the way to it broke.
         Interrupted: the user stopped before the notebook had started.
     """
@@ -144,11 +143,7 @@ def _start(
 
 
 def _see_node(context: Context, node: str) -> None:
-    """See that the node answers and that runs can start there.
-
-    Raises:
-        ClusterError: they cannot.
-    """
+    """See that the node answers and that runs can start there."""
     for found in ask_nodes(context, [node]).nodes:
         if found.reason:
             doctor = addressed(f"make doctor ON={node}", context.project, context.inventory)

@@ -19,20 +19,12 @@ def evaluate(context: Context, name: str, dataset: str | None, which: str) -> Ex
     Args:
         dataset: None for that of the run.
         which: best or last, the checkpoint.
-
-    Raises:
-        RequestError: the request makes no sense; nothing has been written.
-        ClusterError, Interrupted: see `run_operation`.
     """
     return _look(context, name, which, dataset, None)
 
 
 def predict(context: Context, name: str, source: Path, which: str) -> Exit:
-    """Tell the classes of the image files in a folder with the model of a run.
-
-    Raises:
-        RequestError, ClusterError, Interrupted: see `evaluate`.
-    """
+    """Tell the classes of the image files in a folder with the model of a run."""
     source = source.expanduser().absolute()
     if not source.is_dir():
         raise RequestError(f"SOURCE={source}: there is no such folder on this machine")

@@ -49,7 +49,6 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
     Raises:
         RequestError: the request or the site file has mistakes, or the answer was no.
         ClusterError: AWS refuses, or a task failed. Running it again goes on.
-        Interrupted: the user stopped it.
     """
     site = read_site(context.project, path, renting=True)
     problems = []
@@ -104,7 +103,6 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
         RequestError: the site file has mistakes or another region than the machines, or the answer
             was no.
         ClusterError: AWS refuses, something is left, or machines that were rented are not found.
-        Interrupted: the user stopped it.
     """
     site = read_site(context.project, path)
     problems = _other_region(context, site)
@@ -152,8 +150,6 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
 
     Raises:
         RequestError: the site file has mistakes, or none is there or can be read.
-        ClusterError: AWS refuses.
-        Interrupted: the user stopped it.
     """
     project = context.project
     sites, problems = list_sites(project)

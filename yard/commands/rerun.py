@@ -27,7 +27,6 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
 
     Raises:
         RequestError: the snapshot of its project is gone, or what it asked for is there no more.
-        ClusterError, Interrupted: see `train`.
     """
     manifest = read_run(run).manifest
     as_it_ran(context, manifest)

@@ -27,10 +27,6 @@ def scaling(
     Args:
         hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
             the nodes; with the same images of all ranks the batch of a rank shrinks.
-
-    Raises:
-        RequestError: the request makes no sense; nothing has been touched.
-        ClusterError, Interrupted: see `train`.
     """
     inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     several = replace(request, nodes=request.nodes or 2, min_nodes=None)

@@ -40,7 +40,6 @@ def train_series(
 
     Raises:
         RequestError: with all that is wrong with any of them; nothing has been touched.
-        ClusterError, Interrupted: see `train`.
         Detached: the user has left a run; those after it are not trained.
     """
     if request.resume is not None or seeds < 1:
@@ -114,9 +113,6 @@ def train_each(
 
     Returns:
         The runs that succeeded, by label, and how it ended: with what the first one failed.
-
-    Raises:
-        RequestError, ClusterError, Interrupted: see `train`.
     """
     runs: dict[str, Path] = {}
     worst = Exit.DONE

@@ -19,11 +19,7 @@ LOOK_EVERY = 5.0
 
 
 def tensorboard(context: Context, port: int) -> Exit:
-    """Serve what the runs wrote for TensorBoard, until Ctrl-C.
-
-    Raises:
-        RequestError: no run has any events.
-    """
+    """Serve what the runs wrote for TensorBoard, until Ctrl-C."""
     runs = context.project.runs
     if not event_folders(runs):
         places = ", ".join(f"runs/<run>/{name}/" for name in PLACES)

@@ -61,8 +61,6 @@ def train(
         started_at: when the command began, Unix seconds; the run's times count from there.
 
     Raises:
-        RequestError: the request makes no sense; nothing has been touched.
-        ClusterError: the cluster is not set up, and set-up failed or is not ours to run.
         Interrupted: the user stopped before there was a run.
     """
     project, console, interrupts = context.project, context.console, context.interrupts

@@ -32,8 +32,6 @@ def verify(context: Context, parts: Sequence[str], on: Sequence[str] = ()) -> Ex
         on: names of nodes or groups, or patterns; none means all.
 
     Raises:
-        RequestError: there is no such part or node, or the inventory has mistakes.
-        ClusterError: there is no node to verify.
         Interrupted: the user stopped it, here or with `make stop`.
     """
     project = context.project

@@ -29,9 +29,6 @@ def web(context: Context, port: int, path: Path | None, names: list[str], read_o
     Args:
         path: a UNIX socket in place of the port, for a proxy that asks who users are.
         names: by which the server is called too, by a proxy or in /etc/hosts.
-
-    Raises:
-        RequestError: the port or the socket cannot be had.
     """
     import uvicorn
 
@@ -74,10 +71,6 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
     Args:
         out: a file for the textfile collector of node_exporter, which takes those that end in
             `.prom`.
-
-    Raises:
-        RequestError: the file cannot be written.
-        ClusterError: the nodes could not be asked.
     """
     from yard.web.metrics import metrics_of
 
