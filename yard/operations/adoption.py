@@ -24,7 +24,6 @@ def find_or_adopt(context: Context, name: str) -> Path:
     Raises:
         RequestError: nobody knows it.
         ClusterError: what the nodes know of it is no record of a run, or not all could be asked.
-        Interrupted: the user stopped.
     """
     try:
         return find_training(context.project, name)

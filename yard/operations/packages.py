@@ -88,7 +88,6 @@ def have_packages(
     Raises:
         RequestError: it does not fit the image.
         ClusterError: it cannot be fetched.
-        Interrupted: the user stopped it.
     """
     project = context.project
     store = project.root / ".trainyard" / "packages"
@@ -121,10 +120,6 @@ def deliver_packages(context: Context, inventory: Inventory, packages: Packages)
 
     A node that does not answer, or cannot take it, is left to the look at the nodes, which may do
     without it.
-
-    Raises:
-        ClusterError: a task failed; it has been shown.
-        Interrupted: the user stopped it.
     """
     record = read_record(context.project, inventory)
     if record is not None and packages.folder.name in record.packages:

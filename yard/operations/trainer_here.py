@@ -47,9 +47,6 @@ def run_trainer_here(
         arguments: what else it takes; there `to` is /to and `source` is /source.
         datasets: those that it needs at /data, prepared on this machine.
         own: name and folder of a user's own data, for /own.
-
-    Raises:
-        ClusterError, Interrupted: see `run_operation`.
     """
     mounts: list[dict[str, str | bool]] = [
         {"source": str(checkpoint.parent), "target": "/checkpoints", "read_only": True},
