@@ -36,11 +36,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
 
 
 def file_problems(to: Path) -> list[str]:
-    """What keeps weights, and what they are for, from being written to a file.
-
-    Args:
-        to: absolute.
-    """
+    """What keeps weights, and what they are for, from being written to a file, an absolute path."""
     problems = []
     if to.suffix not in SUFFIXES:
         problems.append(f"TO={to.name}: must end in one of {', '.join(SUFFIXES)}")

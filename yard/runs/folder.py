@@ -32,11 +32,7 @@ OUTPUTS = ("outputs", "workdir")
 
 
 def run_id_of(job: Job, moment: float) -> str:
-    """The id: `<UTC time>_<label of the job>`.
-
-    Args:
-        moment: when the run was started, Unix seconds.
-    """
+    """The id: `<UTC time>_<label of the job>`; `moment` is its start, in Unix seconds."""
     stamp = datetime.fromtimestamp(moment, UTC).strftime("%Y%m%dT%H%M%SZ")
     return f"{stamp}_{job.label}"
 
