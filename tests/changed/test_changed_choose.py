@@ -45,7 +45,7 @@ def chosen(choice: Choice) -> set[str]:
         # The trainer: its own tests, and what trains
         (
             "trainer/schedule.py",
-            {"tests/trainer/test_schedule.py", "training_run", "tests/e2e/test_main_job.py"},
+            {"tests/trainer/test_schedule.py", "trainer_image", "tests/e2e/test_main_job.py"},
         ),
         # By a playbook, and by settings of the site
         ("playbooks/nodes.yml", {"mixed_releases", "tests/e2e/test_main_job.py"}),
