@@ -265,8 +265,8 @@ lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellche
 	shellcheck $$(git ls-files | xargs -r grep -slE '^#!.*\b(ba)?sh$$')
 	hadolint docker/*/Dockerfile*
 	@$(MAKE) docs
-	@git diff --exit-code --stat -- 'roles/*/README.md' || { \
-		echo 'The READMEs above were stale; they are written anew: commit them.'; exit 1; }
+	@git diff --exit-code --stat -- 'roles/*/README.md' 'roles/*/defaults' || { \
+		echo 'The files above were stale; they are written anew: commit them.'; exit 1; }
 
 .PHONY: lint-roles lint-python
 lint-roles: $(TESTABLE)
@@ -337,8 +337,9 @@ rotate-keys: $(READY) ## give the nodes of INVENTORY= new keys for each other, w
 	@$(YARD) rotate-keys
 
 .PHONY: docs
-docs: $(TESTABLE) ## write every role's README anew from its argument_specs.yml
-	@for role in roles/*/; do aar-doc --output-mode replace $$role markdown; done
+docs: $(TESTABLE) ## write every role's README and defaults anew from its argument_specs.yml
+	@for role in roles/*/; do \
+		aar-doc --output-mode replace $$role markdown; aar-doc $$role defaults; done
 
 .PHONY: collection
 collection: $(READY) ## build the roles as the collection trainyard.cluster, and print where the archive is

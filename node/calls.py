@@ -61,11 +61,7 @@ VERBS: Mapping[str, bool] = {
 
 
 class CallError(VerbError):
-    """A call has no answer.
-
-    Attributes:
-        exit_status: FAILED or REFUSED.
-    """
+    """A call has no answer; `exit_status` is FAILED or REFUSED."""
 
     def __init__(self, exit_status: int, code: str, **values: Any) -> None:
         super().__init__(code, **values)

@@ -5,10 +5,6 @@ from pathlib import Path
 
 
 def file_checksum(path: Path, algorithm: str) -> str:
-    """A file's checksum in hexadecimal.
-
-    Args:
-        algorithm: "sha256", "md5", ...
-    """
+    """A file's checksum in hexadecimal; `algorithm` is "sha256", "md5", ..."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, algorithm).hexdigest()

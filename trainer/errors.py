@@ -82,11 +82,7 @@ class DivergenceError(TrainerError):
 
 
 class NonFiniteLossError(DivergenceError):
-    """The loss of a batch is infinite or no number.
-
-    Attributes:
-        images: the batch that gave it, a tensor.
-    """
+    """The loss of a batch, the tensor `images`, is infinite or no number."""
 
     def __init__(self, loss: float, images: Any) -> None:
         super().__init__(f"the training loss became {loss}")

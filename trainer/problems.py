@@ -70,11 +70,7 @@ SENTENCES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that went wrong.
-
-    Attributes:
-        code: a key of `SENTENCES`.
-    """
+    """One thing that went wrong; `code` is a key of `SENTENCES`."""
 
     code: str
     values: Mapping[str, Scalar]

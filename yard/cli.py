@@ -82,7 +82,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
         options.code = _program_here(context.project)
     problems = misplaced(vars(options), options.code is not None)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     # What this starts in turn (NOTIFY=) is not the one in the background.
     if options.detach and os.environ.pop(DETACHED, None) is None:
         return detach(context, *sys.argv[1:])
@@ -111,10 +111,8 @@ def _program_here(project: Project) -> str:
         (here / name).exists() for name in (NAME, *ENTRIES)
     ):
         raise RequestError(
-            [
-                "name what to train: MODEL=vit, RECIPE=cnn_b_cifar10 or CODE=folder; MODEL=list "
-                "has all models"
-            ]
+            "name what to train: MODEL=vit, RECIPE=cnn_b_cifar10 or CODE=folder; MODEL=list "
+            "has all models"
         )
     return str(here)
 
@@ -139,10 +137,8 @@ def _scaling(context: Context, options: argparse.Namespace) -> Exit:
 
     if options.model is None and options.recipe is None:
         raise RequestError(
-            [
-                "scaling: compares what the trainer measures; of a project of your own, start a "
-                "run with NODES=1 and one with more"
-            ]
+            "scaling: compares what the trainer measures; of a project of your own, start a "
+            "run with NODES=1 and one with more"
         )
     return scaling(context, _request(context, options), options.hold, options.rounds)
 
@@ -189,7 +185,7 @@ def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
     if options.run is not None:
         if options.days is not None:
             raise RequestError(
-                ["RUN= deletes one run, and DAYS= is about all of them: give one of both"]
+                "RUN= deletes one run, and DAYS= is about all of them: give one of both"
             )
         return clean_up_run(context, options.run, options.yes)
     return clean_up(context, options.days, options.yes)
@@ -229,7 +225,7 @@ def _runs(context: Context, options: argparse.Namespace) -> Exit:
     from yard.commands.overviews import list_all_runs
 
     if options.last is not None and options.last < 1:
-        raise RequestError(["LAST: must be at least 1"])
+        raise RequestError("LAST: must be at least 1")
     return list_all_runs(context, options.form, options.find, options.last)
 
 

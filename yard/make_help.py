@@ -69,11 +69,7 @@ def says_of(text: str) -> str:
 
 
 def of_target(name: str, text: str, python: Path) -> str:
-    """All of one target.
-
-    Args:
-        python: of the virtual environment, which may not be there yet.
-    """
+    """All of one target; `python` is the virtual environment's, which may not be there yet."""
     takes = text[len(says_of(text)) :].strip(":; ")
     lines = [bold(f"make {name}"), *textwrap.wrap(says_of(text), COLUMNS)]
     if takes:

@@ -57,11 +57,7 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def pack(folders: Mapping[str, Listing], wanted: Iterable[str], archive: IO[bytes]) -> None:
-    """Write objects into an archive.
-
-    Args:
-        folders: folder on this machine to what is listed of it.
-    """
+    """Write objects into an archive, from `folders` of this machine and what is listed of each."""
     left = set(wanted)
     with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=3) as packed:
         for folder, listing in folders.items():

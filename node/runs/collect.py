@@ -84,11 +84,7 @@ PATH_SHOWN = 200
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of a run goes home from a node.
-
-    Attributes:
-        size: bytes of all files together.
-    """
+    """How much of a run goes home from a node; `size` is in bytes, of all files together."""
 
     size: int
     files: int

@@ -36,11 +36,7 @@ NICE = 10
 
 
 class Monitor:
-    """Looks at this node, and keeps what it finds in a file.
-
-    Args:
-        every: seconds between two looks.
-    """
+    """Looks at this node after `every` so many seconds, and keeps what it finds in a file."""
 
     def __init__(self, root: str, host: str, every: float) -> None:
         # The process leaves the directory in which it was begun.

@@ -47,11 +47,7 @@ class UnixGroup:
 
 @dataclass(frozen=True)
 class Rule:
-    """A file of sudoers(5) that the role wrote.
-
-    Attributes:
-        access: owner, group and permission bits.
-    """
+    """A file of sudoers(5) that the role wrote; `access` is owner, group and permission bits."""
 
     text: str
     access: tuple[int, int, int]

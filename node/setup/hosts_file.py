@@ -41,11 +41,7 @@ def other_lines(text: str, begin: str, end: str, names: Iterable[str]) -> list[s
 
 
 class HostsFile(NamedTuple):
-    """What is to stand there.
-
-    Attributes:
-        names: that stand in it, and nowhere else.
-    """
+    """What is to stand there; `names` stand in it, and nowhere else."""
 
     begin: str
     end: str

@@ -34,11 +34,7 @@ class Change(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file on the machine.
-
-    Attributes:
-        access: owner, group and permission bits.
-    """
+    """A file on the machine; `access` is owner, group and permission bits."""
 
     text: str
     access: tuple[int, int, int]

@@ -22,11 +22,7 @@ LOOK, ASK = 0.3, 2.0
 
 
 class Logs:
-    """The ranks' logs in the directory of a run.
-
-    Args:
-        rank: the only one to look at; None for all.
-    """
+    """The ranks' logs in the directory of a run; of `rank` alone, unless that is None."""
 
     def __init__(self, directory: str, rank: int | None) -> None:
         self._directory = directory

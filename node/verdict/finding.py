@@ -196,11 +196,7 @@ def threshold_text(check: Check) -> str:
 
 
 def about_node(host: str, check: Check, because: str | None = None) -> Finding:
-    """A finding about a node.
-
-    Args:
-        because: who spoils it, if it is bad.
-    """
+    """A finding about a node; `because` is who spoils it, if it is bad."""
     return Finding(check, host=host, because=None if check.ok else because)
 
 

@@ -6,8 +6,6 @@ train: it is checked, and gets what it leaves open from the model and the invent
 folder and its manifest then, and the launch its variables.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -26,9 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     _requires_connection = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the run, or what is wrong with the request."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if self._task.check_mode:

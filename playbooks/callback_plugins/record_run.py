@@ -6,8 +6,6 @@ then on package `yard` gets the playbook's events from here, as it has them from
 otherwise. Ansible finds this plugin by itself, in the folder of plugins beside the playbooks.
 """
 
-from __future__ import annotations
-
 import atexit
 import sys
 import time

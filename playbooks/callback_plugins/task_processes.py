@@ -12,8 +12,6 @@ of such a process.
 Ansible finds this plugin by itself, in the folder of plugins beside the playbooks.
 """
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

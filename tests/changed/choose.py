@@ -95,9 +95,8 @@ def build_graph(root: Path) -> Graph:
     graph.add("molecule/run.py", "tests/circles/results.py")
     for file in (root / "tests/gpu").glob("*.py"):
         graph.add("tests/trainer/test_gpu_day_steps.py", str(file.relative_to(root)))
-    # The two scenarios in which the trainer runs
+    # The scenario in which the trainer runs
     graph.add("molecule/trainer_image", "trainer")
-    graph.add("molecule/training_run", "trainer")
     return graph
 
 

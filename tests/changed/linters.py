@@ -6,7 +6,7 @@ from pathlib import Path
 # What ansible-lint reads; the rest of the YAML is for other programs.
 ANSIBLE = ("roles", "playbooks", "molecule", "group_vars", "inventory", "site.yml")
 # Whose documentation is written from their arguments
-DOCUMENTED = ("meta/argument_specs.yml", "meta/main.yml", "README.md")
+DOCUMENTED = ("meta/argument_specs.yml", "meta/main.yml", "README.md", "defaults/main.yml")
 
 Command = list[str]
 
@@ -44,9 +44,11 @@ def commands(root: Path, changed: Iterable[str]) -> list[Command]:
         found.append(["hadolint", *images])
     for role in sorted({file.split("/")[1] for file in files if file.startswith("roles/")}):
         if any(file == f"roles/{role}/{name}" for file in files for name in DOCUMENTED):
-            # It writes the README anew; the second command says whether it was stale.
+            # They are written anew; the last command says whether one was stale.
+            made = [f"roles/{role}/README.md", f"roles/{role}/defaults"]
             found.append(["aar-doc", "--output-mode", "replace", f"roles/{role}", "markdown"])
-            found.append(["git", "diff", "--exit-code", "--stat", "--", f"roles/{role}/README.md"])
+            found.append(["aar-doc", f"roles/{role}", "defaults"])
+            found.append(["git", "diff", "--exit-code", "--stat", "--", *made])
     return found
 
 

@@ -45,7 +45,7 @@ def chosen(choice: Choice) -> set[str]:
         # The trainer: its own tests, and what trains
         (
             "trainer/schedule.py",
-            {"tests/trainer/test_schedule.py", "training_run", "tests/e2e/test_main_job.py"},
+            {"tests/trainer/test_schedule.py", "trainer_image", "tests/e2e/test_main_job.py"},
         ),
         # By a playbook, and by settings of the site
         ("playbooks/nodes.yml", {"mixed_releases", "tests/e2e/test_main_job.py"}),
@@ -53,7 +53,7 @@ def chosen(choice: Choice) -> set[str]:
         # A helper, its users; what they share, all of them
         ("tests/e2e/machines.py", {"tests/e2e/test_leaks.py", "tests/e2e/faults/test_ranks.py"}),
         ("tests/yard/conftest.py", {"tests/yard/test_train.py", "tests/yard/test_diagnosis.py"}),
-        ("molecule/shared/verify.yml", {"accounts", "several_nodes", "inventory_check"}),
+        ("molecule/shared/verify.yml", {"accounts", "several_nodes"}),
         ("molecule/run.py", {"tests/roles/test_molecule_run.py"}),
         ("tests/changed/run.py", {"tests/changed/test_changed_run.py"}),
         ("tests/promises.yml", {"tests/circles/test_promises.py"}),

@@ -22,10 +22,12 @@ def test_each_kind_of_file_has_its_own() -> None:
     assert programs("docs/roles.md", "no/such/file.py") == []
 
 
-def test_arguments_of_a_role_bring_its_readme() -> None:
-    assert commands(CHECKOUT, ["roles/accounts/meta/argument_specs.yml"])[-2:] == [
+def test_arguments_of_a_role_bring_its_readme_and_defaults() -> None:
+    made = ["roles/accounts/README.md", "roles/accounts/defaults"]
+    assert commands(CHECKOUT, ["roles/accounts/meta/argument_specs.yml"])[-3:] == [
         ["aar-doc", "--output-mode", "replace", "roles/accounts", "markdown"],
-        ["git", "diff", "--exit-code", "--stat", "--", "roles/accounts/README.md"],
+        ["aar-doc", "roles/accounts", "defaults"],
+        ["git", "diff", "--exit-code", "--stat", "--", *made],
     ]
 
 

@@ -421,6 +421,6 @@ def test_the_node_program_takes_what_the_role_declares(option: str, form: Any) -
     for name, entry in declared.items():
         default = form._field_defaults.get(name)
         assert default == (
-            tuple(entry["default"]) if entry["type"] == "list" else entry.get("default")
+            tuple(entry["default"]) if entry.get("type") == "list" else entry.get("default")
         )
         assert entry.get("required", False) == (name not in form._field_defaults)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.inventory_check_hosts import name_trouble
+from ansible.module_utils.inventory_check_addresses import name_trouble
 from ansible_here import Inventory
 from role_files import action_plugin, import_file
 

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
-from ansible.module_utils import local_cluster_nodes
 from ansible.plugins.action import ActionBase
 from role_files import action_plugin
 
+layout = action_plugin("local_cluster", "local_cluster_layout")
+
 
 def test_nodes_take_addresses_and_images_in_turns() -> None:
-    nodes = local_cluster_nodes.lay_out("trainyard", 3, "10.117.0.0/24", ["a", "b"], 6)
+    nodes = layout.lay_out("trainyard", 3, "10.117.0.0/24", ["a", "b"], 6)
     assert [(node.name, node.container, node.address, node.image) for node in nodes] == [
         ("node1", "trainyard-node1", "10.117.0.11", "a"),
         ("node2", "trainyard-node2", "10.117.0.12", "b"),
@@ -19,8 +20,8 @@ def test_nodes_take_addresses_and_images_in_turns() -> None:
 
 def test_nodes_of_one_core_stay_when_more_come_to_share_it() -> None:
     network = ("trainyard", 2, "10.117.0.0/24", ["a"], 2)
-    two = local_cluster_nodes.lay_out(*network)
-    assert local_cluster_nodes.lay_out(network[0], 4, *network[2:])[:2] == two
+    two = layout.lay_out(*network)
+    assert layout.lay_out(network[0], 4, *network[2:])[:2] == two
 
 
 @pytest.mark.parametrize(
@@ -34,13 +35,13 @@ def test_nodes_of_one_core_stay_when_more_come_to_share_it() -> None:
     ],
 )
 def test_every_core_is_given_away_once(size: int, cores: int, shares: list[str]) -> None:
-    assert [local_cluster_nodes.cores_of(index, size, cores) for index in range(size)] == shares
+    assert [layout.cores_of(index, size, cores) for index in range(size)] == shares
 
 
 @pytest.mark.parametrize("network", ["10.117.0.0/29", "everywhere"])
 def test_a_network_that_cannot_be_is_refused(network: str) -> None:
     with pytest.raises(ValueError, match=network):
-        local_cluster_nodes.lay_out("trainyard", 2, network, ["a"], 2)
+        layout.lay_out("trainyard", 2, network, ["a"], 2)
 
 
 class Layout:
@@ -61,8 +62,7 @@ class Layout:
         }
 
     def run(self) -> dict[str, Any]:
-        module = action_plugin("local_cluster", "local_cluster_layout")
-        action = object.__new__(module.ActionModule)
+        action = object.__new__(layout.ActionModule)
         action.validate_argument_spec = lambda _: (None, self.options)
         told: dict[str, Any] = action.run(None, {})
         return told

@@ -16,7 +16,7 @@ PLAYBOOK = """
 - hosts: all
   gather_facts: false
   tasks:
-    - training_node: {verb: "{{ verb | default('status') }}", arguments: "{{ asked }}", place: "{{ place }}"}
+    - training_node: {verb: "{{ verb | default('status') }}", arguments: "{{ asked }}", place: "{{ place | default(omit) }}"}
       delegate_to: "{{ to | default(inventory_hostname) }}"
       ignore_errors: true
       ignore_unreachable: true
@@ -52,7 +52,7 @@ class Machines:
             "ansible_connection": "local",
             "ansible_python_interpreter": PYTHON,
             "asked": {"root": str(self.runs), "host": "node1"},
-            "place": str(self.place),
+            "training_node_program": "{{ playbook_dir }}/lib/node",
         }
         listed = {name: {**common, **variables} for name, variables in hosts.items()}
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": listed}}))

@@ -13,7 +13,7 @@ from yard_command import REPOSITORY, Yard
 from yard.core.errors import RequestError
 from yard.core.locales import have_utf8
 from yard.core.project import Project
-from yard.plays.environment import CERTIFICATES, read_environment
+from yard.plays.ask import CERTIFICATES, ask_environment
 from yard.plays.inventory import read_inventory
 
 HOSTS = {"trainers": {"hosts": {"gpu01": {}}, "vars": {"cluster_network": "10.0.0.0/24"}}}
@@ -29,7 +29,7 @@ def inventory(folder: Path, **variables: object) -> Path:
 
 
 def asked(folder: Path) -> dict[str, str]:
-    return dict(read_environment(Project(REPOSITORY), folder))
+    return dict(ask_environment(Project(REPOSITORY), folder))
 
 
 @pytest.mark.process
@@ -65,7 +65,7 @@ def test_an_inventory_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = inventory(tmp_path)
     (folder / "group_vars/all.yml").write_text("a: [1\n")
     with pytest.raises(RequestError, match="cannot read"):
-        read_environment(Project(REPOSITORY), folder)
+        ask_environment(Project(REPOSITORY), folder)
 
 
 @pytest.mark.process

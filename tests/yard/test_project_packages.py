@@ -584,7 +584,7 @@ def settled_at_once(ready: Yard, monkeypatch: pytest.MonkeyPatch) -> Yard:
         folder.mkdir()
         wheel(folder, "tidy", "2.0")
 
-    monkeypatch.setattr(packages, "read_environment", lambda *_: {})
+    monkeypatch.setattr(packages, "ask_environment", lambda *_: {})
     monkeypatch.setattr(packages, "lock", lambda *_: "tidy==2.0\n")
     monkeypatch.setattr(packages, "fetch_wheels", fetch)
     return with_requirements(ready)

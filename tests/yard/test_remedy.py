@@ -72,7 +72,7 @@ def test_data_that_cannot_be_had_again(
     lab: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise RequestError(["it is gone"])
+        raise RequestError("it is gone")
 
     monkeypatch.setattr(readiness, "put_own_data", refuse)
     inventory = replace(lab, path=tmp_path / "inventory/second")

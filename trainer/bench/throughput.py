@@ -96,11 +96,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The training throughput of a model.
-
-    Attributes:
-        turns: in the order in which they were taken.
-    """
+    """The training throughput of a model; `turns` are in the order in which they were taken."""
 
     workload: Workload
     steps: int

@@ -54,10 +54,6 @@ class BucketTuning:
         return [statistics.median(self._seconds[count]) for count in self.candidates]
 
     def best(self, seconds: list[float]) -> int:
-        """The candidate to stay with.
-
-        Args:
-            seconds: of all ranks together, by candidate.
-        """
+        """The candidate to stay with, by the `seconds` of all ranks together."""
         fastest, best = min(zip(seconds, self.candidates, strict=True))
         return best if fastest < (1 - LEAST_GAIN) * seconds[0] else self.candidates[0]

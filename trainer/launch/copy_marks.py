@@ -50,11 +50,7 @@ class FileMarks:
     _looked_at: float = 0.0
 
     def look(self, now: float) -> None:
-        """Look at all files.
-
-        Args:
-            now: monotonic seconds.
-        """
+        """Look at all files; `now` is in monotonic seconds."""
         before, self._seen = self._seen, {}
         for path, mark in _marks(str(self.folder), self.pattern):
             old = before.get(path)

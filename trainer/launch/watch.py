@@ -55,11 +55,7 @@ class Watch:
         self._changed_at = self.began_at
 
     def problem(self, now: float) -> Problem | None:
-        """Return what is wrong, or None.
-
-        Args:
-            now: monotonic seconds.
-        """
+        """Return what is wrong, or None; `now` is in monotonic seconds."""
         return self._full_disk() or self._standstill(now)
 
     def silence(self, now: float) -> int | None:

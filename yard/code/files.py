@@ -226,7 +226,7 @@ class _Survey:
         if not self.files and not self.problems:
             self.problems.append(f"{self.root}: there is no file in it that travels")
         if self.problems:
-            raise RequestError(self.problems)
+            raise RequestError(*self.problems)
 
     def _too_much(self, total: int) -> str:
         least = "at least " if self.stopped else ""
@@ -366,7 +366,7 @@ def _read_rules(path: Path) -> GitIgnoreSpec:
     try:
         return GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8-sig").splitlines())
     except ValueError as error:  # also of what is no UTF-8
-        raise RequestError([f"{path}: {error}"]) from error
+        raise RequestError(f"{path}: {error}") from error
 
 
 def _of_program(paths: list[str]) -> Iterator[str]:

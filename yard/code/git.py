@@ -47,10 +47,8 @@ def follows_git(folder: Path) -> bool:
             return not _ignored(folder)
         reason = answer.stderr.decode(errors="replace").strip()
     raise RequestError(
-        [
-            f"{folder} is in a git repository that cannot be read: {reason}\n"
-            "    mend that, or say in a file .trainyardignore what does not travel"
-        ]
+        f"{folder} is in a git repository that cannot be read: {reason}\n"
+        "    mend that, or say in a file .trainyardignore what does not travel"
     )
 
 

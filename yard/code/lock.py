@@ -212,7 +212,7 @@ def _refusal(
 
 def _told(what: str, *lines: "str | Sequence[str]") -> RequestError:
     said = (each for line in lines for each in ([line] if isinstance(line, str) else line))
-    return RequestError(["\n".join([what, *(f"    {line}" for line in said)])])
+    return RequestError("\n".join([what, *(f"    {line}" for line in said)]))
 
 
 def _sentences(said: str) -> Sequence[str]:

@@ -119,7 +119,7 @@ def read_code(
     except RequestError as error:
         problems += error.problems
     if problems or files is None:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return OwnCode(
         name=snapshot_of or project_name(folder),
         shown=checkout.shown(folder),
@@ -141,15 +141,15 @@ def check_folder(checkout: Project, typed: str) -> Path:
     """
     folder = Path(typed).expanduser()
     if not folder.exists():
-        raise RequestError([f"CODE={typed}: there is no such folder"])
+        raise RequestError(f"CODE={typed}: there is no such folder")
     if not folder.is_dir():
-        raise RequestError([f"CODE={typed}: is no folder; name the folder, and the file in ENTRY="])
+        raise RequestError(f"CODE={typed}: is no folder; name the folder, and the file in ENTRY=")
     folder = folder.resolve()
     if not str(folder).isprintable():
-        raise RequestError([f"CODE={printable(str(folder))}: has no name that can be printed"])
+        raise RequestError(f"CODE={printable(str(folder))}: has no name that can be printed")
     if checkout.root.resolve().is_relative_to(folder):
         raise RequestError(
-            [f"CODE={typed}: holds this checkout of Trainyard, with its runs; name a folder in it"]
+            f"CODE={typed}: holds this checkout of Trainyard, with its runs; name a folder in it"
         )
     return folder
 

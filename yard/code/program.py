@@ -30,7 +30,7 @@ def find_program(files: Files, entry: str | None) -> tuple[str, ...]:
     if module:
         return ("python3", "-m", _module(files, module[1]))
     if entry.strip().startswith("-"):
-        raise RequestError([f"entry {entry!r}: must be {FORMS}; arguments go into SCRIPT_ARGS="])
+        raise RequestError(f"entry {entry!r}: must be {FORMS}; arguments go into SCRIPT_ARGS=")
     path = _script(files, entry)
     return ("bash" if path.endswith(".sh") else "python3", path)
 
@@ -61,15 +61,12 @@ def _default(files: Files) -> str:
     if len(there) == 1:
         return there[0]
     if there:
-        raise RequestError([f"entry: there are {' and '.join(there)}; say which with ENTRY="])
+        raise RequestError(f"entry: there are {' and '.join(there)}; say which with ENTRY=")
     ignored = [name for name in ENTRIES if (files.folder / name).is_file()]
     if ignored:
-        raise RequestError([_not_travelling(files, ignored[0])])
+        raise RequestError(_not_travelling(files, ignored[0]))
     raise RequestError(
-        [
-            f"entry: there is no {' or '.join(ENTRIES)}; say with ENTRY= what is run\n"
-            f"{_scripts(files)}"
-        ]
+        f"entry: there is no {' or '.join(ENTRIES)}; say with ENTRY= what is run\n{_scripts(files)}"
     )
 
 
@@ -81,7 +78,7 @@ def _module(files: Files, name: str) -> str:
         ours and find_module(files, name) is None
     ):
         path = name.replace(".", "/")
-        raise RequestError([f"entry -m {name}: there is no {path}.py or {path}/__main__.py"])
+        raise RequestError(f"entry -m {name}: there is no {path}.py or {path}/__main__.py")
     return name
 
 
@@ -91,12 +88,12 @@ def _script(files: Files, entry: str) -> str:
         path = str(Path(path).relative_to(files.folder))
     if path not in files.travelling:
         if not path.startswith(("/", "../")) and (files.folder / path).is_file():
-            raise RequestError([_not_travelling(files, path)])
+            raise RequestError(_not_travelling(files, path))
         alone = "; it is a file alone, arguments go into SCRIPT_ARGS=" * (" " in entry.strip())
-        raise RequestError([f"entry {entry}: there is no such file{alone}\n{_scripts(files)}"])
+        raise RequestError(f"entry {entry}: there is no such file{alone}\n{_scripts(files)}")
     if not path.endswith((".py", ".sh")):
         way = "; jupyter nbconvert --to script makes one of it" * path.endswith(".ipynb")
-        raise RequestError([f"entry {entry}: must be {FORMS}{way}"])
+        raise RequestError(f"entry {entry}: must be {FORMS}{way}")
     return path
 
 

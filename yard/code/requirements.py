@@ -143,7 +143,7 @@ def find_requirements(files: Files, asked: str | None) -> Requirements | None:
     texts: dict[str, str] = {}
     _read(files, path, texts, problems)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return Requirements(path, files.folder, (), texts)
 
 
@@ -231,14 +231,12 @@ def _settle(files: Files, asked: str | None) -> str | None:
     path = posixpath.normpath(asked)
     if path not in files.travelling:
         raise RequestError(
-            [f"requirements {asked}: there is no such file among those that travel; or say {NONE}"]
+            f"requirements {asked}: there is no such file among those that travel; or say {NONE}"
         )
     if _OF_OTHER_FORM.fullmatch(path) and posixpath.basename(path) != PYPROJECT:
         raise RequestError(
-            [
-                f"requirements {asked}: is no file in the form of {REQUIREMENTS}, which names a "
-                "package in each line; uv export makes one of a lock, uv pip compile of others"
-            ]
+            f"requirements {asked}: is no file in the form of {REQUIREMENTS}, which names a "
+            "package in each line; uv export makes one of a lock, uv pip compile of others"
         )
     return path
 
@@ -248,17 +246,15 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
         text = _text(files.folder / path)
         project = tomllib.loads(text).get("project", {})
     except ValueError as error:
-        raise RequestError([f"{path}: {error}"]) from error
+        raise RequestError(f"{path}: {error}") from error
     if "dependencies" in project.get("dynamic", []):
         raise RequestError(
-            [
-                f"{path}: its dependencies are dynamic, which only a build tells; name a file with "
-                f"REQUIREMENTS=, or say REQUIREMENTS={NONE}"
-            ]
+            f"{path}: its dependencies are dynamic, which only a build tells; name a file with "
+            f"REQUIREMENTS=, or say REQUIREMENTS={NONE}"
         )
     packages = project.get("dependencies", [])
     if not isinstance(packages, list) or not all(isinstance(entry, str) for entry in packages):
-        raise RequestError([f"{path}: project.dependencies must be a list of words"])
+        raise RequestError(f"{path}: project.dependencies must be a list of words")
     itself = re.compile(rf"{re.escape(str(project.get('name')))}(?![\w.-])")
     problems = [
         f"{path}: {entry}: {FROM_REPOSITORY if _REPOSITORY.match(entry) else OF_FOLDER}"
@@ -266,9 +262,9 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
         if _REPOSITORY.match(entry) or _LOCAL.match(entry) or itself.match(entry)
     ]
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     if not packages and asked:
-        raise RequestError([f"requirements {path}: it has no project.dependencies"])
+        raise RequestError(f"requirements {path}: it has no project.dependencies")
     if not packages:
         return None
     return Requirements(path, files.folder, tuple(packages), {path: "\n".join(packages)})

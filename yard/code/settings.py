@@ -60,10 +60,10 @@ def read_settings(folder: Path) -> Settings:
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader) or {}
     except (ValueError, yaml.YAMLError) as error:
-        raise RequestError([f"{NAME}: {error}"]) from error
+        raise RequestError(f"{NAME}: {error}") from error
     known = [entry.name for entry in fields(Settings)]
     if not isinstance(document, dict):
-        raise RequestError([f"{NAME}: must have keys, of {', '.join(known)}"])
+        raise RequestError(f"{NAME}: must have keys, of {', '.join(known)}")
     problems = [
         f"{NAME}: {name}: unknown; there are {', '.join(known)}"
         for name in document
@@ -77,7 +77,7 @@ def read_settings(folder: Path) -> Settings:
             except ValueError as error:
                 problems.append(f"{NAME}: {name}: {error}")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return Settings(**values)
 
 

@@ -42,7 +42,7 @@ def take_snapshot(files: Files, folder: Path) -> Snapshot:
         try:
             content, executable, written = _copy(file, folder / path)
         except (FileNotFoundError, PermissionError) as error:
-            raise RequestError([f"{path} changed while it was copied: {error.strerror}"]) from error
+            raise RequestError(f"{path} changed while it was copied: {error.strerror}") from error
         whole.update(f"{path}\0{int(executable)}\0{content}\n".encode())
         total += written
     return Snapshot(folder, len(files.travelling), total, whole.hexdigest())

@@ -47,15 +47,13 @@ def bench(
         seconds: of a turn of training, about.
 
     Raises:
-        RequestError: the request makes no sense; nothing has been touched.
-        ClusterError: the cluster is not set up, and set-up failed or is not ours to run.
         Interrupted: the user stopped it; its containers are gone.
     """
     project, console = context.project, context.console
     inventory = read_inventory(project, context.inventory)
     training = _resolve_all(request, models, inventory)
     if rounds < 1 or seconds <= 0:
-        raise RequestError([f"rounds {rounds}, seconds {seconds:g}: must be above 0"])
+        raise RequestError(f"rounds {rounds}, seconds {seconds:g}: must be above 0")
     inventory = make_ready(context, inventory, training)
     plan: dict[str, object] = {"models": list(models), "rounds": rounds, "seconds": seconds}
     directory = open_measurement(project, BENCHMARK, inventory, plan)
@@ -80,7 +78,7 @@ def bench(
 
     draw_bench(result, plot)
     show_bench(console, result)
-    console.print(f"{project.shown(results)}, {project.shown(plot)}", soft_wrap=True)
+    console.print(f"{project.shown(results)}, {project.shown(plot)}")
     return Exit.DONE
 
 
@@ -94,7 +92,7 @@ def _resolve_all(request: TrainRequest, models: tuple[str, ...], inventory: Inve
         except RequestError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     if problems or resolved is None:
-        raise RequestError(problems or ["no model is named, and the inventory knows none"])
+        raise RequestError(*(problems or ["no model is named, and the inventory knows none"]))
     return resolved
 
 

@@ -28,7 +28,6 @@ def bundle(
 
     Raises:
         RequestError: a release or data set is unknown, or the file cannot be written there.
-        ClusterError, Interrupted: see `run_operation`. No archive has been written.
     """
     inventory = read_inventory(context.project, context.inventory)
     unknown = [name for name in releases if name not in RELEASES]
@@ -41,7 +40,7 @@ def bundle(
     elif not os.access(archive.parent, os.W_OK):
         problems.append(f"OUT={archive}: its folder cannot be written to")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     datasets = [name for name in datasets if name != NONE]
     for name in datasets:
         check_dataset(name, inventory)

@@ -80,14 +80,9 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
     Args:
         days: runs that ended longer ago are let go; None keeps all.
         remove: else nothing is touched.
-
-    Raises:
-        RequestError: the limit makes no sense.
-        ClusterError: the nodes could not be asked.
-        Interrupted: the user stopped.
     """
     if days is not None and days < 1:
-        raise RequestError(["DAYS: must be at least 1"])
+        raise RequestError("DAYS: must be at least 1")
     things = [*_things_here(context, days), *_things_on_nodes(context, remove)]
     unneeded = [thing for thing in things if not thing.kept]
     _show(context.console, "Removed" if remove else "Nothing needs", unneeded, "")
@@ -108,7 +103,6 @@ def clean_up_run(context: Context, name: str, yes: bool) -> Exit:
 
     Raises:
         RequestError: there is none, it is needed, or the answer was no.
-        Interrupted: the user stopped.
     """
     run = find_run(context.project.runs, name)
     question, done = words_of_deletion(run)

@@ -16,12 +16,7 @@ from yard.screen.result import command_row
 
 
 def setup(context: Context, nodes: int | None) -> Exit:
-    """Prepare the machines; `nodes` is the size of a local cluster, None leaves it as it is.
-
-    Raises:
-        RequestError: there cannot be so many nodes.
-        ClusterError, Interrupted: see `run_setup`.
-    """
+    """Prepare the machines; `nodes` is the size of a local cluster, None leaves it as it is."""
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
     ready = run_setup(context, inventory, nodes)
@@ -45,49 +40,36 @@ def data(
 
     Raises:
         RequestError: it is unknown or cannot be had; no node has been touched.
-        ClusterError, Interrupted: see `put_dataset`.
     """
     inventory = read_inventory(context.project, context.inventory)
     if (dataset is None) == (name is None):
-        raise RequestError(["data: takes DATASET=, or SOURCE= and NAME= for data of your own"])
+        raise RequestError("data: takes DATASET=, or SOURCE= and NAME= for data of your own")
     if name is not None:
         put_own_data(context, inventory, check_own_data(name, source, sha256, inventory))
         return Exit.DONE
     if sha256 is not None:
-        raise RequestError(["SHA256=: goes with NAME=; the checksums of known data sets are known"])
+        raise RequestError("SHA256=: goes with NAME=; the checksums of known data sets are known")
     assert dataset is not None
     check_dataset(dataset, inventory)
     path = Path(source).expanduser().absolute() if source else None
     if path is not None and not path.exists():
-        raise RequestError([f"source {source}: no file or folder on this machine"])
+        raise RequestError(f"source {source}: no file or folder on this machine")
     put_dataset(context, inventory, dataset, path)
     return Exit.DONE
 
 
 def rotate_keys(context: Context) -> Exit:
-    """Give all nodes new keys for each other; logins go on meanwhile.
-
-    Raises:
-        RequestError: set-up gave them none.
-        ClusterError, Interrupted: see `run_operation`.
-    """
+    """Give all nodes new keys for each other; logins go on meanwhile."""
     inventory = read_inventory(context.project, context.inventory)
     if inventory.runtime == NATIVE:
-        raise RequestError(
-            ["without root (RUNTIME=native) set-up gives nodes no keys: none is new"]
-        )
+        raise RequestError("without root (RUNTIME=native) set-up gives nodes no keys: none is new")
     run_operation(context, "rotate_keys", {})
     context.console.print(f"{plural(len(inventory.trainers), 'node')} have new keys for each other")
     return Exit.DONE
 
 
 def local_up(context: Context, nodes: int | None) -> Exit:
-    """Make the local cluster, of `nodes` nodes or as many as the inventory says.
-
-    Raises:
-        RequestError: there cannot be so many nodes.
-        ClusterError, Interrupted: see `run_operation`.
-    """
+    """Make the local cluster, of `nodes` nodes or as many as the inventory says."""
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
     # The nodes may be new ones: what set-up has put on the old says nothing about them.
@@ -102,11 +84,7 @@ def local_up(context: Context, nodes: int | None) -> Exit:
 
 
 def local_down(context: Context) -> Exit:
-    """Remove the local cluster.
-
-    Raises:
-        ClusterError, Interrupted: see `run_operation`.
-    """
+    """Remove the local cluster."""
     forget_setup(context.project, read_inventory(context.project, context.inventory))
     run_operation(context, "local_down", {})
     return Exit.DONE

@@ -25,10 +25,6 @@ def doctor(context: Context, locale: str, on: Sequence[str], as_json: bool) -> E
         locale: what programs get, in words; see `have_utf8`.
         on: names of hosts; none means all.
         as_json: print one JSON document instead, which docs/first-contact.md describes.
-
-    Raises:
-        RequestError: Ansible cannot read the inventory, or there is no such host.
-        Interrupted: the user stopped it.
     """
     project = context.project
     # Names what is wrong with files that Ansible cannot read, with their lines.
@@ -88,6 +84,4 @@ def _check_names(connections: Connections, on: Sequence[str]) -> None:
     there = [host.host for host in connections.hosts]
     unknown = [name for name in on if name not in there]
     if unknown:
-        raise RequestError(
-            [f"no host {', '.join(unknown)}; there are: {', '.join(there) or 'none'}"]
-        )
+        raise RequestError(f"no host {', '.join(unknown)}; there are: {', '.join(there) or 'none'}")

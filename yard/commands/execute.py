@@ -35,10 +35,6 @@ def execute(context: Context, command: str, on: Sequence[str], seconds: int) -> 
     Returns:
         The largest exit status of all nodes; 255 counts for a node that cannot be reached, 124 for
         one where the time was up, 1 for one whose output Ansible cannot read.
-
-    Raises:
-        RequestError: no command, or no such node.
-        Interrupted: the user stopped it.
     """
     console = context.console
     inventory = read_inventory(context.project, context.inventory)
@@ -90,7 +86,7 @@ def check_request(
     if seconds < 1:
         problems.append("the time limit must be at least 1 s")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return hosts
 
 

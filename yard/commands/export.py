@@ -16,17 +16,13 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
 
     Args:
         which: best or last.
-
-    Raises:
-        RequestError: with everything that is wrong; nothing has been written.
-        ClusterError, Interrupted: see `run_operation`.
     """
     inventory = read_inventory(context.project, context.inventory)
     run = find_training(context.project, name)
     to = to.expanduser().absolute()
     problems = file_problems(to)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     checkpoint, _ = checkpoint_of(context, run, which)
     run_trainer_here(
         context, inventory, "export", checkpoint, ["--to", f"/to/{to.name}"], to=to.parent
@@ -40,11 +36,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
 
 
 def file_problems(to: Path) -> list[str]:
-    """What keeps weights, and what they are for, from being written to a file.
-
-    Args:
-        to: absolute.
-    """
+    """What keeps weights, and what they are for, from being written to a file, an absolute path."""
     problems = []
     if to.suffix not in SUFFIXES:
         problems.append(f"TO={to.name}: must end in one of {', '.join(SUFFIXES)}")

@@ -103,10 +103,6 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
 
     Args:
         follow: go on until the run ends, or the user has seen enough.
-
-    Raises:
-        RequestError: there are no logs, or none of this rank.
-        ClusterError: the nodes could not be asked.
     """
     with LogView(context.console) as view:
         if not is_over(run):
@@ -119,10 +115,10 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
                 view.show(number, 0, len(content), content.decode(errors="replace"))
     there = sorted({*files, *view.ranks})
     if not there:
-        raise RequestError([f"{run.name}: no rank has written a log"])
+        raise RequestError(f"{run.name}: no rank has written a log")
     if rank is not None and rank not in there:
         names = ", ".join(map(str, there))
-        raise RequestError([f"{run.name}: there is no log of rank {rank}, only of {names}"])
+        raise RequestError(f"{run.name}: there is no log of rank {rank}, only of {names}")
     return Exit.DONE
 
 

@@ -55,7 +55,6 @@ def notebook(context: Context, request: NotebookRequest, started_at: float) -> E
         started_at: when the command began, Unix seconds.
 
     Raises:
-        RequestError: the request makes no sense; nothing has been touched.
         ClusterError: the node cannot be reached, or the way to it broke.
         Interrupted: the user stopped before the notebook had started.
     """
@@ -88,7 +87,7 @@ def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server 
         there = escape(str(about.get("folder")))
         context.console.print(
             f"[yellow]It has the files of {there}[/], and not those of CODE=; "
-            f"make stop RUN={run.name} ends it",
+            f"make stop RUN={run.name} ends it"
         )
     return server
 
@@ -113,7 +112,7 @@ def _start(
     if request.node not in inventory.trainers:
         number = inventory.nodes.index(request.node) + 1
         remedy = addressed(f"make local-up NODES={number}", project, inventory.path)
-        raise RequestError([f"{request.node}: is not there yet; {remedy}"])
+        raise RequestError(f"{request.node}: is not there yet; {remedy}")
     deliver_packages(context, inventory, packages)
     if interrupts.requested:
         raise Interrupted("interrupted before anything was started")
@@ -144,11 +143,7 @@ def _start(
 
 
 def _see_node(context: Context, node: str) -> None:
-    """See that the node answers and that runs can start there.
-
-    Raises:
-        ClusterError: they cannot.
-    """
+    """See that the node answers and that runs can start there."""
     for found in ask_nodes(context, [node]).nodes:
         if found.reason:
             doctor = addressed(f"make doctor ON={node}", context.project, context.inventory)
@@ -167,7 +162,7 @@ def _announce(context: Context, job: Notebook) -> None:
     folder = context.project.shown(job.folder)
     context.console.print(
         f"[bold]Jupyter Lab[/] on {escape(job.node)}: takes {what}, {end}\n"
-        f"{files} of {escape(folder)}, which they come home to",
+        f"{files} of {escape(folder)}, which they come home to"
     )
 
 
@@ -217,10 +212,10 @@ def _connection(context: Context, node: str) -> Connection:
     hosts = read_connections(context.project, context.inventory).hosts
     connection = next((host for host in hosts if host.host == node), None)
     if connection is None or connection.problem is not None:
-        raise RequestError([f"{node}: {connection.problem if connection else 'not there'}"])
+        raise RequestError(f"{node}: {connection.problem if connection else 'not there'}")
     if connection.plugin not in ("ssh", "local"):
         raise RequestError(
-            [f"{node}: is reached by {connection.plugin}; the way to a notebook goes by ssh"]
+            f"{node}: is reached by {connection.plugin}; the way to a notebook goes by ssh"
         )
     return connection
 

@@ -54,11 +54,7 @@ def list_all_runs(context: Context, form: str | None, find: str, last: int | Non
 
 
 def tag_run(context: Context, name: str, tags: str | None, note: str | None) -> Exit:
-    """Say something of a run: replace its tags or its note; print what is said then.
-
-    Raises:
-        RequestError: there is no such run, or see `label_run`.
-    """
+    """Say something of a run: replace its tags or its note; print what is said then."""
     run = find_training(context.project, name)
     labels = label_run(run, None if tags is None else tags_in(tags), note)
     if (tags, note) != (None, None):
@@ -71,11 +67,7 @@ def tag_run(context: Context, name: str, tags: str | None, note: str | None) -> 
 
 
 def draw_reports(context: Context, names: Sequence[str]) -> Exit:
-    """Draw the report of a run anew, or of several a comparison.
-
-    Raises:
-        RequestError: there is no such run, or it is not over yet.
-    """
+    """Draw the report of a run anew, or of several a comparison."""
     from yard.pages.comparison import write_comparison
     from yard.pages.report import write_report
 

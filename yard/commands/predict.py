@@ -19,23 +19,15 @@ def evaluate(context: Context, name: str, dataset: str | None, which: str) -> Ex
     Args:
         dataset: None for that of the run.
         which: best or last, the checkpoint.
-
-    Raises:
-        RequestError: the request makes no sense; nothing has been written.
-        ClusterError, Interrupted: see `run_operation`.
     """
     return _look(context, name, which, dataset, None)
 
 
 def predict(context: Context, name: str, source: Path, which: str) -> Exit:
-    """Tell the classes of the image files in a folder with the model of a run.
-
-    Raises:
-        RequestError, ClusterError, Interrupted: see `evaluate`.
-    """
+    """Tell the classes of the image files in a folder with the model of a run."""
     source = source.expanduser().absolute()
     if not source.is_dir():
-        raise RequestError([f"SOURCE={source}: there is no such folder on this machine"])
+        raise RequestError(f"SOURCE={source}: there is no such folder on this machine")
     return _look(context, name, which, None, source)
 
 
@@ -52,10 +44,8 @@ def _look(
     own = read_own_data(project, inventory).get(tested) if source is None else None
     if own is not None and not Path(own.source).is_dir():
         raise RequestError(
-            [
-                f"DATASET={tested}: came from {own.shown}, which is no folder of this machine; "
-                "unpack it, and give SOURCE=folder of make predict its test images"
-            ]
+            f"DATASET={tested}: came from {own.shown}, which is no folder of this machine; "
+            "unpack it, and give SOURCE=folder of make predict its test images"
         )
     what = source.name if source is not None else tested
     kind = "evaluation" if source is None else "prediction"

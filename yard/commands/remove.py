@@ -48,7 +48,7 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
     if inventory.container_hosts:
         down = addressed("make local-down", project, inventory.path)
         raise RequestError(
-            [f"the nodes of {project.shown(inventory.path)} are containers: {down} removes them"]
+            f"the nodes of {project.shown(inventory.path)} are containers: {down} removes them"
         )
     leaving = inventory.select(on)
     state = ask_nodes(context)
@@ -59,11 +59,9 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
         raise ClusterError(f"no machine answers: {doctor} tells why; nothing was changed")
     if inventory.runtime == NATIVE:
         raise RequestError(
-            [
-                "without root (RUNTIME=native) set-up made one folder of the account on each node, "
-                "and nothing else; what removes it with all that is in it:",
-                *_native_ways(project, inventory, leaving),
-            ]
+            "without root (RUNTIME=native) set-up made one folder of the account on each node, "
+            "and nothing else; what removes it with all that is in it:",
+            *_native_ways(project, inventory, leaving),
         )
     answering = [host for host in leaving if host not in silent]
     all_of_them = leaving == inventory.trainers
@@ -142,7 +140,7 @@ def _check_idle(state: ClusterState, hosts: Sequence[str]) -> None:
         if set(run.hosts) & set(hosts)
     ]
     if held:
-        raise RequestError([*held, "nothing was changed"])
+        raise RequestError(*held, "nothing was changed")
 
 
 def _announce(

@@ -49,7 +49,6 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
     Raises:
         RequestError: the request or the site file has mistakes, or the answer was no.
         ClusterError: AWS refuses, or a task failed. Running it again goes on.
-        Interrupted: the user stopped it.
     """
     site = read_site(context.project, path, renting=True)
     problems = []
@@ -71,7 +70,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
         )
     problems += _other_region(context, site)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     check_library()
     extravars = {
         **site.extravars(),
@@ -104,12 +103,11 @@ def destroy(context: Context, path: Path, yes: bool) -> Exit:
         RequestError: the site file has mistakes or another region than the machines, or the answer
             was no.
         ClusterError: AWS refuses, something is left, or machines that were rented are not found.
-        Interrupted: the user stopped it.
     """
     site = read_site(context.project, path)
     problems = _other_region(context, site)
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     check_library()
     with _costs_are_said(context, site):
         things = look_for_things(context, site.scope())
@@ -152,8 +150,6 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
 
     Raises:
         RequestError: the site file has mistakes, or none is there or can be read.
-        ClusterError: AWS refuses.
-        Interrupted: the user stopped it.
     """
     project = context.project
     sites, problems = list_sites(project)
@@ -163,7 +159,7 @@ def provision_check(context: Context, path: Path | None, as_json: bool) -> Exit:
     else:
         regions = sorted({site.region for site in sites})
         if not sites:
-            raise RequestError(problems or ["sites/ has no site file; SITE= names one"])
+            raise RequestError(*(problems or ["sites/ has no site file; SITE= names one"]))
     check_library()
     # In a document there is no room for progress and failures.
     aside = replace(context, console=ForeignTextConsole(stderr=True)) if as_json else context

@@ -27,7 +27,6 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
 
     Raises:
         RequestError: the snapshot of its project is gone, or what it asked for is there no more.
-        ClusterError, Interrupted: see `train`.
     """
     manifest = read_run(run).manifest
     as_it_ran(context, manifest)
@@ -36,10 +35,8 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
     if about is not None:
         command = f"make notebook NODE={about['node']}"
         raise RequestError(
-            [
-                f"{run.name}: is a notebook; start one: "
-                f"{addressed(command, there.project, there.inventory)}"
-            ]
+            f"{run.name}: is a notebook; start one: "
+            f"{addressed(command, there.project, there.inventory)}"
         )
     return train(there, request_of(run, manifest), started_at)
 
@@ -67,7 +64,7 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
             **_common(configuration, typed),
         )
     if not (run / FOLDER).is_dir():
-        raise RequestError([f"{run.name}: its {FOLDER}/, from which it would run again, is gone"])
+        raise RequestError(f"{run.name}: its {FOLDER}/, from which it would run again, is gone")
     packages = manifest.project.get("packages")
     entry, arguments = split_program(manifest.project["program"])
     return ProjectRequest(

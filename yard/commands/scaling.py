@@ -27,24 +27,18 @@ def scaling(
     Args:
         hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
             the nodes; with the same images of all ranks the batch of a rank shrinks.
-
-    Raises:
-        RequestError: the request makes no sense; nothing has been touched.
-        ClusterError, Interrupted: see `train`.
     """
     inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     several = replace(request, nodes=request.nodes or 2, min_nodes=None)
     if several.nodes == 1:
-        raise RequestError(["nodes 1: scaling compares one node with more"])
+        raise RequestError("nodes 1: scaling compares one node with more")
     if rounds < 1:
-        raise RequestError([f"ROUNDS={rounds}: must be 1 or more"])
+        raise RequestError(f"ROUNDS={rounds}: must be 1 or more")
     many = resolve(several, inventory)
     if many.procs_per_node == AS_EACH_HAS:
         raise RequestError(
-            [
-                f"processes per node {AS_EACH_HAS}: scaling compares nodes with the same number of "
-                "ranks; give it as a number"
-            ]
+            f"processes per node {AS_EACH_HAS}: scaling compares nodes with the same number of "
+            "ranks; give it as a number"
         )
     single = replace(several, nodes=1)
     if hold == GLOBAL_BATCH:

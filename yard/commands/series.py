@@ -40,20 +40,17 @@ def train_series(
 
     Raises:
         RequestError: with all that is wrong with any of them; nothing has been touched.
-        ClusterError, Interrupted: see `train`.
         Detached: the user has left a run; those after it are not trained.
     """
     if request.resume is not None or seeds < 1:
-        raise RequestError(
-            ["SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more"]
-        )
+        raise RequestError("SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more")
     inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
     # What all of them have in common, the first seed among it.
     resolve(request, inventory)
     try:
         values = read_sweep(sweep, yaml.safe_load)
     except yaml.YAMLError as error:
-        raise RequestError([f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64"]) from error
+        raise RequestError(f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64") from error
     cases = cases_of(request, values, seeds)
     problems: list[str] = []
     for case in cases.values():
@@ -62,7 +59,7 @@ def train_series(
         except RequestError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     asked = json.dumps([request.to_json(), values, seeds], sort_keys=True, default=str)
     digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
     # With the digest too where it has a name: under that another request may have been trained.
@@ -116,9 +113,6 @@ def train_each(
 
     Returns:
         The runs that succeeded, by label, and how it ended: with what the first one failed.
-
-    Raises:
-        RequestError, ClusterError, Interrupted: see `train`.
     """
     runs: dict[str, Path] = {}
     worst = Exit.DONE

@@ -13,9 +13,6 @@ def show_status(context: Context, as_json: bool = False) -> Exit:
 
     Args:
         as_json: print one JSON document instead, which docs/run.md describes.
-
-    Raises:
-        ClusterError: the nodes could not be asked.
     """
     state = ask_nodes(context)
     if as_json:

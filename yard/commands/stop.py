@@ -25,7 +25,6 @@ def stop(context: Context, name: str) -> Exit:
     """End what has this id, the beginning of just one, or is `latest`.
 
     Raises:
-        RequestError: there is none, or more than one.
         Interrupted: the user did not wait for its end.
     """
     measurement = find_measurement(context.project, name)

@@ -19,15 +19,11 @@ LOOK_EVERY = 5.0
 
 
 def tensorboard(context: Context, port: int) -> Exit:
-    """Serve what the runs wrote for TensorBoard, until Ctrl-C.
-
-    Raises:
-        RequestError: no run has any events.
-    """
+    """Serve what the runs wrote for TensorBoard, until Ctrl-C."""
     runs = context.project.runs
     if not event_folders(runs):
         places = ", ".join(f"runs/<run>/{name}/" for name in PLACES)
-        raise RequestError([f"no run has TensorBoard events yet: {places}"])
+        raise RequestError(f"no run has TensorBoard events yet: {places}")
     view = context.project.root / ".trainyard" / "tensorboard"
     link_events(runs, view)
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(view)]

@@ -23,14 +23,10 @@ STOP_LOG = "top-stop"
 
 
 def top(context: Context) -> Exit:
-    """Show the nodes until the user has seen enough.
-
-    Raises:
-        RequestError: this is no terminal.
-    """
+    """Show the nodes until the user has seen enough."""
     if not (context.console.is_terminal and sys.stdin.isatty()):
         raise RequestError(
-            ["top: needs a terminal, and this is none; make status JSON=1 tells the same"]
+            "top: needs a terminal, and this is none; make status JSON=1 tells the same"
         )
     view, terminal = TopView(), sys.stdin.fileno()
     stops: dict[str, subprocess.Popen[bytes]] = {}

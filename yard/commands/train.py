@@ -61,8 +61,6 @@ def train(
         started_at: when the command began, Unix seconds; the run's times count from there.
 
     Raises:
-        RequestError: the request makes no sense; nothing has been touched.
-        ClusterError: the cluster is not set up, and set-up failed or is not ours to run.
         Interrupted: the user stopped before there was a run.
     """
     project, console, interrupts = context.project, context.console, context.interrupts
@@ -152,7 +150,7 @@ def _check_same_kind(job: Job, earlier: Path) -> None:
     if was_project != isinstance(job, ProjectRun):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
         raise RequestError(
-            [f"{earlier.name} ran {ran}, and no other program can go on from its files"]
+            f"{earlier.name} ran {ran}, and no other program can go on from its files"
         )
 
 
@@ -180,7 +178,7 @@ def check_same_training(job: Job, earlier: Path) -> None:
             "did; VALIDATION=0 goes on with it"
         )
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
 
 
 def _check_more_is_asked(job: Job, earlier: Path) -> None:
@@ -190,7 +188,7 @@ def _check_more_is_asked(job: Job, earlier: Path) -> None:
     epochs = epochs_done(earlier, job.epochs)
     if epochs is not None:
         done = f"{earlier.name} has done {plural(epochs, 'epoch')}"
-        raise RequestError([f"{done}; ask for more: EPOCHS={epochs + 1}"])
+        raise RequestError(f"{done}; ask for more: EPOCHS={epochs + 1}")
 
 
 def announce_resumed(console: Console, job: Job, earlier: Path) -> None:
@@ -211,7 +209,7 @@ def announce_resumed(console: Console, job: Job, earlier: Path) -> None:
         console.print(
             "[yellow]may begin anew[/]: nothing in the program's files seems to load a checkpoint. "
             f"Have it load what it finds in $TRAINYARD_CHECKPOINT_DIR, or name what makes it do so "
-            f"as resume_args in {SETTINGS}",
+            f"as resume_args in {SETTINGS}"
         )
 
 
@@ -257,9 +255,7 @@ def _announce_project(console: Console, job: ProjectRun) -> None:
     for line in lines:
         console.print(escape(line))
     for warning in code.warnings:
-        console.print(
-            f"[yellow]may be wrong[/], or newer than the Python here: {escape(warning)}",
-        )
+        console.print(f"[yellow]may be wrong[/], or newer than the Python here: {escape(warning)}")
 
 
 def _announce_training(console: Console, training: Training) -> None:

@@ -32,21 +32,17 @@ def verify(context: Context, parts: Sequence[str], on: Sequence[str] = ()) -> Ex
         on: names of nodes or groups, or patterns; none means all.
 
     Raises:
-        RequestError: there is no such part or node, or the inventory has mistakes.
-        ClusterError: there is no node to verify.
         Interrupted: the user stopped it, here or with `make stop`.
     """
     project = context.project
     unknown = [part for part in parts if part not in CHECK_PARTS]
     if unknown:
-        raise RequestError([f"no checks {', '.join(unknown)}; there are: {', '.join(CHECK_PARTS)}"])
+        raise RequestError(f"no checks {', '.join(unknown)}; there are: {', '.join(CHECK_PARTS)}")
     inventory = read_inventory(project, context.inventory)
     if inventory.runtime == NATIVE:
         raise RequestError(
-            [
-                "verify: looks into machines as root; where there is none (RUNTIME=native), each "
-                "launch looks at its nodes, and make bench measures the network between them"
-            ]
+            "verify: looks into machines as root; where there is none (RUNTIME=native), each "
+            "launch looks at its nodes, and make bench measures the network between them"
         )
     if not inventory.trainers:
         setup = addressed("make setup", project, inventory.path)
@@ -104,5 +100,5 @@ def _verify(
     page = write_verification_page(directory, verdict)
     show_hardware(console, read_hardware(directory))
     show_findings(console, verdict)
-    console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it", soft_wrap=True)
+    console.print(f"{project.shown(page)}, verdict.json and nodes.json beside it")
     return Exit.DONE if verdict.ok else Exit.UNFIT

@@ -29,9 +29,6 @@ def web(context: Context, port: int, path: Path | None, names: list[str], read_o
     Args:
         path: a UNIX socket in place of the port, for a proxy that asks who users are.
         names: by which the server is called too, by a proxy or in /etc/hosts.
-
-    Raises:
-        RequestError: the port or the socket cannot be had.
     """
     import uvicorn
 
@@ -76,10 +73,6 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
     Args:
         out: a file for the textfile collector of node_exporter, which takes those that end in
             `.prom`.
-
-    Raises:
-        RequestError: the file cannot be written.
-        ClusterError: the nodes could not be asked.
     """
     from yard.web.metrics import metrics_of
 
@@ -93,7 +86,7 @@ def write_metrics(context: Context, out: Path | None) -> Exit:
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise RequestError([f"OUT={out}: {error.strerror}; name another file"]) from error
+        raise RequestError(f"OUT={out}: {error.strerror}; name another file") from error
     return Exit.DONE
 
 
@@ -113,7 +106,7 @@ def _listen(port: int, path: Path | None) -> socket.socket:
     except (OSError, OverflowError) as error:
         asked = f"PORT={port}" if path is None else f"SOCKET={path}"
         why = getattr(error, "strerror", None) or error
-        raise RequestError([f"{asked}: {why}; name another one"]) from error
+        raise RequestError(f"{asked}: {why}; name another one") from error
 
 
 def _bind(listener: socket.socket, path: Path) -> None:

@@ -110,11 +110,7 @@ def trouble_with_shell(answer: Answer) -> Trouble | None:
 
 
 def parse_facts(answer: Answer, asked_at: float) -> Facts:
-    """Build facts from a whole answer.
-
-    Args:
-        asked_at: Unix seconds of this machine's clock.
-    """
+    """Build facts from a whole answer; `asked_at` is in Unix seconds of this machine's clock."""
     said: dict[str, str] = {}
     free: dict[str, int] = {}
     for line in answer.output.partition(f"{BEGIN}\n")[2].splitlines():

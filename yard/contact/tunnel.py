@@ -48,11 +48,7 @@ def tunnel_command(target: Target, local: int, remote: int) -> list[str]:
 
 @dataclass
 class Tunnel:
-    """A way that is open.
-
-    Attributes:
-        port: here, on the loopback.
-    """
+    """A way that is open; `port` is one here, on the loopback."""
 
     port: int
     _process: "subprocess.Popen[bytes] | None" = None

@@ -1,6 +1,5 @@
 """What ends a command early, and with which exit status."""
 
-from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -25,9 +24,9 @@ class RequestError(YardError):
 
     status = Exit.BAD_REQUEST
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+        self.problems = problems
 
 
 class OtherVersionError(RequestError):

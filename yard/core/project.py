@@ -42,7 +42,7 @@ class Project:
         for folder in (OWN,) if os.environ.get(TYPES_YARD) else (start, *start.parents, OWN):
             if (folder / "site.yml").is_file() and (folder / "ansible.cfg").is_file():
                 return cls(folder)
-        raise RequestError([f"{start} is not inside a Trainyard checkout (no site.yml)"])
+        raise RequestError(f"{start} is not inside a Trainyard checkout (no site.yml)")
 
     @property
     def runs(self) -> Path:

@@ -24,7 +24,6 @@ def find_or_adopt(context: Context, name: str) -> Path:
     Raises:
         RequestError: nobody knows it.
         ClusterError: what the nodes know of it is no record of a run, or not all could be asked.
-        Interrupted: the user stopped.
     """
     try:
         return find_training(context.project, name)
@@ -80,11 +79,11 @@ def _adopt(context: Context, run_id: str, record: Mapping[str, Any]) -> Path:
         ) from error
     if len(nodes) < len(record["nodes"]):
         missing = ", ".join(host for host in map(str, record["nodes"]) if host not in nodes)
-        raise RequestError([f"{run_id} runs on {missing} too, which this inventory does not have"])
+        raise RequestError(f"{run_id} runs on {missing} too, which this inventory does not have")
     run = adopt_run(context.project.runs, run_id)
     write_manifest(run, manifest)
     context.console.print(
         f"{escape(run_id)} was begun by {escape(str(record.get('owner')))} in "
-        f"{escape(str(record['home']))}; it is followed from here now",
+        f"{escape(str(record['home']))}; it is followed from here now"
     )
     return run

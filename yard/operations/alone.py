@@ -83,14 +83,12 @@ def begin(root: Path, inventories: list[str], typed: Mapping[str, Any]) -> dict[
     project = Project(root)
     if len(inventories) != 1:
         raise RequestError(
-            [
-                f"{len(inventories)} inventories: a run's record names one, by which make attach "
-                "and make stop find its nodes; put them into one folder",
-                WITHOUT_RECORD,
-            ]
+            f"{len(inventories)} inventories: a run's record names one, by which make attach "
+            "and make stop find its nodes; put them into one folder",
+            WITHOUT_RECORD,
         )
     if typed.get(f"{PREFIX}id"):
-        raise RequestError([f"{PREFIX}id: a run that is recorded gets an id", WITHOUT_RECORD])
+        raise RequestError(f"{PREFIX}id: a run that is recorded gets an id", WITHOUT_RECORD)
     inventory = read_inventory(project, Path(inventories[0]))
     request, job = _resolved(project, inventory, _asked(typed))
     run = create_run(project.runs, job)
@@ -139,10 +137,8 @@ def _resolved(
 def _program(value: Any) -> tuple[str, str]:
     if not isinstance(value, list) or len(value) < 2:
         raise RequestError(
-            [
-                f"training_run_program {value!r}: must be a list, as in "
-                """-e '{"training_run_program": ["python3", "train.py"]}'"""
-            ]
+            f"training_run_program {value!r}: must be a list, as in "
+            """-e '{"training_run_program": ["python3", "train.py"]}'"""
         )
     entry, arguments = split_program([str(word) for word in value])
     return entry, shlex.join(arguments)
@@ -154,7 +150,7 @@ class Record:
     def __init__(self, root: Path, run: Path) -> None:
         manifest = read_manifest(run)
         if manifest is None:
-            raise RequestError([f"{run.name}: its manifest.json is gone"])
+            raise RequestError(f"{run.name}: its manifest.json is gone")
         console = ForeignTextConsole(highlight=False, soft_wrap=True)
         inventory = Path(manifest.inventory_path)
         self.run = run

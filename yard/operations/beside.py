@@ -56,7 +56,7 @@ def detach(context: Context, *words: str) -> Exit:
             # The last line may not be whole yet.
             *lines, rest = (rest + said.read()).split("\n")
             for line in lines:
-                context.console.print(line, markup=False, soft_wrap=True)
+                context.console.print(line, markup=False)
                 if line.startswith(RUN):
                     run = line.removeprefix(RUN).strip()
                 if run and not told and line.strip().startswith(BEGUN):
@@ -91,4 +91,4 @@ def say_how_to_return(context: Context, run: str, log: Path) -> None:
         f"  make logs RUN={run} FOLLOW=1",
         f"  make stop RUN={run}",
     ):
-        context.console.print(line, markup=False, soft_wrap=True)
+        context.console.print(line, markup=False)

@@ -31,7 +31,7 @@ def check_deletable(run: Path) -> list[str]:
     if not problem and unfinished:
         problem = f"{unfinished[0]} goes on from it and is not over"
     if problem:
-        raise RequestError([f"{run.name} stays: {problem}"])
+        raise RequestError(f"{run.name} stays: {problem}")
     return [heir.name for heir in heirs]
 
 
@@ -61,7 +61,7 @@ def delete(run: Path) -> None:
         with followed(run):
             remove_run(run)
     except FileNotFoundError as error:
-        raise RequestError([f"run {run.name!r}: somebody else deletes it"]) from error
+        raise RequestError(f"run {run.name!r}: somebody else deletes it") from error
     write_index(run.parent)
 
 

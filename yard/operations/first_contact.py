@@ -65,9 +65,6 @@ def ask_hosts(
     Args:
         connections: what Ansible said of the whole inventory.
         stopped: asked several times a second; once true, no further host is asked.
-
-    Raises:
-        Interrupted: it was stopped.
     """
     expectation = Expectation(supported_releases(project), connections.least_python, root)
     files = InventoryFiles(project, inventory)

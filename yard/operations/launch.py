@@ -160,11 +160,7 @@ class RunFollower:
         return begins and heed_stop(self.context, self.directory)
 
     def take(self, event: Event, progress: Progress, began_at: float) -> None:
-        """Turn one event into progress.
-
-        Args:
-            began_at: when the playbook began, Unix seconds.
-        """
+        """Turn one event into progress; the playbook began at `began_at`, in Unix seconds."""
         phase = phase_of(event.role, event.task_file)
         if phase is not None and event.kind == "playbook_on_task_start":
             self.phase = phase

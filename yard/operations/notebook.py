@@ -39,11 +39,7 @@ class Server:
 
 
 def notebook_packages(context: Context, inventory: Inventory, job: Notebook) -> Packages:
-    """Have Jupyter Lab and what the project requires on this machine.
-
-    Raises:
-        RequestError, ClusterError, Interrupted: see `have_packages`.
-    """
+    """Have Jupyter Lab and what the project requires on this machine."""
     root = context.project.root
     needed = notebook_requirements(root, job.code.requirements)
     packages = have_packages(context, inventory, needed.requirements, None, needed.settled)
@@ -80,7 +76,6 @@ def ask_server(context: Context, run: Path, manifest: Manifest, node: str) -> Se
     Raises:
         UnreachableError: the node cannot be reached.
         ClusterError: it cannot tell.
-        Interrupted: the user stopped.
     """
     as_it_ran(context, manifest)
     running: list[bool] = []

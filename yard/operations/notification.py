@@ -39,7 +39,7 @@ def notify(console: Console, run: Path, summary: Summary) -> None:
         reason = str(error).replace(target, "...")
         console.print(
             f"[yellow]warning[/]: {'the URL' if is_url else 'the command'} of NOTIFY= could not be "
-            f"told of the end of {escape(run.name)}: {escape(reason)}",
+            f"told of the end of {escape(run.name)}: {escape(reason)}"
         )
 
 

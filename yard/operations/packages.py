@@ -20,7 +20,7 @@ from yard.core.errors import Interrupted, SomeNodesError, YardError
 from yard.core.files import write_text
 from yard.core.words import plural, size
 from yard.operations.setup import HERE, run_operation
-from yard.plays.environment import CERTIFICATES, read_environment
+from yard.plays.ask import CERTIFICATES, ask_environment
 from yard.plays.inventory import Inventory
 from yard.runs.setup_record import note_packages, read_record
 from yard.screen.display import make_progress
@@ -88,7 +88,6 @@ def have_packages(
     Raises:
         RequestError: it does not fit the image.
         ClusterError: it cannot be fetched.
-        Interrupted: the user stopped it.
     """
     project = context.project
     store = project.root / ".trainyard" / "packages"
@@ -121,10 +120,6 @@ def deliver_packages(context: Context, inventory: Inventory, packages: Packages)
 
     A node that does not answer, or cannot take it, is left to the look at the nodes, which may do
     without it.
-
-    Raises:
-        ClusterError: a task failed; it has been shown.
-        Interrupted: the user stopped it.
     """
     record = read_record(context.project, inventory)
     if record is not None and packages.folder.name in record.packages:
@@ -164,7 +159,7 @@ def _shown(packages: Packages) -> str:
 
 def _environment(context: Context, inventory: Inventory) -> Mapping[str, str]:
     """How programs on this machine reach packages, as the inventory has it."""
-    environment = read_environment(context.project, inventory.path)
+    environment = ask_environment(context.project, inventory.path)
     if CERTIFICATES in environment:
         # The file that it names is made from the machine's certificates and the site's.
         run_operation(context, "control_node", {}, inventory=inventory.path)

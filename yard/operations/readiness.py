@@ -22,7 +22,6 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
 
     Raises:
         ClusterError: it is needed and not ours to do, or it failed.
-        Interrupted: the user stopped it.
     """
     project, console = context.project, context.console
     stale = find_staleness(project, inventory, job.min_nodes)

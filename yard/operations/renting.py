@@ -31,10 +31,8 @@ def check_library() -> None:
     """
     if importlib.util.find_spec("boto3") is None:
         raise RequestError(
-            [
-                "boto3 is missing, which talks to AWS; make provision installs it "
-                "(./bootstrap.sh .venv requirements-aws.txt)"
-            ]
+            "boto3 is missing, which talks to AWS; make provision installs it "
+            "(./bootstrap.sh .venv requirements-aws.txt)"
         )
 
 
@@ -43,7 +41,6 @@ def look_for_plan(context: Context, extravars: Mapping[str, Any]) -> Mapping[str
 
     Raises:
         ClusterError: AWS refuses, or there is no way to what was asked for; it has been shown.
-        Interrupted: the user stopped it.
     """
     plan: dict[str, Any] = {}
 
@@ -56,22 +53,13 @@ def look_for_plan(context: Context, extravars: Mapping[str, Any]) -> Mapping[str
 
 
 def make_machines(context: Context, extravars: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
-    """Do what the plan says, and write the inventory; whether anything was changed.
-
-    Raises:
-        ClusterError: a task failed; it has been shown. Running it again goes on.
-        Interrupted: the user stopped it. Running it again goes on.
-    """
+    """Do what the plan says, and write the inventory; whether anything was changed."""
     agreed = {f"{ROLE}_apply": True, f"{ROLE}_agreed": dict(plan)}
     return _run(context, "provision", {**extravars, **agreed}) > 0
 
 
 def look_for_things(context: Context, scope: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Ask EC2 what carries the tag of a site; nothing is changed.
-
-    Raises:
-        ClusterError, Interrupted: see `look_for_plan`.
-    """
+    """Ask EC2 what carries the tag of a site; nothing is changed."""
     return _take_things(context, "destroy", {**scope, f"{ROLE}_apply": False})
 
 
@@ -80,17 +68,12 @@ def remove_things(context: Context, scope: Mapping[str, Any]) -> None:
 
     Raises:
         ClusterError: something is left, or could not be removed; it has been shown.
-        Interrupted: the user stopped it. Running it again goes on.
     """
     _run(context, "destroy", {**scope, f"{ROLE}_apply": True})
 
 
 def look_for_machines(context: Context, regions: list[str]) -> list[dict[str, Any]]:
-    """Ask EC2 for the machines of all sites in some regions.
-
-    Raises:
-        ClusterError, Interrupted: see `look_for_plan`.
-    """
+    """Ask EC2 for the machines of all sites in some regions."""
     variables = {f"{ROLE}_regions": regions, f"{ROLE}_overdue_fails": False}
     return _take_things(context, "provision_check", variables)
 

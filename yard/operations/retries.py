@@ -113,5 +113,5 @@ def _announce(context: Context, failure: Diagnosis, place: Path, whence: str, le
     context.console.print(
         f"[yellow]Failed[/] ({escape(failure.host or 'not known where')}: "
         f"{escape(failure.cause)}) It starts {whence}; retries left: {left}. "
-        f"Its logs are in {escape(context.project.shown(place))}",
+        f"Its logs are in {escape(context.project.shown(place))}"
     )

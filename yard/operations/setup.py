@@ -61,10 +61,6 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
 
     Returns:
         The inventory as it is afterwards, with the nodes that were made.
-
-    Raises:
-        ClusterError: a task failed; it has been shown.
-        Interrupted: the user stopped it. Running it again continues.
     """
     project = context.project
     before = read_record(project, inventory)
@@ -126,8 +122,6 @@ def deliver_image(context: Context, inventory: Inventory) -> None:
 
     Raises:
         SomeNodesError: a task failed on some nodes alone, or one does not answer.
-        ClusterError: a task failed; it has been shown.
-        Interrupted: the user stopped it.
     """
     sources = fingerprint_sources(context.project)
     run_operation(context, "trainer_image", {})
@@ -137,12 +131,7 @@ def deliver_image(context: Context, inventory: Inventory) -> None:
 def put_dataset(
     context: Context, inventory: Inventory, dataset: str, source: Path | None = None
 ) -> None:
-    """Run playbooks/data.yml and remember which nodes have the data set.
-
-    Raises:
-        ClusterError: a task failed; it has been shown.
-        Interrupted: the user stopped it.
-    """
+    """Run playbooks/data.yml and remember which nodes have the data set."""
     extravars = {"dataset_name": dataset}
     if source is not None:
         extravars["dataset_source"] = str(source)
@@ -158,8 +147,6 @@ def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bo
 
     Raises:
         RequestError: it cannot be had, or cannot be sent as it is; no node has been touched.
-        ClusterError: a task failed; it has been shown.
-        Interrupted: the user stopped it. Running it again goes on.
     """
     _put(context, inventory, data.extravars(kept))
     note_own_data(context.project, inventory, data)
@@ -207,7 +194,6 @@ def run_operation(
         UnreachableError: a node does not answer; it has been shown.
         SomeNodesError: a task failed on some nodes and not on the others; as below.
         ClusterError: a task failed; host, task and message have been shown.
-        Interrupted: the user stopped it.
     """
     project, interrupts = context.project, context.interrupts
     log = dated_log(context, playbook, inventory)
@@ -276,7 +262,7 @@ def raise_refusal(outcome: Outcome, inventory: Path) -> None:
     """
     for failure in outcome.failures:
         if failure.role == INVENTORY_CHECK or Path(failure.task_file).parts[-3:] == HAVE_OWN_DATA:
-            raise RequestError([*failure.message.splitlines(), *about_braces(failure, inventory)])
+            raise RequestError(*failure.message.splitlines(), *about_braces(failure, inventory))
 
 
 def about_braces(failure: TaskFailure, inventory: Path) -> list[str]:

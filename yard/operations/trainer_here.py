@@ -21,14 +21,10 @@ def checkpoint_of(context: Context, run: Path, which: str) -> tuple[Path, Manife
     """
     manifest = read_manifest(run)
     if manifest is None or manifest.project is not None:
-        raise RequestError(
-            [f"{run.name} ran no model of the trainer: its files are in checkpoints/"]
-        )
+        raise RequestError(f"{run.name} ran no model of the trainer: its files are in checkpoints/")
     checkpoint = run / "checkpoints" / f"{which}.pt"
     if not checkpoint.is_file():
-        raise RequestError(
-            [f"{context.project.shown(checkpoint)}: the run left no such checkpoint"]
-        )
+        raise RequestError(f"{context.project.shown(checkpoint)}: the run left no such checkpoint")
     # What last.pt and best.pt are links to has its checksum beside it.
     return checkpoint.resolve(), manifest
 
@@ -51,9 +47,6 @@ def run_trainer_here(
         arguments: what else it takes; there `to` is /to and `source` is /source.
         datasets: those that it needs at /data, prepared on this machine.
         own: name and folder of a user's own data, for /own.
-
-    Raises:
-        ClusterError, Interrupted: see `run_operation`.
     """
     mounts: list[dict[str, str | bool]] = [
         {"source": str(checkpoint.parent), "target": "/checkpoints", "read_only": True},

@@ -25,20 +25,20 @@ def with_weights(project: Project, request: TrainRequest, job: Training) -> Trai
         return job
     if request.resume is not None:
         raise RequestError(
-            ["WEIGHTS= and RESUME=: a run that goes on has its parameters; give one of them"]
+            "WEIGHTS= and RESUME=: a run that goes on has its parameters; give one of them"
         )
     path = Path(typed).expanduser().absolute()
     if not path.is_file():
         if path.suffix in SUFFIXES or not list_runs(project.runs):
-            raise RequestError([f"WEIGHTS={typed}: there is no such file on this machine"])
+            raise RequestError(f"WEIGHTS={typed}: there is no such file on this machine")
         path = find_training(project, typed) / "checkpoints" / "best.pt"
         if not path.is_file():
             raise RequestError(
-                [f"WEIGHTS={typed}: {project.shown(path)}: the run left no such checkpoint"]
+                f"WEIGHTS={typed}: {project.shown(path)}: the run left no such checkpoint"
             )
     if not path.is_file() or path.suffix not in SUFFIXES:
         raise RequestError(
-            [f"WEIGHTS={typed}: {path.name} must be a file that ends in {', '.join(SUFFIXES)}"]
+            f"WEIGHTS={typed}: {path.name} must be a file that ends in {', '.join(SUFFIXES)}"
         )
     # What best.pt is a link to is another file tomorrow.
     path = path.resolve()
@@ -46,5 +46,5 @@ def with_weights(project: Project, request: TrainRequest, job: Training) -> Trai
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise RequestError([f"WEIGHTS={typed}: cannot be read: {error.strerror}"]) from error
+        raise RequestError(f"WEIGHTS={typed}: cannot be read: {error.strerror}") from error
     return replace(job, weights=str(path), weights_sha256=digest)

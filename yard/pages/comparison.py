@@ -66,7 +66,7 @@ def comparison_of(chosen: Sequence[Path]) -> str:
         else:
             entries.append(Compared(run, label, colour, read_run(run), summary))
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return comparison_page(entries)
 
 

@@ -9,11 +9,7 @@ from yard.pages.report import class_rows
 
 
 def evaluation_page(title: str, result: Mapping[str, Any]) -> str:
-    """The page as HTML.
-
-    Args:
-        result: `evaluation.json`, see trainer/predict.py.
-    """
+    """The page as HTML, of an `evaluation.json`, see trainer/predict.py."""
     measures = [("Accuracy", result["accuracy"]), ("Top-5 accuracy", result["top5"])]
     return render(
         "evaluation.html.j2",

@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.project import Project
+
+# Has the file with the certificates that are trusted, where the site has some of its own.
+CERTIFICATES = "PIP_CERT"
 
 
 def ask(program: str, project: Project, inventory: Path) -> Any:
@@ -37,5 +41,11 @@ def ask(program: str, project: Project, inventory: Path) -> Any:
     )
     if answer.returncode != 0:
         shown = project.shown(inventory)
-        raise RequestError([f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:]])
+        raise RequestError(f"cannot read {shown}", *answer.stderr.strip().splitlines()[-3:])
     return json.loads(answer.stdout)
+
+
+def ask_environment(project: Project, inventory: Path) -> Mapping[str, str]:
+    """How programs on this machine reach packages: proxies, mirrors and authorities of the site."""
+    found: Mapping[str, str] = ask("ask_environment", project, inventory)
+    return found

@@ -189,7 +189,7 @@ class Inventory:
                 unknown.append(name)
         if unknown:
             there = ", ".join(self.trainers) or "none"
-            raise RequestError([f"no node or group {', '.join(unknown)}; there are: {there}"])
+            raise RequestError(f"no node or group {', '.join(unknown)}; there are: {there}")
         return tuple(host for host in self.trainers if host in chosen)
 
     def narrowed(self, names: Sequence[str]) -> "Inventory":
@@ -233,14 +233,12 @@ def read_inventory(project: Project, path: Path) -> Inventory:
     """
     path = path.absolute()
     if not path.exists():
-        raise RequestError([f"no inventory at {project.shown(path)}"])
+        raise RequestError(f"no inventory at {project.shown(path)}")
     name = inventory_name(path)
     if not name or name in OWN_FOLDERS:
         raise RequestError(
-            [
-                f"{project.shown(path)}: an inventory cannot be called {name!r}: .trainyard/{name} "
-                "is Trainyard's own; give it another name"
-            ]
+            f"{project.shown(path)}: an inventory cannot be called {name!r}: .trainyard/{name} "
+            "is Trainyard's own; give it another name"
         )
     remembered = recall(project, path)
     if remembered is not None:
@@ -274,7 +272,7 @@ def read_inventory(project: Project, path: Path) -> Inventory:
         mistakes = mistakes or answer.stderr.strip().split("\n")
         if VAULT_LOCKED in answer.stderr:
             mistakes.append(VAULT_REMEDY)
-        raise RequestError([f"cannot read {project.shown(path)}", *mistakes])
+        raise RequestError(f"cannot read {project.shown(path)}", *mistakes)
     document = json.loads(answer.stdout)
     remember(project, path, document)
     return _parse(project, document, path)
@@ -288,7 +286,7 @@ def _parse(project: Project, document: Mapping[str, Any], path: Path) -> Invento
         mistakes = _mistakes(project, path)
         if not mistakes:
             raise
-        raise RequestError(mistakes) from error
+        raise RequestError(*mistakes) from error
 
 
 def _mistakes(project: Project, path: Path) -> list[str]:
@@ -397,13 +395,11 @@ def _runtime(variables: Mapping[str, Any]) -> str:
     is_said = "{{" not in said
     runtime = said if is_said else told or CONTAINER
     if runtime not in (CONTAINER, NATIVE):
-        raise RequestError([f"runtime {runtime}: there are {CONTAINER} and {NATIVE}"])
+        raise RequestError(f"runtime {runtime}: there are {CONTAINER} and {NATIVE}")
     if told and told != runtime:
         raise RequestError(
-            [
-                f"runtime {told}: the inventory says trainyard_runtime: {runtime}, which decides. "
-                "Leave RUNTIME= out, or take that line out of the inventory."
-            ]
+            f"runtime {told}: the inventory says trainyard_runtime: {runtime}, which decides. "
+            "Leave RUNTIME= out, or take that line out of the inventory."
         )
     return runtime
 

@@ -77,7 +77,7 @@ def check_notebook(request: NotebookRequest, inventory: Inventory) -> None:
             f"IDLE={request.idle_minutes}: must be minutes from 1 to {MOST_MINUTES}, or 0 for never"
         )
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
 
 
 def resolve_notebook(request: NotebookRequest, inventory: Inventory, checkout: Project) -> Notebook:

@@ -193,7 +193,7 @@ def resolve_project(request: ProjectRequest, inventory: Inventory, checkout: Pro
         problems.append(f"{unknown('dataset', dataset, known)}\n{HOW_TO_PUT}")
     transport = values.choice("transport", request.transport)
     if problems or code is None:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return ProjectRun(
         model=code.name,
         dataset=dataset,

@@ -93,7 +93,7 @@ def check_own_data(name: str, source: str | None, sha256: str | None, known: Inv
             problems.append(f"SOURCE={source}: there is no such file or folder on this machine")
         source = str(path)
     if problems or not source:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return OwnData(name, source, sha256, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
@@ -136,13 +136,11 @@ def folder_of_nodes(typed: str) -> str:
     path = typed.rstrip("/") or "/"
     if path == "/" or path.startswith("//") or posixpath.normpath(path) != path:
         raise RequestError(
-            [
-                f"DATASET={printable(typed)}: a folder of the nodes is named by its path, without "
-                "., .. and //"
-            ]
+            f"DATASET={printable(typed)}: a folder of the nodes is named by its path, without "
+            "., .. and //"
         )
     if not path.isprintable():
-        raise RequestError([f"DATASET={printable(typed)}: has no name that can be printed"])
+        raise RequestError(f"DATASET={printable(typed)}: has no name that can be printed")
     return path
 
 

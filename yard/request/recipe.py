@@ -49,9 +49,9 @@ def read_recipe(project: Project, name: str) -> Recipe:
     path = folder / f"{name}.yml"
     if name not in (file.stem for file in folder.glob("*.yml")):
         names = [f"    {file.stem}" for file in sorted(folder.glob("*.yml"))]
-        raise RequestError(["\n".join([f"recipe {name!r}: unknown; there are", *names])])
+        raise RequestError("\n".join([f"recipe {name!r}: unknown; there are", *names]))
     try:
         return Recipe(**yaml.safe_load(path.read_text(encoding="utf-8")))
     except (TypeError, yaml.YAMLError) as error:
         expected = ", ".join(entry.name for entry in fields(Recipe))
-        raise RequestError([f"{project.shown(path)}: {error}; a recipe has {expected}"]) from error
+        raise RequestError(f"{project.shown(path)}: {error}; a recipe has {expected}") from error

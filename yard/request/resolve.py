@@ -26,7 +26,7 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
     resolver = _Resolver(request, inventory, [])
     training = resolver.resolve()
     if training is None or resolver.problems:
-        raise RequestError(resolver.problems)
+        raise RequestError(*resolver.problems)
     return training
 
 
@@ -37,9 +37,9 @@ def check_nodes(nodes: int | None, inventory: Inventory) -> None:
         RequestError: it is not above 0, or more than there can be.
     """
     if nodes is not None and nodes < 1:
-        raise RequestError([f"nodes {nodes}: must be above 0"])
+        raise RequestError(f"nodes {nodes}: must be above 0")
     if nodes is not None and nodes > len(inventory.nodes):
-        raise RequestError([too_many_nodes(nodes, inventory)])
+        raise RequestError(too_many_nodes(nodes, inventory))
 
 
 def check_dataset(name: str, inventory: Inventory) -> None:
@@ -49,7 +49,7 @@ def check_dataset(name: str, inventory: Inventory) -> None:
         RequestError: it is unknown; the message lists the known ones.
     """
     if name not in inventory.datasets:
-        raise RequestError([unknown("dataset", name, inventory.datasets)])
+        raise RequestError(unknown("dataset", name, inventory.datasets))
 
 
 @dataclass

@@ -31,10 +31,10 @@ def read_sweep(text: str, load: Callable[[str], Any]) -> dict[str, list[Any]]:
         try:
             name, listed = parse_option(part, str)
         except ValueError as error:
-            raise RequestError([f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64"]) from error
+            raise RequestError(f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64") from error
         values[name] = [as_number(load(value)) for value in listed.split(",") if value]
         if not values[name]:
-            raise RequestError([f"SWEEP: {name} has no value"])
+            raise RequestError(f"SWEEP: {name} has no value")
     return values
 
 
@@ -51,11 +51,11 @@ def cases_of(
         RequestError: they are too many, or one contradicts another.
     """
     if seeds > 1 and SEED in sweep:
-        raise RequestError(["SEEDS= and seed= in SWEEP=: give one of them"])
+        raise RequestError("SEEDS= and seed= in SWEEP=: give one of them")
     # Before they are made: they may be more than the memory holds.
     count = seeds * math.prod(map(len, sweep.values()))
     if count > MOST:
-        raise RequestError([f"{count:,} trainings: {MOST} at the most"])
+        raise RequestError(f"{count:,} trainings: {MOST} at the most")
     values = dict(sweep)
     if seeds > 1:
         first = request.options.get(SEED, 1)

@@ -91,15 +91,15 @@ def read_site(project: Project, path: Path, *, renting: bool = False) -> Site:
     shown = project.shown(path)
     if not path.is_file():
         raise RequestError(
-            [f"SITE={shown}: there is no such file; copy {FOLDER}/example.yml and edit the copy"]
+            f"SITE={shown}: there is no such file; copy {FOLDER}/example.yml and edit the copy"
         )
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError) as error:
-        raise RequestError([f"{shown}: is no YAML: {error}"]) from error
+        raise RequestError(f"{shown}: is no YAML: {error}") from error
     known = [entry.name for entry in fields(Site) if entry.name != "path"]
     if not isinstance(document, dict):
-        raise RequestError([f"{shown}: must have keys, of {', '.join(known)}"])
+        raise RequestError(f"{shown}: must have keys, of {', '.join(known)}")
     document.setdefault("name", path.stem)
     problems = [
         f"{shown}: {key}: unknown; there are {', '.join(known)}"
@@ -118,7 +118,7 @@ def read_site(project: Project, path: Path, *, renting: bool = False) -> Site:
         elif key in ("region", "instance_type", "hours"):
             problems.append(f"{shown}: {key}: is missing")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return Site(path=path, **values)
 
 

@@ -32,11 +32,7 @@ OUTPUTS = ("outputs", "workdir")
 
 
 def run_id_of(job: Job, moment: float) -> str:
-    """The id: `<UTC time>_<label of the job>`.
-
-    Args:
-        moment: when the run was started, Unix seconds.
-    """
+    """The id: `<UTC time>_<label of the job>`; `moment` is its start, in Unix seconds."""
     stamp = datetime.fromtimestamp(moment, UTC).strftime("%Y%m%dT%H%M%SZ")
     return f"{stamp}_{job.label}"
 
@@ -66,7 +62,7 @@ def adopt_run(runs: Path, run_id: str) -> Path:
         RequestError: the id is none.
     """
     if not RUN_ID.fullmatch(run_id):
-        raise RequestError([f"run {run_id!r}: is no id of a run"])
+        raise RequestError(f"run {run_id!r}: is no id of a run")
     runs.mkdir(exist_ok=True)
     run = runs / run_id
     run.mkdir(exist_ok=True)
@@ -106,7 +102,7 @@ def followed(run: Path) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if not patience:
-                    raise RequestError([f"{run.name} is being followed by another yard"]) from error
+                    raise RequestError(f"{run.name} is being followed by another yard") from error
                 time.sleep(0.02)
         with full_disk_told([run], lambda: way_on(run)):
             yield
@@ -155,7 +151,7 @@ def find_run(runs: Path, name: str) -> Path:
     if name == "latest":
         if all_runs:
             return all_runs[-1]
-        raise RequestError(["there are no runs yet"])
+        raise RequestError("there are no runs yet")
     if not any(run.name == name for run in all_runs):
         manifests = {run: read_object(run / "manifest.json") for run in all_runs}
         called = [run for run, about in manifests.items() if about.get("name") == name]
@@ -167,7 +163,7 @@ def find_run(runs: Path, name: str) -> Path:
         if len(called) == 1:
             return called[0]
         if called:
-            raise RequestError([f"run {name!r}: that is more than one:", *_names(called)])
+            raise RequestError(f"run {name!r}: that is more than one:", *_names(called))
     return pick(all_runs, name)
 
 
@@ -188,8 +184,8 @@ def pick(folders: list[Path], name: str) -> Path:
     if len(exact or matches) == 1:
         return (exact or matches)[0]
     if matches:
-        raise RequestError([f"run {name!r}: that is more than one:", *_names(matches)])
-    raise RequestError([f"run {name!r}: unknown; the newest are", *_names(folders)])
+        raise RequestError(f"run {name!r}: that is more than one:", *_names(matches))
+    raise RequestError(f"run {name!r}: unknown; the newest are", *_names(folders))
 
 
 def list_runs(runs: Path) -> list[Path]:

@@ -61,5 +61,5 @@ def _checked(tags: Sequence[object], note: str) -> Labels:
     if len(note) > MOST_CHARACTERS or (note and not note.isprintable()):
         problems.append(f"note: one line of up to {MOST_CHARACTERS:,} characters")
     if problems:
-        raise RequestError(problems)
+        raise RequestError(*problems)
     return Labels(tuple(dict.fromkeys(map(str, tags))), note.strip())

@@ -190,12 +190,9 @@ def other_version(file: Path, error: Exception) -> OtherVersionError:
     by = f"Trainyard {made_by}" if made_by else "another version"
     reader = f"a checkout of {revision}" if revision else "a newer checkout"
     return OtherVersionError(
-        [
-            f"{run.name}: {file.name} cannot be read by Trainyard {__version__} ({error}). A newer "
-            "one wrote it, or it is damaged. Earlier ones can be read.",
-            f"    {by} made this run: read it with {reader}, or bring this one up to date: "
-            "git pull",
-        ]
+        f"{run.name}: {file.name} cannot be read by Trainyard {__version__} ({error}). A newer "
+        "one wrote it, or it is damaged. Earlier ones can be read.",
+        f"    {by} made this run: read it with {reader}, or bring this one up to date: git pull",
     )
 
 

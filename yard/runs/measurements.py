@@ -97,8 +97,6 @@ def find_training(project: Project, name: str) -> Path:
     kind, directory = measurement
     shown = project.shown(directory)
     raise RequestError(
-        [
-            f"{directory.name} is a {kind.word}, no training;",
-            f"make stop RUN={directory.name} ends it, and {shown}/ has its files",
-        ]
+        f"{directory.name} is a {kind.word}, no training;",
+        f"make stop RUN={directory.name} ends it, and {shown}/ has its files",
     )

@@ -111,9 +111,9 @@ def check_resumable(run: Path) -> None:
         return
     if _is_project(run):
         raise RequestError(
-            [f"{run.name} left no file to go on from: {', '.join(OF_PROGRAMS)} are empty"]
+            f"{run.name} left no file to go on from: {', '.join(OF_PROGRAMS)} are empty"
         )
-    raise RequestError([f"{run.name} has no checkpoint to go on from"])
+    raise RequestError(f"{run.name} has no checkpoint to go on from")
 
 
 def _has_checkpoint(folder: Path) -> bool:

@@ -230,11 +230,7 @@ def summarise(record: RunRecord) -> Summary:
 
 
 def summarise_so_far(record: RunRecord, now: float) -> Summary:
-    """Say how a run goes that is not over; never written to a file.
-
-    Args:
-        now: Unix seconds.
-    """
+    """Say how a run goes that is not over at `now`, in Unix seconds; never written to a file."""
     return replace(_summary(record, RUNNING, Exit.DONE, now), finished_at=None)
 
 

@@ -93,11 +93,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Heat:
-    """A GPU that was too hot.
-
-    Attributes:
-        slowed: in so many of the newest samples it slowed itself down.
-    """
+    """A GPU that was too hot; in `slowed` of the newest samples it slowed itself down."""
 
     host: str
     gpu: int

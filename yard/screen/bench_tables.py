@@ -21,7 +21,7 @@ def show_bench(console: Console, result: Mapping[str, Any]) -> None:
         f"{result['world_size']} ranks on {hosts} node{'s' if hosts > 1 else ''}, "
         f"{result['threads']} thread{'s' if result['threads'] > 1 else ''} a rank, "
         f"on {'GPUs' if result['device'] == 'cuda' else 'processors'}; "
-        "medians over all turns",
+        "medians over all turns"
     )
     trainings = result["throughput"]
     speeds = _table("images/s", *trainings)

@@ -58,11 +58,11 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
             way = f"; {attach} follows it from here"
             console.print(
                 f"{run.run}: was started in another checkout, or its directory here is gone"
-                f"{way if RUN_ID.fullmatch(run.run) else ''}",
+                f"{way if RUN_ID.fullmatch(run.run) else ''}"
             )
     for name in state.lost:
         console.print(
-            f"{name}: has no result, and no node knows it; make attach RUN={name} ends it",
+            f"{name}: has no result, and no node knows it; make attach RUN={name} ends it"
         )
 
 
@@ -89,7 +89,11 @@ def runs_table(runs: Iterable[RunState], now: float) -> Table:
     table = plain_table(*RUN_COLUMNS)
     for run in runs:
         cells = run_cells(run, now)
-        table.add_row(Text(f"{run.name}\n{run.run}" if run.name else run.run), state_text(run.state), *map(Text, cells))
+        table.add_row(
+            Text(f"{run.name}\n{run.run}" if run.name else run.run),
+            state_text(run.state),
+            *map(Text, cells),
+        )
     return table
 
 

@@ -74,15 +74,13 @@ def _show_group(console: Console, group: TroubleGroup) -> None:
 
 def _heading(console: Console, names: str, trouble: Trouble) -> None:
     console.print()
-    console.print(
-        f"[red bold]{escape(names)}[/]  {escape(trouble.cause)} [dim]({trouble.code})[/]",
-    )
+    console.print(f"[red bold]{escape(names)}[/]  {escape(trouble.cause)} [dim]({trouble.code})[/]")
 
 
 def _lines(console: Console, lines: tuple[str, ...], before: str = "") -> None:
     for number, line in enumerate(lines):
         lead = before if number == 0 else " " * len(before)
-        console.print(f"    [dim]{escape(lead + line)}[/]", soft_wrap=True)
+        console.print(f"    [dim]{escape(lead + line)}[/]")
 
 
 def _remedy(console: Console, trouble: Trouble, commands: tuple[str, ...]) -> None:

@@ -27,7 +27,7 @@ def confirm(context: Context, question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise RequestError(
-            [f"{question} There is no terminal to answer on: nothing was changed. YES=1 says yes."]
+            f"{question} There is no terminal to answer on: nothing was changed. YES=1 says yes."
         )
     context.console.print(f"{question} Type yes to go on: ", end="", markup=False)
     sys.stdout.flush()
@@ -37,7 +37,7 @@ def confirm(context: Context, question: str, yes: bool) -> None:
             context.console.print()
             raise Interrupted("interrupted; nothing was changed")
     if sys.stdin.readline().strip().lower() != "yes":
-        raise RequestError(["nothing was changed: the answer was not yes"])
+        raise RequestError("nothing was changed: the answer was not yes")
 
 
 @dataclass

@@ -216,13 +216,13 @@ async def _asked(request: Request) -> dict[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            raise RequestError([f"more than {MOST_BYTES:,} bytes"])
+            raise RequestError(f"more than {MOST_BYTES:,} bytes")
     try:
         asked = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise RequestError(["the request is no JSON"]) from error
+        raise RequestError("the request is no JSON") from error
     if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
-        raise RequestError(["the request is no object of texts"])
+        raise RequestError("the request is no object of texts")
     return asked
 
 

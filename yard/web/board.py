@@ -50,11 +50,7 @@ class Drawn:
 
 
 class Board:
-    """Rows of runs, and what the nodes tell.
-
-    Args:
-        watch: makes what asks the nodes.
-    """
+    """Rows of runs, and what the nodes tell; `watch` makes what asks the nodes."""
 
     def __init__(self, context: Context, watch: Callable[[Context], Watcher] = Watcher) -> None:
         self.context = context

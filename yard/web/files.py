@@ -29,7 +29,7 @@ def run_of(runs: Path, name: str) -> Path:
     except OSError:  # the name is too long for one
         known = False
     if not known:
-        raise RequestError([f"run {name!r}: unknown"])
+        raise RequestError(f"run {name!r}: unknown")
     return run
 
 
@@ -45,7 +45,7 @@ def file_of(run: Path, name: str) -> Path:
     except (OSError, RuntimeError, ValueError):
         inside = False
     if not inside:
-        raise RequestError([f"{run.name} has no file {name!r}"])
+        raise RequestError(f"{run.name} has no file {name!r}")
     return path
 
 

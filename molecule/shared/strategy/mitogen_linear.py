@@ -5,8 +5,6 @@ For the looks of the scenarios, of which each is small and a new Python is most 
 role does is applied, repeated and taken away as its users do it, with Ansible's own strategy.
 """
 
-from __future__ import annotations
-
 from ansible_mitogen import affinity, loaders, strategy  # type: ignore[import-untyped]
 
 # On less than four cores Mitogen would keep all its workers on one.

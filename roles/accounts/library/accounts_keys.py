@@ -2,8 +2,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: the keys that may log in as a user, written as that user."""
 
-from __future__ import annotations
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node.setup.accounts_keys import (
     KeysError,

@@ -9,8 +9,6 @@ written. `mount` has what is written mounted as a boot does, makes directories o
 removes mount points of shares that are gone.
 """
 
-from __future__ import annotations
-
 import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Why a share cannot be mounted, and what helps: from mount.cifs's errors and the kernel's log."""
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """What is mounted on this machine, what is in the way of shares, and who uses one."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

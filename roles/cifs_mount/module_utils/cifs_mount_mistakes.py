@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Mistakes in the description of shares, seen without looking at the machine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

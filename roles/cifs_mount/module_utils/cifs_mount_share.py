@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """A CIFS share as the inventory describes it, and what stands of it in a machine's files."""
 
-from __future__ import annotations
-
 import grp
 import pwd
 from collections.abc import Callable, Mapping, Sequence

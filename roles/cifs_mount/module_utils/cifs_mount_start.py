@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Mounts shares the way that a boot does, with their mount points and directories."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """A mount on the side, for a moment: what works there may be written into fstab."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -2,8 +2,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: put back what an engine ran with before its settings were changed."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

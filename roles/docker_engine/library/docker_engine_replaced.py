@@ -2,8 +2,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: which units of an engine run on although their package was replaced."""
 
-from __future__ import annotations
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.training_node.setup.docker_engine_units import read_units, replaced_units
 

@@ -2,8 +2,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: merge settings into the engine's daemon.json, and take them out again."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -8,8 +8,6 @@ stand in the file already, by their ids, are not asked; the addresses are writte
 `instances`, as amazon.aws.ec2_instance_info gives them, lose theirs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -5,8 +5,6 @@
 A price that cannot be had is no failure: null stands for it, with the reason as its source.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -8,8 +8,6 @@ modules ec2_ami_info, ec2_vpc_subnet_info and ec2_instance_info of amazon.aws gi
 machine, the system's first. With `prolong` machines that are there get the deadline too.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from ansible.module_utils.basic import AnsibleModule

@@ -7,8 +7,6 @@ disks without a machine of all sites. Machines that have ended are left out; EC2
 an hour.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """What the library of AWS raises, for modules that say it in words."""
 
-from __future__ import annotations
-
 try:
     from botocore.exceptions import BotoCoreError, ClientError
 

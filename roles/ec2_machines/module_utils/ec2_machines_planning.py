@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """What is to be made and what goes, so that a site has as many machines as were asked for."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

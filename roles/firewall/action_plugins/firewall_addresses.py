@@ -11,8 +11,6 @@ Returns `addresses`, all of them, sorted. Works on the control node, without a c
 where the group has no hosts, or one of them no address but names alone.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any
 
@@ -36,8 +34,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """The action firewall_addresses."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> Any:
         super().run(tmp, task_vars)

@@ -2,8 +2,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: the role's table of nftables, its file and the unit that loads it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """The rules of the packet filter as text of nft(8), and whom they let in."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence

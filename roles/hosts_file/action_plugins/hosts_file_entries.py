@@ -11,8 +11,6 @@ Returns `lines`, one of hosts(5) for each address, and `names`, all names in the
 control node, without a connection.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,8 +71,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """The action hosts_file_entries."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> Any:
         super().run(tmp, task_vars)

@@ -5,8 +5,6 @@
 Of two lines for one name the upper one counts: ansible.builtin.blockinfile would leave it.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

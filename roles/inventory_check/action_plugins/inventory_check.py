@@ -11,8 +11,6 @@ only where a file cannot be read, at which Ansible would stop as soon as it need
 host; what the other files show is named together with it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -48,7 +46,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Looks at the inventory on the control node, for all hosts at once."""
 
     _requires_connection = False
-    _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Check the inventory; fails with all problems in the message where there are any."""

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """All checks of an inventory: of its files alone, and of what Ansible made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +10,7 @@ from ansible.module_utils.inventory_check_addresses import (
     RUN_PORT,
     Places,
     address_problems,
+    host_name_problems,
     network_problems,
     port_problems,
 )
@@ -19,7 +18,6 @@ from ansible.module_utils.inventory_check_closed_network import READ as CLOSED_N
 from ansible.module_utils.inventory_check_closed_network import closed_network_problems
 from ansible.module_utils.inventory_check_files import InventoryFiles
 from ansible.module_utils.inventory_check_groups import group_file_problems, group_problems
-from ansible.module_utils.inventory_check_hosts import host_name_problems
 from ansible.module_utils.inventory_check_problem import Problem
 from ansible.module_utils.inventory_check_roles import (
     Declared,
@@ -53,7 +51,7 @@ class Expectation(NamedTuple):
     renamed: Mapping[str, str]
 
     @classmethod
-    def of(cls, roles: Path, known: Sequence[str], renamed: Mapping[str, str]) -> Expectation:
+    def of(cls, roles: Path, known: Sequence[str], renamed: Mapping[str, str]) -> "Expectation":
         """Read what the roles declare."""
         return cls(declared_variables(roles), known, renamed)
 

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Addresses of proxies and mirrors that are none, and certificates that are not there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ Ansible's own loader stops at the first mistake, and of a key that stands twice 
 the files are read here once more, as YAML nodes, which know their lines.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from difflib import get_close_matches

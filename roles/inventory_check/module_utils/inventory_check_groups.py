@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Groups that plays do not find, and machines in the wrong one."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path

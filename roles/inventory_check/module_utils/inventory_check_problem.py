@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """A mistake in an inventory: code and values for programs, a sentence with remedy for people."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """What a checkout's roles and playbooks expect of an inventory: variables and groups."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

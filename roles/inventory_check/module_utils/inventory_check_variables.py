@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Variables that nothing reads, that have another name by now, or that are of the wrong type."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial

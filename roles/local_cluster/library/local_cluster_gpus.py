@@ -6,8 +6,6 @@ The folders are copied to the machines' roots. `machines` has `profile`, `count`
 `toolkit` of each, `files` what all of them have besides, nvidia-smi among it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule

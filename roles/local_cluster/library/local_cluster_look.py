@@ -9,8 +9,6 @@ and reads the files of the control node, all in one go. Of each container it ret
 that is `gone`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

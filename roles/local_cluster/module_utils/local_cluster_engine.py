@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """What a Docker engine knows of a local cluster, and what its nodes say of themselves."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

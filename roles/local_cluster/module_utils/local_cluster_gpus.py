@@ -5,8 +5,6 @@ What nvidia-smi answers is in a file, which the stand-in of that name reads
 (files/stand_in_driver/usr/bin). What the kernel shows are files, too. Nothing computes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -83,7 +81,7 @@ class GpuMachine:
     toolkit: bool = False
 
     @classmethod
-    def read(cls, entry: Mapping[str, Any]) -> GpuMachine:
+    def read(cls, entry: Mapping[str, Any]) -> "GpuMachine":
         """Read an entry of an inventory.
 
         Raises:

@@ -6,8 +6,6 @@ A shell that does not start is named in `unstarted`, because the user's own file
 Where anything else is wrong, or with `set`, the module fails.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Logins as users, which show whether their shells start."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import subprocess

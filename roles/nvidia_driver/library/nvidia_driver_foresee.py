@@ -6,8 +6,6 @@ What the driver tells counts. Of GPUs that it does not tell about, or where none
 capability is that of their device id on the PCI bus, and empty where that is not known.
 """
 
-from __future__ import annotations
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.nvidia_driver_cards import capability_of, find_cards
 from ansible.module_utils.training_node.machine.gpus import Gpu, loaded_release, read_gpus

@@ -9,8 +9,6 @@ be rebooted before the driver works, `trouble` why nvidia-smi could not tell; ea
 all is well.
 """
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """NVIDIA's GPUs on the PCI bus, and which driver fits them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -9,8 +9,6 @@ Returns `ca_certificates_needed`, whether the package that has certificates trus
 `packages`, whether packages came with the role.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit

@@ -6,8 +6,6 @@ A part of the action package_sources. Has apt fetch its lists in the new way, an
 back where it cannot.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -63,7 +61,7 @@ class Wish:
     secret: bool = False
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Wish:
+    def of(cls, parameters: Mapping[str, Any]) -> "Wish":
         """Read the module's parameters."""
 
         def address(kind: str) -> str:

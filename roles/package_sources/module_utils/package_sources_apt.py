@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Settings of apt: its proxy, whom it trusts, and sources of its own."""
 
-from __future__ import annotations
-
 import fnmatch
 import ipaddress
 import re

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """A flat repository of packages: what its list names."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass

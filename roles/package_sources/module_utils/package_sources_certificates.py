@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Certificates of authorities, as PEM."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import ssl

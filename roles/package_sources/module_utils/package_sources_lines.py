@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Lines of apt's sources: the archive that they name, and the mirror in its place."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -28,8 +28,6 @@ Returns `missing`, those of the names that were not installed; `recorded`, what 
 record; `removed`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

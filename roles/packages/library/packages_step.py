@@ -8,8 +8,6 @@ which of them no other package needs; `forget` removes the record, and leaves to
 share a package with it what is still installed.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -6,8 +6,6 @@ node's name as the last word; `rotation`, whether any node has the second key of
 members whose keys could not be read. Its work grows linearly with the number of nodes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -88,9 +86,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
 
     _requires_connection = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the lines."""
         super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(

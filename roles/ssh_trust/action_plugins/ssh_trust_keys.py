@@ -5,8 +5,6 @@ Returns C(user_keys), C(rotation), whether there is a second key, and C(pair_dif
 files of the control node alone, as whoever plays.
 """
 
-from __future__ import annotations
-
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -33,9 +31,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
 
     _requires_connection = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Look."""
         super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(

@@ -12,8 +12,6 @@ What stands before the key of each in authorized_keys is C(options) of it, and C
 for the control node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_network
@@ -167,9 +165,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
 
     _requires_connection = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the members."""
         super().run(tmp, task_vars)
         _, options = self.validate_argument_spec(

@@ -2,8 +2,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ansible module: the files in which a machine knows the nodes that trust each other."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

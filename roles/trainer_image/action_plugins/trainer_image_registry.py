@@ -17,8 +17,6 @@ Pushes wait for each other and for pulls of the same directory. Nothing that it 
 task: the registry and the SSH connection end with this process, even where it is killed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

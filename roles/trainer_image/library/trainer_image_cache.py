@@ -7,8 +7,6 @@ the registry on port `upstream` is gone it ends, and what it kept is gone. syste
 user who owns nothing. The action trainer_image_registry starts it.
 """
 
-from __future__ import annotations
-
 import base64
 import time
 

@@ -9,8 +9,6 @@ While one has never told anything, nothing is chosen. Returns `target` and the o
 may be empty, and a `message` for people.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

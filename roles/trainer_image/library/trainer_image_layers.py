@@ -9,8 +9,6 @@ repeated with all. `held` has for each receiver the layers (diff ids, lowest fir
 images. With `left_out` 0 nothing was written.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 from typing import Any

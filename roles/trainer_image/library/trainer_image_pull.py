@@ -7,8 +7,6 @@ The engine fetches the layers that it lacks, checks all against the digest, and 
 The action trainer_image_registry runs it, and hands on `delivered`, or the `reason` why it is not.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import pwd

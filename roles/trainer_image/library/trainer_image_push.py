@@ -7,8 +7,6 @@ loses its name. The engine keeps no name for it. Returns the `digest` of the man
 made it. The action trainer_image_registry runs it.
 """
 
-from __future__ import annotations
-
 import json
 
 from ansible.module_utils.basic import AnsibleModule

@@ -6,8 +6,6 @@ upstream once for each blob, and hands on what has come of it while the rest is 
 gives what is named by its digest, so that whoever fetches can check what came, and takes nothing.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import re

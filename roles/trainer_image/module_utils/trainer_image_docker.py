@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """The command docker, as the modules of this role use it."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Which image for NVIDIA GPUs fits the drivers and the GPUs of all nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 # Copyright Trainyard. Apache-2.0
 """Ports of this machine: who reaches them, and which are free."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -10,12 +10,11 @@ C(problems), a list of host, code, values and text. A dry run skips verbs that c
 Arguments:
     verb: what is to be done; node/calls.py lists the verbs.
     arguments: of the verb, by name.
-    place: folder of the node's with the program, absolute or relative to the account's home.
+    place: folder of the node's with the program, absolute or relative to the account's home; where
+        it is not said, C(training_node_program).
     attachment: a file of the control node that the verb takes along.
     carried: arguments that a task with C(until) takes from the answer that it had before, by name.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -55,7 +54,7 @@ ARGUMENTS = {
     "verb": {"type": "str", "required": True},
     "arguments": {"type": "dict", "default": {}},
     # Not of the kind `path`, which would take a ~ for this account's home.
-    "place": {"type": "str", "required": True},
+    "place": {"type": "str"},
     "attachment": {"type": "path"},
     "carried": {"type": "list", "elements": "str", "default": []},
 }
@@ -189,8 +188,6 @@ def read_answer(status: int, said: str, complaint: str) -> Result:
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have no types
     """Calls the node program."""
 
-    TRANSFERS_FILES = False
-
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Call it, and bring it first where the node lacks it."""
         result: Result = super().run(tmp, task_vars)
@@ -247,7 +244,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         if not python.startswith("/"):
             python = PYTHON
         package: bytes = _arrival().read_package(str(PROGRAM))
-        lies = (python, options["place"], hashlib.sha256(package).hexdigest())
+        place = options["place"] or self._templar.template(task_vars["training_node_program"])
+        lies = (python, place, hashlib.sha256(package).hexdigest())
         told = self._ask("call", *lies, request)
         if told.get("error", {}).get("code") == "absent":
             # What the keyword `timeout` of a task sets, which is for a node that says nothing.

@@ -1,14 +1,12 @@
 # Copyright Trainyard. Apache-2.0
 """Action: tells in one call which roles would change something on a node, or say something of it.
 
-Takes C(roles) by name, in the order in which they are applied, and the C(place) of the node
-program. What a role wants stands in its variable C(<role>_look), which the verb C(look) of the node
-program takes. A role without one, or whose own settings make none, looks at the node itself: it is
-always named. Returns C(roles), those that are to be applied, and C(alike), by role what has to be
-the same on all nodes.
+Takes C(roles) by name, in the order in which they are applied, and C(place) as the action
+C(training_node) does. What a role wants stands in its variable C(<role>_look), which the verb
+C(look) of the node program takes. A role without one, or whose own settings make none, looks at the
+node itself: it is always named. Returns C(roles), those that are to be applied, and C(alike), by
+role what has to be the same on all nodes.
 """
-
-from __future__ import annotations
 
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -37,7 +35,7 @@ class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no typ
         named = list(self._task.args["roles"])
         looks = {role: look for role in named if (look := self._look(role, variables))}
         arguments = {"roles": looks, "summary": True}
-        place = self._task.args["place"]
+        place = self._task.args.get("place")
         told: Result = self.ask({"verb": "look", "arguments": arguments, "place": place}, variables)
         if "answer" not in told:
             return told

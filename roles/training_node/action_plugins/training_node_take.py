@@ -7,8 +7,6 @@ files that the node lacks are sent; a launch whose code has not changed costs no
 Returns what the verb answers, each word in its form.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -118,7 +116,7 @@ class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no typ
         self, verb: str, arguments: Result, task_vars: Result | None, attachment: str | None = None
     ) -> Result:
         """Have the node do something: what the action C(training_node) returns."""
-        place = self._task.args["place"]
+        place = self._task.args.get("place")
         options = {"verb": verb, "arguments": arguments, "place": place, "attachment": attachment}
         told: Result = self.ask(options, task_vars or {})
         return told

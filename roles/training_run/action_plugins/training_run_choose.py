@@ -20,8 +20,6 @@ Arguments:
     collect_dir: where its files go on the control node.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -221,9 +219,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     _requires_connection = False
 
-    def run(
-        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the chosen nodes, or the failure."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(
