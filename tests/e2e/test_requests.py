@@ -16,7 +16,7 @@ def runs_there_are() -> set[Path]:
 @pytest.mark.parametrize(
     ("request_made", "named"),
     [
-        ({"MODEL": "nonsense", "NODES": 2}, ["nonsense", "vit"]),
+        ({"MODEL": "nonsense", "NODES": 2}, ["nonsense", "MODEL=list"]),
         ({"MODEL": "vit", "NODES": 9}, ["9", "node1", "node2"]),
         ({"MODEL": "vit", "NODES": 2, "TRANSPORT": "mail"}, ["mail", "tcp", "ucx", "nccl"]),
     ],
