@@ -177,7 +177,7 @@ class StandInNodes:
         running.task("Remove the nodes", lambda host: {"changed": True})
 
     def data(self, running: "_Playbook") -> None:
-        running.play("Put it on the nodes", running.hosts("trainers"))
+        running.play("Put it on the nodes", running.hosts("trainers"), asks_plugs=True)
         source = running.variables.get("dataset_source", "the archive")
         name = running.variables["dataset_name"]
         running.task("Write the data set", running.writing(name, lambda host: f"from {source}\n"))
@@ -371,7 +371,8 @@ class _Playbook:
         answers = {}
         for host in [host for host in self.active if hosts is None or host in hosts]:
             counts = self._counts.setdefault(host, Counter())
-            unplugged = self.asks_plugs and (self.node(host) / "unplugged").exists()
+            there = self.node(host).is_dir() and not (self.node(host) / "unplugged").exists()
+            unplugged = self.asks_plugs and not there
             result = {"msg": "Failed to connect to the host"} if unplugged else does(host)
             if result is None:
                 continue
@@ -447,6 +448,8 @@ class _Playbook:
             "local_cluster_size", document["_meta"]["hostvars"][host]["local_cluster_size"]
         )
         names: dict[str, Any] = {f"node{number}": {} for number in range(1, int(size) + 1)}
+        for node in names:  # one that does not answer is made anew
+            (self.node(node) / "unplugged").unlink(missing_ok=True)
         text = yaml.safe_dump({"trainers": {"hosts": names}})
         file = self.inventory / "nodes.yml"
         if file.exists() and file.read_text() == text:

@@ -195,6 +195,17 @@ def test_nodes_that_died_are_set_up_once_and_the_run_goes_on(ready: YardHere) ->
     assert len(list((ready.root / "runs").glob("2*"))) == 1
 
 
+def test_nodes_that_died_before_they_got_the_data_are_set_up_once(ready: YardHere) -> None:
+    record = ready.root / ".trainyard/local/setup.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "datasets": []}))
+    (ready.root / "nodes/node2/cifar10").unlink()
+    (ready.root / "nodes/node2").rmdir()
+    done = ready(*TRAIN, "--set", "steps=4")
+    assert done.stdout.count("setting them up again") == 1
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (ready.root / "nodes/node2/cifar10").is_file()
+
+
 def remembered_datasets(yard: Yard) -> list[str]:
     document = json.loads((yard.root / ".trainyard/local/setup.json").read_text())
     return list(document["datasets"])

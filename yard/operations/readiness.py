@@ -3,7 +3,13 @@
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import ClusterError, Interrupted, RequestError, SomeNodesError
+from yard.core.errors import (
+    ClusterError,
+    Interrupted,
+    RequestError,
+    SomeNodesError,
+    UnreachableError,
+)
 from yard.operations.packages import Packages, deliver_packages
 from yard.operations.setup import deliver_image, put_dataset, put_own_data, run_setup
 from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
@@ -13,6 +19,9 @@ from yard.plays.remedy import addressed
 from yard.request.job import Job
 from yard.request.own_data import OwnData, is_folder, read_own_data
 from yard.runs.setup_record import find_staleness, forget_packages, forget_setup, read_record
+
+# What is said where nodes of ours do not answer any more
+CHANGED = "The nodes have changed since set-up; setting them up again."
 
 
 def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = False) -> Inventory:
@@ -52,11 +61,17 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     dataset = None if job.dataset is None or is_folder(job.dataset) else job.dataset
     if ours and dataset is not None and (record is None or dataset not in record.datasets):
         own = read_own_data(project, inventory).get(dataset)
-        if own is None:
-            _put(context, inventory, dataset)
-        else:
-            console.print(f"Putting {escape(own.name)} on the nodes, from {escape(own.shown)}")
-            _put_again(context, inventory, own)
+        try:
+            if own is None:
+                _put(context, inventory, dataset)
+            else:
+                console.print(f"Putting {escape(own.name)} on the nodes, from {escape(own.shown)}")
+                _put_again(context, inventory, own)
+        except UnreachableError:
+            if force:
+                raise
+            console.print(CHANGED)
+            return make_ready(context, inventory, job, force=True)
     return inventory
 
 
@@ -69,7 +84,7 @@ def mended(
             context.console.print("A node does not have the image with the packages.")
             forget_packages(context.project, inventory)
         elif setup_would_help(inventory, outcome):
-            context.console.print("The nodes have changed since set-up; setting them up again.")
+            context.console.print(CHANGED)
             make_ready(context, inventory, job, force=True)
         else:
             return False
@@ -91,6 +106,8 @@ def _put(context: Context, inventory: Inventory, dataset: str) -> None:
     """Put a data set on nodes; a training takes no file of it."""
     try:
         put_dataset(context, inventory, dataset)
+    except UnreachableError:
+        raise  # with no word of its files: it is not they that are missing
     except ClusterError as error:
         command = addressed(f"make data DATASET={dataset}", context.project, inventory.path)
         raise ClusterError(
