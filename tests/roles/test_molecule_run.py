@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.template import Templar, trust_as_template
-from ansible_here import LOADER
 
 CHECKOUT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(CHECKOUT / "molecule/run.py"))
@@ -160,34 +157,3 @@ def test_no_scenario_gives_itself_a_network(file: Path) -> None:
     text = file.read_text()
     assert "local_cluster_network:" not in text or file.name == "base.yml"
     assert "10.118." not in text
-
-
-def plays_with_settings_of_the_site() -> list[tuple[Path, list[str]]]:
-    """The files of scenarios with a play that reads group_vars/ itself, and what that reads."""
-    found = []
-    for file in sorted(CHECKOUT.glob("molecule/*/*.yml")):
-        plays = yaml.safe_load(file.read_text())
-        for play in plays if isinstance(plays, list) else []:
-            files = play.get("vars_files", [])
-            if any("group_vars" in name for name in files):
-                found.append((file, files))
-    return found
-
-
-@pytest.mark.parametrize(("file", "names"), plays_with_settings_of_the_site())
-def test_a_scenario_has_what_the_settings_that_it_reads_refer_to(
-    file: Path, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such a file refers to others of the site, which the scenario does not read."""
-    monkeypatch.setenv("MOLECULE_PROJECT_DIRECTORY", str(CHECKOUT))
-    variables: dict[str, Any] = {}
-    settings: list[str] = []
-    for name in names:
-        path = str((file.parent / name).resolve())
-        read = LOADER.load_from_file(path, trusted_as_template=True)
-        variables |= read
-        settings += read if "group_vars" in name else []
-    templar = Templar(loader=LOADER, variables=variables)
-    assert settings
-    for setting in settings:
-        templar.template(trust_as_template(f"{{{{ {setting} }}}}"))
