@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from yard_command import DATA, REPOSITORY, RUN_ID, Yard
 from yard.code import files as travelling
 from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
+from yard.code.modules import missing_modules
 from yard.code.own import project_name, read_code
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
@@ -464,6 +466,64 @@ def test_a_module_in_the_way_of_pythons_or_the_images_is_named(make: Make, name:
     assert warning.startswith(f"{name}: has the name of a module of Python or the image")
 
 
+FOREIGN = """
+import os, cv2
+from lib.m import x
+import torch.nn, imp
+try:
+    import apex
+except ImportError:
+    pass
+if os.environ.get("PLOT"):
+    import matplotlib
+def late():
+    import pandas
+import deep, fast, kept
+from . import beside
+"""
+
+
+def test_imports_that_nobody_brings_are_known_before_the_start(make: Make) -> None:
+    """Of what is always imported, also by modules; what is somewhere in the project is its own."""
+    folder = make(**{".trainyardignore": "kept/\n", "train.py": FOREIGN, "kept/a": ""})
+    write(folder, "lib/m.py", "from tqdm.auto import tqdm\nimport cv2\n")
+    write(folder, "src/deep/x.py")
+    write(folder, "lib/fast.cpython-313-x86_64-linux-gnu.so")
+    foreign = read_code(Project(Path("/nowhere")), str(folder)).foreign
+    assert foreign == {
+        "cv2": "train.py:2",
+        "torch": "train.py:4",
+        "imp": "train.py:4",
+        "tqdm": "lib/m.py:1",
+    }
+    [cv2, imp, tqdm] = missing_modules(foreign, "runtime", None)
+    assert cv2.startswith(
+        "train.py:2: imports cv2, which neither the image, the project nor its re"
+    )
+    assert "write the package (cv2, if it is called so) to requirements.txt" in cv2
+    assert imp == "train.py:4: imports imp, which Python 3.13 has no more"
+    assert tqdm.startswith("lib/m.py:1: imports tqdm, ")
+
+
+def test_a_wheel_tells_which_modules_it_brings(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for name, files in {
+        "opencv": ("cv2/__init__.py", "opencv-1.dist-info/RECORD"),
+        "odd": ("odd-1.data/purelib/sklearn/__init__.py", "fast.cpython-313.so", "one.py"),
+    }.items():
+        with zipfile.ZipFile(wheels / f"{name}-1-py3-none-any.whl", "w") as wheel:
+            for file in files:
+                wheel.writestr(file, "")
+    foreign = dict.fromkeys(("cv2", "sklearn", "fast", "one", "distutils", "opencv"), "train.py:1")
+    found = missing_modules(foreign, "runtime", tmp_path)
+    assert [each.split()[2] for each in found] == ["distutils,", "opencv,"]
+    assert [each.split()[2] for each in missing_modules(foreign, "cuda13", tmp_path)] == ["opencv,"]
+    # Those of what is compiled with the image are not known yet.
+    (tmp_path / "sources").mkdir()
+    assert missing_modules(foreign, "runtime", tmp_path) == []
+
+
 @pytest.mark.process
 def test_a_module_that_no_package_of_the_project_has_is_named(make: Make) -> None:
     """As in a clone of a repository whose .gitignore kept a folder of modules out."""
@@ -831,11 +891,11 @@ def test_an_error_of_syntax_is_found_with_line_and_text(make: Make) -> None:
 def test_syntax_that_may_be_newer_is_a_warning(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(**{"train.py": "type X = int =\n"})
     monkeypatch.setattr("sys.version_info", (3, 11))
-    wrong, doubtful = syntax_errors(find_files(folder), "train.py")
+    wrong, doubtful, _ = syntax_errors(find_files(folder), "train.py")
     assert wrong == []
     assert doubtful == ["train.py:1: invalid syntax\n    type X = int ="]
     monkeypatch.setattr("sys.version_info", (3, 13))
-    assert syntax_errors(find_files(folder), "train.py") == (doubtful, [])
+    assert syntax_errors(find_files(folder), "train.py") == (doubtful, [], {})
 
 
 def test_a_snapshot_is_known_by_its_hash(make: Make) -> None:

@@ -42,6 +42,7 @@ class OwnCode:
         per: `rank` or `node`: how many of it are started.
         requirements: what it requires; None where that is nothing.
         warnings: what may be wrong, and cannot be told here for certain.
+        foreign: the modules that it imports of packages, with the place where it does.
     """
 
     name: str
@@ -52,6 +53,7 @@ class OwnCode:
     settings: Settings
     requirements: Requirements | None
     warnings: tuple[str, ...]
+    foreign: dict[str, str]
     git: dict[str, Any] | None
 
 
@@ -80,6 +82,7 @@ def read_code(
     settings, files, required = Settings(), None, None
     program: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    foreign: dict[str, str] = {}
     try:
         settings = read_settings(folder)
     except RequestError as error:
@@ -112,7 +115,8 @@ def read_code(
         started = programs_of(files, program, scripts)
         warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]
         for source, as_module in started:
-            wrong, doubtful = syntax_errors(files, source, as_module, per_rank)
+            wrong, doubtful, needed = syntax_errors(files, source, as_module, per_rank)
+            foreign = {**needed, **foreign}
             # Of several programs in a script not every one may be run.
             (problems if len(started) == 1 else warnings).extend(wrong)
             warnings += doubtful
@@ -129,6 +133,7 @@ def read_code(
         settings=settings,
         requirements=required,
         warnings=tuple(warnings),
+        foreign=foreign,
         git=git_revision(folder),
     )
 
