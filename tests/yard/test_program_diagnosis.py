@@ -335,6 +335,19 @@ EXCEPTIONS = [
         "/dev/shm",
     ),
     ("program_shm_full", "OSError: [Errno 28] No space left on device: '/dev/shm/a'", "/dev/shm"),
+    (
+        "waited_in_vain",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out "
+        "waiting 1800000ms for recv operation to complete",
+        "until its time was up",
+    ),
+    (
+        "waited_in_vain",
+        "torch.distributed.DistBackendError: [Rank 2] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=22, OpType=BROADCAST, Timeout(ms)=600000)",
+        "until its time was up",
+    ),
+    ("made_already", "FileExistsError: [Errno 17] File exists: './outputs_1'", "./outputs_1"),
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
     (
         "no_gpu_for_program",
