@@ -18,6 +18,7 @@ from test_schemas import errors
 from yard_command import DATA, REPOSITORY, RUN_ID, Yard
 
 from yard.code import files as travelling
+from yard.code import syntax
 from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
 from yard.code.modules import missing_modules
@@ -459,6 +460,27 @@ def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None
     assert last.startswith("argument --resume=last.pt: is here, and does not travel: .trainyardign")
     [there] = warned(f"--data {REPOSITORY}/docs --log /dev/null --lib lib --input . --lr 1e-3")
     assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
+
+
+@pytest.mark.process
+def test_paths_in_a_program_that_stay_behind_are_warned_of(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = syntax.OF_MACHINE.pattern.replace("tmp|", "")  # where this is
+    monkeypatch.setattr(syntax, "OF_MACHINE", re.compile(own))
+    folder = make(**{".trainyardignore": "data/\nout/\nruns/\n", "c/train.csv": ""})
+    for name in ("data/a.csv", "data/b.csv", "out/x", "runs/train/last.pt", "../faces/1"):
+        write(folder, name)
+    text = "a = read('data/a.csv')\nb = f'./data/{n}'\nsave('out/x', 'runs/train/last.pt')\n"
+    text += "cfg['data']\nopen('/etc/hosts')\nread('c/train.csv', 'data/no', '//', '/home/')\n"
+    write(folder, "train.py", text)
+    [data] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert data.startswith("train.py:1: data/a.csv: is here, and does not travel: .trainyardignore")
+    assert data.endswith("(and 1 more)")
+    write(folder, "lib.py", f"def f(root='{tmp_path}/faces'): pass\n")
+    write(folder, "train.py", "import lib\n")
+    [faces] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert faces.startswith(f"lib.py:1: {tmp_path}/faces: is a path of this machine")
 
 
 @pytest.mark.parametrize("name", ["random.py", "torch/__init__.py"])

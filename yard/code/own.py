@@ -1,12 +1,11 @@
 """A project as a user names it: a folder with a program."""
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yard.code.files import IGNORE, Files, find_files, looks_secret, rule_of
+from yard.code.files import Files, find_files, left_behind, looks_secret
 from yard.code.git import git_revision, missing_submodules
 from yard.code.program import find_program
 from yard.code.requirements import Requirements, find_requirements, not_read
@@ -164,33 +163,13 @@ def _paths_left_behind(files: Files, arguments: tuple[str, ...]) -> list[str]:
 
     Of folders those that hold data: others may be where the program writes.
     """
-    found = []
-    for before, argument in zip(("", *arguments), arguments, strict=False):
-        option, _, value = argument.rpartition("=")
-        place = files.folder / value
-        try:
-            named = place.is_file() or (
-                place.is_dir() and _OF_DATA.search(option or before) and any(place.iterdir())
-            )
-            path = os.path.relpath(place, files.folder)
-        except (OSError, ValueError):  # no path, or one that may not be read
-            continue
-        if not named or {"dev", "data"} & {*place.parts[1:2]}:
-            continue
-        if path.startswith("../"):
-            found.append(
-                f"argument {argument}: is a path of this machine; ranks in containers see the "
-                "project, and in /data/<name> what make data SOURCE= NAME= brought there"
-            )
-        elif path != "." and not any(
-            f"{each}/".startswith(f"{path}/") for each in files.travelling
-        ):
-            rule = rule_of(files, path + "/" * place.is_dir())
-            found.append(
-                f"argument {argument}: is here, and does not travel: {rule} leaves it out; a line "
-                f"!{path} in {IGNORE} lets it, and data goes with make data"
-            )
-    return found
+    options = zip(("", *arguments), arguments, strict=False)
+    parted = [(before, argument, *argument.rpartition("=")[::2]) for before, argument in options]
+    return [
+        f"argument {argument}: {why}"
+        for before, argument, option, value in parted
+        if (why := left_behind(files, value, bool(_OF_DATA.search(option or before))))
+    ]
 
 
 def _can_be_passed(argument: str) -> bool:

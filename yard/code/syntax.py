@@ -1,12 +1,13 @@
 """Errors of syntax in a project, found before anything is started."""
 
 import ast
+import os
 import re
 import sys
 import warnings
 from pathlib import Path, PurePosixPath
 
-from yard.code.files import Files, named_rule, rule_of
+from yard.code.files import Files, left_behind, named_rule, rule_of
 from yard.code.starts import started_in_python
 
 # That of the trainer image. An older one here does not know all of its syntax.
@@ -28,6 +29,12 @@ GONE = {
     *("lib2to3", "mailcap", "nntplib", "pipes", "smtpd", "sndhdr", "spwd", "sunau", "telnetlib"),
     *("uu", "xdrlib"),
 }
+# Beginnings of paths to data in a project, and paths of this machine alone: below a folder such as
+# /home or /mnt, and not hidden
+DATA = re.compile(r"(?:\./)?[\w-]*(?:data|images|inputs?|corp(?:us|ora))[\w-]*/", re.IGNORECASE)
+OF_MACHINE = re.compile(
+    r"/(?!(?:bin|boot|etc|lib\w*|opt|proc|run|sbin|sys|tmp|usr|var)/)\w[^/]*/(?!.*/\.)[\w-].*"
+)
 # Read for their syntax: a file of code larger than this is none that a person has written.
 MAX_BYTES = 2_000_000
 
@@ -78,6 +85,7 @@ def syntax_errors(
             wrong += missing
             doubtful += [each for each in _imported_later(files, tree, path) if each not in wrong]
             doubtful += started_in_python(files, tree, path, per_rank)
+            doubtful += _paths(files, tree, path)
             for name, place in _foreign(files, own, tree, path):
                 foreign.setdefault(name, place)
             new = [name for name in imported if name not in seen]
@@ -135,6 +143,25 @@ def _tops(tree: ast.Module) -> list[tuple[int, str]]:
         for node in tree.body
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else _named(node))
+    ]
+
+
+def _paths(files: Files, tree: ast.Module, path: str) -> list[str]:
+    """The paths in a module of what is here and will not be on the nodes: the first of each kind.
+
+    Of those in the project such as are called as data is: a program writes to others.
+    """
+    found: dict[bool, list[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value:
+            value = os.path.expanduser(node.value)
+            is_of_machine = value.startswith("/")
+            looked_at = (OF_MACHINE if is_of_machine else DATA).match(value)
+            if looked_at and (why := left_behind(files, value, is_data=True)):
+                found.setdefault(is_of_machine, []).append(f"{node.lineno}: {node.value}: {why}")
+    return [
+        f"{path}:{first}" + (f" (and {len(more)} more)" if more else "")
+        for first, *more in found.values()
     ]
 
 
