@@ -59,7 +59,7 @@ _PROGRAM = r"\b(?:python[\d.]*|torchrun|accelerate|deepspeed)\b"
 PIPED = re.compile(_PROGRAM + r"[^\n;|]{0,999}\|&?[ \t]*tee\b")
 # The script goes on after such a command, and ends; others than the last have a purpose.
 BEHIND = re.compile(rf"^.*{_PROGRAM}.*(?<![&>|])&[ \t]*$(?![\s\S]*{_PROGRAM})", re.MULTILINE)
-WAITS = re.compile(r"\b(?:wait|fg|tail[ \t]+-\w*[fF])\b")
+WAITS = re.compile(r"\b(?:wait|fg|sleep|kill[ \t]+-0|tail[ \t]+-\w*[fF])\b")
 # A name in a shell script, and the words that it stands for
 ASSIGNED = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?(\w+)=(?:(["'])((?:\\\n|(?!\2)[^\n])*)\2|([\w./-]+)[ \t]*$)""",
