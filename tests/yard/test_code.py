@@ -353,6 +353,8 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "command -v git\npython3 x.py\n", None),
         ("run.sh", "set -eo pipefail\npython3 x.py | tee log\n", None),
         ("run.sh", "nohup python3 x.py --a \\\n  > log 2>&1 &\n", "goes on in the background"),
+        ("run.sh", "python3 x.py > log.txt 2>&1\n", "its words go to a file"),
+        ("run.sh", "python3 x.py >&2 2>/dev/null && date > began; ls > x\n", None),
         ("run.sh", "python3 watch.py &\npython3 x.py && echo done\n", None),
         ("run.sh", "for i in 1 2; do\n  python3 x.py $i &\ndone\nwait\n", None),
         ("run.sh", "tmux new -d 'python3 x.py'\n", "tmux: the trainer image comes without"),

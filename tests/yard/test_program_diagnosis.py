@@ -764,6 +764,27 @@ def test_only_lines_of_the_snapshot_are_shown(run: Path, file: str) -> None:
     assert diagnosed(run).proof == ("E: x",)
 
 
+def test_the_words_that_a_script_has_in_a_file_are_read(run: Path) -> None:
+    """By `python3 train.py > train_$RANK.log 2>&1`."""
+    failed(run, "Terminated\n", "", statuses=(143, 1))
+    make_project(run, program=["bash", "run.sh"])
+    for folder, rank, exception in (
+        ("workdir", 0, "RuntimeError: [gloo/pair.cc:534] Connection closed by peer"),
+        ("nodes/node2/workdir", 1, "KeyError: 'fc'"),
+    ):
+        (run / folder).mkdir(parents=True)
+        (run / folder / f"train_{rank}.log").write_text(TRACEBACK.format(exception=exception))
+        (run / folder / "train_10.log").write_text("ValueError: of another\n")
+    found = diagnosed(run)
+    assert (found.rank, found.cause) == (1, "The program ended with KeyError: 'fc'")
+    assert found.proof[0] == "code/train.py:5: x = 1 / 0"
+    assert found.log == "nodes/node2/workdir/train_1.log"
+    # A rank that said something itself is believed.
+    with (run / "logs/rank-1.log").open("a") as log:
+        log.write("no such configuration\n")
+    assert "no such configuration" in diagnosed(run).cause
+
+
 def test_an_end_without_words_says_how_it_ended(run: Path) -> None:
     found = diagnosed(failed(run, statuses=(0, 7)))
     assert found.cause == "Rank 1 of the program ended by itself with status 7 and printed nothing."

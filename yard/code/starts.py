@@ -57,6 +57,10 @@ PYTHON = re.compile(
 _PROGRAM = r"\b(?:python[\d.]*|torchrun|accelerate|deepspeed)\b"
 # The status of such a command is that of tee.
 PIPED = re.compile(_PROGRAM + r"[^\n;|]{0,999}\|&?[ \t]*tee\b")
+# Its words go to a file.
+HIDDEN = re.compile(
+    _PROGRAM + r"(?:(?!&&)[^\n|;]){0,999}[ \t](?:&|1)?>>?[ \t]*(?!&|/dev/)[\"'$\w./{]"
+)
 # The script goes on after such a command, and ends; others than the last have a purpose.
 BEHIND = re.compile(rf"^.*{_PROGRAM}.*(?<![&>|])&[ \t]*$(?![\s\S]*{_PROGRAM})", re.MULTILINE)
 WAITS = re.compile(r"\b(?:wait|fg|sleep|kill[ \t]+-0|tail[ \t]+-\w*[fF])\b")
@@ -236,6 +240,11 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
             yield (
                 f"{path}: {command}: on several nodes each of them is a world of its own; torchrun "
                 "takes their number and address from the launch where no option says another one"
+            )
+        if HIDDEN.search(command) and not command.endswith("&"):
+            yield (
+                f"{path}: {command}: its words go to a file, where neither the screen nor STALL= "
+                "and `metrics:` see them; each rank has a log anyway, so take that out"
             )
         if PIPED.search(command) and not re.search("pipefail|PIPESTATUS", code):
             yield (
