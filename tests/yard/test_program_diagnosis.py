@@ -779,6 +779,7 @@ def test_the_words_that_a_script_has_in_a_file_are_read(run: Path) -> None:
     assert (found.rank, found.cause) == (1, "The program ended with KeyError: 'fc'")
     assert found.proof[0] == "code/train.py:5: x = 1 / 0"
     assert found.log == "nodes/node2/workdir/train_1.log"
+    assert found.log in found.remedy
     # A rank that said something itself is believed.
     with (run / "logs/rank-1.log").open("a") as log:
         log.write("no such configuration\n")
