@@ -162,7 +162,7 @@ def read_run(run: Path) -> RunRecord:
     rank_logs = [replace(log, host=known(log.host, hosts)) for log in rank_logs]
     world = read_world(run / "world.json")
     is_project = manifest.project is not None
-    if manifest.project is not None and manifest.project["program"][0] == "bash":
+    if "bash" in (manifest.project or {}).get("program", ())[:1]:
         rank_logs = [_or_redirected(run, log, hosts) for log in rank_logs]
     rank_ends = _read_rank_ends(run)
     said = {end.rank: end.exception for end in rank_ends}
