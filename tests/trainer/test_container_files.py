@@ -42,6 +42,28 @@ def test_results_are_kept_and_passing_things_are_not(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == ["failures", "outputs"]
 
 
+@pytest.mark.parametrize(
+    ("name", "passes"),
+    [
+        ("wandb", False),  # an offline run, with WANDB_DIR=/tmp or where its folder takes nothing
+        ("wandb-12-service", True),
+        ("torch_model", False),
+        ("torch_12_345_6", True),
+        ("lung_segmentation", False),
+        ("sm_segment.node1.2000.1.0", True),
+    ],
+)
+def test_results_are_told_from_passing_things_by_their_names(
+    tmp_path: Path, name: str, passes: bool
+) -> None:
+    run, place = tmp_path / "run", tmp_path / "tmp"
+    for folder in (run / "failures", place / name):
+        folder.mkdir(parents=True)
+    (place / name / "run.wandb").write_bytes(b"w" * 5000)
+    keep_container_files(run, "node1", [str(place)], 0)
+    assert (run / KEPT / f"{place}/{name}/run.wandb".lstrip("/")).exists() != passes
+
+
 def test_shared_memory_ends_with_the_container_too() -> None:
     assert container_files.container_places()[:2] == ("/tmp", "/dev/shm")
 

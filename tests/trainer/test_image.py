@@ -1,6 +1,9 @@
 """What is in the image, and what is left out of it."""
 
+import pkgutil
 import subprocess
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 # What it is built from; dpkg.cfg and dpkg-cpu.cfg there say what is left out.
@@ -8,6 +11,9 @@ SOURCES = "docker/trainer"
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 # It has a search path of its own, which ldd does not follow.
 SYSTEMD = LIBRARIES / "systemd"
+# What pytest and jsonschema bring, with all that they need; and this directory
+OF_TESTS = {"iniconfig", "jsonschema", "jsonschema_specifications", "pluggy", "py", "pytest"}
+OF_TESTS |= {"referencing", "rpds", "pygments"}
 
 
 def test_no_package_archives() -> None:
@@ -39,3 +45,12 @@ def test_every_library_finds_what_it_needs() -> None:
     assert "libc.so.6 => /" in found.stdout
     missing = [line for line in found.stdout.splitlines() if "not found" in line]
     assert missing == [], f"{SOURCES}/dpkg-cpu.cfg leaves out too much"
+
+
+def test_the_control_node_knows_what_can_be_imported() -> None:
+    """It warns who imports something else, by a list for all images."""
+    listed = Path("/checkout/yard/code/image_modules.txt").read_text().split()
+    places = [place for place in sys.path if place.startswith(("/usr/lib/python3/", "/usr/local"))]
+    there = {module.name for module in pkgutil.iter_modules(places)} | {*packages_distributions()}
+    shown = {name for name in there if name.isidentifier() and not name.startswith("_")}
+    assert shown - OF_TESTS - set(listed) == set()

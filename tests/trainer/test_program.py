@@ -317,6 +317,22 @@ def test_a_full_place_is_named_whatever_the_library_says_of_it(
     assert found["values"]["path"] == path
 
 
+WORKER = """
+import torch
+from torch.utils.data import DataLoader
+next(iter(DataLoader([torch.ones(40_000_000)], num_workers=1)))
+"""
+
+
+def test_a_worker_that_died_of_shared_memory_names_the_size(tmp_path: Path) -> None:
+    """The memory is free again when the rank ends."""
+    assert run(tmp_path, {"main.py": WORKER}, ["python3", "main.py"]) != 0
+    rank = first_ended(tmp_path)["rank"]
+    found = json.loads((tmp_path / f"failures/rank-{rank}.json").read_text())
+    assert found["code"] == "container_shm_full"
+    assert found["values"] == {"path": "/dev/shm", "size": "0.1 GB"}
+
+
 NO_INODES = """
 import os
 from types import SimpleNamespace

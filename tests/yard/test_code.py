@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,10 @@ from test_schemas import errors
 from yard_command import DATA, REPOSITORY, RUN_ID, Yard
 
 from yard.code import files as travelling
+from yard.code import syntax
 from yard.code.files import find_files, looks_secret
 from yard.code.git import git_revision
+from yard.code.modules import missing_modules
 from yard.code.own import project_name, read_code
 from yard.code.settings import read_settings
 from yard.code.snapshot import take_snapshot
@@ -349,6 +352,12 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "command -v git && git log\n", "run.sh: git: the trainer image comes without"),
         ("run.sh", "command -v git\npython3 x.py\n", None),
         ("run.sh", "set -eo pipefail\npython3 x.py | tee log\n", None),
+        ("run.sh", "nohup python3 x.py --a \\\n  > log 2>&1 &\n", "goes on in the background"),
+        ("run.sh", "python3 x.py > log.txt 2>&1\n", "its words go to a file"),
+        ("run.sh", "python3 x.py >&2 2>/dev/null && date > began; ls > x\n", None),
+        ("run.sh", "python3 watch.py &\npython3 x.py && echo done\n", None),
+        ("run.sh", "for i in 1 2; do\n  python3 x.py $i &\ndone\nwait\n", None),
+        ("run.sh", "tmux new -d 'python3 x.py'\n", "tmux: the trainer image comes without"),
         ("run.sh", "conda activate env\npython3 x.py\n", "conda: the trainer image comes without"),
         ("run.sh", "cat <<'EOF' > job.sh\nsrun python3 x.py\nmodule load x\nEOF\n", None),
         ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
@@ -455,6 +464,27 @@ def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None
     assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
 
 
+@pytest.mark.process
+def test_paths_in_a_program_that_stay_behind_are_warned_of(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = syntax.OF_MACHINE.pattern.replace("tmp|", "")  # where this is
+    monkeypatch.setattr(syntax, "OF_MACHINE", re.compile(own))
+    folder = make(**{".trainyardignore": "data/\nout/\nruns/\n", "c/train.csv": ""})
+    for name in ("data/a.csv", "data/b.csv", "out/x", "runs/train/last.pt", "../faces/1"):
+        write(folder, name)
+    text = "a = read('data/a.csv')\nb = f'./data/{n}'\nsave('out/x', 'runs/train/last.pt')\n"
+    text += "cfg['data']\nopen('/etc/hosts')\nread('c/train.csv', 'data/no', '//', '/home/')\n"
+    write(folder, "train.py", text)
+    [data] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert data.startswith("train.py:1: data/a.csv: is here, and does not travel: .trainyardignore")
+    assert data.endswith("(and 1 more)")
+    write(folder, "lib.py", f"def f(root='{tmp_path}/faces'): pass\n")
+    write(folder, "train.py", "import lib\n")
+    [faces] = read_code(Project(Path("/nowhere")), str(folder)).warnings
+    assert faces.startswith(f"lib.py:1: {tmp_path}/faces: is a path of this machine")
+
+
 @pytest.mark.parametrize("name", ["random.py", "torch/__init__.py"])
 def test_a_module_in_the_way_of_pythons_or_the_images_is_named(make: Make, name: str) -> None:
     folder = make(**{"train.py": "", "lib/queue.py": "", "test/__init__.py": "", "torch.md": ""})
@@ -462,6 +492,64 @@ def test_a_module_in_the_way_of_pythons_or_the_images_is_named(make: Make, name:
     write(folder, name)
     [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
     assert warning.startswith(f"{name}: has the name of a module of Python or the image")
+
+
+FOREIGN = """
+import os, cv2
+from lib.m import x
+import torch.nn, imp
+try:
+    import apex
+except ImportError:
+    pass
+if os.environ.get("PLOT"):
+    import matplotlib
+def late():
+    import pandas
+import deep, fast, kept
+from . import beside
+"""
+
+
+def test_imports_that_nobody_brings_are_known_before_the_start(make: Make) -> None:
+    """Of what is always imported, also by modules; what is somewhere in the project is its own."""
+    folder = make(**{".trainyardignore": "kept/\n", "train.py": FOREIGN, "kept/a": ""})
+    write(folder, "lib/m.py", "from tqdm.auto import tqdm\nimport cv2\n")
+    write(folder, "src/deep/x.py")
+    write(folder, "lib/fast.cpython-313-x86_64-linux-gnu.so")
+    foreign = read_code(Project(Path("/nowhere")), str(folder)).foreign
+    assert foreign == {
+        "cv2": "train.py:2",
+        "torch": "train.py:4",
+        "imp": "train.py:4",
+        "tqdm": "lib/m.py:1",
+    }
+    [cv2, imp, tqdm] = missing_modules(foreign, "runtime", None)
+    assert cv2.startswith(
+        "train.py:2: imports cv2, which neither the image, the project nor its re"
+    )
+    assert "write the package (cv2, if it is called so) to requirements.txt" in cv2
+    assert imp == "train.py:4: imports imp, which Python 3.13 has no more"
+    assert tqdm.startswith("lib/m.py:1: imports tqdm, ")
+
+
+def test_a_wheel_tells_which_modules_it_brings(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for name, files in {
+        "opencv": ("cv2/__init__.py", "opencv-1.dist-info/RECORD"),
+        "odd": ("odd-1.data/purelib/sklearn/__init__.py", "fast.cpython-313.so", "one.py"),
+    }.items():
+        with zipfile.ZipFile(wheels / f"{name}-1-py3-none-any.whl", "w") as wheel:
+            for file in files:
+                wheel.writestr(file, "")
+    foreign = dict.fromkeys(("cv2", "sklearn", "fast", "one", "distutils", "opencv"), "train.py:1")
+    found = missing_modules(foreign, "runtime", tmp_path)
+    assert [each.split()[2] for each in found] == ["distutils,", "opencv,"]
+    assert [each.split()[2] for each in missing_modules(foreign, "cuda13", tmp_path)] == ["opencv,"]
+    # Those of what is compiled with the image are not known yet.
+    (tmp_path / "sources").mkdir()
+    assert missing_modules(foreign, "runtime", tmp_path) == []
 
 
 @pytest.mark.process
@@ -831,11 +919,11 @@ def test_an_error_of_syntax_is_found_with_line_and_text(make: Make) -> None:
 def test_syntax_that_may_be_newer_is_a_warning(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(**{"train.py": "type X = int =\n"})
     monkeypatch.setattr("sys.version_info", (3, 11))
-    wrong, doubtful = syntax_errors(find_files(folder), "train.py")
+    wrong, doubtful, _ = syntax_errors(find_files(folder), "train.py")
     assert wrong == []
     assert doubtful == ["train.py:1: invalid syntax\n    type X = int ="]
     monkeypatch.setattr("sys.version_info", (3, 13))
-    assert syntax_errors(find_files(folder), "train.py") == (doubtful, [])
+    assert syntax_errors(find_files(folder), "train.py") == (doubtful, [], {})
 
 
 def test_a_snapshot_is_known_by_its_hash(make: Make) -> None:

@@ -335,6 +335,19 @@ EXCEPTIONS = [
         "/dev/shm",
     ),
     ("program_shm_full", "OSError: [Errno 28] No space left on device: '/dev/shm/a'", "/dev/shm"),
+    (
+        "waited_in_vain",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out "
+        "waiting 1800000ms for recv operation to complete",
+        "until its time was up",
+    ),
+    (
+        "waited_in_vain",
+        "torch.distributed.DistBackendError: [Rank 2] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=22, OpType=BROADCAST, Timeout(ms)=600000)",
+        "until its time was up",
+    ),
+    ("made_already", "FileExistsError: [Errno 17] File exists: './outputs_1'", "./outputs_1"),
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
     (
         "no_gpu_for_program",
@@ -749,6 +762,28 @@ def test_only_lines_of_the_snapshot_are_shown(run: Path, file: str) -> None:
     failed(run, "", f"Traceback (most recent call last):\n{frame}E: x\n")
     (run / "code/link.py").symlink_to("/etc/passwd")
     assert diagnosed(run).proof == ("E: x",)
+
+
+def test_the_words_that_a_script_has_in_a_file_are_read(run: Path) -> None:
+    """By `python3 train.py > train_$RANK.log 2>&1`."""
+    failed(run, "Terminated\n", "", statuses=(143, 1))
+    make_project(run, program=["bash", "run.sh"])
+    for folder, rank, exception in (
+        ("workdir", 0, "RuntimeError: [gloo/pair.cc:534] Connection closed by peer"),
+        ("nodes/node2/workdir", 1, "KeyError: 'fc'"),
+    ):
+        (run / folder).mkdir(parents=True)
+        (run / folder / f"train_{rank}.log").write_text(TRACEBACK.format(exception=exception))
+        (run / folder / "train_10.log").write_text("ValueError: of another\n")
+    found = diagnosed(run)
+    assert (found.rank, found.cause) == (1, "The program ended with KeyError: 'fc'")
+    assert found.proof[0] == "code/train.py:5: x = 1 / 0"
+    assert found.log == "nodes/node2/workdir/train_1.log"
+    assert found.log in found.remedy
+    # A rank that said something itself is believed.
+    with (run / "logs/rank-1.log").open("a") as log:
+        log.write("no such configuration\n")
+    assert "no such configuration" in diagnosed(run).cause
 
 
 def test_an_end_without_words_says_how_it_ended(run: Path) -> None:

@@ -607,7 +607,10 @@ def trained(yard: Yard, *arguments: str) -> str:
 @pytest.mark.process
 def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
     train = ("train", "--code", "mine", "--nodes", "2")
+    (offline.root / "mine/train.py").write_text("import helper, tqdm, tidy\n")
     said = trained(offline, *train)
+    assert "may fail: train.py:1: imports tqdm, which neither" in said
+    assert "imports helper" not in said
     assert "requirements.txt: 2 packages" in said
     assert "Adding 2 packages" in said
     (run,) = runs_of(offline)

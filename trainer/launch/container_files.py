@@ -23,11 +23,12 @@ from trainer.failure import FOLDER
 KEPT = "outputs/left-in-container"
 # What libraries and programs of the image put there for a while.
 PASSING = (
-    *(".*", "torchinductor_*", "torch_*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
-    *("ompi*", "prte*", "pmix*", "ssh-*", "krb5cc*", "hsperfdata_*", "ray", "wandb*"),
+    *(".*", "torchinductor_*", "torch_[0-9]*", "triton*", "pymp-*", "matplotlib-*", "dask-*"),
+    *("ompi*", "prte*", "pmix*", "ssh-*", "krb5cc*", "hsperfdata_*", "ray", "wandb-*"),
     *("__pycache__", "pytest-*"),
     # Memory that processes share: of Python, semaphores, NCCL, Open MPI, UCX and OpenMP
-    *("psm_*", "sem.*", "nccl*", "*_segment*", "osc_*", "ucx_*", "__KMP_*", "plasma*"),
+    *("psm_*", "sem.*", "nccl*", "vader_segment.*", "sm_segment.*", "osc_*", "ucx_*", "__KMP_*"),
+    "plasma*",
 )
 # What is in the run directory anyway. By `../results` a program writes beside it.
 OF_RUN = frozenset(

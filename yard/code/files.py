@@ -339,6 +339,35 @@ def named_rule(files: Files, path: str) -> str | None:
     return ignoring_rule(files.folder, path)
 
 
+def left_behind(files: Files, value: str, is_data: bool) -> str | None:
+    """Why what a path names is here, and will not be on the nodes; None where it will, or is not.
+
+    Args:
+        is_data: whether a folder counts too; another may be one that the program writes to.
+    """
+    place = files.folder / value
+    try:
+        if not (place.is_file() or (is_data and place.is_dir() and any(place.iterdir()))):
+            return None
+        path = os.path.relpath(place, files.folder)
+    except (OSError, ValueError):  # no path, or one that may not be read
+        return None
+    if {"dev", "data"} & {*place.parts[1:2]}:
+        return None
+    if path.startswith("../"):
+        return (
+            "is a path of this machine; ranks in containers see the project, and in /data/<name> "
+            "what make data SOURCE= NAME= brought there"
+        )
+    if path == "." or any(f"{each}/".startswith(f"{path}/") for each in files.travelling):
+        return None
+    rule = rule_of(files, path + "/" * place.is_dir())
+    return (
+        f"is here, and does not travel: {rule} leaves it out; a line !{path} in {IGNORE} lets it, "
+        "and data goes with make data"
+    )
+
+
 def looks_secret(files: Files) -> list[str]:
     """A warning for the files that travel and are called as secrets are."""
     named = [

@@ -1,12 +1,11 @@
 """A project as a user names it: a folder with a program."""
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yard.code.files import IGNORE, Files, find_files, looks_secret, rule_of
+from yard.code.files import Files, find_files, left_behind, looks_secret
 from yard.code.git import git_revision, missing_submodules
 from yard.code.program import find_program
 from yard.code.requirements import Requirements, find_requirements, not_read
@@ -42,6 +41,7 @@ class OwnCode:
         per: `rank` or `node`: how many of it are started.
         requirements: what it requires; None where that is nothing.
         warnings: what may be wrong, and cannot be told here for certain.
+        foreign: the modules that it imports of packages, with the place where it does.
     """
 
     name: str
@@ -52,6 +52,7 @@ class OwnCode:
     settings: Settings
     requirements: Requirements | None
     warnings: tuple[str, ...]
+    foreign: dict[str, str]
     git: dict[str, Any] | None
 
 
@@ -80,6 +81,7 @@ def read_code(
     settings, files, required = Settings(), None, None
     program: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    foreign: dict[str, str] = {}
     try:
         settings = read_settings(folder)
     except RequestError as error:
@@ -112,7 +114,8 @@ def read_code(
         started = programs_of(files, program, scripts)
         warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]
         for source, as_module in started:
-            wrong, doubtful = syntax_errors(files, source, as_module, per_rank)
+            wrong, doubtful, needed = syntax_errors(files, source, as_module, per_rank)
+            foreign = {**needed, **foreign}
             # Of several programs in a script not every one may be run.
             (problems if len(started) == 1 else warnings).extend(wrong)
             warnings += doubtful
@@ -129,6 +132,7 @@ def read_code(
         settings=settings,
         requirements=required,
         warnings=tuple(warnings),
+        foreign=foreign,
         git=git_revision(folder),
     )
 
@@ -159,33 +163,13 @@ def _paths_left_behind(files: Files, arguments: tuple[str, ...]) -> list[str]:
 
     Of folders those that hold data: others may be where the program writes.
     """
-    found = []
-    for before, argument in zip(("", *arguments), arguments, strict=False):
-        option, _, value = argument.rpartition("=")
-        place = files.folder / value
-        try:
-            named = place.is_file() or (
-                place.is_dir() and _OF_DATA.search(option or before) and any(place.iterdir())
-            )
-            path = os.path.relpath(place, files.folder)
-        except (OSError, ValueError):  # no path, or one that may not be read
-            continue
-        if not named or {"dev", "data"} & {*place.parts[1:2]}:
-            continue
-        if path.startswith("../"):
-            found.append(
-                f"argument {argument}: is a path of this machine; ranks in containers see the "
-                "project, and in /data/<name> what make data SOURCE= NAME= brought there"
-            )
-        elif path != "." and not any(
-            f"{each}/".startswith(f"{path}/") for each in files.travelling
-        ):
-            rule = rule_of(files, path + "/" * place.is_dir())
-            found.append(
-                f"argument {argument}: is here, and does not travel: {rule} leaves it out; a line "
-                f"!{path} in {IGNORE} lets it, and data goes with make data"
-            )
-    return found
+    options = zip(("", *arguments), arguments, strict=False)
+    parted = [(before, argument, *argument.rpartition("=")[::2]) for before, argument in options]
+    return [
+        f"argument {argument}: {why}"
+        for before, argument, option, value in parted
+        if (why := left_behind(files, value, bool(_OF_DATA.search(option or before))))
+    ]
 
 
 def _can_be_passed(argument: str) -> bool:

@@ -42,7 +42,7 @@ LAUNCHER = re.compile(
 # What people's scripts call on other machines, and the trainer image comes without
 LACKING = re.compile(
     rf"{COMMAND}(?P<name>conda|mamba|micromamba|module|spack|docker|singularity|apptainer|sudo"
-    r"|apt(?:-get)?|pip3?|git|wget|curl|unzip|gcc|g\+\+|make|cmake|nvcc|ffmpeg|aws|gsutil|scontrol"
+    r"|apt(?:-get)?|pip3?|git|tmux|screen|wget|curl|unzip|gcc|g\+\+|make|cmake|nvcc|ffmpeg|aws|gsutil|scontrol"
     r"|ip|ifconfig|ping|bc|jq|(?:source|\.)[ \t]+\S*\bactivate)(?=[ \t\n;]|$)",
     re.MULTILINE | re.VERBOSE,
 )
@@ -54,10 +54,16 @@ PYTHON = re.compile(
     |["']?(?:(?:\$\{?\w+\}?|\$\(dirname[^)\n]*\))/)?(?P<file>[\w./-]+\.py))(?=["']?(?:[\s;)]|$))""",
     re.VERBOSE,
 )
+_PROGRAM = r"\b(?:python[\d.]*|torchrun|accelerate|deepspeed)\b"
 # The status of such a command is that of tee.
-PIPED = re.compile(
-    r"\b(?:python[\d.]*|torchrun|accelerate|deepspeed)\b[^\n;|]{0,999}\|&?[ \t]*tee\b"
+PIPED = re.compile(_PROGRAM + r"[^\n;|]{0,999}\|&?[ \t]*tee\b")
+# Its words go to a file.
+HIDDEN = re.compile(
+    _PROGRAM + r"(?:(?!&&)[^\n|;]){0,999}[ \t](?:&|1)?>>?[ \t]*(?!&|/dev/)[\"'$\w./{]"
 )
+# The script goes on after such a command, and ends; others than the last have a purpose.
+BEHIND = re.compile(rf"^.*{_PROGRAM}.*(?<![&>|])&[ \t]*$(?![\s\S]*{_PROGRAM})", re.MULTILINE)
+WAITS = re.compile(r"\b(?:wait|fg|sleep|kill[ \t]+-0|tail[ \t]+-\w*[fF])\b")
 # A name in a shell script, and the words that it stands for
 ASSIGNED = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?(\w+)=(?:(["'])((?:\\\n|(?!\2)[^\n])*)\2|([\w./-]+)[ \t]*$)""",
@@ -223,11 +229,22 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
             f"{path}: {', '.join(lacking)}: the trainer image comes without; packages come from "
             "requirements.txt, programs by docker/trainer/Dockerfile"
         )
+    behind = BEHIND.search(code)
+    if behind and not WAITS.search(code, behind.end()):
+        yield (
+            f"{path}: {behind[0].strip()}: goes on in the background, and the run ends with the "
+            "script, at once; take the & out (and nohup: a run goes on when the terminal is gone)"
+        )
     for command in map(str.strip, code.splitlines()):
         if ALONE.search(command):
             yield (
                 f"{path}: {command}: on several nodes each of them is a world of its own; torchrun "
                 "takes their number and address from the launch where no option says another one"
+            )
+        if HIDDEN.search(command) and not command.endswith("&"):
+            yield (
+                f"{path}: {command}: its words go to a file, where neither the screen nor STALL= "
+                "and `metrics:` see them; each rank has a log anyway, so take that out"
             )
         if PIPED.search(command) and not re.search("pipefail|PIPESTATUS", code):
             yield (

@@ -1,12 +1,13 @@
 """Errors of syntax in a project, found before anything is started."""
 
 import ast
+import os
 import re
 import sys
 import warnings
 from pathlib import Path, PurePosixPath
 
-from yard.code.files import Files, named_rule, rule_of
+from yard.code.files import Files, left_behind, named_rule, rule_of
 from yard.code.starts import started_in_python
 
 # That of the trainer image. An older one here does not know all of its syntax.
@@ -22,13 +23,25 @@ MODULE = re.compile(r"(?P<name>\w+)(?:\.py|/__init__\.py)")
 TAKEN = (sys.stdlib_module_names - {*sys.builtin_module_names, "site", "test", "this"}) | {
     *("torch", "torchvision", "numpy", "horovod", "mpi4py", "yaml", "PIL"),
 }
+# Of Python until 3.12
+GONE = {
+    *("aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "imghdr", "imp"),
+    *("lib2to3", "mailcap", "nntplib", "pipes", "smtpd", "sndhdr", "spwd", "sunau", "telnetlib"),
+    *("uu", "xdrlib"),
+}
+# Beginnings of paths to data in a project, and paths of this machine alone: below a folder such as
+# /home or /mnt, and not hidden
+DATA = re.compile(r"(?:\./)?[\w-]*(?:data|images|inputs?|corp(?:us|ora))[\w-]*/", re.IGNORECASE)
+OF_MACHINE = re.compile(
+    r"/(?!(?:bin|boot|etc|lib\w*|opt|proc|run|sbin|sys|tmp|usr|var)/)\w[^/]*/(?!.*/\.)[\w-].*"
+)
 # Read for their syntax: a file of code larger than this is none that a person has written.
 MAX_BYTES = 2_000_000
 
 
 def syntax_errors(
     files: Files, start: str, as_module: bool = False, per_rank: bool = True
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[str], dict[str, str]]:
     """Check a file, and those of the project that it imports at the beginning, without running.
 
     Args:
@@ -37,10 +50,13 @@ def syntax_errors(
 
     Returns:
         What is wrong for certain, and what may only be too new for the Python of this machine, lie
-        where Python does not look, or start ranks; each with file, line and the line's text.
+        where Python does not look, or start ranks; each with file, line and the line's text. And
+        the modules that are neither Python's nor the project's, with the line that imports each.
     """
     wrong: list[str] = []
     doubtful: list[str] = []
+    foreign: dict[str, str] = {}
+    own = {part.partition(".")[0] for each in files.travelling for part in each.split("/")}
     root = "" if as_module else start.rpartition("/")[0] + "/" * ("/" in start)
     waiting = [start, *(_packages(files, start.removesuffix(".py")) if as_module else [])]
     seen = set(waiting)
@@ -69,10 +85,13 @@ def syntax_errors(
             wrong += missing
             doubtful += [each for each in _imported_later(files, tree, path) if each not in wrong]
             doubtful += started_in_python(files, tree, path, per_rank)
+            doubtful += _paths(files, tree, path)
+            for name, place in _foreign(files, own, tree, path):
+                foreign.setdefault(name, place)
             new = [name for name in imported if name not in seen]
             seen.update(new)
             waiting += new
-    return wrong, doubtful
+    return wrong, doubtful, foreign
 
 
 def of_other_pythons(files: Files) -> list[str]:
@@ -105,12 +124,7 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
     def has(place: str, name: str) -> bool:
         return bool({f"{place}{name}.py", f"{place}{name}/__init__.py"} & files.travelling.keys())
 
-    names = [
-        (node.lineno, name.partition(".")[0])
-        for node in tree.body
-        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else _named(node))
-    ]
+    names = _tops(tree)
     found = {
         name: f"{path}:{line}: imports {name}, which lies in {place or 'the top folder'}, where "
         "Python does not look: have the program add that to sys.path, or start it by a run.sh that "
@@ -120,6 +134,50 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
         if not has(root, name) and has(place, name)
     }
     return list(found.values())
+
+
+def _tops(tree: ast.Module) -> list[tuple[int, str]]:
+    """The lines and top names of what a module imports by absolute names at its beginning."""
+    return [
+        (node.lineno, name.partition(".")[0])
+        for node in tree.body
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else _named(node))
+    ]
+
+
+def _paths(files: Files, tree: ast.Module, path: str) -> list[str]:
+    """The paths in a module of what is here and will not be on the nodes: the first of each kind.
+
+    Of those in the project such as are called as data is: a program writes to others.
+    """
+    found: dict[bool, list[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value:
+            value = os.path.expanduser(node.value)
+            is_of_machine = value.startswith("/")
+            looked_at = (OF_MACHINE if is_of_machine else DATA).match(value)
+            if looked_at and (why := left_behind(files, value, is_data=True)):
+                found.setdefault(is_of_machine, []).append(f"{node.lineno}: {node.value}: {why}")
+    return [
+        f"{path}:{first}" + (f" (and {len(more)} more)" if more else "")
+        for first, *more in found.values()
+    ]
+
+
+def _foreign(files: Files, own: set[str], tree: ast.Module, path: str) -> list[tuple[str, str]]:
+    """What a module imports that is neither Python's nor anywhere in the project, and its place.
+
+    Args:
+        own: the names of all files and folders of the project, without their endings.
+    """
+    return [
+        (name, f"{path}:{line}")
+        for line, name in _tops(tree)
+        if (name not in sys.stdlib_module_names or name in {*GONE, "distutils"})
+        and name not in own
+        and not any(map(Path.exists, (files.folder / name, files.folder / f"{name}.py")))
+    ]
 
 
 def _not_there(files: Files, tree: ast.Module, path: str, root: str) -> list[str]:

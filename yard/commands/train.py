@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from yard.code.modules import missing_modules
 from yard.code.own import seems_to_load
 from yard.code.settings import NAME as SETTINGS
 from yard.code.settings import NODE
@@ -133,13 +134,15 @@ def _packages(
 ) -> Packages | None:
     if not isinstance(request, ProjectRequest) or not isinstance(job, ProjectRun):
         return None
-    requirements = job.code.requirements
-    if requirements is None:
-        return None
-    earlier = None if request.lock is None else Path(request.lock)
-    packages = have_packages(context, inventory, requirements, earlier)
+    requirements, packages = job.code.requirements, None
+    if requirements is not None:
+        earlier = None if request.lock is None else Path(request.lock)
+        packages = have_packages(context, inventory, requirements, earlier)
     if packages is not None:
         announce_packages(context.console, packages)
+    folder = None if packages is None else packages.folder
+    for sentence in missing_modules(job.code.foreign, inventory.image_target, folder):
+        context.console.print(f"[yellow]may fail[/]: {escape(sentence)}", soft_wrap=True)
     return packages
 
 

@@ -354,6 +354,9 @@ def _told(
     """What a signature says of a host and a rank, filled in with values."""
     host, rank = who
     words = _Words({**values, "rank": rank, "host": host or "the node"})
+    words["rank_log"] = next(
+        (each.path for each in record.rank_logs if each.rank == rank), f"logs/rank-{rank}.log"
+    )
     own = signature.program_remedy if record.is_project else None
     return Diagnosis(
         host=host,

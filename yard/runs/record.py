@@ -20,6 +20,7 @@ from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
 from yard.runs.output import without_sequences
 from yard.runs.readings import Reading
+from yard.runs.redirected import redirected_log
 from yard.runs.silences import Silence, read_silences
 from yard.runs.utilisation import Heat, idle_gpus, never_connected, slowed_by_heat
 from yard.runs.world import World, read_world
@@ -161,6 +162,8 @@ def read_run(run: Path) -> RunRecord:
     rank_logs = [replace(log, host=known(log.host, hosts)) for log in rank_logs]
     world = read_world(run / "world.json")
     is_project = manifest.project is not None
+    if "bash" in (manifest.project or {}).get("program", ())[:1]:
+        rank_logs = [_or_redirected(run, log, hosts) for log in rank_logs]
     rank_ends = _read_rank_ends(run)
     said = {end.rank: end.exception for end in rank_ends}
     crashed = ((log.rank, log.path, log.text) for log in rank_logs if log.rank is not None)
@@ -371,6 +374,17 @@ def _read_rank_log(run: Path, path: Path, rank: int) -> Log:
     with path.open(encoding="utf-8", errors="replace") as lines:
         first = FIRST_LINE.search(lines.readline())
     return _read_log(run, path, host=first["host"] if first else None, rank=rank)
+
+
+def _or_redirected(run: Path, log: Log, hosts: Sequence[str]) -> Log:
+    """The log of a rank, or that in which a script has its words, where it tells of an error."""
+    if log.rank is None or log.host is None:
+        return log
+    # Those of the first node are not below its name.
+    home = run / ("workdir" if log.host == hosts[0] else f"nodes/{log.host}/workdir")
+    path = redirected_log(home, log.rank, log.text)
+    other = None if path is None else _read_log(run, path, log.host, log.rank)
+    return other if other is not None and "rror" in other.text else log
 
 
 def _read_log(run: Path, path: Path, host: str | None = None, rank: int | None = None) -> Log:

@@ -28,6 +28,11 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
         r"|inline_container.*unexpected pos|\d+ requested and \d+ written"
         "|Not enough free space to write|database or disk is full"
     )
+    # Of /dev/shm. What a worker of a data loader wanted of it is free again when it has died.
+    SHARED_MEMORY_FULL = (
+        "out of shared memory|killed by signal: Bus error|shared memory[^\n]*No space left"
+        "|No space left[^\n]*/dev/shm"
+    )
 
     # Whether torchrun started this process as a rank. It gives each a file of its own, which what
     # the rank starts in turn finds too.
@@ -97,7 +102,8 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
             chain.append(before)
         said = "\n".join(map(str, chain))
         numbers = {getattr(each, "errno", None) for each in chain}
-        if errno.ENOSPC not in numbers and not re.search(FULL, said):
+        in_shm = re.search(SHARED_MEMORY_FULL, said)
+        if errno.ENOSPC not in numbers and not in_shm and not re.search(FULL, said):
             return None
         # NumPy looks for room before it writes.
         wanted = re.search(r"free space to write (\d{1,18}) bytes", said)
@@ -107,6 +113,8 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
             "container_shm_full": ["/dev/shm"],
             "run_directory_full": [os.getcwd()],
         }
+        if in_shm:
+            places = {"container_shm_full": ["/dev/shm"]}
         for code, paths in places.items():
             for path in paths:
                 disk = os.statvfs(path)
@@ -114,7 +122,7 @@ if "TRAINYARD_OUTPUT_DIR" in os.environ:
                 # Some file systems have no limit of inodes and count none.
                 if disk.f_files and not disk.f_favail:
                     size += f" with as many files as it takes, {disk.f_files:,} (inodes)"
-                elif disk.f_bavail * disk.f_frsize >= least:
+                elif not in_shm and disk.f_bavail * disk.f_frsize >= least:
                     continue
                 return {"code": code, "values": {"path": path, "size": size}}
         return None
