@@ -6,6 +6,7 @@ from pathlib import Path
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Interrupted
+from yard.core.files import read_object
 from yard.plays.contract import CALL_NODE, READ_STATUS
 from yard.plays.events import Event, failure_message, unreachable_reason
 from yard.plays.inventory import read_inventory
@@ -25,7 +26,8 @@ def ask_nodes(context: Context, limit: Sequence[str] = ()) -> ClusterState:
     Raises:
         ClusterError: something else than a node was in the way.
     """
-    answers = Answers(context.project.runs)
+    runs = context.project.runs
+    answers, left = Answers(runs), left_runs(runs, context.inventory)
 
     def take(event: Event) -> None:
         if event.module not in (CALL_NODE, READ_STATUS) or not event.host:
@@ -55,12 +57,19 @@ def ask_nodes(context: Context, limit: Sequence[str] = ()) -> ClusterState:
                 f"there is no node in {shown}; INVENTORY= names the inventory of your machines"
             )
         raise ClusterError(f"the nodes of {shown} could not be asked")
-    return answers.state(time.time(), left_runs(context.project.runs))
+    # A run that begins or ends during the look was not left both before and after it.
+    after = left_runs(runs, context.inventory)
+    return answers.state(time.time(), [run for run in left if run in after])
 
 
-def left_runs(runs: Path) -> list[str]:
-    """Ids of the runs that have no result and that nobody follows, who would write it.
+def left_runs(runs: Path, inventory: Path) -> list[str]:
+    """Ids of the inventory's runs that have no result and that nobody follows, who would write it.
 
     One that is followed may not be on its nodes yet.
     """
-    return [run.name for run in list_runs(runs) if not is_over(run) and not is_followed(run)]
+    left = [run for run in list_runs(runs) if not is_over(run) and not is_followed(run)]
+    return [
+        run.name
+        for run in left
+        if read_object(run / "manifest.json").get("inventory_path") == str(inventory)
+    ]
