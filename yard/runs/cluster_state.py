@@ -19,10 +19,10 @@ from yard.runs.readings import Reading
 FREE, BUSY, DRAINED = "free", "busy", "drained"
 UNREACHABLE, SILENT = "unreachable", "no answer"
 # States of a node that does not know its runs, by the code with which it says so, and the reason.
-NO_ENGINE = "no engine"
+NO_ENGINE, NOT_SET_UP = "no engine", "not set up"
 TROUBLES = {
     "no_engine": (NO_ENGINE, "{message}: systemctl status docker tells more there"),
-    "no_directory": ("not set up", "there is no {path}: run make setup"),
+    "no_directory": (NOT_SET_UP, "there is no {path}: run make setup"),
     "drained": (DRAINED, "{reason}; no run starts there until {path} is removed"),
 }
 # A node in one of these may have runs that it does not tell.
@@ -188,6 +188,10 @@ class Answers:
         """Take in that a node has no answer: UNREACHABLE or SILENT, and why."""
         self._answers[host] = None
         self._silent[host] = (state, reason)
+
+    def is_missed(self, host: str) -> bool:
+        """Whether it is known why a node has no answer."""
+        return host in self._silent and self._answers[host] is None
 
     @property
     def is_empty(self) -> bool:
