@@ -49,7 +49,10 @@ PROBLEMS = {
         "it is out of use: {reason}", "where that is over: sudo rm {path} on this node"
     ),
     # A container of a run without the lock of that run.
-    "held_by_container": Wording("it is held by run {run}", WAIT),
+    "held_by_container": Wording(
+        "it is held by run {run}",
+        WAIT + "; where nobody knows that run, docker rm --force trainyard-{run} on this node",
+    ),
     # The lock went to somebody else between the look at the node and the start.
     "taken": Wording("it was taken by run {run} of {owner} since {since}", WAIT),
     # Of a run that wants some GPUs of each node and not the whole node.
@@ -221,12 +224,13 @@ PROBLEMS = {
     ),
     "low_shared_memory": Wording(
         "shared memory {path}: {value} GB free, should be at least {threshold} GB free",
-        "remove what ended programs left in {path} (fuser -v tells who uses a file), or remount it "
-        "larger",
+        "remove what ended programs left in {path} (grep -s {path} /proc/[0-9]*/maps tells "
+        "who uses a file), or remount it larger",
     ),
     "few_open_files": Wording(
         "open files: {value} files, should be at least {threshold} files",
-        "raise LimitNOFILE= of docker.service, or fs.file-max",
+        "raise LimitNOFILE= of docker.service (systemctl edit docker, systemctl restart docker), "
+        "or fs.file-max",
     ),
     "unreadable": Wording(
         "the training user cannot read {path}: {value}",

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ..engine.containers import containers
+from ..engine.docker import EngineError
 from .lock import gpus_of, is_live, read
 from .untrusted import logs_of, read_lines, read_log
 
@@ -20,6 +21,19 @@ SAID_BYTES = 2000
 # In the directory of all runs, which is not the ranks' own.
 DRAINED = ".drained"
 MOST_REASON = 200
+
+
+def runs_and_trouble(root: str, host: str) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the runs of this node, and why they are not known or no others begin: code, values."""
+    try:
+        runs = runs_of(root, host)
+        path, reason = drained_by(root)
+    except FileNotFoundError:
+        return [], {"code": "no_directory", "values": {"path": root}}
+    except EngineError as error:
+        return [], {"code": "no_engine", "values": {"message": str(error)}}
+    drained = {"code": "drained", "values": {"path": path, "reason": reason}}
+    return runs, drained if path else None
 
 
 def runs_of(root: str, host: str) -> list[dict[str, Any]]:

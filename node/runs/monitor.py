@@ -19,10 +19,9 @@ import shutil
 import time
 from contextlib import suppress
 
-from ..engine.containers import EngineError
 from ..machine.amd import sample_amd_gpus
 from ..machine.load import Gpus, ProcessorLook, load
-from .listing import is_rank_log, runs_of
+from .listing import is_rank_log, runs_and_trouble
 from .untrusted import logs_of, read_rank_file
 
 FOLDER = ".watch"
@@ -86,12 +85,10 @@ class Monitor:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def look(self) -> None:
-        try:
-            runs = runs_of(self._root, self._host)
-        except EngineError:
-            runs = []  # it may be starting again; load and logs are there all the same
+        runs, trouble = runs_and_trouble(self._root, self._host)
         found = {
             "runs": runs,
+            "trouble": trouble,
             "load": load(self._root, self._before, self._gpus.sample() or sample_amd_gpus()),
             "logs": {run["run"]: ends_of(os.path.join(self._root, run["run"])) for run in runs},
             "time": time.time(),

@@ -7,9 +7,8 @@ import os
 import time
 from typing import Any
 
-from ..engine.docker import EngineError
 from ..machine.load import Gpus, ProcessorLook, load
-from ..runs.listing import drained_by, runs_of
+from ..runs.listing import runs_and_trouble
 
 # Between two looks at the processor, in seconds: whoever asked waits for the second one. Its times
 # are counted in hundredths for each core: on two cores one of them is 4 %.
@@ -31,17 +30,7 @@ def status(root: str, host: str) -> dict[str, Any]:
     root = os.path.join(os.path.expanduser("~"), os.path.expanduser(root))
     before, looked_at = ProcessorLook(), time.monotonic()
     gpus = Gpus()
-    runs: list[dict[str, Any]] = []
-    trouble: dict[str, Any] | None = None
-    try:
-        runs = runs_of(root, host)
-        path, reason = drained_by(root)
-        if path:
-            trouble = {"code": "drained", "values": {"path": path, "reason": reason}}
-    except FileNotFoundError:
-        trouble = {"code": "no_directory", "values": {"path": root}}
-    except EngineError as error:
-        trouble = {"code": "no_engine", "values": {"message": str(error)}}
+    runs, trouble = runs_and_trouble(root, host)
     time.sleep(max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
     samples = gpus.sample()
     if not samples and os.path.isdir(KFD):

@@ -13,6 +13,8 @@ from .attribution import Pair
 
 _LINK = "look at cable, switch port, speed (ethtool), and at other traffic"
 _OUTPUT = "the output of mpirun is in verify.log, or logs/mpirun.log, beside the verdict"
+# Debian's nftables is not on every machine; what knows iptables alone has rules of iptables.
+_RULES = "CMD='nft list ruleset || iptables -S'"
 _RANKS = "logs/rank-*.log beside the verdict tell what each rank did"
 
 # By the code of a finding. Names in braces are filled in with the values of the finding. Troubles
@@ -78,7 +80,9 @@ REMEDIES = {
     ),
     # the network from a to b
     "not_tested": "",
-    "port_closed": "MPI needs the ports above 1023 of {b} open for {a}: nft list ruleset",
+    "port_closed": (
+        f"MPI needs the ports above 1023 of {{b}} open for {{a}}: make exec ON={{b}} {_RULES}"
+    ),
     "masqueraded": (
         "{b} sees {a} under another address, and Open MPI hangs on that: take the cluster_network "
         "out of the masquerading on {a} or between them"
@@ -93,8 +97,7 @@ REMEDIES = {
     "mpi_not_run": "",
     "mpi_no_answer": _OUTPUT,
     "mpi_unheard": (
-        "look at the firewalls of both, for the ports above 1023: make exec ON={a},{b} "
-        "CMD='nft list ruleset'"
+        f"look at the firewalls of both, for ports above 1023: make exec ON={{a}},{{b}} {_RULES}"
     ),
     "container_failed": "look at the engine of this node: journalctl -u docker",
     "sums_not_run": _RANKS,

@@ -99,11 +99,13 @@ def _rdma(cluster: Cluster) -> list[Finding]:
 
 def _same(name: str, values: Mapping[str, str], code: str) -> list[Finding]:
     """What all nodes must have alike, by host; the majority is right."""
-    usual = majority(values)
+    indispensable = name in INDISPENSABLE
+    # Whoever lacks it is at fault, however many they are, and not those that have it.
+    usual = majority({h: value for h, value in values.items() if value or not indispensable})
     threshold = usual or "the same everywhere"
     findings = []
     for host, value in values.items():
-        ok = value == usual and (value != "" or name not in INDISPENSABLE)
+        ok = value == usual and (value != "" or not indispensable)
         findings.append(about_node(host, check(name, ok, value or "none", threshold, code)))
     return findings
 

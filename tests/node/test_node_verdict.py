@@ -175,6 +175,13 @@ def test_an_image_that_nobody_has_is_not_the_same_everywhere(good: Measured) -> 
     assert blame(good) == {host: {"image"} for host in HOSTS}
 
 
+def test_who_has_the_image_is_not_at_fault_where_half_of_the_nodes_lack_it(good: Measured) -> None:
+    lacking = HOSTS[: (len(HOSTS) + 1) // 2]
+    for host in lacking:
+        good[host]["probe"]["image_id"] = ""
+    assert blame(good) == {host: {"image"} for host in lacking}
+
+
 def test_what_was_not_asked_for_is_no_finding(good: Measured) -> None:
     for host in HOSTS:
         good[host]["pairs"] = {"skipped": True, "skip_reason": "Conditional result was False"}

@@ -145,7 +145,14 @@ def test_the_action_names_every_contradiction(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("setting", "found"),
-    [("true", True), ("True", True), ("'template'", True), ("false", False), ("localhost", False)],
+    [
+        ("true", True),
+        ("Yes", True),
+        ("on", True),
+        ("'template'", True),
+        ("false", False),
+        ("localhost", False),
+    ],
 )
 def test_a_cloud_init_that_writes_the_file_anew_is_found(
     tmp_path: Path, setting: str, found: bool

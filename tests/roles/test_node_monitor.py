@@ -81,6 +81,9 @@ def test_there_is_something_to_read_at_once_and_then_anew(
     assert 200 < len(lines) < 400
     assert (root / ".watch").stat().st_mode & 0o777 == 0o700
     wait_until(lambda: found(root)["time"] > first["time"])
+    assert first["trouble"] is None
+    (root / ".drained").write_text("fan\n")
+    wait_until(lambda: (found(root)["trouble"] or {}).get("code") == "drained")
 
 
 class OpenGpus:

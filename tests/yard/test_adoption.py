@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 from yard_command import DATA, RUN_ID
 
+from yard.commands import stop
 from yard.core.context import Context
-from yard.core.errors import ClusterError, RequestError
+from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import adoption
@@ -47,7 +48,12 @@ def find(tmp_path: Path, local: Inventory, monkeypatch: pytest.MonkeyPatch) -> C
     inventory = replace(local, trainers=("node1", "node2"))
     monkeypatch.setattr(adoption, "read_inventory", lambda project, path: inventory)
 
-    def look(name: str, *answers: object, failures: tuple[TaskFailure, ...] = ()) -> Path:
+    def look(
+        name: str,
+        *answers: object,
+        failures: tuple[TaskFailure, ...] = (),
+        command: Callable[[Context, str], Any] = adoption.find_or_adopt,
+    ) -> Any:
         def play(
             context: Context, playbook: str, variables: Any, on_event: Any, *, log: Path
         ) -> Outcome:
@@ -61,7 +67,7 @@ def find(tmp_path: Path, local: Inventory, monkeypatch: pytest.MonkeyPatch) -> C
         (tmp_path / "inventory/local").mkdir(parents=True, exist_ok=True)
         console = Console(file=io.StringIO(), width=200)
         context = Context(Project(tmp_path), tmp_path / "inventory/local", console, Interrupts())
-        return adoption.find_or_adopt(context, name)
+        return command(context, name)
 
     return look
 
@@ -78,6 +84,16 @@ def test_a_run_that_its_nodes_know_gets_a_directory_here(
     # Where things are is not what a node says.
     assert manifest.inventory_path == str(local.path)
     assert find(RUN_ID) == run, "now it is known here"
+
+
+def test_make_stop_ends_a_run_that_its_nodes_alone_know(
+    find: Callable[..., Exit], record: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch that finds its nodes held says `make stop RUN=`, whoever has begun that run."""
+    monkeypatch.setattr(stop, "stop_ranks", lambda context, run: Outcome("successful", (), {}))
+    monkeypatch.setattr(stop, "conclude", read_manifest)
+    monkeypatch.setattr(stop, "show_result", lambda console, project, run, manifest: None)
+    assert find(RUN_ID, record, command=stop.stop) == Exit.DONE
 
 
 def test_no_node_names_a_folder_of_this_machine(

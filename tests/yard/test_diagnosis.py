@@ -125,6 +125,10 @@ def with_log(record: Record, where: str, text: str) -> Diagnosis:
         return diagnose(replace(bare, rank_logs=(Log("logs/rank-1.log", text, "node2", 1),)))
     if where == "mpirun":
         return diagnose(replace(bare, mpirun_log=Log("logs/mpirun.log", text)))
+    if where == "container":
+        log = Log("nodes/node2/container.log", text, "node2")
+        refused = Log("logs/mpirun.log", "ssh: connect to host 10.0.0.2: Connection refused\n")
+        return diagnose(replace(bare, container_logs=(log,), mpirun_log=refused))
     failure = TaskFailure("node2", "Look at the nodes", "training_run", "check.yml", text, True)
     launch = replace(bare.manifest.launch, failures=(failure,))
     return diagnose(replace(bare, rank_logs=(), manifest=replace(bare.manifest, launch=launch)))
@@ -162,6 +166,12 @@ WORDS = [
         "mpirun",
         "There are not enough slots available in the system to satisfy the 2\nslots that",
         "slots",
+    ),
+    (
+        "launch_too_late",
+        "container",
+        "2026-11-29T10:42:24.117998790Z mpirun has not come for 180 s: this container ends\n",
+        "on node2 ended, for mpirun had not come to it within 180 s",
     ),
     ("ssh_refused", "mpirun", "Host key verification failed.\r\n", "Host key verification"),
     (

@@ -11,6 +11,7 @@ from rich.console import Console
 from yard_command import DATA, RUN_ID, Yard, made
 
 from yard.core.project import Project
+from yard.operations import state
 from yard.operations.state import left_runs
 from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.folder import followed
@@ -208,11 +209,43 @@ def test_what_is_left_of_a_run_hides_none_that_goes_on(tmp_path: Path) -> None:
 def test_a_run_that_somebody_follows_is_not_left(tmp_path: Path) -> None:
     for name in ("followed", "left", "over"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "manifest.json").write_text("{}")
+        (tmp_path / name / "manifest.json").write_text('{"inventory_path": "/lab"}')
     (tmp_path / "over/summary.json").write_text("{}")
     with followed(tmp_path / "followed"):
-        assert left_runs(tmp_path) == ["left"]
-    assert left_runs(tmp_path) == ["followed", "left"]
+        assert left_runs(tmp_path, Path("/lab")) == ["left"]
+    assert left_runs(tmp_path, Path("/lab")) == ["followed", "left"]
+    # The nodes of another inventory know nothing of it.
+    assert left_runs(tmp_path, Path("/local")) == []
+
+
+@pytest.mark.parametrize("trouble", [None, {"code": "no_engine", "values": {"message": "none"}}])
+def test_a_run_is_not_given_up_while_a_node_of_it_tells_nothing(
+    trouble: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    (tmp_path / RUN_ID).mkdir()
+    (tmp_path / RUN_ID / "manifest.json").write_text('{"hosts": ["node1", "node2"]}')
+    answers = Answers(tmp_path)
+    answers.take("node1", {"runs": [], "load": LOAD, "time": NOW})
+    silent = trouble and {"runs": [], "load": LOAD, "time": NOW, "trouble": trouble}
+    answers.take("node2", silent)
+    found = answers.state(NOW, [RUN_ID])
+    assert (found.lost, found.unheard) == ((), (RUN_ID,))
+    assert f"once it does, make attach RUN={RUN_ID}" in shown(found)
+    answers.take("node2", {"runs": [], "load": LOAD, "time": NOW})
+    assert answers.state(NOW, [RUN_ID]).lost == (RUN_ID,)
+
+
+def test_what_begins_or_ends_while_the_nodes_are_asked_is_not_left(
+    ready: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = ready.root / "runs/left"
+    left.mkdir(parents=True)
+    path = str(ready.root / "inventory/local")
+    (left / "manifest.json").write_text(json.dumps({"inventory_path": path}))
+    assert json.loads(ready("status", "--json").stdout)["lost"] == ["left"]
+    looks = iter([["ends", "left"], ["left", "begins"]])
+    monkeypatch.setattr(state, "left_runs", lambda runs, inventory: next(looks))
+    assert json.loads(ready("status", "--json").stdout)["lost"] == ["left"]
 
 
 def test_a_loss_that_is_no_number_has_no_place_in_json(tmp_path: Path) -> None:

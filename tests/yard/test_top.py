@@ -53,6 +53,11 @@ def numbered(name: str) -> str:
     return "".join(f"{name} line {number}\n" for number in range(100))
 
 
+def looked(runs: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """What the monitor of a node writes."""
+    return {"runs": runs, "load": LOAD, "time": NOW, "trouble": None, "logs": {}, **changes}
+
+
 def press(view: TopView, *keys: str) -> TopView:
     for key in keys:
         view.press(key)
@@ -207,7 +212,7 @@ def test_the_first_answer_is_not_shown_before_others_could_come(
     clock = [100.0]
     monkeypatch.setattr("yard.operations.watching.time.monotonic", lambda: clock[0])
     watcher = Watcher(Context(Project(tmp_path), tmp_path, Console(), Interrupts()))
-    free, busy = ({"runs": runs, "load": LOAD, "time": NOW, "logs": {}} for runs in ([], [entry()]))
+    free, busy = (looked(runs) for runs in ([], [entry()]))
     watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(free)))
     assert watcher.seen.state is None
     clock[0] += 2
@@ -250,7 +255,7 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
     project = Project(tmp_path)
     watcher = Watcher(Context(project, tmp_path, Console(), Interrupts()))
     names = {"rank-0.log": "a\r 1 %\r 2 %\n", "rank-x.log": "b\n", "mpirun.log": "c\n"}
-    found = {"runs": [entry()], "load": LOAD, "time": NOW, "logs": {RUN_ID: names}}
+    found = looked([entry()], logs={RUN_ID: names})
     watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(found)))
     watcher.take(event("runner_retry", "ansible.builtin.raw", "node2", stdout="cat: no such file"))
     watcher.take(event("runner_on_unreachable", "training_node", "node3"))
@@ -260,13 +265,45 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
     assert seen.state is not None
     assert [(node.host, node.state) for node in seen.state.nodes] == [
         ("node1", "busy"),
-        ("node2", "unreachable"),
+        ("node2", "no answer"),
         ("node3", "unreachable"),
     ]
     assert seen.logs == {RUN_ID: {"node1": {0: " 2 %"}}}
     assert watcher.news.is_set()
     watcher.take(event("runner_on_unreachable", "ansible.builtin.raw", "node1"))
     assert watcher.seen.logs == {}
+
+
+def test_a_node_that_cannot_be_looked_at_has_its_state_and_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `make status`; that nothing is there to be read afterwards does not hide it."""
+    monkeypatch.setattr(watching, "FIRST", 0)
+    watcher = Watcher(Context(Project(tmp_path), tmp_path, Console(), Interrupts()))
+    for host, told in (
+        ("node1", {"msg": "there is no /srv/runs: run make setup", "code": "no_directory"}),
+        ("node2", {"msg": "timed out", "timedout": {"period": 5}}),
+        ("node3", {"msg": "there is no python3"}),
+    ):
+        watcher.take(event("runner_on_failed", "training_node", host, **told))
+        watcher.take(event("runner_retry", "ansible.builtin.raw", host, stderr="cannot cd"))
+    trouble = {"code": "no_engine", "values": {"message": "refused"}}
+    said = json.dumps(looked([], trouble=trouble))
+    watcher.take(event("runner_retry", "ansible.builtin.raw", "node4", stdout=said))
+    state = watcher.seen.state
+    assert state is not None
+    assert [(node.state, node.reason.partition(":")[0]) for node in state.nodes] == [
+        ("not set up", "there is no /srv/runs"),
+        ("no answer", "silent for 5 s"),
+        ("no answer", "there is no python3"),
+        ("no engine", "refused"),
+    ]
+    assert "silent for 5 s" in drawn(TopView(state=state))
+    watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(looked([]))))
+    watcher.take(event("runner_on_unreachable", "ansible.builtin.raw", msg="gone"))
+    state = watcher.seen.state
+    assert state is not None
+    assert (state.nodes[0].state, state.nodes[0].reason) == ("unreachable", "gone")
 
 
 def test_what_cannot_be_shown_does_not_end_the_looks(
@@ -303,7 +340,7 @@ def keep(yard: Yard, host: str, run: str, stop: threading.Event) -> None:
         number += 1
         lines = {"metric": {"step": number, "steps": 9000, "time": time.time()}}
         logs = {run: {"rank-0.log": f"rank 0 has said {number} words\n"}}
-        found = {"runs": [entry(run, **lines)], "load": LOAD, "time": time.time(), "logs": logs}
+        found = looked([entry(run, **lines)], time=time.time(), logs=logs)
         new = yard.root / f"nodes/{host}/state.new"
         new.write_text(json.dumps(found))
         new.rename(new.with_name("state.json"))

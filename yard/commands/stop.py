@@ -7,11 +7,12 @@ from rich.markup import escape
 
 from yard.core.context import Context
 from yard.core.errors import Exit, Interrupted
+from yard.operations.adoption import find_or_adopt
 from yard.operations.ending import conclude
 from yard.operations.notebook import bring_back
 from yard.operations.runtime import reach_as
 from yard.operations.stop import stop_on_nodes, stop_ranks
-from yard.runs.folder import STOP_MARK, find_run, is_followed
+from yard.runs.folder import STOP_MARK, is_followed
 from yard.runs.measurements import Kind, find_measurement, read_begun
 from yard.runs.summary import read_summary
 from yard.screen.display import make_progress
@@ -24,13 +25,15 @@ POLL = 0.2
 def stop(context: Context, name: str) -> Exit:
     """End what has this id, the beginning of just one, or is `latest`.
 
+    A run of another checkout is ended by its whole id, and its files come home to this one.
+
     Raises:
         Interrupted: the user did not wait for its end.
     """
     measurement = find_measurement(context.project, name)
     if measurement is not None:
         return _stop_measurement(context, *measurement)
-    return _stop_run(context, find_run(context.project.runs, name))
+    return _stop_run(context, find_or_adopt(context, name))
 
 
 def _stop_run(context: Context, run: Path) -> Exit:

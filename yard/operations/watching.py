@@ -11,6 +11,7 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.interrupts import Interrupts
+from yard.operations.state import why_missed
 from yard.plays.answers import WATCHED
 from yard.plays.contract import CALL_NODE, READ_WATCH, WATCH_NODE
 from yard.plays.events import Event
@@ -98,13 +99,18 @@ class Watcher:
         """Take in one event of the playbook."""
         if event.module not in (CALL_NODE, WATCH_NODE, READ_WATCH) or not event.host:
             return
+        has_failed = event.kind in ("runner_on_unreachable", "runner_on_failed")
         reads = event.module == READ_WATCH and event.kind in READ
-        if event.kind != "runner_on_unreachable" and not reads:
+        if not has_failed and not reads:
             return
-        # Of a node whose answer is none nothing is known now, whatever it was before.
-        found = _decoded(event.result.get("stdout"))
+        found = _decoded(event.result.get("stdout")) if reads else None
         self._first_at = min(self._first_at, time.monotonic())
-        self._answers.take(event.host, found)
+        if found is not None:
+            self._answers.take(event.host, found)
+        elif event.kind == "runner_on_unreachable" or not self._answers.is_missed(event.host):
+            # Of a node whose answer is none nothing is known now, whatever it was before. Why it
+            # has nothing to be read is what it said when it was to begin.
+            self._answers.miss(event.host, *why_missed(event))
         self._logs[event.host] = {} if found is None else _logs_of(found)
         busy = None if found is None else found["load"]["cpu_percent"]
         if busy is not None:

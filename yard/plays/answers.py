@@ -117,14 +117,12 @@ LOAD = having(
     disk_bytes=perhaps(count),
     gpus=each(GPU),
 )
-STATUS = having(
-    time=number,
-    runs=each(RUN),
-    load=LOAD,
-    trouble=perhaps(having(more=False, code=text, values=by_name(text))),
-)
+TROUBLE = perhaps(having(more=False, code=text, values=by_name(text)))
+STATUS = having(time=number, runs=each(RUN), load=LOAD, trouble=TROUBLE)
 # Of playbooks/top.yml, which a shell reads from a file of the node
-WATCHED = having(time=number, runs=each(RUN), load=LOAD, logs=by_name(by_name(text)))
+WATCHED = having(
+    time=number, runs=each(RUN), load=LOAD, trouble=TROUBLE, logs=by_name(by_name(text))
+)
 FOUND = having(kept=perhaps(text), kind=text, name=text, bytes=perhaps(count))
 
 FORMS: Mapping[str, Form] = {

@@ -19,11 +19,14 @@ from yard.runs.readings import Reading
 FREE, BUSY, DRAINED = "free", "busy", "drained"
 UNREACHABLE, SILENT = "unreachable", "no answer"
 # States of a node that does not know its runs, by the code with which it says so, and the reason.
+NO_ENGINE, NOT_SET_UP = "no engine", "not set up"
 TROUBLES = {
-    "no_engine": ("no engine", "{message}: systemctl status docker tells more there"),
-    "no_directory": ("not set up", "there is no {path}: run make setup"),
+    "no_engine": (NO_ENGINE, "{message}: systemctl status docker tells more there"),
+    "no_directory": (NOT_SET_UP, "there is no {path}: run make setup"),
     "drained": (DRAINED, "{reason}; no run starts there until {path} is removed"),
 }
+# A node in one of these may have runs that it does not tell.
+UNKNOWING = (UNREACHABLE, SILENT, NO_ENGINE)
 # Characters of the end of a log that are searched for a bar, as many as node/runs/listing.py sends
 MOST_SAID = 2000
 STARTING, RUNNING, ENDED = "starting", "running", "ended"
@@ -149,13 +152,15 @@ class ClusterState:
         time: when it was complete, Unix seconds of the control node.
         nodes: in the order of their names.
         runs: what is on them, the oldest first, and last those that have ended.
-        lost: runs of this checkout without a result that no node knows.
+        lost: runs of this inventory without a result that no node knows.
+        unheard: the same of which a node told nothing, so that it may have them.
     """
 
     time: float
     nodes: tuple[NodeState, ...]
     runs: tuple[RunState, ...]
     lost: tuple[str, ...] = ()
+    unheard: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The document of `make status JSON=1`."""
@@ -184,6 +189,10 @@ class Answers:
         self._answers[host] = None
         self._silent[host] = (state, reason)
 
+    def is_missed(self, host: str) -> bool:
+        """Whether it is known why a node has no answer."""
+        return host in self._silent and self._answers[host] is None
+
     @property
     def is_empty(self) -> bool:
         """Whether no node has been heard of."""
@@ -194,7 +203,7 @@ class Answers:
 
         Args:
             now: Unix seconds.
-            unfinished: the runs of this checkout that have no result.
+            unfinished: the runs of this inventory that have no result.
         """
         nodes = tuple(self._node_state(host, self._answers[host]) for host in sorted(self._answers))
         entries: dict[str, dict[str, Mapping[str, Any]]] = {}
@@ -206,8 +215,15 @@ class Answers:
                     entries.setdefault(entry["run"], {})[host] = entry
         runs = [self._run_state(run, by_host, clocks) for run, by_host in entries.items()]
         runs.sort(key=lambda run: (run.state == ENDED, run.since or 0.0, run.run))
-        lost = tuple(run for run in unfinished if run not in entries)
-        return ClusterState(now, nodes, tuple(runs), lost)
+        knowing = {node.host for node in nodes if node.state not in UNKNOWING}
+        missing = {run: self._hosts(run) <= knowing for run in unfinished if run not in entries}
+        lost = tuple(run for run, all_answered in missing.items() if all_answered)
+        unheard = tuple(run for run in missing if run not in lost)
+        return ClusterState(now, nodes, tuple(runs), lost, unheard)
+
+    def _hosts(self, run: str) -> set[str]:
+        """The nodes that a run of this checkout has taken."""
+        return set(read_object(self.runs / run / "manifest.json").get("hosts") or ())
 
     def _node_state(self, host: str, answer: Mapping[str, Any] | None) -> NodeState:
         if answer is None:

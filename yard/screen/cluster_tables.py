@@ -64,6 +64,12 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
         console.print(
             f"{name}: has no result, and no node knows it; make attach RUN={name} ends it"
         )
+    for name in state.unheard:
+        console.print(
+            f"{name}: has no result, and a node that it was on does not tell of it; once "
+            f"it does, make attach RUN={name}",
+            soft_wrap=True,
+        )
 
 
 def nodes_table(nodes: Iterable[NodeState]) -> Table:

@@ -300,7 +300,7 @@ class TopView:
     def _node_row(self, node: NodeState) -> list[Text]:
         style = self._style(node.host)
         state = state_text(node.runs[0].state if node.runs else node.state)
-        names = ", ".join(run.shown for run in node.runs)
+        names = ", ".join(run.shown for run in node.runs) or node.reason
         busy, *others = node_cells(node.load)
         busy = f"{busy:>5} {bars_of(self.history.get(node.host, ()))}".rstrip()
         return [Text(node.host, style), state, *map(Text, (busy, *others)), Text(names)]
