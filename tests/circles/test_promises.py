@@ -152,3 +152,21 @@ def test_tests_that_documents_name_are_there(document: str) -> None:
     for path, test in re.findall(r"`((?:tests/)?\w+/test_\w+\.py)(?:::(\w+))?`", text):
         file = CHECKOUT / "tests" / path.removeprefix("tests/")
         assert f"def {test}" in file.read_text(encoding="utf-8"), path
+
+
+def test_commands_in_documents_are_there() -> None:
+    """Their targets, and the variables behind them."""
+    makefile = (CHECKOUT / "Makefile").read_text()
+    takes = dict(re.findall(r"^([a-z0-9-]+):(?:.*?## (.*))?", makefile, re.MULTILINE))
+    (everywhere,) = re.findall(r"^EVERYWHERE := (.*)", makefile, re.MULTILINE)
+    typed = r"\s([A-Z][A-Z0-9_]*)=(?:'[^']*'|\"[^\"]*\"|[^\s`]*)"
+    command = rf"(?:^ {{4}}(?:\$ )?|`)make\s+([a-z0-9-]+)((?:{typed})*)"
+    folders = ("docs", "examples", "roles", "tests")
+    within = (path for folder in folders for path in (CHECKOUT / folder).rglob("*.md"))
+    for document in (CHECKOUT / "README.md", *within):
+        text = document.read_text(encoding="utf-8")
+        for target, words, _ in re.findall(command, text, re.MULTILINE):
+            assert target in takes, f"{document}: {target}"
+            for name in re.findall(typed, words):
+                known = [*everywhere.split(), *re.findall(r"([A-Z][A-Z0-9_]*)=", takes[target])]
+                assert name in known, f"{document}: {target} {name}"

@@ -1,10 +1,13 @@
-"""What a learner takes from a checkpoint, and what is the run's own."""
+"""What a learner takes from a checkpoint, what is the run's own, and that it steps as others do."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from compare_plain import loss_of, optimizer_of
+from torch.testing import assert_close
 
 from trainer.checkpoint import Checkpoint
 from trainer.config import TrainConfig
@@ -73,3 +76,20 @@ def test_a_run_in_fp16_goes_on_from_one_without_scaled_losses(
     monkeypatch.setattr("trainer.learner.loss_scaler", lambda precision, device: scaler)
     build(asked, kept)
     assert scaler.is_enabled()
+
+
+@pytest.mark.parametrize(("model", "optimizer"), [("vit", "adamw"), ("cnn_b", "sgd")])
+def test_losses_are_those_of_a_plain_loop(model: str, optimizer: str, asked: TrainConfig) -> None:
+    """From the same parameters, with the same images."""
+    learner = build(replace(asked, model=model, optimizer=optimizer))
+    network = deepcopy(learner.network)
+    plain = optimizer_of(network, {"optimizer": optimizer, "weight_decay": asked.weight_decay})
+    images, labels = torch.randn(4, 3, 32, 32), torch.randint(10, (4,))
+    for rate in (0.002, 0.004, 0.006):
+        for group in plain.param_groups:
+            group["lr"] = rate
+        loss = loss_of(network(images), labels)
+        plain.zero_grad()
+        loss.backward()
+        plain.step()
+        assert_close(learner.step(images, labels, rate), loss.detach(), rtol=1e-5, atol=1e-6)
