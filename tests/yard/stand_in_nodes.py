@@ -371,8 +371,7 @@ class _Playbook:
         answers = {}
         for host in [host for host in self.active if hosts is None or host in hosts]:
             counts = self._counts.setdefault(host, Counter())
-            there = self.node(host).is_dir() and not (self.node(host) / "unplugged").exists()
-            unplugged = self.asks_plugs and not there
+            unplugged = self.asks_plugs and (self.node(host) / "unplugged").exists()
             result = {"msg": "Failed to connect to the host"} if unplugged else does(host)
             if result is None:
                 continue

@@ -199,7 +199,7 @@ def test_nodes_that_died_before_they_got_the_data_are_set_up_once(ready: YardHer
     record = ready.root / ".trainyard/local/setup.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "datasets": []}))
     (ready.root / "nodes/node2/cifar10").unlink()
-    (ready.root / "nodes/node2").rmdir()
+    (ready.root / "nodes/node2/unplugged").touch()
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.stdout.count("setting them up again") == 1
     assert done.returncode == 0, done.stdout + done.stderr
