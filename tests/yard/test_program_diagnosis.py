@@ -348,6 +348,17 @@ EXCEPTIONS = [
         "until its time was up",
     ),
     (
+        "tcp_rendezvous",
+        "ValueError: Error initializing torch.distributed using tcp:// rendezvous: rank parameter "
+        "missing",
+        "gives no rank",
+    ),
+    (
+        "network_out_of_reach",
+        "RuntimeError: Error downloading train-images-idx3-ubyte.gz:",
+        "over the network",
+    ),
+    (
         "lightning_world",
         "ValueError: You set `devices=1` and `num_nodes=1` in Lightning, but the product (1 * 1) "
         "does not match the world size (2).",
