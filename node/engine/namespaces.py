@@ -331,8 +331,11 @@ def _hosts(configuration: dict[str, Any]) -> str:
 def _limit(processes: int) -> None:
     """Limit the processes of this account in the container, as far as the machine allows.
 
-    Files it may open as many as the machine lets it: a login's own limit is mostly small.
+    Files it may open as many as the machine lets it: a login's own limit is mostly small. The
+    memory of one that fell is kept where the program asks for it (ulimit -c unlimited).
     """
+    _, core = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, core))
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)

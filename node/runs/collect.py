@@ -74,9 +74,11 @@ NAME_BYTES = 255
 # What the launcher keeps of places that end with the container (trainer/launch/container_files.py).
 # It comes home as checkpoints do: mostly it is weights.
 LEFT_IN_CONTAINER = ("outputs", "left-in-container")
-# What the ranks keep for themselves: signs of life, whether an exception ended one, files that are
-# still being written, and a link of W&B's to a log in its cache.
-OWN = (".*", "*.beat", "*.exception", "debug-core.log")
+# What the ranks keep for themselves: signs of life, whether an exception ended one, and files that
+# are still being written.
+OWN = (".*", "*.beat", "*.exception")
+# A link of W&B's to a log in its cache, beside each of its runs
+LINK_OF_WANDB = "debug-core.log"
 # So many names are told of what stays behind, and so many characters of each.
 EXAMPLES = 5
 PATH_SHOWN = 200
@@ -447,6 +449,8 @@ def _entry(
     elif stat.S_ISREG(status.st_mode):
         return _Entry(parts, status.st_size, status.st_mtime_ns)
     elif stat.S_ISLNK(status.st_mode):
+        if found.name == LINK_OF_WANDB:
+            return None
         target = os.readlink(found.name, dir_fd=above)
         # The trainer's own links are of this kind, last.pt and best.pt, and those of W&B. Where
         # every link leads downwards, none leads out.

@@ -180,7 +180,7 @@ class Container:
     def host_configuration(self) -> dict[str, Any]:
         """The HostConfig of ContainerCreate."""
         run, container, launch = self.run, self.run.container, self.run.launch
-        configuration = {
+        configuration: dict[str, Any] = {
             "NetworkMode": "host",
             "Init": True,
             # sshd and training need no capability, and nothing in there may gain one.
@@ -194,6 +194,9 @@ class Container:
                 f"/home/{container.user}": f"{SCRATCH},mode=700,uid={run.uid},gid={run.gid}",
             },
             "PidsLimit": container.processes,
+            # The memory of a process that fell is no result; a program that wants it says so
+            # (ulimit -c unlimited).
+            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": -1}],
             # Where the node runs out of memory, the ranks go before whoever has to tell of it.
             "OomScoreAdj": 500,
             # What a rank may say there without end.
@@ -241,7 +244,7 @@ class Container:
             configuration["GroupAdd"] = groups_of(of_amd)
         if self.rdma:
             # An adapter reads and writes memory by itself, which therefore must stay where it is.
-            configuration["Ulimits"] = [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+            configuration["Ulimits"].append({"Name": "memlock", "Soft": -1, "Hard": -1})
         return configuration
 
     def resumed(self) -> list[str]:

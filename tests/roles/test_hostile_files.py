@@ -209,7 +209,9 @@ def test_what_a_run_has_goes_home(run: Any) -> None:
     links = {"checkpoints/last.pt": "epoch-1.pt", "wandb/debug.log": "offline/files/a.yaml"}
     for name, target in links.items():
         Path(run.work, name).symlink_to(target)
-    Path(run.work, "wandb/offline/files/debug-core.log").symlink_to("/home/trainer/.cache/a")
+    for folder in ("wandb/offline/files", "project/wandb/offline/logs"):
+        Path(run.work, folder).mkdir(parents=True, exist_ok=True)
+        Path(run.work, folder, "debug-core.log").symlink_to("/home/trainer/.cache/a")
     collected = training_run_collect.collect(run, "node1", LIMITS)
     led = {name: f"-> {target}" for name, target in links.items()}
     assert home(run) == {**dict.fromkeys(names, "text\n"), **led}

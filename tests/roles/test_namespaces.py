@@ -229,13 +229,16 @@ def in_the_background() -> Iterator[None]:
 
 @pytest.mark.usefixtures("place", "in_the_background")
 def test_a_program_finds_signals_and_limits_as_a_login_has_them() -> None:
-    engine.run(NAME, specification("yes | head -1; grep SigIgn /proc/self/status; ulimit -n"))
+    engine.run(
+        NAME, specification("yes | head -1; grep SigIgn /proc/self/status; ulimit -n; ulimit -c")
+    )
     ended()
     lines = said()
     assert lines[0] == "y"
     ignored = int(lines[1].removeprefix("SigIgn:"), 16)
     assert ignored & ~SIGNALS_OF_GLIBC == 0
     assert int(lines[2]) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert lines[3] == "0"
 
 
 def test_memory_that_its_own_control_group_ran_out_of_is_told(

@@ -347,6 +347,23 @@ EXCEPTIONS = [
         "timeout: WorkNCCL(SeqNum=22, OpType=BROADCAST, Timeout(ms)=600000)",
         "until its time was up",
     ),
+    (
+        "tcp_rendezvous",
+        "ValueError: Error initializing torch.distributed using tcp:// rendezvous: rank parameter "
+        "missing",
+        "gives no rank",
+    ),
+    (
+        "network_out_of_reach",
+        "RuntimeError: Error downloading train-images-idx3-ubyte.gz:",
+        "over the network",
+    ),
+    (
+        "lightning_world",
+        "ValueError: You set `devices=1` and `num_nodes=1` in Lightning, but the product (1 * 1) "
+        "does not match the world size (2).",
+        "another number of ranks",
+    ),
     ("made_already", "FileExistsError: [Errno 17] File exists: './outputs_1'", "./outputs_1"),
     ("no_gpu_for_program", "AssertionError: Torch not compiled with CUDA enabled", "node2"),
     (

@@ -220,6 +220,16 @@ def test_who_was_over_at_once_with_words_alone_is_warned_of(run: Path) -> None:
     assert summarise(read_run(run)).warnings == ()
 
 
+@pytest.mark.parametrize(("connected", "warned"), [(False, True), (True, False), (None, False)])
+def test_imports_take_long_on_a_busy_machine(
+    run: Path, connected: bool | None, warned: bool
+) -> None:
+    leave_words(run)
+    last_ranks(run, 40)
+    sample_connections(run, connected, connected, samples=2)
+    assert [text.startswith(LEFT_WORDS) for text in conclude(run).warnings] == [True] * warned
+
+
 def test_who_worked_for_a_while_may_leave_words_alone(run: Path) -> None:
     leave_words(run)
     last_ranks(run, 30)

@@ -94,6 +94,7 @@ class RunRecord:
         left_files: whether such a program left any file.
         silences: when no rank of it gave a sign of life for long.
         never_connected: whether no rank of it held a connection to another node.
+        unconnected: whether none was seen, in however few samples.
         heat: its GPUs that were too hot.
         idle_gpus: how busy its GPUs were, in percent, where that is little.
         container_files: what it wrote to places that end with the container.
@@ -118,6 +119,7 @@ class RunRecord:
     crashes: tuple[Crash, ...] = ()
     left_files: bool = False
     never_connected: bool = False
+    unconnected: bool = False
     heat: tuple[Heat, ...] = ()
     idle_gpus: float | None = None
     silences: tuple[Silence, ...] = ()
@@ -201,6 +203,7 @@ def read_run(run: Path) -> RunRecord:
         silences=read_silences(run) if is_project else (),
         container_files=read_container_files(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
+        unconnected=is_project and never_connected(run, manifest.hosts, samples=1),
         heat=slowed_by_heat(run, manifest.hosts),
         idle_gpus=idle_gpus(run, manifest.hosts),
         empty_hosts=_read_empty_hosts(run),

@@ -30,10 +30,11 @@ LEFT_NOTHING = (
     "Many examples do nothing and say so nowhere where a node has fewer than two GPUs; others "
     "do their work only under `if __name__ == '__main__'`. See whether it trained at all."
 )
-# A program that is over so soon, in seconds, has most likely found a reason to do nothing.
-AT_ONCE = 10
+# A program that is over so soon, in seconds, has most likely found a reason to do nothing. Imports
+# alone take longer on a busy machine: then its ranks held no connections.
+AT_ONCE, AT_ONCE_UNCONNECTED = 10, 60
 LEFT_WORDS = (
-    "the program was over in a few seconds, and left no file and no metrics. Many examples do "
+    "the program was over soon, and left no file and no metrics. Many examples do "
     "nothing where a node has fewer than two GPUs. See whether it trained at all. Its last "
     "output:"
 )
@@ -488,7 +489,8 @@ def _chance_warnings(record: RunRecord) -> tuple[str, ...]:
 
 def _was_over_at_once(record: RunRecord) -> bool:
     seconds = [end.ended_at - end.started_at for end in record.rank_ends if end.started_at]
-    return bool(seconds) and max(seconds) < AT_ONCE
+    most = AT_ONCE_UNCONNECTED if record.unconnected else AT_ONCE
+    return bool(seconds) and max(seconds) < most
 
 
 def _left_words(record: RunRecord) -> str:

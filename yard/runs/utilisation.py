@@ -121,17 +121,20 @@ def read_utilisation(run: Path) -> dict[str, list[Sample]]:
     }
 
 
-def never_connected(run: Path, hosts: Sequence[str]) -> bool:
+def never_connected(run: Path, hosts: Sequence[str], samples: int = ENOUGH_SAMPLES) -> bool:
     """Whether no rank of any node held a connection to another node, in the newest attempt.
 
     It is not said of a run that was over after a few samples: a connection may be shorter than the
     time between two.
+
+    Args:
+        samples: how many each node must have.
     """
     if len(hosts) < 2:
         return False
     for host in hosts:
-        samples = _newest(run / "nodes" / host / FILE)
-        if len(samples) < ENOUGH_SAMPLES or samples[-1].connected is not False:
+        taken = _newest(run / "nodes" / host / FILE)
+        if len(taken) < samples or taken[-1].connected is not False:
             return False
     return True
 
