@@ -42,7 +42,7 @@ def shown(run: Path) -> str:
     summary = read_summary(run)
     assert summary is not None
     screen = io.StringIO()
-    show_result(Console(file=screen, width=200), Project(run.parent), run, summary)
+    show_result(Console(file=screen, width=200, soft_wrap=True), Project(run.parent), run, summary)
     return screen.getvalue()
 
 
