@@ -563,6 +563,21 @@ def files_problems(inventory: Path, capsys: Capture) -> list[str]:
         ("group_vars/all.yml", b"local_cluster_size: two\n", "1: local_cluster_size: argument"),
         (
             "group_vars/all.yml",
+            b"training_run_memory_share: 25\n",
+            "1: training_run_memory_share: 25 must be a part of the whole, above 0 and at most 1",
+        ),
+        (
+            "group_vars/all.yml",
+            b"training_node_ssh_port: 70000\n",
+            "1: training_node_ssh_port: 70000 must be a port, 1 to 65535. roles/training_node/",
+        ),
+        (
+            "group_vars/all.yml",
+            b"training_run_grace_seconds: -3\n",
+            "1: training_run_grace_seconds: -3 must be 0 or more. roles/training_run/README.md",
+        ),
+        (
+            "group_vars/all.yml",
             b"cifs_mount_shares:\n  - {src: //nas/x, path: /x, unknown: 1}\n",
             "2: cifs_mount_shares.unknown is not a variable of role cifs_mount. roles/",
         ),

@@ -296,7 +296,7 @@ class StandInNodes:
         running.task("Write it", lambda host: {"changed": bool(archive.write_text(f"{told}\n"))})
 
     def stop(self, running: "_Playbook") -> None:
-        running.play("Stop a run", running.hosts("trainers"))
+        running.play("Stop a run", running.hosts("trainers"), asks_plugs=True)
         _Training(running, self.jobs).stop()
 
 

@@ -1,11 +1,22 @@
 """Pieces of logs are printed once, tagged with rank and host."""
 
 import io
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
+from yard_command import DATA, RUN_ID
 
-from yard.commands.logs import LogView
+from yard.commands import logs
+from yard.commands.logs import LogView, show_logs
+from yard.core.context import Context
+from yard.core.errors import Exit
+from yard.core.interrupts import Interrupts
+from yard.core.project import Project
+from yard.plays.contract import READ_LOGS
+from yard.plays.events import Event, Outcome, TaskFailure
 from yard.runs import output
 
 FIRST = "rank 1 of 2 on node2 (pid 17)\n"
@@ -60,3 +71,26 @@ def test_a_terminal_has_a_sign_of_life_and_bars_below() -> None:
     view.show(1, 0, 10, f"{FIRST}\r 10%|{'x' * 80}")
     assert "[1 node2]  10%|" in below()
     assert len(below().splitlines()) == 1
+
+
+def test_a_node_that_does_not_answer_is_named_and_those_outside_the_run_are_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "runs" / RUN_ID
+    shutil.copytree(DATA / "runs/succeeded", run, ignore=shutil.ignore_patterns("summary.json"))
+    silent = TaskFailure("node2", "Read the logs", "training_run", "logs.yml", "timed out", True)
+
+    def play(context: Context, playbook: str, variables: Any, take: Any, **options: Any) -> Outcome:
+        assert options["limit"] == ("node1", "node2")
+        piece = {"offset": 0, "end": 6, "text": "hello\n"}
+        read = {"logs": {"rank-0.log": piece}}
+        take(Event("runner_on_ok", 0.0, "node1", action=READ_LOGS, result=read))
+        return Outcome("failed", (silent,), {})
+
+    monkeypatch.setattr(logs, "play", play)
+    console = Console(width=200, record=True, file=io.StringIO())
+    context = Context(Project(tmp_path), tmp_path, console, Interrupts())
+    assert show_logs(context, run, None) == Exit.DONE
+    said = console.export_text()
+    assert "hello" in said
+    assert "node2  training_run : Read the logs\n    timed out" in said

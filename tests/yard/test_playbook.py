@@ -392,3 +392,19 @@ def test_where_files_do_not_arrive_the_remedy_is_said(words: str, remedy: str) -
     show_failures(console, Outcome("failed", (failure,), {}))
     assert isinstance(console.file, io.StringIO)
     assert remedy in console.file.getvalue()
+
+
+def test_what_several_hosts_say_alike_is_said_once() -> None:
+    """As `make rotate-keys` does where a node is missing: each of the others refuses."""
+    failures = tuple(
+        TaskFailure(host, "Check that all take part", "ssh_trust", "", message, unreachable=False)
+        for host, message in (("a", "Missing: d"), ("b", "no room"), ("c", "Missing: d"))
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    show_failures(console, Outcome("failed", failures, {}))
+    assert console.export_text().splitlines() == [
+        "a, c  ssh_trust : Check that all take part",
+        "    Missing: d",
+        "b  ssh_trust : Check that all take part",
+        "    no room",
+    ]

@@ -341,6 +341,14 @@ def test_stop_from_another_terminal(ready: YardHere) -> None:
     assert "had ended before (stopped)" in again.stdout
 
 
+def test_a_node_without_a_part_in_the_run_does_not_matter_to_its_end(ready: YardHere) -> None:
+    done = ready("train", "--model", "vit", "--nodes", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (ready.root / "nodes/node2/unplugged").touch()
+    stopped = ready("stop", "latest")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+
+
 def test_a_stop_before_the_nodes_are_taken_is_heeded(ready: YardHere) -> None:
     mark = ready.root / "runs/latest" / STOP_MARK
     ready.during = {"Look at the node": [mark.touch]}

@@ -1,6 +1,7 @@
 """Prints the logs of ranks, every line tagged with its rank and host."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,18 @@ def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view
         return context.console.quiet
 
     outcome = play(
-        context, "logs", variables, take, log=log, inventory=inventory, unwanted=nobody_reads
+        context,
+        "logs",
+        variables,
+        take,
+        log=log,
+        inventory=inventory,
+        unwanted=nobody_reads,
+        # A node without a part in the run has no logs of it, and may not answer.
+        limit=manifest.hosts,
     )
+    # Files that are gone as the run ends are no failure: they have come home.
+    told = [each for each in outcome.failures if each.unreachable or not view.ranks]
+    show_failures(context.console, replace(outcome, failures=tuple(told)))
     if outcome.status == "failed" and not view.ranks:
-        show_failures(context.console, outcome)
         raise ClusterError("the nodes could not be asked")

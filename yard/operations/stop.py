@@ -1,5 +1,6 @@
 """The end of what runs on the nodes, before its time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from yard.core.context import Context
@@ -7,7 +8,7 @@ from yard.operations.runtime import as_it_ran
 from yard.plays.contract import END_RUN, stop_variables
 from yard.plays.events import Event, Outcome
 from yard.plays.play import play
-from yard.runs.folder import STOP_MARK
+from yard.runs.folder import STOP_MARK, count_attempts
 from yard.runs.manifest import read_manifest
 from yard.runs.record import note_empty_host, read_run
 from yard.screen.display import make_progress
@@ -26,7 +27,9 @@ def stop_ranks(context: Context, run: Path, wanted: bool = True) -> Outcome:
     if wanted:
         # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
         (run / STOP_MARK).touch()
-    return stop_on_nodes(context, run, Path(manifest.inventory_path), manifest.home)
+    # Another node has no part in it, and may not answer. Of attempts before, any may have files.
+    limit = manifest.hosts if count_attempts(run) == 1 else ()
+    return stop_on_nodes(context, run, Path(manifest.inventory_path), manifest.home, limit)
 
 
 def heed_stop(context: Context, run: Path) -> bool:
@@ -53,13 +56,18 @@ def note_ended(run: Path, event: Event) -> None:
 
 
 def stop_on_nodes(
-    context: Context, directory: Path, inventory: Path, home: str | None = None
+    context: Context,
+    directory: Path,
+    inventory: Path,
+    home: str | None = None,
+    limit: Sequence[str] = (),
 ) -> Outcome:
     """Run playbooks/stop.yml to its end, whatever is pressed meanwhile.
 
     Args:
         directory: where everything goes that was left; its name is the id of what runs.
         home: where it was begun, if that was elsewhere.
+        limit: the nodes that it may be on; none means all.
     """
     console = context.console
 
@@ -81,6 +89,7 @@ def stop_on_nodes(
             log=directory / "ansible.log",
             inventory=inventory,
             to_its_end=True,
+            limit=limit,
         )
         if not outcome.ok:
             progress.fail()

@@ -17,14 +17,17 @@ OF_RSYNC = {
 
 
 def show_failures(console: Console, outcome: Outcome) -> None:
-    """Print which task failed on which host, and what it said."""
+    """Print which task failed on which hosts, and what it said; once, where all say the same."""
+    hosts: dict[tuple[str, str], list[str]] = {}
     for failure in outcome.failures:
         task = f"{failure.role} : {failure.task}" if failure.role else failure.task
-        console.print(f"[red bold]{escape(failure.host)}[/]  {escape(task)}")
-        for line in failure.message.splitlines():
+        hosts.setdefault((task, failure.message), []).append(failure.host)
+    for (task, message), where in hosts.items():
+        console.print(f"[red bold]{escape(', '.join(where))}[/]  {escape(task)}")
+        for line in message.splitlines():
             console.print(f"    {escape(line)}")
         for words, remedy in OF_RSYNC.items():
-            if words in failure.message:
+            if words in message:
                 console.print(f"    {remedy}")
 
 

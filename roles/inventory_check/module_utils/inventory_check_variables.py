@@ -198,10 +198,25 @@ def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> 
     if result.error_messages:
         reason = "; ".join(result.error_messages).rstrip(".")
         return "role_variable_type", values | {"reason": reason}
+    if reason := _out_of_range(definition.name, result.validated_parameters[definition.name]):
+        return "role_variable_type", values | {"reason": reason}
     if role == "accounts" and isinstance(value, dict) and "name" in value:
         for problem in problems_of_entry(user_of(result.validated_parameters[definition.name])):
             return "account_invalid", values | {"reason": problem}
     return None
+
+
+def _out_of_range(name: str, value: Any) -> str:
+    """Return why a number cannot be meant; empty where it can, and of what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    # No variable of a role counts below nothing.
+    wanted, fits = "0 or more", value >= 0
+    if name.endswith("_port"):
+        wanted, fits = "a port, 1 to 65535", 1 <= value <= 65535
+    elif name.endswith("_share"):
+        wanted, fits = "a part of the whole, above 0 and at most 1", 0 < value <= 1
+    return "" if fits else f"{value:g} must be {wanted}"
 
 
 def _is_like(value: Any, wanted: Any) -> bool:
