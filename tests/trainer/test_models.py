@@ -134,6 +134,13 @@ def test_every_family_takes_small_images(name: str) -> None:
         assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 100)
 
 
+@pytest.mark.parametrize("name", ["efficientnet_b0", "mnasnet0_5"])
+def test_heads_for_few_classes_begin_small(name: str) -> None:
+    """Where torchvision has them begin the larger, the fewer classes there are."""
+    *_, weight, _ = build_model(name, classes=10, image_size=32).parameters()
+    assert weight.abs().max() < 0.03
+
+
 def test_without_memory_is_the_first_use_of_torchvision() -> None:
     program = (
         "from trainer.models import WithoutMemory, build_model\n"
