@@ -556,12 +556,15 @@ def _move(directory: RunDirectory, entry: _Entry, target: str) -> bool:
         return False
     try:
         os.rename(entry.parts[-1], target, src_dir_fd=source)
+    except OSError:
+        return os.path.isfile(target)  # another command that ends the run has moved it meanwhile
+    finally:
+        os.close(source)
+    try:
         descriptor = os.open(target, FILE)
     except OSError:
         _remove(target)
         return False
-    finally:
-        os.close(source)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             _remove(target)

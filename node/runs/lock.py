@@ -25,7 +25,7 @@ GRACE = 120.0
 
 @contextmanager
 def guarded(root: str) -> Iterator[None]:
-    """Keep every other process of this node from changing the lock below `root`."""
+    """Keep every other process of this node from changing the lock below `root`, or a run there."""
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)

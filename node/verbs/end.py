@@ -203,12 +203,15 @@ def end(
     if directory.exists():
         limits = Limits(int(gigabytes * 10**9), files)
         try:
-            collected = collect_attempts(directory, host, limits)
+            # The command that follows the run ends it too, beside make stop.
+            with guarded(directory.path):
+                collected = collect_attempts(directory, host, limits)
             findings += left_behind(collected)
             kept = str(collected.beyond)
         except OSError as error:
-            kept = f"what the ranks left could not be collected: {error}"
-            trouble = trouble or kept
+            if directory.exists():
+                kept = f"what the ranks left could not be collected: {error}"
+                trouble = trouble or kept
     if not trouble:
         # Other runs may have the node while files go to a share, which can take long.
         release(root, mine)

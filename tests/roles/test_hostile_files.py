@@ -369,6 +369,26 @@ def test_countless_files_of_other_names_are_counted(run: Any) -> None:
     assert str(collected.refused).endswith("; and 295 more")
 
 
+def test_two_commands_that_end_a_run_at_once_lose_none_of_its_files(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"logs/rank-0.log", "checkpoints/epoch-1.pt", "checkpoints/epoch-2.pt"}
+    for name in names:
+        write(run, name)
+    rename, other = os.rename, list[Any]()
+
+    def meanwhile(*paths: str, **options: Any) -> None:
+        if not other:
+            other.append(None)
+            other[0] = training_run_collect.collect(run, "node1", LIMITS)
+        rename(*paths, **options)
+
+    monkeypatch.setattr(os, "rename", meanwhile)
+    collected = training_run_collect.collect(run, "node1", LIMITS)
+    assert names <= home(run).keys()
+    assert (collected.refused.count, other[0].refused.count) == (0, 0)
+
+
 def test_a_link_put_in_place_while_root_collects(run: Any, outside: Path) -> None:
     """A rank that still runs, for want of an engine, exchanges file, directory and links."""
     over = threading.Event()
