@@ -75,7 +75,7 @@ def look_at(run: str) -> dict[str, str]:
         for key, last in (("", r"step \d+/\d+"), (f"/{run}\r\r", "rank 0 on node1")):
             screen.send(key)
             screen.expect(last)
-            shown[key] = screen.before + screen.after
+            shown[key] = re.sub(r"\x1b\[[\d;]*m", "", screen.before + screen.after)
         screen.send("q")
         screen.expect(pexpect.EOF)
     finally:
