@@ -19,7 +19,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp(NAME) / "inventory"
     write_inventory(folder, NAME, NETWORK)
     try:
-        assert make("local-up", INVENTORY=folder, NODES=2).status == 0
+        assert make("setup", INVENTORY=folder).status == 0
         for node in ("node1", "node2"):
             # The engine gives every network one of IPv4 too: packages came that way.
             docker("exec", f"{NAME}-{node}", "ip", "-4", "address", "flush", "dev", "eth0")
