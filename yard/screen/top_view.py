@@ -244,7 +244,7 @@ class TopView:
         if run is None:
             self.message = "choose a run first"
         elif not run.known:
-            self.message = f"{run.run} was started in another checkout: stop it there"
+            self.message = f"of another checkout: make stop RUN={run.run} ends it"
         else:
             self.asks = run.run
 
