@@ -242,6 +242,7 @@ def test_what_begins_or_ends_while_the_nodes_are_asked_is_not_left(
     left.mkdir(parents=True)
     path = str(ready.root / "inventory/local")
     (left / "manifest.json").write_text(json.dumps({"inventory_path": path}))
+    ready.environment["INVENTORY"] = "inventory/local"  # as make says it
     assert json.loads(ready("status", "--json").stdout)["lost"] == ["left"]
     looks = iter([["ends", "left"], ["left", "begins"]])
     monkeypatch.setattr(state, "left_runs", lambda runs, inventory: next(looks))

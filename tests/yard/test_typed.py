@@ -126,7 +126,7 @@ def test_elsewhere_it_is_the_command_of_its_own_checkout(
     monkeypatch.setenv("INVENTORY", "inventory/example")
     assert project.inventory(None) == REPOSITORY / "inventory/example"
     (tmp_path / "mine").mkdir()
-    assert project.inventory(Path("mine")) == Path("mine")
+    assert project.inventory(Path("mine")) == Path("mine").absolute()
 
 
 def test_in_another_project_of_ansible_nothing_of_that_is_run(

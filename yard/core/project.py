@@ -61,7 +61,7 @@ class Project:
         """
         told = named or os.environ.get("INVENTORY")
         path = Path(told) if told else self.own_inventory
-        return path if path.exists() or path.is_absolute() else self.root / path
+        return (path if path.exists() else self.root / path).absolute()
 
     def playbook(self, name: str) -> Path:
         """The file of an operation's playbook; that of set-up is site.yml."""
