@@ -142,7 +142,7 @@ def _packages(
         announce_packages(context.console, packages)
     folder = None if packages is None else packages.folder
     for sentence in missing_modules(job.code.foreign, inventory.image_target, folder):
-        context.console.print(f"[yellow]may fail[/]: {escape(sentence)}", soft_wrap=True)
+        context.console.print(f"[yellow]may fail[/]: {escape(sentence)}")
     return packages
 
 

@@ -67,8 +67,7 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
     for name in state.unheard:
         console.print(
             f"{name}: has no result, and a node that it was on does not tell of it; once "
-            f"it does, make attach RUN={name}",
-            soft_wrap=True,
+            f"it does, make attach RUN={name}"
         )
 
 
