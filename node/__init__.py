@@ -1,2 +1,1 @@
-# Copyright Trainyard. Apache-2.0
 """What runs on a machine and no module of Ansible does. It knows neither Ansible nor torch."""

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """`python3 -I FOLDER/node < request.json`, for whoever has a package that lies on a machine."""
 
 import sys

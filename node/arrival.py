@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """How the package comes to a machine, and is called there. Who calls sends this text:
 
     python3 -I -c TEXT call PLACE DIGEST < request.json    runs what lies in PLACE/DIGEST

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A call: one JSON document on standard input, one line of JSON on standard output.
 
     {"verb": "status", "arguments": {"root": "/srv/trainyard/runs", "host": "node1"}}

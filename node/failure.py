@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Why a verb has no answer: codes and values. Sentences are made by whoever asked."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a verb takes stands once: in the parameters of its function, and in those of its forms.
 
 A parameter without a default is required. Where a verb takes many, its only parameter is a form, a

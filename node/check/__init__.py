@@ -1,2 +1,1 @@
-# Copyright Trainyard. Apache-2.0
 """What a node must have, as compared with what it has, and in which words that is said."""

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Latency between two nodes, and by iperf3 bandwidth and loss."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a check of a node found: a value beside its threshold, and a code where it falls short.
 
 Travels as a plain dictionary from the nodes to the verdict, which knows what to do about each code.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A folder of a node that ranks read where it is: whether they may, and what is mounted for it.
 
 The engine mounts as root: it passes directories that the ranks' account may not pass, and looks the

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Whether the GPUs of this machine can do what a run wants of them, and if not, why."""
 
 from __future__ import annotations

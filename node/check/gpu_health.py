@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """State of the GPUs of this machine, as their vendor's program and the kernel tell it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a node needs before anything trains on it, looked at on the node itself.
 
 All of it together takes some hundredths of a second, so that every launch can ask.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What keeps a run off a node: code and values for programs, a sentence for people.
 
 Decisions depend on code and values alone. The sentences stand in this table and nowhere else.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """RDMA on a machine: which ports its adapters have, and which of them libraries would take."""
 
 from __future__ import annotations

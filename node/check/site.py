@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What all who use a node have alike, and who agreed on it: a record that root keeps on the node.
 
 Several operators may set up and use the same nodes, from different checkouts or machines. Each

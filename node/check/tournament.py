@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The pair tests of one node: every node runs this at the same time, and they find each other.
 
 First everybody greets everybody: that shows which ports are closed, which address a connection

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Unpacks an archive of data on the control node, whoever made it.
 
 An archive is read twice: the first time all of it is checked and measured, so that nothing is

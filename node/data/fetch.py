@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Fetches a file by HTTP, and goes on where an earlier try was cut off, if the server can do that.
 
 What has come is only gone on from where it is known to be of the same file: the server's mark of it

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The files of a data set: found in a folder, and listed with their checksums in a manifest.
 
 A manifest is a file of lines of JSON, `[path, bytes, time in nanoseconds, SHA-256]`, in the order

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A data set on a node: compared with its manifest, and put in place as a whole.
 
 Beside the data sets, in `<directory>/.transfer/<name>`, root has

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A user's own data on the control node: where it is, fetched and unpacked where that is needed.
 
 What was fetched or unpacked is kept below `cache` under the SHA-256 of what came, and so is neither

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Questions to what runs containers on this node: the Docker engine, or, for an account without
 root, namespaces of its own. Both answer in the words of the Docker Engine API."""
 

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Questions to the Docker engine of this machine, over its socket, with the standard library alone.
 
 The collection's modules answer the same questions, one task each. A launch that asks six of them on

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """How containers here get NVIDIA's GPUs: by a CDI specification, or by NVIDIA's runtime."""
 
 from __future__ import annotations

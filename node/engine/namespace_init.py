@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The first process of a container of namespaces.py. It needs nothing but Python.
 
     unshare --user ... python3 -I init <folder of the container> <files of the image>

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Containers without an engine and without root: namespaces that an ordinary account makes itself.
 
 Answers the questions of docker.py in the same words, for machines whose owners run no

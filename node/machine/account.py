@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Whose files a run's are: root's and the training user's, or of an account without root all its
 own."""
 

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The AMD GPUs of this machine, as rocm-smi and the kernel's files tell of them.
 
 rocm-smi is asked for what has to be read from the card, within a time limit: where the driver is

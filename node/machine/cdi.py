@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What containers get of this machine's NVIDIA GPUs, by the specifications that say it.
 
 CDI, the Container Device Interface (github.com/cncf-tags/container-device-interface, SPEC.md):

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a node can tell about a run that failed on it."""
 
 from __future__ import annotations

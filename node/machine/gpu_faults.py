@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What goes wrong with the GPUs of this machine while it is used."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A GPU of this machine, and the NVIDIA GPUs as nvidia-smi tells of them."""
 
 from __future__ import annotations

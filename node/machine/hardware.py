@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a machine is made of, read from /proc and /sys."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """How busy a machine is now: processor, memory, disk and GPUs.
 
 In a container these are the figures of the machine that it runs on, as /proc tells them.

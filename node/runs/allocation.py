@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Parts of a node: some of its GPUs, a port of their own, memory and cores in proportion.
 
 What a run holds beside others is decided here, from the locks of the live ones alone. Whoever takes

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The code of a run on a node, and the files of it that the node keeps for later runs.
 
 They are in `<root>/.code`, each under the name of its object (see code_listing), so that an

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The code of a run as a list, path to object, and what is sent of it.
 
 An object is a file's content; its name is the SHA-256 of that, with "x" behind it where the file

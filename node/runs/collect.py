@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What of the files that ranks left goes home: plain files of known names, within limits.
 
 Ranks may have written anything in any form. Nothing is opened or followed on the way: a file is

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The container of a run, as the Docker Engine API's ContainerCreate has it."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The directory of a run on a node: what root keeps of it, and what ranks may write, apart.
 
     <root>/<run>/          root's; others may pass through it, and not see what is in it

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A full disk of a node: a problem in place of a traceback, and nothing half that looks whole."""
 
 from __future__ import annotations

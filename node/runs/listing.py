@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Which runs a node has, since when, and how far they are."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The locks of a node: which runs have it. One file below the directory of all runs.
 
 A run holds the whole node, or some of its GPUs; then others may hold the rest. Every change happens

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A process that looks at this node every few seconds, for as long as somebody reads what it finds.
 
 To start Python for each look would take a tenth of a second of a core; a look alone takes a few

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The arguments of mpirun, and of what it starts on every node.
 
 Names are those of Open MPI 5 and PRRTE 3; the ones of ORTE are ignored without a word.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What stays of a run's container on a node when the container goes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Copies of a run's checkpoints and outputs on a share that the node has mounted.
 
 They are made of what has been sorted out to go home, while the run goes on and when it is over, so

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The files by which mpirun starts ranks in the containers of a run: its hosts, sshd and ssh."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Reading what ranks wrote. They may have put a link, a pipe or a device in the place of a file.
 
 Root opens such paths one component after the other, each by the descriptor of the one before and

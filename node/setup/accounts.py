@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Groups and users of a machine, compared with the lists of the inventory."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What the role has to do, so that the machine becomes what the lists say.
 
 An entry is left out where the module that would do the work would change nothing.

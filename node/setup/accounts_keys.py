@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A user's authorized_keys, read and written as that user.
 
 What lies in a home is its user's: a link there leads whoever opens it with root's rights to any

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The groups and users that the inventory lists."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Users, groups, keys and rights of a machine, read once."""
 
 from __future__ import annotations

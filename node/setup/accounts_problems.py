@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Why the lists are refused: they contradict themselves, or the machine."""
 
 from __future__ import annotations

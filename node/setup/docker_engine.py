@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The Docker engine of a machine, compared with what is to be there."""
 
 from __future__ import annotations

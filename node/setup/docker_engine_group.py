@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Who is in the group that may talk to an engine, which equals root."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What an engine ran with before its settings were changed: kept until it runs with the new ones.
 
 Where that file is still there, a run was cut off in between.

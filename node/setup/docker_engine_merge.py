@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Settings of an engine: merge some into those of others, and take them out again."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What the engine's settings file and the note of what was there before are to hold."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The units that systemd runs an engine as."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Files and packages of a machine, compared with what a role would make of them."""
 
 from __future__ import annotations

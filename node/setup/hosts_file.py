@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The block of /etc/hosts with the names of the nodes; all else stays, or comes back."""
 
 from __future__ import annotations

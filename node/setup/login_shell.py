@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Login shells of a machine, compared with those of the inventory."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What the role login_shell refuses, and what it has to do on a machine."""
 
 from __future__ import annotations

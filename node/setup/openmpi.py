@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What is installed of Open MPI, and the blocks that the role writes into its settings."""
 
 from __future__ import annotations

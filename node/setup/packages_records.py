@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What dpkg has installed, and the records of which packages came with which role."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The keys of a node, and what it knows of the nodes that it trusts."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Lines of known_hosts and authorized_keys whose last word says whose they are."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Whether a key pair of a user, and the settings of sshd, are as they are to be."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a machine can be asked for: in a module of the verb's name a function of that name.
 
 Its parameters are the arguments, see forms.py, and what it returns is the answer.

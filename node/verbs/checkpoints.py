@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `checkpoints`: lays ready what comes home of a run while it goes on."""
 
 from __future__ import annotations

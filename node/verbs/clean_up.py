@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `clean_up`: trainer images of this machine that nothing needs any more."""
 
 from __future__ import annotations

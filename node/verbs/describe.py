@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `describe`: what a node says about itself, for comparison with the others."""
 
 from __future__ import annotations

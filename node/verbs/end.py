@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `end`: ends a run on a node, keeps what it leaves, and removes its containers."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `have_data`: a user's own data on the control node, fetched and unpacked."""
 
 from __future__ import annotations

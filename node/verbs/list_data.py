@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `list_data`: the files of a data set with their checksums."""
 
 from __future__ import annotations

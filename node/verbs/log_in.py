@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `log_in`: SSH from this node to every other, as the training user."""
 
 from __future__ import annotations

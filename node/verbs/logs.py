@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `logs`: what is new in the logs of a run on this node."""
 
 from __future__ import annotations

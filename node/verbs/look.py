@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `look`: tells what differs from what the roles of set-up would make of this machine."""
 
 from __future__ import annotations

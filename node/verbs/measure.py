@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `measure`: ports, clocks, latency and bandwidth between this node and every other.
 
 It runs on all nodes at the same time, and ends after `start_seconds` and, for each round,

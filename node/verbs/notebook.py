@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `notebook`: waits for the Jupyter server of a run, and notes the way to it for root."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `poll`: where a run stands."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `probe`: is this node fit for a run, and if not, why."""
 
 from __future__ import annotations

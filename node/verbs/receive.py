@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `receive`: takes the code of a run out of an archive that is sent along."""
 
 from __future__ import annotations

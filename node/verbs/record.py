@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `record`: what a machine knows of a run, for whoever goes on with it elsewhere."""
 
 from __future__ import annotations

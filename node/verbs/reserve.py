@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `reserve`: keeps runs off a node while it is worked on."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `settle_data`: checks what came of a data set, and puts it in place."""
 
 from __future__ import annotations

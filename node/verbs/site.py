@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `site`: agrees with other operators of a machine on what all of them have alike."""
 
 from __future__ import annotations

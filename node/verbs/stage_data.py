@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `stage_data`: what a machine lacks of a data set, and whether there is room."""
 
 from __future__ import annotations

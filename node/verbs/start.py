@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `start`: starts the container of a run on a node, with the small files it reads."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `status`: which runs a machine has, how far they are, and how busy it is."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `take`: takes a node for a run: its lock, its directory, its keys."""
 
 from __future__ import annotations

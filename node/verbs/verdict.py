@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `verdict`: judges what the nodes of a cluster said; asked of the control node."""
 
 from __future__ import annotations

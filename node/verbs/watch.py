@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The verb `watch`: has the machine look at itself, for as long as somebody reads what it finds."""
 
 from __future__ import annotations

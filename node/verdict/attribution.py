@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Whose fault it is: which node stands behind the pairs that failed, or the value that differs."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What was measured on the nodes of a cluster, and who is behind pairs that failed."""
 
 from __future__ import annotations

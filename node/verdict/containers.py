@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Findings about the programs in trainer containers: MPI, Horovod's sums, GPUs at work."""
 
 from __future__ import annotations

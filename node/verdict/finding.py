@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A finding: one check of a node or of a pair, good or bad, whose fault it is, and what to do."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """From what the nodes measured to a verdict: all findings, who is at fault, and the files of that.
 
 schemas/verdict.schema.json describes `verdict.json`.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Findings about logins and the network between every two nodes, and about their clocks."""
 
 from __future__ import annotations

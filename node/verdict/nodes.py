@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Findings about one node at a time."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What is worth knowing of a cluster and is nobody's fault."""
 
 from __future__ import annotations

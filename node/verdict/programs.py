@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What the programs over all nodes came to, read from their output and their files.
 
 One is hello_mpi, of MPI alone, which runs once on every node.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: begins the run of a launch by playbook alone, as `make train` begins one.
 
 Runs on the control node and connects to none. What was typed with C(-e) is read as a request to

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible callback: keeps the record of a run that a playbook alone has begun.
 
 It does nothing until the action begin_run has made the run, which `make train` makes itself. From

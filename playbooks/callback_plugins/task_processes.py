@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible callback: what the processes of tasks need is made before there are any.
 
 Ansible makes a process of itself for each task on each host. The first template of a process has

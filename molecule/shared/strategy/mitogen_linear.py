@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible's linear strategy, with modules in one lasting Python a node instead of a new one each.
 
 For the looks of the scenarios, of which each is small and a new Python is most of the time. What a

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: the keys that may log in as a user, written as that user."""
 
 from ansible.module_utils.basic import AnsibleModule

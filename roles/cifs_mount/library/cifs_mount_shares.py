@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: what ansible.posix.mount knows nothing of, about the CIFS shares of a machine.
 
 `look` refuses shares that cannot be, and tells whether the machine differs from those that it is to

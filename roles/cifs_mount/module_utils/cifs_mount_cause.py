@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Why a share cannot be mounted, and what helps: from mount.cifs's errors and the kernel's log."""
 
 import errno

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What is mounted on this machine, what is in the way of shares, and who uses one."""
 
 import os

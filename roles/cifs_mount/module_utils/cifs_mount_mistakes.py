@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Mistakes in the description of shares, seen without looking at the machine."""
 
 import re

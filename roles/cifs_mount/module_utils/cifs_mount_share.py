@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A CIFS share as the inventory describes it, and what stands of it in a machine's files."""
 
 import grp

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Mounts shares the way that a boot does, with their mount points and directories."""
 
 import socket

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A mount on the side, for a moment: what works there may be written into fstab."""
 
 import errno

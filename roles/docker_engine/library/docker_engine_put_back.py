@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: put back what an engine ran with before its settings were changed."""
 
 import subprocess

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: which units of an engine run on although their package was replaced."""
 
 from ansible.module_utils.basic import AnsibleModule

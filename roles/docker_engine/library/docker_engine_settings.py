@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: merge settings into the engine's daemon.json, and take them out again."""
 
 import json

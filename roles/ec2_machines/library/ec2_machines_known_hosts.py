@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: the SSH host keys of EC2 machines, from their consoles, as a file for ssh.
 
 At the first start cloud-init prints the host keys on the console, which EC2 hands out to who may

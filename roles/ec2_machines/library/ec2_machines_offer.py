@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: what a type of EC2 machine is, where there are some, and what one costs.
 
 A price that cannot be had is no failure: null stands for it, with the reason as its source.

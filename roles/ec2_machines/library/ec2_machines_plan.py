@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: which machines a site lacks, and which it has too many.
 
 Computes; it asks nobody and changes nothing. `images`, `subnets` and `instances` are as the

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: what carries the tag of a site, or the machines of all sites.
 
 Of a site, everything of EC2 that carries its tag, of whatever kind. Without a site, machines and

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What the library of AWS raises, for modules that say it in words."""
 
 try:

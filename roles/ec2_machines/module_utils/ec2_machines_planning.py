@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What is to be made and what goes, so that a site has as many machines as were asked for."""
 
 import string

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible action: list the addresses of a group's hosts, for rules of the packet filter.
 
     - name: List the addresses of the nodes

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: the role's table of nftables, its file and the unit that loads it."""
 
 import os

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The rules of the packet filter as text of nft(8), and whom they let in."""
 
 import ipaddress

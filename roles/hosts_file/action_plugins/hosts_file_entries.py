@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible action: list names and addresses of the inventory's hosts, and refuse contradictions.
 
     - name: List names and addresses

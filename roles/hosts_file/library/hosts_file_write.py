@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: write the role's block into /etc/hosts, its names nowhere else in the file.
 
 Of two lines for one name the upper one counts: ansible.builtin.blockinfile would leave it.

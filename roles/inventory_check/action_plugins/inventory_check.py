@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: finds mistakes in an inventory, all together, before any machine is contacted.
 
 Reads inventory, group_vars and the roles' argument_specs.yml in Ansible's own process, and fails

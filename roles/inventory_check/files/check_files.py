@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# Copyright Trainyard. Apache-2.0
 """Names the mistakes in an inventory's files, also where Ansible cannot read them.
 
     check_files.py INVENTORY...

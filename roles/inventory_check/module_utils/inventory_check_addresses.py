@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Names and addresses that no host can have, or two hosts, or that lie outside of their network."""
 
 import ipaddress

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """All checks of an inventory: of its files alone, and of what Ansible made of them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

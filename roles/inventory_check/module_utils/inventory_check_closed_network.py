@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Addresses of proxies and mirrors that are none, and certificates that are not there."""
 
 import re

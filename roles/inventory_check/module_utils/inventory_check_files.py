@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The files of an inventory: what they define, on which line, and which of them cannot be read.
 
 Ansible's own loader stops at the first mistake, and of a key that stands twice it keeps one. So

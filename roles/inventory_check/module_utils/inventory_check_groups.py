@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Groups that plays do not find, and machines in the wrong one."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A mistake in an inventory: code and values for programs, a sentence with remedy for people."""
 
 from collections.abc import Sequence

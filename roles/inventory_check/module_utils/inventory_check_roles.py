@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a checkout's roles and playbooks expect of an inventory: variables and groups."""
 
 from collections.abc import Mapping

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Variables that nothing reads, that have another name by now, or that are of the wrong type."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: lays out a local cluster: names, addresses, images and processor cores of its `nodes`.
 
 Those that are `containers` and those that are `virtual` machines, with disk and tap, are returned

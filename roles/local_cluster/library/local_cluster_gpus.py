@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: writes a folder of files for each machine with a stand-in for NVIDIA's driver.
 
 The folders are copied to the machines' roots. `machines` has `profile`, `count`, `driver` and

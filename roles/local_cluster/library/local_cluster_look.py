@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: what there is of a local cluster. Changes nothing.
 
 Asks the Docker engine for images, network and containers, the containers for their state and keys,

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """What a Docker engine knows of a local cluster, and what its nodes say of themselves."""
 
 import json

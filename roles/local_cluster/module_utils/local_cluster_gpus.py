@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """NVIDIA GPUs of a machine that has none: the files of its driver, and of its CDI specification.
 
 What nvidia-smi answers is in a file, which the stand-in of that name reads

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: start shells as their users, as a login does.
 
 A shell that does not start is named in `unstarted`, because the user's own files may be the reason.

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Logins as users, which show whether their shells start."""
 
 import os

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: the driver that is loaded, and the compute capabilities of a machine's GPUs.
 
 What the driver tells counts. Of GPUs that it does not tell about, or where none is loaded, the

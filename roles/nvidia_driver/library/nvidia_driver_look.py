@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: the NVIDIA GPUs of a machine, and what drives them. Changes nothing.
 
 Lists the GPUs on the PCI bus (`cards`), chooses the kind of kernel modules that fits them, and

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """NVIDIA's GPUs on the PCI bus, and which driver fits them."""
 
 import os

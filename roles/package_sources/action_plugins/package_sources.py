@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: how a machine reaches packages.
 
 Takes the role's variables without their prefix. Reads certificates and a repository of packages on

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: settings of apt, its sources, and certificates, as they are to be.
 
 A part of the action package_sources. Has apt fetch its lists in the new way, and puts everything

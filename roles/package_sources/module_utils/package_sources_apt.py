@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Settings of apt: its proxy, whom it trusts, and sources of its own."""
 
 import fnmatch

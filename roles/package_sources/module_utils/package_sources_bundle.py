@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A flat repository of packages: what its list names."""
 
 import hashlib

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Certificates of authorities, as PEM."""
 
 import hashlib

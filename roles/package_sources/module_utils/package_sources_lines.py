@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Lines of apt's sources: the archive that they name, and the mirror in its place."""
 
 import re

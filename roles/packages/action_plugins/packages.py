@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: packages of the distribution for a role, which can be taken away again.
 
     - name: Install Open MPI

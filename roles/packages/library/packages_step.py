@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: what the action `packages` does on a machine beside apt, in steps.
 
 `look` tells what is missing, and what came with a role; `record` adds to the role's record what is

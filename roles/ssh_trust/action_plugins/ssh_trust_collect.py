@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: put public keys together as sshd and ssh read them, for all nodes at once.
 
 Returns the lines of `known_hosts` and `authorized_keys` that all nodes have in common, with the

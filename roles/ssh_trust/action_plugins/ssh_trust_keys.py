@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: the public keys that the control node has, and in what its pair is not as it is to be.
 
 Returns C(user_keys), C(rotation), whether there is a second key, and C(pair_differences). It reads

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: list the nodes that trust each other, and how ssh reaches them.
 
     - name: List the nodes that trust each other

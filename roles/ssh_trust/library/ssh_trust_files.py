@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: the files in which a machine knows the nodes that trust each other."""
 
 import os

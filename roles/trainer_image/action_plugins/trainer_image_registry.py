@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: a registry (`docker-registry` of CNCF Distribution 2.8) for the time of one push or pull.
 
 A push has a registry on a port of the control node's loopback take the image from the engine

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: runs a pull-through cache on a node's loopback, from which others fetch an image.
 
 It keeps what is fetched through it in files that have no name, and gives it to all that ask. When

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: chooses the image that fits the GPUs and the drivers of all nodes.
 
 It is the newest of `images` (docker/trainer/cuda.yml) that all nodes with NVIDIA GPUs can run. The

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: takes out of an image archive the layers that every receiver holds.
 
 An archive that `docker save` writes carries every layer, and `docker load` opens those alone that

@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: fetches an image by its digest from a registry on the node's loopback.
 
 The engine fetches the layers that it lacks, checks all against the digest, and knows the image by

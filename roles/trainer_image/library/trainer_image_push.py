@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: hands an image of the local engine to a registry on the loopback.
 
 The registry keeps it under the image's repository with the tag `current`, so that an older one

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """A pull-through cache: what one node fetched from a registry, for all that ask the node for it.
 
 It runs on a node as a program of its own, and needs Python's standard library alone. It asks its

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """The command docker, as the modules of this role use it."""
 
 import subprocess

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Which image for NVIDIA GPUs fits the drivers and the GPUs of all nodes."""
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ports of this machine: who reaches them, and which are free."""
 
 import socket

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible action: has the node program (node/ of the checkout) do something on a node.
 
 Sends one request and reads one answer, over Ansible's own connection and C(become). A node without

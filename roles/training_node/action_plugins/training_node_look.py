@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: tells in one call which roles would change something on a node, or say something of it.
 
 Takes C(roles) by name, in the order in which they are applied, and C(place) as the action

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Action: takes a node for a run, and brings the code of the run there.
 
 Its options are those of the action C(training_node) without C(verb), for the verb C(take), but for

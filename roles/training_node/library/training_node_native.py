@@ -1,5 +1,4 @@
 #!/usr/bin/python
-# Copyright Trainyard. Apache-2.0
 """Ansible module: makes a node ready for runs without root and without an engine.
 
 Makes the directories (outer ones first) and that of the data sets, if there is none, for nobody

@@ -1,4 +1,3 @@
-# Copyright Trainyard. Apache-2.0
 """Ansible action: chooses the nodes of a run, from what the look at each node came to.
 
 Runs on the control node and connects to none. Returns C(nodes), the first fit ones in the order of
