@@ -340,7 +340,10 @@ def test_a_container_gets_its_gpus_and_their_groups(
     groups = {file.stat().st_gid for file in files}
     assert both["GroupAdd"] == [str(gid) for gid in sorted(groups)]
     assert both["Devices"][-1]["PathOnHost"] == "/dev/infiniband/uverbs0"
-    assert both["Ulimits"][1:] == [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+    assert both["Ulimits"] == [
+        {"Name": "core", "Soft": 0, "Hard": -1},
+        {"Name": "memlock", "Soft": -1, "Hard": -1},
+    ]
 
 
 def test_a_container_without_gpus_gets_no_device(

@@ -363,12 +363,16 @@ def test_the_devices_for_rdma_of_a_container(tmp_path: Path) -> None:
         "PathInContainer": f"{there}/rdma_cm",
         "CgroupPermissions": "rw",
     }
-    assert asked["Ulimits"][1:] == [{"Name": "memlock", "Soft": -1, "Hard": -1}]
+    assert asked["Ulimits"] == [
+        {"Name": "core", "Soft": 0, "Hard": -1},
+        {"Name": "memlock", "Soft": -1, "Hard": -1},
+    ]
 
 
 def test_a_container_without_rdma_may_lock_no_more_memory_than_others() -> None:
     assert "Devices" not in CONTAINER.host_configuration()
-    assert "memlock" not in str(CONTAINER.host_configuration())
+    core = {"Name": "core", "Soft": 0, "Hard": -1}
+    assert CONTAINER.host_configuration()["Ulimits"] == [core]
 
 
 def test_a_container_that_goes_on_reads_the_checkpoints(tmp_path: Path) -> None:
