@@ -407,8 +407,8 @@ def test_plain_files_of_a_run_come_home_and_nothing_else(attacked: Attacked) -> 
 def test_who_reads_the_run_is_not_steered(attacked: Attacked) -> None:
     logs = make("logs", RUN=attacked.run.run_id)
     assert logs.status == 0
-    assert "a line␛]0;title" in logs.output
-    assert "\x1b]" not in logs.output
+    assert "[7 ?] a line\n" in logs.output
+    assert "\x1b" not in logs.output
     assert make("report", RUN=attacked.run.run_id).status == 0
 
 
