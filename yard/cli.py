@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     width = None if sys.stdout.isatty() else 200
     console = ForeignTextConsole(highlight=False, width=width, soft_wrap=width is not None)
     command = COMMANDS[parsed.command]
+    project = None
     try:
         project = Project.find(Path.cwd())
         inventory = project.inventory(parsed.inventory)
@@ -61,9 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with context.interrupts, quiet_control_keys(sys.stdin):
                 return command(context, parsed)
     except YardError as error:
+        from yard.plays.remedy import reaching
+
         for line in str(error).splitlines():
             # To stderr, and whole: scripts read it.
-            text = without_control(as_typed(line))
+            told = line if project is None else reaching(line, project, inventory)
+            text = without_control(as_typed(told))
             print(f"yard: {text}" if not text.startswith(" ") else text, file=sys.stderr)
         return error.status
 
