@@ -16,7 +16,9 @@ override INVENTORY := $(or $(value INVENTORY),inventory/local)
 export INVENTORY
 VENV ?= .venv
 # Whether host keys are checked is for ansible.cfg and the inventory to say.
-unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING
+SSH_SETTINGS := ANSIBLE_SSH_ARGS ANSIBLE_SSH_COMMON_ARGS ANSIBLE_SSH_EXTRA_ARGS
+unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING \
+	$(foreach name,$(SSH_SETTINGS),$(if $(findstring HostKeyChecking,$(value $(name))),$(name)))
 
 # One word for the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'

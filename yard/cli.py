@@ -21,6 +21,7 @@ from yard.core.project import Project
 from yard.core.room import full_disk_told
 from yard.core.typed import COMMANDS as TYPED
 from yard.core.typed import as_typed
+from yard.core.unheard import forget_settings
 
 if TYPE_CHECKING:
     from yard.request.own_code import ProjectRequest
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     parsed = parser.parse_args(arguments)
+    forget_settings()
     parsed.locale = have_utf8()
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200

@@ -124,9 +124,14 @@ def test_a_switch_is_on_or_off(typed: Typed, text: str, yes: bool) -> None:
 
 
 def test_host_keys_are_not_for_the_environment_to_switch_off(typed: Typed) -> None:
-    off = {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_SSH_HOST_KEY_CHECKING": "False"}
-    _, environment = typed("status", **off)
+    off = {
+        "ANSIBLE_HOST_KEY_CHECKING": "False",
+        "ANSIBLE_SSH_HOST_KEY_CHECKING": "False",
+        "ANSIBLE_SSH_ARGS": "-o StrictHostKeyChecking=no",
+    }
+    _, environment = typed("status", **off, ANSIBLE_SSH_EXTRA_ARGS="-J gate")
     assert not off.keys() & environment.keys()
+    assert environment["ANSIBLE_SSH_EXTRA_ARGS"] == "-J gate"
 
 
 @pytest.mark.parametrize(
