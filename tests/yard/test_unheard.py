@@ -1,4 +1,4 @@
-"""What an environment has of Ansible's from other work changes no command."""
+"""What an environment has from other work changes no command."""
 
 from yard.core.unheard import forget_settings
 
@@ -16,6 +16,7 @@ def test_what_switches_checks_off_or_asks_is_forgotten() -> None:
         "ANSIBLE_SCP_EXTRA_ARGS": "-o stricthostkeychecking=accept-new",
         "ANSIBLE_HOST_KEY_CHECKING": "False",
         "ANSIBLE_RUN_TAGS": "mine",
+        "GIT_DIR": "/home/ops/other/.git",
         "ANSIBLE_ASK_VAULT_PASS": "True",
     }
     forget_settings(environment)
