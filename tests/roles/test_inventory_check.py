@@ -606,6 +606,11 @@ def files_problems(inventory: Path, capsys: Capture) -> list[str]:
         ),
         (
             "group_vars/all.yml",
+            b"site_accounts:\n  - {name: ada, uid: 3000}\n  - {name: bob, uid: 3000}\n",
+            "3: site_accounts: uid 3000 is listed in line 2 too. Give each its own.",
+        ),
+        (
+            "group_vars/all.yml",
             b"accounts_groups: [{name: Lab}, {name: 3rd, gid: 3000}]\n",
             "1: accounts_groups: '3rd' of 3rd is not the name of a group.",
         ),

@@ -106,8 +106,13 @@ def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem
         name = AS_OPTION.get(definition.name, definition.name)
         if name in options:
             role = role_of(name, declared)
-            for part, option in _parts(definition, options[name]):
+            parts = list(_parts(definition, options[name]))
+            for part, option in parts:
                 yield from _of_definitions([part], files, partial(_role_type, option, role))
+            if role == "accounts":
+                lines: dict[tuple[str, str], int] = {}
+                owned = [part for part, _ in parts]
+                yield from _of_definitions(owned, files, partial(_listed_twice, lines))
         else:
             yield from _of_definitions([definition], files, find)
 
@@ -212,6 +217,20 @@ def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> 
         entry = Group(**valid) if "gid" in option["options"] else user_of(valid)
         for problem in problems_of_entry(entry):
             return "account_invalid", values | {"reason": problem}
+    return None
+
+
+def _listed_twice(lines: dict[tuple[str, str], int], entry: Definition) -> Finding | None:
+    """Say of what an account or a group cannot share that an entry before has it, and note it."""
+    pairs = entry.node.value if isinstance(entry.node, yaml.MappingNode) else ()
+    for key, value in pairs:
+        if key.value in ("name", "uid", "gid") and value.value:
+            first = lines.setdefault((key.value, value.value), entry.line)
+            if first != entry.line:
+                reason = (
+                    f"{key.value} {value.value} is listed in line {first} too. Give each its own."
+                )
+                return "account_invalid", {"variable": entry.name, "reason": reason}
     return None
 
 
