@@ -14,12 +14,21 @@ EVERYWHERE := INVENTORY RUNTIME BUNDLE VENV PYTHON HELP
 unexport $(filter-out INVENTORY PYTHON,$(TYPED))
 override INVENTORY := $(or $(value INVENTORY),inventory/local)
 export INVENTORY
-VENV ?= .venv
+override VENV := $(or $(value VENV),.venv)
+ifneq ($(origin PYTHON),undefined)
+override PYTHON := $(value PYTHON)
+endif
 # Whether host keys are checked is for ansible.cfg and the inventory to say.
-unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING
+SSH_SETTINGS := ANSIBLE_SSH_ARGS ANSIBLE_SSH_COMMON_ARGS ANSIBLE_SSH_EXTRA_ARGS
+unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING \
+	$(foreach name,$(SSH_SETTINGS),$(if $(findstring HostKeyChecking,$(value $(name))),$(name)))
 
 # One word for the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'
+# A folder that is a target of make, too, which knows no quotes.
+ifneq ($(shell case $(call quoted,$(VENV)) in (*[!A-Za-z0-9_./+@~-]*) echo no;; esac),)
+$(error VENV=$(VENV) has a character that means something to make or the shell: name a folder of letters, digits and ._+@~-/)
+endif
 # $(call typed,NAME) is what was typed for NAME=, as it was typed; $(call argument,NAME) the same for the shell.
 typed = $(if $(filter $(1),$(TYPED)),$(value $(1)))
 argument = $(if $(call typed,$(1)),$(call quoted,$(call typed,$(1))))

@@ -21,6 +21,7 @@ from yard.core.project import Project
 from yard.core.room import full_disk_told
 from yard.core.typed import COMMANDS as TYPED
 from yard.core.typed import as_typed
+from yard.core.unheard import forget_settings
 
 if TYPE_CHECKING:
     from yard.request.own_code import ProjectRequest
@@ -45,11 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     parsed = parser.parse_args(arguments)
+    forget_settings()
     parsed.locale = have_utf8()
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200
     console = ForeignTextConsole(highlight=False, width=width, soft_wrap=width is not None)
     command = COMMANDS[parsed.command]
+    project = None
     try:
         project = Project.find(Path.cwd())
         inventory = project.inventory(parsed.inventory)
@@ -61,9 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with context.interrupts, quiet_control_keys(sys.stdin):
                 return command(context, parsed)
     except YardError as error:
+        from yard.plays.remedy import reaching
+
         for line in str(error).splitlines():
             # To stderr, and whole: scripts read it.
-            text = without_control(as_typed(line))
+            told = line if project is None else reaching(line, project, inventory)
+            text = without_control(as_typed(told))
             print(f"yard: {text}" if not text.startswith(" ") else text, file=sys.stderr)
         return error.status
 

@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from .accounts_keys import without_key
-from .accounts_lists import Lists, User
+from .accounts_lists import Group, Lists, User
 from .accounts_machine import Machine, rule_path
 
 LOGIN_NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
+# Other packages' may have capital letters, as Debian-exim.
+GROUP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # The forms of crypt(5) that Debian and Ubuntu accept, whole: yescrypt and gost-yescrypt, SHA-512,
 # SHA-256, bcrypt. "!" in front of one locks it.
 PASSWORD_HASH = re.compile(
@@ -30,6 +32,7 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
     return [
         *_listed_twice(lists),
         *(said for user in lists.users for said in problems_of_entry(user)),
+        *(said for group in lists.groups for said in problems_of_entry(group)),
         *(
             f"user {name} cannot be removed: Ansible works as this user, or becomes it."
             for name in leavers
@@ -41,13 +44,30 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
     ]
 
 
-def problems_of_entry(user: User) -> Iterator[str]:
+def problems_of_entry(entry: User | Group) -> Iterator[str]:
     """Yield what is wrong with an entry on any machine."""
+    names = [entry.name]
+    if isinstance(entry, User):
+        yield from _problems_of_user(entry)
+        names = [name for name in (entry.group, *entry.groups) if name is not None]
+    for name in names:
+        if not GROUP_NAME.fullmatch(name):
+            yield f"{name!r} of {entry.name} is not the name of a group. Use letters and digits."
+
+
+def _problems_of_user(user: User) -> Iterator[str]:
     if not LOGIN_NAME.fullmatch(user.name):
         yield (
             f'user {user.name}: not a login name. Use lower-case letters, digits, "_", "-" and '
             '".", at most 32, beginning with a letter or "_".'
         )
+    for key in ("home", "shell"):
+        path = getattr(user, key)
+        # Fields of /etc/passwd end at a colon.
+        if path is not None and not re.fullmatch(r"/[^:\s]*[^:/\s]/?", path):
+            yield f"user {user.name}: {key} {path!r} is not a path from / on. Write it so, whole."
+    if re.search(r"[:\n]", user.comment or ""):
+        yield f"user {user.name}: a comment has no colon and one line. /etc/passwd ends it there."
     if user.password_hash is not None and not PASSWORD_HASH.fullmatch(user.password_hash):
         yield (
             f"user {user.name}: password_hash is not a whole hash. `mkpasswd` of the package whois "

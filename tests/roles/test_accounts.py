@@ -94,6 +94,11 @@ def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
         ([User("Bob")], "user Bob: not a login name"),
         ([User("bob\n")], "user bob\n: not a login name"),
         ([User("b" * 33)], f"user {'b' * 33}: not a login name"),
+        ([User("bob", home="bob")], "user bob: home 'bob' is not a path from"),
+        ([User("bob", home="/")], "user bob: home '/' is not a path from"),
+        ([User("bob", shell="zsh")], "user bob: shell 'zsh' is not a path from"),
+        ([User("bob", comment="a:b")], "user bob: a comment has no colon and one line"),
+        ([Group("a b")], "'a b' of a b is not the name of a group"),
         ([User("bob", password_hash="secret")], "user bob: password_hash is not a whole hash"),
         ([User("bob", password_hash="$6$salt$cut")], "user bob: password_hash is not a whole hash"),
         (

@@ -341,6 +341,23 @@ def test_reads_what_has_no_lines(inventory: Path) -> None:
     ]
 
 
+def test_wants_ports_and_addresses_that_ssh_takes(inventory: Path) -> None:
+    replace(inventory / "hosts.yml", "gpu01.example.com", "ops@gpu01.example.com")
+    replace(inventory / "hosts.yml", "gpu02.example.com", "gpu02.example.com:22")
+    replace(inventory / "hosts.yml", "    gpu02:\n", "    gpu02:\n      ansible_port: 220000\n")
+    replace(inventory / "hosts.yml", "10.0.0.12", "10.0.0.255")
+    status, lines = look(inventory)
+    assert status == 2
+    rest = "is more than a name or an address. ansible_user and ansible_port have the rest."
+    assert lines == [
+        f'hosts.yml:4: ansible_host of gpu01: "ops@gpu01.example.com" {rest}',
+        "hosts.yml:7: ansible_port 220000 of gpu02 is no port. Write one of 1 to 65535.",
+        f'hosts.yml:8: ansible_host of gpu02: "gpu02.example.com:22" {rest}',
+        "hosts.yml:9: cluster_address of gpu02: 10.0.0.255 is the first or the last of "
+        "10.0.0.0/24, which no machine has.",
+    ]
+
+
 @pytest.mark.process
 def test_runs_with_a_limit(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "10.0.0.12", "10.0.1.12")
@@ -546,7 +563,8 @@ def files_problems(inventory: Path, capsys: Capture) -> list[str]:
         ("more.yml", b"a:\n  hosts: {1: {}}\n", "2: 1 is a number to YAML, not a name."),
         ("more.yml", b"a:\n  hosts: {b: 5}\n", "2: what host b has is not a mapping."),
         ("group_vars/all.yml", b"site_accounts: ada\n", "1: site_accounts is a text (ada), and"),
-        ("group_vars/all.yml", b"trainyard_uid: many\n", "1: trainyard_uid is a text (many), and"),
+        ("group_vars/all.yml", b"training_models: 5\n", "1: training_models is a number (5), and"),
+        ("group_vars/all.yml", b"trainyard_uid: many\n", "1: trainyard_uid: argument"),
         (
             "group_vars/all.yml",
             b"training_node_uid: 2500\n",
@@ -561,21 +579,6 @@ def files_problems(inventory: Path, capsys: Capture) -> list[str]:
             "roles/docker_engine/README.md says what it holds.",
         ),
         ("group_vars/all.yml", b"local_cluster_size: two\n", "1: local_cluster_size: argument"),
-        (
-            "group_vars/all.yml",
-            b"training_run_memory_share: 25\n",
-            "1: training_run_memory_share: 25 must be a part of the whole, above 0 and at most 1",
-        ),
-        (
-            "group_vars/all.yml",
-            b"training_node_ssh_port: 70000\n",
-            "1: training_node_ssh_port: 70000 must be a port, 1 to 65535. roles/training_node/",
-        ),
-        (
-            "group_vars/all.yml",
-            b"training_run_grace_seconds: -3\n",
-            "1: training_run_grace_seconds: -3 must be 0 or more. roles/training_run/README.md",
-        ),
         (
             "group_vars/all.yml",
             b"cifs_mount_shares:\n  - {src: //nas/x, path: /x, unknown: 1}\n",
@@ -601,6 +604,16 @@ def files_problems(inventory: Path, capsys: Capture) -> list[str]:
             b"site_accounts: [{name: ada, password_hash: $6$abc$def}]\n",
             "1: site_accounts: user ada: password_hash is not a whole hash.",
         ),
+        (
+            "group_vars/all.yml",
+            b"site_accounts:\n  - {name: ada, uid: 3000}\n  - {name: bob, uid: 3000}\n",
+            "3: site_accounts: uid 3000 is listed in line 2 too. Give each its own.",
+        ),
+        (
+            "group_vars/all.yml",
+            b"accounts_groups: [{name: Lab}, {name: 3rd, gid: 3000}]\n",
+            "1: accounts_groups: '3rd' of 3rd is not the name of a group.",
+        ),
     ],
 )
 def test_names_file_line_and_remedy(
@@ -613,6 +626,50 @@ def test_names_file_line_and_remedy(
     assert lines
     assert lines[0].startswith(f"{file}:{said}")
     assert lines[0].count(". ") >= 1, "there is no remedy"
+
+
+SHARE = "cifs_mount_shares: [{{src: {0}, path: {1}, username: a, password: b, {2}}}]"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("training_run_memory_share: 25", "25.0 must be above 0 and at most 1"),
+        ("training_node_ssh_port: 70000", "70000 must be above 0 and at most 65535"),
+        ("training_run_grace_seconds: -3", "-3 must be 0 or more and at most 2147483647"),
+        ("training_run_copy_megabytes: .inf", "inf must be 0 or more and finite"),
+        ("training_node_probe_seconds: 0", "0 must be above 0 and at most 2147483647"),
+        ("trainyard_uid: 4294967295", "4294967295 must be above 0 and at most 4294967294"),
+        ("trainyard_uid: 0", "0 must be above 0 and at most 4294967294"),
+        ("trainyard_root: /", '"/" must be the whole path of a folder for this alone'),
+        ("trainyard_root: /home/", '"/home/" must be the whole path of a folder for this alone'),
+        ("trainyard_root: ''", '"" must be the whole path of a folder for this alone'),
+        ("training_node_data: /srv/../etc", '"/srv/../etc" must be the whole path of a folder'),
+        ("trainyard_user: root", '"root" must be an account of its own'),
+        ("trainyard_runtime: docker", "value of trainyard_runtime must be one of"),
+        ("package_sources_ca: ca.pem", '"ca.pem" must be a whole path'),
+        ("docker_engine_repository_key_checksum: sha256:0", '"sha256:0" must be an algorithm and'),
+        ("firewall_ssh_ports: [22, 220000]", "220000 must be 0 or more and at most 65535"),
+        ("firewall_node_ports: [1024-70000]", "70000 must be 0 or more and at most 65535"),
+        ("firewall_node_ports: [http]", '"http" must be a port, or a range such as 1024-2048'),
+        ("firewall_open: [{ports: [80], sources: [10.0.0.5/8]}]", "sources 10.0.0.5/8 has host"),
+        ("site_accounts: [{name: ada, uid: -5}]", "uid -5 must be 0 or more and at most"),
+        ("site_accounts: [{name: ada, shell: zsh}]", 'shell "zsh" must be a whole path'),
+        ("site_accounts: [{name: ada, groups: adm}]", "groups adm must be a list"),
+        ("training_run_environment: {A B: 1}", "A B must be a name of letters, digits and _"),
+        (SHARE.format("nas:/x", "/srv/x", ""), 'src "nas:/x" must be //server/share'),
+        (SHARE.format("//nas/x", "/", ""), 'path "/" must be the whole path of a folder'),
+        (SHARE.format("//nas/x", "/x", "file_mode: 0644"), "file_mode 420 must be octal and in"),
+    ],
+)
+def test_names_values_that_cannot_be_meant(
+    inventory: Path, content: str, said: str, capsys: Capture
+) -> None:
+    (inventory / "group_vars/all.yml").write_text(f"mine: 1\n{content}\n")
+    variable = content.partition(":")[0]
+    lines = files_problems(inventory, capsys)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"group_vars/all.yml:2: {variable}: {said}")
 
 
 @pytest.mark.parametrize("file", ["more.yml", "group_vars/all.yml", "group_vars/trainers"])
@@ -646,6 +703,8 @@ def test_names_files_that_cannot_be_read(inventory: Path, capsys: Capture) -> No
         ("group_vars/all.yml", "site_accounts: [{name: ada, password_hash: '{{ vault_ada }}'}]\n"),
         ("group_vars/all.yml", "site_accounts: ['{{ ada }}', {<<: {name: bob}, uid: 3001}]\n"),
         ("group_vars/all.yml", "login_shell_users: [{name: '{{ me }}', shell: zsh}]\n"),
+        ("group_vars/all.yml", "accounts_groups: [{name: lab, gid: 3000}]\n"),
+        ("group_vars/all.yml", "trainyard_root: /data\ntraining_run_share: ''\n"),
         ("group_vars/all.yml", "ansible_become_password: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n"),
         ("group_vars/all.yml", ""),
     ],

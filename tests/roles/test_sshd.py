@@ -37,11 +37,12 @@ def render(text: str, variables: dict[str, Any]) -> str:
     return environment.from_string(text).render(variables)
 
 
-def of_node(key_exchange: str) -> str:
+def of_node(key_exchange: str, **settings: Any) -> str:
     """Settings of a node, beside which the distribution's own stand."""
     variables = yaml.safe_load((ROLES / "ssh_trust/vars/main.yml").read_text())
     variables |= yaml.safe_load((ROLES / "ssh_trust/defaults/main.yml").read_text())
     variables |= {"ssh_trust_key_exchange": key_exchange, "ssh_trust_user": "nobody"}
+    variables |= {"ssh_trust_sshd_settings": settings}
     return render(variables["ssh_trust_server_configuration"], variables)
 
 
@@ -217,6 +218,11 @@ def test_what_the_key_of_a_node_opens(container: Path) -> None:
         assert not lets(container, port, here, "true")
         allow(members.Limits(restrict=False))
         assert lets(container, port, *back)
+
+
+def test_what_yaml_takes_for_true_or_false_is_yes_or_no_to_sshd() -> None:
+    lines = of_node("strong", AllowTcpForwarding=False, MaxAuthTries=3).splitlines()
+    assert {"AllowTcpForwarding no", "MaxAuthTries 3"} <= {*lines}
 
 
 def test_known_hosts_of_a_run_has_a_line_a_node() -> None:

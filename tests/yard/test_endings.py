@@ -70,6 +70,24 @@ def test_the_end_names_what_came_home_and_what_one_types_next(
     )
 
 
+def test_a_node_whose_engine_is_gone_is_not_one_that_did_not_answer(
+    recorded: Callable[[str], Path],
+) -> None:
+    run = recorded("stopped")
+    for host in ("node1", "node2"):
+        for name in ("container.json", "container.log"):
+            (run / "nodes" / host / name).unlink(missing_ok=True)
+    again = f"make attach RUN={run.name} fetches them"
+    (line,) = [line for line in end_of(run) if "missing" in line]
+    assert f"node1, node2, which did not answer; when it is back, {again}" in line
+    (run / "nodes/node2/findings.json").write_text('[{"code": "engine_gone", "values": {}}]')
+    dead, silent = [line for line in end_of(run) if "missing" in line]
+    assert (
+        f"logs of node2, whose engine is gone: systemctl start docker there; then {again}" in dead
+    )
+    assert "logs of node1, which did not answer" in silent
+
+
 def test_the_shipped_trainer_goes_on_for_more_epochs_or_gives_its_weights(
     recorded: Callable[[str], Path],
 ) -> None:

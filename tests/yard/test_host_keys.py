@@ -27,7 +27,11 @@ from yard.plays.connections import read_connections
 WHY_NOT = why_not()
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 # What a careless environment has. ansible-runner sets the same where nobody did.
-CARELESS = {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_SSH_HOST_KEY_CHECKING": "False"}
+CARELESS = {
+    "ANSIBLE_HOST_KEY_CHECKING": "False",
+    "ANSIBLE_SSH_HOST_KEY_CHECKING": "False",
+    "ANSIBLE_SSH_EXTRA_ARGS": "-o StrictHostKeyChecking=no",
+}
 # With each command the host is one that is not reached; doctor and exec name the key.
 SAID = re.compile("host key|unreachable|cannot be reached|no machine answers: make doctor", re.I)
 # Commands that contact the machines of an inventory that was never set up. All that run a playbook

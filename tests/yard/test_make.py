@@ -114,6 +114,26 @@ def test_the_environment_answers_no_question_and_changes_no_run(typed: Typed) ->
     assert typed("exec", **having)[0][-1] == ""
 
 
+def test_a_place_to_install_is_no_command(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    for name, text in (
+        ("VENV", f"x; touch {made}; "),
+        ("VENV", f"$(shell touch {made})"),
+        ("PYTHON", f"$(shell touch {made})"),
+    ):
+        for typed in (True, False):
+            words = [f"{name}={text}"] if typed else []
+            done = subprocess.run(
+                ["make", "--dry-run", "help", *words],
+                cwd=REPOSITORY,
+                env={**os.environ, "MAKELEVEL": "0", name: text},
+                capture_output=True,
+                text=True,
+            )
+            assert (done.returncode == 2) is (name == "VENV"), done
+            assert not made.exists()
+
+
 def test_the_environment_names_the_inventory(typed: Typed) -> None:
     assert typed("status", INVENTORY="inventory/lab")[0] == ["inventory/lab", "status"]
 
@@ -124,9 +144,14 @@ def test_a_switch_is_on_or_off(typed: Typed, text: str, yes: bool) -> None:
 
 
 def test_host_keys_are_not_for_the_environment_to_switch_off(typed: Typed) -> None:
-    off = {"ANSIBLE_HOST_KEY_CHECKING": "False", "ANSIBLE_SSH_HOST_KEY_CHECKING": "False"}
-    _, environment = typed("status", **off)
+    off = {
+        "ANSIBLE_HOST_KEY_CHECKING": "False",
+        "ANSIBLE_SSH_HOST_KEY_CHECKING": "False",
+        "ANSIBLE_SSH_ARGS": "-o StrictHostKeyChecking=no",
+    }
+    _, environment = typed("status", **off, ANSIBLE_SSH_EXTRA_ARGS="-J gate")
     assert not off.keys() & environment.keys()
+    assert environment["ANSIBLE_SSH_EXTRA_ARGS"] == "-J gate"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,13 @@ SLEEP = """\
 """
 
 
+def lab(console: Console) -> Context:
+    """A command on an inventory of somebody's own."""
+    return Context(
+        Project(Path("/checkout")), Path("/checkout/inventory/lab"), console, Interrupts()
+    )
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return make_project(tmp_path)
@@ -379,7 +386,10 @@ def test_who_keeps_apt_busy_is_said() -> None:
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ("protocol version mismatch -- is your shell clean?\n(see", "make doctor names the remedy"),
+        (
+            "protocol version mismatch -- is your shell clean?\n(see",
+            "make doctor INVENTORY=inventory/lab names the remedy",
+        ),
         (
             "bash: line 1: rsync: command not found\n(error)",
             "never set up, or rsync was removed",
@@ -388,10 +398,9 @@ def test_who_keeps_apt_busy_is_said() -> None:
 )
 def test_where_files_do_not_arrive_the_remedy_is_said(words: str, remedy: str) -> None:
     failure = TaskFailure("gpu01", "Copy the files", "dataset", "", words, unreachable=False)
-    console = Console(file=io.StringIO(), width=100)
-    show_failures(console, Outcome("failed", (failure,), {}))
-    assert isinstance(console.file, io.StringIO)
-    assert remedy in console.file.getvalue()
+    console = Console(width=100, record=True, file=io.StringIO())
+    show_failures(lab(console), Outcome("failed", (failure,), {}))
+    assert remedy in console.export_text()
 
 
 def test_what_several_hosts_say_alike_is_said_once() -> None:
@@ -401,7 +410,7 @@ def test_what_several_hosts_say_alike_is_said_once() -> None:
         for host, message in (("a", "Missing: d"), ("b", "no room"), ("c", "Missing: d"))
     )
     console = Console(width=100, record=True, file=io.StringIO())
-    show_failures(console, Outcome("failed", failures, {}))
+    show_failures(lab(console), Outcome("failed", failures, {}))
     assert console.export_text().splitlines() == [
         "a, c  ssh_trust : Check that all take part",
         "    Missing: d",

@@ -15,7 +15,7 @@ from yard.core.project import Project
 from yard.operations import readiness
 from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
-from yard.plays.remedy import addressed
+from yard.plays.remedy import addressed, reaching
 from yard.request.own_data import check_own_data
 
 
@@ -41,6 +41,21 @@ def test_what_a_command_has_to_say(
         monkeypatch.setenv(RUNTIME, runtime)
     project = Project(Path("/checkout"))
     assert addressed("make setup", project, project.root / inventory) == command
+
+
+def test_a_sentence_has_commands_that_reach_the_same_nodes() -> None:
+    project = Project(Path("/checkout"))
+    for text, told in (
+        (
+            "make doctor ON=node4 says why; make setup, then make stop RUN=a",
+            "make doctor INVENTORY=inventory/lab ON=node4 says why; make setup "
+            "INVENTORY=inventory/lab, then make stop RUN=a",
+        ),
+        ("run: make data DATASET=x INVENTORY=inventory/lab", None),
+        ("make settings", None),
+    ):
+        assert reaching(text, project, project.root / "inventory/lab") == (told or text)
+        assert reaching(text, project, project.own_inventory) == text
 
 
 def test_an_inventory_is_the_same_however_it_is_given(

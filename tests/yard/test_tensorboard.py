@@ -97,3 +97,10 @@ def test_without_events_it_says_so(fresh: Yard) -> None:
     done = fresh("tensorboard")
     assert done.returncode == 2
     assert "no run has TensorBoard events yet" in done.stderr
+
+
+def test_a_port_that_is_none_is_refused(fresh: Yard) -> None:
+    write_events(fresh.root / "runs/20261120T112000Z_a")
+    done = fresh("tensorboard", "--port", "99999")
+    assert done.returncode == 2
+    assert "PORT=99999: must be a port, 1 to 65535" in done.stderr

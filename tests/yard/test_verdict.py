@@ -79,17 +79,18 @@ def test_what_is_worth_knowing_is_on_the_screen_and_on_the_page(tmp_path: Path) 
 
 
 def test_the_last_line_names_who_is_at_fault() -> None:
-    cause = {"reason": "memory: 1 GB", "remedy": "", "times": 1}
+    cause = {"reason": "memory: 1 GB", "remedy": "make setup", "times": 1}
     document = {
         **VERDICT,
         "ok": False,
         "faults": [{"who": who, "causes": [cause]} for who in ("node2", "node1 to node3")],
     }
     console = Console(file=io.StringIO(), width=100)
-    show_findings(console, Verdict.from_json(document))
+    show_findings(console, Verdict.from_json(document, lambda remedy: f"{remedy} INVENTORY=lab"))
     assert isinstance(console.file, io.StringIO)
-    last = console.file.getvalue().splitlines()[-1]
-    assert last == "Not fit: node2, node1 to node3; 2 nodes looked at, 12 s"
+    lines = console.file.getvalue().splitlines()
+    assert "    make setup INVENTORY=lab" in lines
+    assert lines[-1] == "Not fit: node2, node1 to node3; 2 nodes looked at, 12 s"
 
 
 def test_large_numbers_are_readable() -> None:

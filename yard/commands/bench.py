@@ -66,7 +66,7 @@ def bench(
             raise Interrupted(f"{word}; {project.shown(directory)} has the logs")
     result = read_json(directory / BENCHMARK.result)
     if not outcome.ok or result is None:
-        show_failures(console, outcome)
+        show_failures(context, outcome)
         console.print(f"Logs: {project.shown(directory)}/logs")
         return Exit.FAILED
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -200,7 +200,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
     if outcome.cancelled:
         raise Interrupted("interrupted; a part of what was shown may be gone")
     if not outcome.ok:
-        show_failures(context.console, outcome)
+        show_failures(context, outcome)
         raise ClusterError("not all nodes could be looked at")
     return sorted(things, key=lambda thing: (thing.place, thing.kind, thing.name))
 

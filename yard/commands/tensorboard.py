@@ -16,11 +16,14 @@ TRAINERS = "tensorboard"
 PLACES = (TRAINERS, *OUTPUTS)
 # How often runs are looked for whose events have come home meanwhile, in seconds.
 LOOK_EVERY = 5.0
+LAST_PORT = 65535
 
 
 def tensorboard(context: Context, port: int) -> Exit:
     """Serve what the runs wrote for TensorBoard, until Ctrl-C."""
     runs = context.project.runs
+    if not 0 <= port <= LAST_PORT:
+        raise RequestError(f"PORT={port}: must be a port, 1 to {LAST_PORT}, or 0 for a free one")
     if not event_folders(runs):
         places = ", ".join(f"runs/<run>/{name}/" for name in PLACES)
         raise RequestError(f"no run has TensorBoard events yet: {places}")

@@ -11,7 +11,7 @@ from yard.operations.stop import stop_on_nodes
 from yard.plays.contract import CHECK_PARTS, CONTAINERS, owner_variables
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.plays.play import play
-from yard.plays.remedy import addressed
+from yard.plays.remedy import addressed, reaching
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.measurements import VERIFICATION, open_measurement
 from yard.runs.verdict import read_hardware, read_verdict
@@ -89,9 +89,9 @@ def _verify(
     except RequestError:
         shutil.rmtree(directory)  # no node was looked at: there is no verification
         raise
-    verdict = read_verdict(directory)
+    verdict = read_verdict(directory, lambda text: reaching(text, project, inventory.path))
     if verdict is None:
-        show_failures(console, outcome)
+        show_failures(context, outcome)
         console.print(f"no verdict; see {project.shown(directory)}/verify.log")
         return Exit.FAILED
     # Only the page needs the template engine.

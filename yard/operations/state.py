@@ -45,7 +45,7 @@ def ask_nodes(context: Context, limit: Sequence[str] = ()) -> ClusterState:
         if not outcome.stats:
             # A file of the inventory may be at fault, which this names and Ansible may not.
             read_inventory(context.project, context.inventory)
-        show_failures(context.console, outcome)
+        show_failures(context, outcome)
         shown = context.project.shown(context.inventory)
         if outcome.ok:
             raise ClusterError(

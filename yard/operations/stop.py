@@ -95,5 +95,5 @@ def stop_on_nodes(
             progress.fail()
     if not outcome.ok:
         console.print("[red]Some things could not be stopped or collected:[/]")
-        show_failures(console, outcome)
+        show_failures(context, outcome)
     return outcome

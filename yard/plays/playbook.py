@@ -17,6 +17,7 @@ import ansible_runner
 
 from yard.core.project import Project
 from yard.core.room import check_room
+from yard.core.unheard import forget_settings
 from yard.plays.events import TAIL_LINES, Event, FailureRecord, Outcome, TaskFailure, parse_event
 from yard.plays.leftovers import clear_leftovers, end_workers, private_folder
 
@@ -28,9 +29,6 @@ TICK = 0.2
 Received = queue.SimpleQueue[dict[str, Any] | None]
 # Of what a task on one node answers, in characters; what is larger has no result.
 LARGEST_RESULT = 32 * 10**6
-# ansible-runner sets the first to False where nobody did, and an environment may have either.
-# Whether host keys are checked is for ansible.cfg and the inventory to say.
-HOST_KEY_SWITCHES = ("ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING")
 # Terminal codes that modules' own output may carry into the log file.
 CONTROL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -81,8 +79,8 @@ def run_playbook(
             cancel_callback=give_up.is_set,
             quiet=True,
         )
-        for name in HOST_KEY_SWITCHES:
-            runner.config.env.pop(name, None)
+        # It says that no host key is checked where nobody says whether.
+        forget_settings(runner.config.env)
         thread = _RunnerThread(runner, received)
         thread.start()
         recorder = _Recorder(log_file)

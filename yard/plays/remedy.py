@@ -1,11 +1,23 @@
 """Commands as people are told to give them."""
 
 import os
+import re
 import shlex
 from pathlib import Path
 
 from yard.core.project import Project
 from yard.plays.fingerprint import RUNTIME
+
+# Commands in sentences that go to the nodes of an inventory, and do not say yet of which.
+OF_NODES = re.compile(
+    r"\bmake (bootstrap|clean-up|data|doctor|exec|rotate-keys|setup|status|verify)\b"
+    r"(?!.*\bINVENTORY=)"
+)
+
+
+def reaching(text: str, project: Project, inventory: Path) -> str:
+    """A sentence whose commands reach the same nodes in the same way, when they are pasted."""
+    return OF_NODES.sub(lambda found: addressed(found[0], project, inventory), text)
 
 
 def addressed(command: str, project: Project, inventory: Path) -> str:

@@ -347,12 +347,14 @@ def _read_empty_hosts(run: Path) -> tuple[str, ...]:
 
     One whose engine was gone could not tell of any.
     """
-    files = sorted(run.glob(f"nodes/*/{FINDINGS}"))
-    return tuple(
-        path.parent.name
-        for path in files
-        if not any("engine_gone" in str(entry) for entry in _entries(path))
-    )
+    hosts = sorted(path.parent.name for path in run.glob(f"nodes/*/{FINDINGS}"))
+    return tuple(host for host in hosts if not lost_engine(run, host))
+
+
+def lost_engine(run: Path, host: str) -> bool:
+    """Whether a node said at the end of a run that its engine did not answer."""
+    entries = _entries(run / "nodes" / host / FINDINGS)
+    return any("engine_gone" in str(entry) for entry in entries)
 
 
 def _entries(path: Path) -> list[Any]:

@@ -1,6 +1,6 @@
 """`verdict.json` and `nodes.json`: what role cluster_check found out about a cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,8 @@ class Verdict:
     notes: tuple[Note, ...] = ()
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Verdict":
-        """Build one from the decoded file.
+    def from_json(cls, document: Mapping[str, Any], told: Callable[[str], str] = str) -> "Verdict":
+        """Build one from the decoded file; `told` makes what people read of a remedy.
 
         Raises:
             KeyError: a key is missing.
@@ -101,7 +101,7 @@ class Verdict:
                 Fault(
                     fault["who"],
                     tuple(
-                        Cause(cause["reason"], cause["remedy"], cause["times"])
+                        Cause(cause["reason"], told(cause["remedy"]), cause["times"])
                         for cause in fault["causes"]
                     ),
                 )
@@ -117,10 +117,10 @@ class Verdict:
         )
 
 
-def read_verdict(directory: Path) -> Verdict | None:
+def read_verdict(directory: Path, told: Callable[[str], str] = str) -> Verdict | None:
     """Read the verdict of a verification; None while it has none."""
     document = read_json(directory / VERDICT)
-    return None if document is None else Verdict.from_json(document)
+    return None if document is None else Verdict.from_json(document, told)
 
 
 def read_hardware(directory: Path) -> Mapping[str, Mapping[str, Any]]:

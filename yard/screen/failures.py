@@ -5,9 +5,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from yard.core.context import Context
 from yard.core.project import Project
 from yard.plays.events import Outcome
-from yard.plays.remedy import addressed
+from yard.plays.remedy import addressed, reaching
 
 # Words of rsync, or of the shell that starts it, and what to do about it.
 OF_RSYNC = {
@@ -16,19 +17,18 @@ OF_RSYNC = {
 }
 
 
-def show_failures(console: Console, outcome: Outcome) -> None:
+def show_failures(context: Context, outcome: Outcome) -> None:
     """Print which task failed on which hosts, and what it said; once, where all say the same."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for failure in outcome.failures:
         task = f"{failure.role} : {failure.task}" if failure.role else failure.task
         hosts.setdefault((task, failure.message), []).append(failure.host)
     for (task, message), where in hosts.items():
-        console.print(f"[red bold]{escape(', '.join(where))}[/]  {escape(task)}")
-        for line in message.splitlines():
-            console.print(f"    {escape(line)}")
-        for words, remedy in OF_RSYNC.items():
-            if words in message:
-                console.print(f"    {remedy}")
+        context.console.print(f"[red bold]{escape(', '.join(where))}[/]  {escape(task)}")
+        known = (remedy for words, remedy in OF_RSYNC.items() if words in message)
+        for line in (*message.splitlines(), *known):
+            told = reaching(line, context.project, context.inventory)
+            context.console.print(f"    {escape(told)}")
 
 
 def point_to_doctor(console: Console, project: Project, inventory: Path) -> None:

@@ -11,10 +11,11 @@ from rich.text import Text
 from yard.core.project import Project
 from yard.core.typed import as_typed
 from yard.core.words import duration, percent, plural, printable, short_number, size
-from yard.plays.remedy import addressed
+from yard.plays.remedy import addressed, reaching
 from yard.runs.diagnosis import Diagnosis
 from yard.runs.folder import REPORT_ERROR
 from yard.runs.manifest import read_manifest
+from yard.runs.record import lost_engine
 from yard.runs.results import Results, next_commands, results_of
 from yard.runs.summary import FILES_BEYOND_LIMITS, LeftBehind, Summary
 
@@ -29,20 +30,24 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
     """Print the result, the numbers or the diagnosis, and where the rest is."""
     took = f" after {duration(summary.seconds_total)}" if summary.seconds_total is not None else ""
     console.print(f"\n[bold {COLOURS[summary.status]}]{summary.status.capitalize()}[/]{took}")
+    manifest = read_manifest(run)
+    inventory = project.own_inventory if manifest is None else Path(manifest.inventory_path)
     for label, text in (*_diagnosis(summary.diagnosis), *_numbers(summary)):
-        _row(console, label, text)
+        _row(console, label, reaching(text, project, inventory))
     if summary.diagnosis and summary.diagnosis.proof:
         console.print(f"\n  {escape(str(summary.diagnosis.log))}:", soft_wrap=True)
         for line in summary.diagnosis.proof:
             console.print(f"    {escape(line)}", soft_wrap=True)
         console.print()
-    if summary.missing_hosts:
-        _row(
-            console,
-            "missing",
-            f"logs of {', '.join(summary.missing_hosts)}, which did not answer; "
-            f"make attach RUN={run.name} fetches them when it is back",
-        )
+    dead = [host for host in summary.missing_hosts if lost_engine(run, host)]
+    silent = [host for host in summary.missing_hosts if host not in dead]
+    for hosts, why in (
+        (dead, "whose engine is gone: systemctl start docker there; then"),
+        (silent, "which did not answer; when it is back,"),
+    ):
+        if hosts:
+            text = f"logs of {', '.join(hosts)}, {why} make attach RUN={run.name} fetches them"
+            _row(console, "missing", text)
     for warning in summary.warnings:
         _row(console, "warning", warning)
     for left in summary.left_behind:
@@ -58,11 +63,10 @@ def show_result(console: Console, project: Project, run: Path, summary: Summary)
         _row(console, "report", text)
     else:
         _row(console, "report", f"{folder}/report.html")
-    manifest = read_manifest(run)
     commands = [] if manifest is None else next_commands(run, manifest, summary)
     for number, command in enumerate(commands):
-        if manifest is not None and command.startswith("make train"):
-            command = addressed(command, project, Path(manifest.inventory_path))
+        if command.startswith("make train"):
+            command = addressed(command, project, inventory)
         command_row(console, "" if number else "next", command)
 
 

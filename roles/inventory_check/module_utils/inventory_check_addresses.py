@@ -16,6 +16,7 @@ ADDRESSES = ("cluster_address", "cluster_address_v6")
 RUN_PORT = "training_node_ssh_port"
 # Where sshd listens, and ssh knocks, unless somebody says otherwise
 SSH_PORT = 22
+LAST_PORT = 65535
 # Ansible's connections that lead nowhere, or not by ansible_host.
 UNADDRESSED = frozenset({"local", "community.docker.docker", "docker"})
 # RFC 1123, 2.1: letters, digits and hyphens, 63 octets a label and 253 in all (RFC 1035, 2.3.4).
@@ -179,6 +180,18 @@ def port_problems(
             return
 
 
+def reach_problems(places: Places, hosts: Hosts) -> Iterator[Problem]:
+    """Find ports that none is, and what is written beside an address."""
+    for host, variables in hosts.items():
+        port, address = variables.get("ansible_port"), str(variables.get("ansible_host") or "")
+        if port is not None and not (str(port).isdecimal() and 1 <= int(port) <= LAST_PORT):
+            place = places.of("ansible_port", port, host)
+            yield Problem("port_invalid", {**place, "host": host, "port": port})
+        if re.search(r"[@/\s]", address) or address.count(":") == 1:
+            place = places.of("ansible_host", address, host)
+            yield Problem("reached_invalid", {**place, "host": host, "address": address})
+
+
 def _twice(places: Places, hosts: Hosts, trainers: Sequence[str]) -> Iterator[Problem]:
     reached: dict[tuple[str, str], list[str]] = {}
     for host, variables in hosts.items():
@@ -223,13 +236,15 @@ def _network_trouble(value: Any) -> tuple[str, dict[str, Any]] | None:
     if "/" not in str(value):  # to Python it is a network of one address
         return "network_invalid", {"reason": f"{value} has no mask"}
     try:
-        ipaddress.ip_network(value)
+        network = ipaddress.ip_network(value)
     except ValueError as error:
         try:
             near = ipaddress.ip_network(value, strict=False)
         except ValueError:
             return "network_invalid", {"reason": str(error)}
         return "network_is_address", {"network": str(value), "near": str(near)}
+    if not network.prefixlen or network.is_multicast:
+        return "network_invalid", {"reason": f"{value} is no network of machines"}
     return None
 
 
@@ -249,6 +264,10 @@ def _address_trouble(name: str, variables: Mapping[str, Any]) -> tuple[str, dict
         return "address_version", {"address": str(value), "version": address.version}
     if name != "cluster_address" or not network or _network_trouble(network):
         return None
-    if address not in ipaddress.ip_network(network):
+    if address not in (of := ipaddress.ip_network(network)):
         return "address_outside", {"address": str(value), "network": str(network)}
+    # IPv6 has no such addresses, and of two both are machines' (RFC 3021).
+    first_and_last = (of.network_address, of.broadcast_address)
+    if of.version == 4 and of.num_addresses > 2 and address in first_and_last:
+        return "address_of_all", {"address": str(value), "network": str(network)}
     return None

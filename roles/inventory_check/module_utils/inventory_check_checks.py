@@ -12,6 +12,7 @@ from ansible.module_utils.inventory_check_addresses import (
     host_name_problems,
     network_problems,
     port_problems,
+    reach_problems,
 )
 from ansible.module_utils.inventory_check_closed_network import READ as CLOSED_NETWORK
 from ansible.module_utils.inventory_check_closed_network import closed_network_problems
@@ -102,6 +103,7 @@ def check_inventory(
         *group_file_problems(files, groups),
         *check_files(files, expectation, hosts),
         *host_name_problems(places, ours, trainers),
+        *reach_problems(places, ours),
         *network_problems(places, hosts, trainers, expectation.declared),
         *address_problems(places, ours, trainers),
         *port_problems(places, ours, trainers, expectation.declared),

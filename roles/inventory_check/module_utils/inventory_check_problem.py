@@ -134,6 +134,15 @@ TEXTS = {
     "address_outside": (
         "{variable} of {host}: {address} is not in cluster_network {network}. One of both is wrong."
     ),
+    "address_of_all": (
+        "{variable} of {host}: {address} is the first or the last of {network}, which no machine "
+        "has."
+    ),
+    "reached_invalid": (
+        'ansible_host of {host}: "{address}" is more than a name or an address. ansible_user and '
+        "ansible_port have the rest."
+    ),
+    "port_invalid": "ansible_port {port} of {host} is no port. Write one of 1 to 65535.",
     "port_of_runs": (
         "ansible_port {port} of {host} is the port of the sshd in a run's container, so its own "
         "sshd would keep runs off. Set training_node_ssh_port to a free one, for all hosts."

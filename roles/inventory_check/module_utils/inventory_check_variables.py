@@ -10,7 +10,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.inventory_check_files import Definition, InventoryFiles, literal
 from ansible.module_utils.inventory_check_problem import Problem, shown
 from ansible.module_utils.inventory_check_roles import Declared, role_of
-from ansible.module_utils.training_node.setup.accounts_lists import user_of
+from ansible.module_utils.inventory_check_values import trouble
+from ansible.module_utils.training_node.setup.accounts_lists import Group, user_of
 from ansible.module_utils.training_node.setup.accounts_problems import problems_of_entry
 
 # How alike two names must be for one to be taken for a slip of the other (difflib's ratio).
@@ -24,7 +25,14 @@ ALIKE_EVERYWHERE = {
     "trainer_image_uid": "trainyard_uid",
 }
 # Site-wide variables that are an option of a role, or a part of it.
-AS_OPTION = {"site_accounts": "accounts_users"}
+AS_OPTION = {
+    "site_accounts": "accounts_users",
+    "trainyard_native_root": "training_node_native_root",
+    "trainyard_root": "training_node_root",
+    "trainyard_runtime": "training_node_runtime",
+    "trainyard_uid": "training_node_uid",
+    "trainyard_user": "ssh_trust_user",
+}
 KINDS = {list: "a list", dict: "a mapping", bool: "true or false", int: "a number", str: "a text"}
 Finding = tuple[str, dict[str, Any]]
 
@@ -98,8 +106,13 @@ def type_problems(files: InventoryFiles, declared: Declared) -> Iterator[Problem
         name = AS_OPTION.get(definition.name, definition.name)
         if name in options:
             role = role_of(name, declared)
-            for part, option in _parts(definition, options[name]):
+            parts = list(_parts(definition, options[name]))
+            for part, option in parts:
                 yield from _of_definitions([part], files, partial(_role_type, option, role))
+            if role == "accounts":
+                lines: dict[tuple[str, str], int] = {}
+                owned = [part for part, _ in parts]
+                yield from _of_definitions(owned, files, partial(_listed_twice, lines))
         else:
             yield from _of_definitions([definition], files, find)
 
@@ -197,25 +210,28 @@ def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> 
     if result.error_messages:
         reason = "; ".join(result.error_messages).rstrip(".")
         return "role_variable_type", values | {"reason": reason}
-    if reason := _out_of_range(definition.name, result.validated_parameters[definition.name]):
+    valid = result.validated_parameters[definition.name]
+    if reason := trouble(definition.name, valid, option) or trouble(definition.name, value, option):
         return "role_variable_type", values | {"reason": reason}
     if role == "accounts" and isinstance(value, dict) and "name" in value:
-        for problem in problems_of_entry(user_of(result.validated_parameters[definition.name])):
+        entry = Group(**valid) if "gid" in option["options"] else user_of(valid)
+        for problem in problems_of_entry(entry):
             return "account_invalid", values | {"reason": problem}
     return None
 
 
-def _out_of_range(name: str, value: Any) -> str:
-    """Return why a number cannot be meant; empty where it can, and of what is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return ""
-    # No variable of a role counts below nothing.
-    wanted, fits = "0 or more", value >= 0
-    if name.endswith("_port"):
-        wanted, fits = "a port, 1 to 65535", 1 <= value <= 65535
-    elif name.endswith("_share"):
-        wanted, fits = "a part of the whole, above 0 and at most 1", 0 < value <= 1
-    return "" if fits else f"{value:g} must be {wanted}"
+def _listed_twice(lines: dict[tuple[str, str], int], entry: Definition) -> Finding | None:
+    """Say of what an account or a group cannot share that an entry before has it, and note it."""
+    pairs = entry.node.value if isinstance(entry.node, yaml.MappingNode) else ()
+    for key, value in pairs:
+        if key.value in ("name", "uid", "gid") and value.value:
+            first = lines.setdefault((key.value, value.value), entry.line)
+            if first != entry.line:
+                reason = (
+                    f"{key.value} {value.value} is listed in line {first} too. Give each its own."
+                )
+                return "account_invalid", {"variable": entry.name, "reason": reason}
+    return None
 
 
 def _is_like(value: Any, wanted: Any) -> bool:
