@@ -16,6 +16,7 @@ import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, PLACES_OF_PROGRAMS, RANK, directories
 
 from trainer.launch import watch as watch_module
+from trainer.launch.left_processes import note_left_processes
 from trainer.launch.processes import program_processes
 from trainer.launch.program import Project, environment_of, write_world
 from trainer.launch.sampler import first_processes
@@ -557,6 +558,48 @@ def test_what_a_rank_takes_is_sampled_and_the_sampler_is_no_rank(tmp_path: Path)
         return any("trainer.launch.sampler" in line for line in lines)
 
     until(lambda: not is_sampled())
+
+
+# Its child goes on when it has ended: twice by ways of Python's, and by one of a shell's.
+LEAVES = """
+import os, subprocess
+if os.environ["RANK"] == "0":
+    subprocess.Popen(["sleep", "301"], start_new_session=True)
+    os.system("nohup sleep 302 >/dev/null &")
+elif os.fork() == 0:
+    os.execvp("sleep", ["sleep", "303"])
+"""
+
+
+def test_processes_that_a_program_leaves_are_noted(tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": LEAVES}, ["python3", "main.py"]) == 0, logs(tmp_path)
+    noted = json.loads((tmp_path / f"failures/left-{os.uname().nodename}.json").read_text())
+    assert [(each["rank"], each["command"]) for each in noted] == [
+        *((0, "sleep 301"), (0, "sleep 302"), (1, "sleep 303")),
+    ]
+    for each in noted:
+        os.kill(each["pid"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds", "noted"),
+    [
+        *(('{"exit_status": 0}', 60, True), ('{"exit_status": 1}', 60, False)),
+        *(("[]", 60, False), ('{"exit_status": 0}', 1, False)),
+    ],
+)
+def test_of_a_rank_that_failed_and_of_short_processes_nothing_is_noted(
+    end: str, seconds: int, noted: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks/7.json").write_text(end)
+    names = {"OMPI_COMM_WORLD_RANK": "7", "TRAINYARD_OUTPUT_DIR": str(tmp_path)}
+    with subprocess.Popen(["sleep", str(seconds)], env={**os.environ, **names}) as process:
+        try:
+            note_left_processes(tmp_path, "node1", patience=3)
+        finally:
+            process.kill()
+    assert (tmp_path / "failures/left-node1.json").exists() == noted
 
 
 @pytest.mark.parametrize("name", ["logs/rank-0.log", "metrics.jsonl"])
