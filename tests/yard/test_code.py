@@ -528,7 +528,7 @@ def test_imports_that_nobody_brings_are_known_before_the_start(make: Make) -> No
     assert cv2.startswith(
         "train.py:2: imports cv2, which neither the image, the project nor its re"
     )
-    assert "write the package (cv2, if it is called so) to requirements.txt" in cv2
+    assert "Write opencv-python-headless to requirements.txt" in cv2
     assert imp == "train.py:4: imports imp, which Python 3.13 has no more"
     assert tqdm.startswith("lib/m.py:1: imports tqdm, ")
 
