@@ -362,6 +362,11 @@ def left_behind(files: Files, value: str, is_data: bool) -> str | None:
     if path == "." or any(f"{each}/".startswith(f"{path}/") for each in files.travelling):
         return None
     rule = rule_of(files, path + "/" * place.is_dir())
+    if SECRET.fullmatch(place.name):
+        return (
+            f"is here, and does not travel: {rule} leaves it out; keys and passwords reach the "
+            "ranks by training_run_secrets"
+        )
     return (
         f"is here, and does not travel: {rule} leaves it out; a line !{path} in {IGNORE} lets it, "
         "and data goes with make data"
