@@ -154,10 +154,13 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
         (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json"),
         (".npmrc", "aws_credentials", "gcp-key.json", "passwords.txt", "token.json"),
         (".aws/config", "home/.docker/config.json", "x/.kube/config"),
+        (".hf_token", "github_token", "openai_key.txt", "api_keys.json", "secrets.local.yaml"),
+        ("auth.json", "hf_token.json", "site.ovpn", "ada.keytab", "kubeconfig.yaml"),
     ],
 )
 def test_what_looks_like_a_secret_is_named(make: Make, secrets: tuple[str, ...]) -> None:
-    others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt", "incredible.json")
+    others = [".env.example", "keys.py", "secret_santa.py", "monkey.txt", "incredible.json"]
+    others += ["tokenizer.json", "added_tokens.json", "keypoints.json", "hotkey.py", "token.py"]
     folder = make(**dict.fromkeys((*secrets, *others, "train.py"), ""))
     [warning] = looks_secret(find_files(folder))
     assert warning.startswith(f"{', '.join(sorted(secrets))}: travels with the run")

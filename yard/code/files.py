@@ -45,10 +45,13 @@ NEVER = frozenset(
 SECRET = re.compile(
     r"\.envrc|\w*\.env(?:\.(?!example|sample|template).*)?|.*\.(?:pem|key|p8|p12|pfx|ppk|keystore|jks)"
     r"|\.(?:netrc|pgpass|pypirc|npmrc|s3cfg|boto|htpasswd|vault_pass\w*|git-credentials|secrets?)"
-    r"|\.dockerconfigjson|rclone\.conf|kubeconfig|\w*accesskeys\.csv|rootkey\.csv|.*\.kdbx"
+    r"|\.(?:databrickscfg|my\.cnf)|.*\.(?:kdbx|keytab|ovpn|tfvars)|kubeconfig(?:\.ya?ml)?"
+    r"|\.dockerconfigjson|rclone\.conf|\w*accesskeys\.csv|rootkey\.csv"
     r"|.*id_(?:rsa|dsa|ecdsa|ed25519)|(?:.*[_.-])?cred(?:ential)?s(?:\..*)?|.*[_-](?:key|adminsdk.*)\.json"
-    r"|secrets?\.(?:ya?ml|json|toml|env|py)|passw(?:or)?ds?(?:\.txt)?|(?:kaggle|token)\.json|.*\.tfstate"
-    r"|(?:client_secret|service[_-]account).*\.json|(?:(?:api|access|hf|wandb)[_-]?)?(?:key|token)(?:\.txt)?",
+    r"|secrets?(?:\.\w+)?\.(?:ya?ml|json|toml|env|py|sh|ini|cfg|conf|txt)|.*\.tfstate"
+    r"|passw(?:or)?ds?(?:\.(?:txt|csv|json))?|(?:kaggle|auth|(?:\w+_)?token)\.json"
+    r"|(?:client_secret|service[_-]account).*\.json|(?:api|access|secret)[_-]?keys?\.(?:json|ya?ml|toml|py|env)"
+    r"|(?:[.\w-]*[._-]|api|access)?(?:key|token)(?:\.txt)?",
     re.IGNORECASE,
 )
 # Folders and files of programs that keep theirs there
