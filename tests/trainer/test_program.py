@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -218,21 +219,36 @@ def test_a_status_that_is_no_signal(status: int, tmp_path: Path) -> None:
     assert (ended["exit_status"], ended["signal"]) == (status, None)
 
 
-# What each variable of docs/own-code.md names is there when the program starts.
+# What each variable of the document names is there when the program starts.
+PROMISES = Path("/checkout/docs/own-code.md")
 LOOKS = """
-import json, os, sys
-names = sys.argv[1:]
-folders = [os.path.dirname(os.environ[n]) if n.endswith(("_FILE", "_METRICS")) else os.environ[n]
-           for n in names]
+import os, sys
+there = {name: os.environ[name] for name in sys.argv[1:] if name in os.environ}
+folders = [os.path.dirname(value) if name.endswith(("_FILE", "_METRICS")) else value
+           for name, value in there.items() if value.startswith("/")]
+print("UNSET", *[name for name in sys.argv[1:] if name not in there])
 print("MISSING", [folder for folder in folders if not os.path.isdir(folder)])
 """
-PLACES = ("TORCHELASTIC_ERROR_FILE", "TRAINYARD_CHECKPOINT_DIR", "TRAINYARD_OUTPUT_DIR")
+# What the process that starts the ranks of a node is not to have: libraries would take it for one
+OF_RANKS = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    "TORCHELASTIC_ERROR_FILE",
+)
 
 
-def test_what_a_program_was_promised_is_there(tmp_path: Path) -> None:
-    started = ["python3", "main.py", *PLACES, "TRAINYARD_METRICS"]
-    assert run(tmp_path, {"main.py": LOOKS}, started) == 0, logs(tmp_path)
-    assert logs(tmp_path).count("MISSING []") == 2
+@pytest.mark.parametrize(("per", "unset"), [("rank", ()), ("node", OF_RANKS)])
+def test_what_a_program_was_promised_is_there(
+    per: str, unset: tuple[str, ...], tmp_path: Path
+) -> None:
+    text = PROMISES.read_text(encoding="utf-8").partition("## What a program sees")[2]
+    rows = re.findall(r"^\| (`[^|]+) \|", text.partition("With `LAUNCH=node`")[0], re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert {"RANK", "TRAINYARD_OUTPUT_DIR", "USE_LIBUV", *OF_RANKS} <= set(names)
+    assert run(tmp_path, {"main.py": LOOKS}, ["python3", "main.py", *names], per) == 0
+    said = logs(tmp_path)
+    assert said.count("MISSING []\n") == said.count("MISSING") == (2 if per == "rank" else 1), said
+    assert set(re.findall(r"UNSET ?(.*)", said)) == {" ".join(unset)}
 
 
 GOT_OVER = """
