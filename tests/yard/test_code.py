@@ -115,6 +115,19 @@ def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("of_git", [False, True])
+def test_a_file_of_a_folder_that_is_left_out_may_travel(make: Make, of_git: bool) -> None:
+    """As the advice says, in a repository and without one."""
+    rules = "conf/\n!conf/deep/a.yml\n"
+    folder = make(**{".trainyardignore": rules, "train.py": "", "conf/b.yml": ""})
+    write(folder, "conf/deep/a.yml")
+    write(folder, "conf/deep/__pycache__/a.yml")
+    if of_git:
+        git(folder, "init")
+    assert names(folder) == [".trainyardignore", "conf/deep/a.yml", "train.py"]
+
+
+@pytest.mark.process
 def test_rules_of_git_and_of_its_own_add_up(make: Make) -> None:
     """What git keeps here, .env above all, does not travel for a line about something else."""
     own = "big.bin\n!weights/\n!weights/**\n"

@@ -276,7 +276,7 @@ class _LeftOut:
 
 
 def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> Iterator[str]:
-    """Yield the paths of what rules let travel; folders they leave out are not entered."""
+    """Yield the paths of what rules let travel; of folders they leave out what `!` names."""
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -294,8 +294,11 @@ def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> I
             if _never(path):
                 continue
             pattern = None if rules is None else _pattern(rules, path)
-            if pattern is not None:
-                left_out.count(pattern, path)
+            if rules is not None and pattern is not None:
+                wanted = list(_of_program(list(_wanted(survey.root, rules, [path] * is_folder))))
+                yield from wanted
+                if not wanted:
+                    left_out.count(pattern, path)
             elif is_folder:
                 folders.append(path)
             else:
@@ -314,7 +317,7 @@ def _allowed(
 
 
 def _wanted(root: Path, rules: GitIgnoreSpec, ignored: Iterable[str]) -> Iterator[str]:
-    """Yield the files among what git ignores that the rules name with `!`."""
+    """Yield the files among what is left out that the rules name with `!`."""
     if not any(pattern.include is False for pattern in rules.patterns):
         return
     for path in ignored:
