@@ -28,8 +28,11 @@ from .files import CHUNK, DataError, leads_down, shown, size_shown
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 ZSTD = (".tar.zst", ".tzst")
 ZIP = (".zip",)
-# What nothing here unpacks: of 7-Zip, of WinRAR, and of a zip in parts
-FOREIGN = (".7z", ".rar", ".001", ".z01")
+# What nothing here unpacks: of 7-Zip, WinRAR, WinZip and macOS, of other packers, and parts
+FOREIGN = (
+    *(".7z", ".rar", ".zipx", ".dmg", ".tar.lz4", ".tar.z", ".tar.lzma"),
+    *(".001", ".z01", ".tar.aa", ".tar.gz.aa", ".tgz.aa"),
+)
 
 REMEDY = "unpack it, and give SOURCE= the folder"
 

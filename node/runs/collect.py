@@ -10,6 +10,7 @@ import heapq
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
+from ..machine.account import OWN_UID
 from .directory import RunDirectory
 from .records import remove_tree
 from .untrusted import FILE, open_directory
@@ -203,6 +205,10 @@ def collect(directory: RunDirectory, host: str, limits: Limits) -> Collected:
     # A run that was refused a node, or whose files are home, has none.
     if not os.path.isdir(directory.work):
         return collected
+    if OWN_UID:
+        # Without root, who may read what a program let nobody read: it is this account's own.
+        command = ("chmod", "--recursive", "--quiet", "u+rwX", "--", directory.work)
+        subprocess.run(command, check=False)
     pattern = checkpoint_pattern(directory)
     # Asked once, and not for each of many files.
     goes_on = os.path.isdir(directory.resume)

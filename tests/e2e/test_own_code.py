@@ -196,7 +196,9 @@ def test_what_forks_and_stays_is_gone_and_an_edit_sends_itself_alone(tmp_path: P
     text = "import subprocess\n"
     text += "subprocess.Popen(['sleep', '3601'], start_new_session=True)\nprint('before')\n"
     folder = project(tmp_path / "own", {"train.py": text, "data.bin": "x" * 10**6})
-    assert make("train", CODE=folder, NODES=2).status == 0
+    outcome = make("train", CODE=folder, NODES=2)
+    assert outcome.status == 0
+    assert "when rank 0 had ended, and were ended with the run: sleep 3601" in outcome.output
     assert "before" in log(0)
     for node in NODES[:2]:
         assert containers_of_runs(node) == ""

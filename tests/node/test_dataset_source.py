@@ -289,7 +289,9 @@ def test_names_of_windows_in_other_languages_are_read(
     assert list(contents(had.folder)) == sorted(f"{name}.png" for name in names.split())
 
 
-@pytest.mark.parametrize("name", ["faces.7z", "faces.RAR", "faces.zip.001"])
+@pytest.mark.parametrize(
+    "name", [*("faces.7z", "faces.RAR", "faces.zip.001"), *("a.dmg", "a.tar.Z", "a.tar.gz.aa")]
+)
 def test_an_archive_of_another_kind_is_told(name: str, tmp_path: Path, cache: Path) -> None:
     (tmp_path / name).write_bytes(b"7z\xbc\xaf\x27\x1c")
     with pytest.raises(DataError, match=r"of another kind: unpack it, and give SOURCE= the folder"):

@@ -351,6 +351,21 @@ def test_records_and_the_newest_checkpoint_come_before_all_else_of_the_size(run:
     assert collected.beyond.count == 2
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("uid", [0, RANK])
+def test_without_root_the_account_opens_what_a_program_closed(
+    run: Any, uid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root reads it anyway; without it one such folder would keep all else from going home."""
+    monkeypatch.setattr(training_run_collect, "OWN_UID", uid)
+    closed = write(run, "outputs/closed/a").parent
+    closed.chmod(0)
+    write(run, "logs/rank-0.log")
+    assert training_run_collect.collect(run, "node1", LIMITS).refused.count == 0
+    assert len(home(run)) == 2
+    assert stat.S_IMODE(closed.stat().st_mode) == (0o700 if uid else 0)
+
+
 def test_a_tree_two_hundred_directories_deep_goes_home(run: Any) -> None:
     deep = "outputs/" + "d/" * 200 + "result.txt"
     write(run, deep)

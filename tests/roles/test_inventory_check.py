@@ -286,6 +286,36 @@ def test_finds_that_nobody_trains(inventory: Path) -> None:
     ]
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "text", "way"),
+    [
+        ("hosts", "gpu01\ngpu02 slots=4\n", '"[trainers]" in the line above the machines.'),
+        (
+            "hosts.toml",
+            "[gpu.hosts]\ngpu01 = {}\n",
+            """"[trainers]", and "children = ['gpu']" in the line below.""",
+        ),
+        (
+            "hosts.sh",
+            '#!/bin/sh\necho \'{"gpu": {"hosts": ["gpu01"]}}\'\n',
+            '"trainers": {"children": ["gpu"]} of what it prints.',
+        ),
+    ],
+)
+def test_says_how_a_group_is_written_in_the_form_of_the_file(
+    tmp_path: Path, name: str, text: str, way: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / name).chmod(0o755 if name.endswith("sh") else 0o644)
+    status, lines = look(tmp_path)
+    assert status == 2
+    assert lines[0] == (
+        "group trainers has no host. Add the machines that train, or the group that has them: "
+        + way
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ import pytest
 from mpi_ranks import LAUNCH, MPIRUN_ARGUMENTS, PLACES_OF_PROGRAMS, RANK, directories
 
 from trainer.launch import watch as watch_module
+from trainer.launch.left_processes import note_left_processes
 from trainer.launch.processes import program_processes
 from trainer.launch.program import Project, environment_of, write_world
 from trainer.launch.sampler import first_processes
@@ -217,21 +219,36 @@ def test_a_status_that_is_no_signal(status: int, tmp_path: Path) -> None:
     assert (ended["exit_status"], ended["signal"]) == (status, None)
 
 
-# What each variable of docs/own-code.md names is there when the program starts.
+# What each variable of the document names is there when the program starts.
+PROMISES = Path("/checkout/docs/own-code.md")
 LOOKS = """
-import json, os, sys
-names = sys.argv[1:]
-folders = [os.path.dirname(os.environ[n]) if n.endswith(("_FILE", "_METRICS")) else os.environ[n]
-           for n in names]
+import os, sys
+there = {name: os.environ[name] for name in sys.argv[1:] if name in os.environ}
+folders = [os.path.dirname(value) if name.endswith(("_FILE", "_METRICS")) else value
+           for name, value in there.items() if value.startswith("/")]
+print("UNSET", *[name for name in sys.argv[1:] if name not in there])
 print("MISSING", [folder for folder in folders if not os.path.isdir(folder)])
 """
-PLACES = ("TORCHELASTIC_ERROR_FILE", "TRAINYARD_CHECKPOINT_DIR", "TRAINYARD_OUTPUT_DIR")
+# What the process that starts the ranks of a node is not to have: libraries would take it for one
+OF_RANKS = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    "TORCHELASTIC_ERROR_FILE",
+)
 
 
-def test_what_a_program_was_promised_is_there(tmp_path: Path) -> None:
-    started = ["python3", "main.py", *PLACES, "TRAINYARD_METRICS"]
-    assert run(tmp_path, {"main.py": LOOKS}, started) == 0, logs(tmp_path)
-    assert logs(tmp_path).count("MISSING []") == 2
+@pytest.mark.parametrize(("per", "unset"), [("rank", ()), ("node", OF_RANKS)])
+def test_what_a_program_was_promised_is_there(
+    per: str, unset: tuple[str, ...], tmp_path: Path
+) -> None:
+    text = PROMISES.read_text(encoding="utf-8").partition("## What a program sees")[2]
+    rows = re.findall(r"^\| (`[^|]+) \|", text.partition("With `LAUNCH=node`")[0], re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert {"RANK", "TRAINYARD_OUTPUT_DIR", "USE_LIBUV", *OF_RANKS} <= set(names)
+    assert run(tmp_path, {"main.py": LOOKS}, ["python3", "main.py", *names], per) == 0
+    said = logs(tmp_path)
+    assert said.count("MISSING []\n") == said.count("MISSING") == (2 if per == "rank" else 1), said
+    assert set(re.findall(r"UNSET ?(.*)", said)) == {" ".join(unset)}
 
 
 GOT_OVER = """
@@ -557,6 +574,48 @@ def test_what_a_rank_takes_is_sampled_and_the_sampler_is_no_rank(tmp_path: Path)
         return any("trainer.launch.sampler" in line for line in lines)
 
     until(lambda: not is_sampled())
+
+
+# Its child goes on when it has ended: twice by ways of Python's, and by one of a shell's.
+LEAVES = """
+import os, subprocess
+if os.environ["RANK"] == "0":
+    subprocess.Popen(["sleep", "301"], start_new_session=True)
+    os.system("nohup sleep 302 >/dev/null &")
+elif os.fork() == 0:
+    os.execvp("sleep", ["sleep", "303"])
+"""
+
+
+def test_processes_that_a_program_leaves_are_noted(tmp_path: Path) -> None:
+    assert run(tmp_path, {"main.py": LEAVES}, ["python3", "main.py"]) == 0, logs(tmp_path)
+    noted = json.loads((tmp_path / f"failures/left-{os.uname().nodename}.json").read_text())
+    assert [(each["rank"], each["command"]) for each in noted] == [
+        *((0, "sleep 301"), (0, "sleep 302"), (1, "sleep 303")),
+    ]
+    for each in noted:
+        os.kill(each["pid"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds", "noted"),
+    [
+        *(('{"exit_status": 0}', 60, True), ('{"exit_status": 1}', 60, False)),
+        *(("[]", 60, False), ('{"exit_status": 0}', 1, False)),
+    ],
+)
+def test_of_a_rank_that_failed_and_of_short_processes_nothing_is_noted(
+    end: str, seconds: int, noted: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks/7.json").write_text(end)
+    names = {"OMPI_COMM_WORLD_RANK": "7", "TRAINYARD_OUTPUT_DIR": str(tmp_path)}
+    with subprocess.Popen(["sleep", str(seconds)], env={**os.environ, **names}) as process:
+        try:
+            note_left_processes(tmp_path, "node1", patience=3)
+        finally:
+            process.kill()
+    assert (tmp_path / "failures/left-node1.json").exists() == noted
 
 
 @pytest.mark.parametrize("name", ["logs/rank-0.log", "metrics.jsonl"])

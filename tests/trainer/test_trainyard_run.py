@@ -2,6 +2,8 @@
 
 import importlib
 import json
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,24 @@ def test_numbers_of_numpy_and_torch_are_numbers(
         "loss": torch.tensor(0.5, requires_grad=True),
         "accuracy": np.float32(0.25),
         "rate": torch.tensor([2]),
+        "part": Fraction(1, 4),
+        "half": torch.tensor(1.5, dtype=torch.bfloat16),
+        "cost": Decimal("2.5"),
     }
     trainyard_run.log(**numbers)
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
     del line["time"]
-    assert line == {"step": 3, "loss": 0.5, "accuracy": 0.25, "rate": 2}
+    assert line == {
+        **{"step": 3, "loss": 0.5, "accuracy": 0.25, "rate": 2},
+        **{"part": 0.25, "half": 1.5, "cost": 2.5},
+    }
+
+
+class Meter:
+    """Gives its value in a way of its own, and not always."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("nothing was measured")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +51,9 @@ def test_numbers_of_numpy_and_torch_are_numbers(
     [
         (torch.ones(2, 3), r"losses is not logged: Tensor of the shape \(2, 3\)"),
         (np.zeros(0), r"losses is not logged: ndarray of the shape \(0,\)"),
-        ([torch.ones(2)], r"losses is not logged: Tensor of the shape \(2,\)"),
+        ([torch.ones(2)], "losses is not logged: list is no number"),
+        ("0.5", "losses is not logged: str is no number"),
+        (Meter(), "losses is not logged: nothing was measured"),
         (np.complex64(1), r"losses is not logged: .*complex"),
         (object(), "losses is not logged: object is no number"),
     ],

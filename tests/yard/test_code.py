@@ -10,6 +10,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,19 @@ def test_a_file_of_its_own_says_what_is_left_out(make: Make) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("of_git", [False, True])
+def test_a_file_of_a_folder_that_is_left_out_may_travel(make: Make, of_git: bool) -> None:
+    """As the advice says, in a repository and without one."""
+    rules = "conf/\n!conf/deep/a.yml\n"
+    folder = make(**{".trainyardignore": rules, "train.py": "", "conf/b.yml": ""})
+    write(folder, "conf/deep/a.yml")
+    write(folder, "conf/deep/__pycache__/a.yml")
+    if of_git:
+        git(folder, "init")
+    assert names(folder) == [".trainyardignore", "conf/deep/a.yml", "train.py"]
+
+
+@pytest.mark.process
 def test_rules_of_git_and_of_its_own_add_up(make: Make) -> None:
     """What git keeps here, .env above all, does not travel for a line about something else."""
     own = "big.bin\n!weights/\n!weights/**\n"
@@ -153,10 +167,13 @@ def test_a_link_that_is_named_in_the_own_file_lets_nothing_else_travel(make: Mak
         (".env", ".env.local", "Token.txt", "certificates/site.pem", "client_secret_1.json"),
         (".npmrc", "aws_credentials", "gcp-key.json", "passwords.txt", "token.json"),
         (".aws/config", "home/.docker/config.json", "x/.kube/config"),
+        (".hf_token", "github_token", "openai_key.txt", "api_keys.json", "secrets.local.yaml"),
+        ("auth.json", "hf_token.json", "site.ovpn", "ada.keytab", "kubeconfig.yaml"),
     ],
 )
 def test_what_looks_like_a_secret_is_named(make: Make, secrets: tuple[str, ...]) -> None:
-    others = (".env.example", "keys.py", "secret_santa.py", "monkey.txt", "incredible.json")
+    others = [".env.example", "keys.py", "secret_santa.py", "monkey.txt", "incredible.json"]
+    others += ["tokenizer.json", "added_tokens.json", "keypoints.json", "hotkey.py", "token.py"]
     folder = make(**dict.fromkeys((*secrets, *others, "train.py"), ""))
     [warning] = looks_secret(find_files(folder))
     assert warning.startswith(f"{', '.join(sorted(secrets))}: travels with the run")
@@ -323,6 +340,12 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "torchrun --nnodes=1 train.py\n", "each of them is a world of its own"),
         ("run.sh", "torchrun --nnodes=1:4 train.py\n", None),
         ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: of another launcher"),
+        ("run.sh", "python3 x.py $NUM_NODES $SKYPILOT_NODE_RANK\n", "NUM_NODES, SKYPILOT_NODE_RAN"),
+        ("run.sh", "python3 tools/x1.py\n", "starts tools/x1.py, and there is no such file"),
+        ("run.sh", "git clone x || cd y\npython3 x1.py\n", "git: the trainer image comes without"),
+        ("run.sh", "python3 /opt/x1.py; cd y && python3 $Y/x1.py\n", None),
+        ("train.py", "init_process_group()\n", "with LAUNCH=node it is no rank"),
+        ("train.py", "if spawn: init_process_group()\n", None),
         (
             "run.sh",
             "torchrun --nnodes $WORLD_SIZE --node_rank ${RANK} x.py\n",
@@ -375,7 +398,9 @@ def test_what_may_start_another_world_is_a_warning(
     make: Make, entry: str, text: str, says: str | None
 ) -> None:
     name = entry if entry.endswith(("py", "sh")) else "src/pkg/train.py"
-    code = read_code(Project(Path("/nowhere")), str(make(**{name: text})), entry, launch="node")
+    started = dict.fromkeys(("x.py", "watch.py", "train.py"), "")
+    folder = str(make(**{**started, name: text}))
+    code = read_code(Project(Path("/nowhere")), folder, entry, launch="node")
     assert [says in warning for warning in code.warnings if says] == [True] * (says is not None)
     assert bool(code.warnings) == (says is not None)
 
@@ -485,6 +510,47 @@ def test_paths_in_a_program_that_stay_behind_are_warned_of(
     assert faces.startswith(f"lib.py:1: {tmp_path}/faces: is a path of this machine")
 
 
+@pytest.mark.process
+def test_what_a_script_names_and_stays_behind_is_warned_of(make: Make) -> None:
+    script = "source .env\n. ./env.sh && python3 tools/train.py \\\n --config c.yml --out runs\n"
+    rules = ".env\nenv.sh\nruns/\ntools/\nc.yml\n"
+    folder = make(**{"run.sh": f"{script}rm env.sh\n", ".gitignore": rules})
+    for name in (".env", "c.yml", "env.sh", "runs/x", "tools/train.py"):
+        write(folder, name)
+    git(folder, "init")
+    warnings = read_code(Project(Path("/nowhere")), str(folder), "run.sh").warnings
+    way = "a line !{} in .trainyardignore lets it, and data goes with make data"
+    secret = "keys and passwords reach the ranks by training_run_secrets"
+    assert [each.replace("is here, and does not travel: .gitignore:", "") for each in warnings] == [
+        f"run.sh: .env: 1 (.env) leaves it out; {secret}",
+        f"run.sh: ./env.sh: 2 (env.sh) leaves it out; {way.format('env.sh')}",
+        f"run.sh: tools/train.py: 4 (tools/) leaves it out; {way.format('tools/train.py')}",
+        f"run.sh: c.yml: 5 (c.yml) leaves it out; {way.format('c.yml')}",
+    ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("entry", "refused"),
+    [
+        ("train.py", "train.py:2: imports .model, and a script has no package: take the dot out"),
+        ("pkg/train.py", 'has no package: start it by ENTRY="-m pkg.train", or take the dot out'),
+        ("-m pkg.train", None),
+    ],
+)
+def test_a_script_that_imports_as_a_module_is_refused(
+    make: Make, entry: str, refused: str | None
+) -> None:
+    text = "import os\nfrom .model import Net\n"
+    files = {"train.py": text, "model.py": ""}
+    folder = str(make(**files, **{f"pkg/{name}": each for name, each in files.items()}))
+    read = partial(read_code, Project(Path("/nowhere")), folder, entry)
+    if refused is None:
+        read()
+    else:
+        assert refused in problems_of(read)
+
+
 @pytest.mark.parametrize("name", ["random.py", "torch/__init__.py"])
 def test_a_module_in_the_way_of_pythons_or_the_images_is_named(make: Make, name: str) -> None:
     folder = make(**{"train.py": "", "lib/queue.py": "", "test/__init__.py": "", "torch.md": ""})
@@ -507,7 +573,6 @@ if os.environ.get("PLOT"):
 def late():
     import pandas
 import deep, fast, kept
-from . import beside
 """
 
 
@@ -528,7 +593,7 @@ def test_imports_that_nobody_brings_are_known_before_the_start(make: Make) -> No
     assert cv2.startswith(
         "train.py:2: imports cv2, which neither the image, the project nor its re"
     )
-    assert "write the package (cv2, if it is called so) to requirements.txt" in cv2
+    assert "Write opencv-python-headless to requirements.txt" in cv2
     assert imp == "train.py:4: imports imp, which Python 3.13 has no more"
     assert tqdm.startswith("lib/m.py:1: imports tqdm, ")
 

@@ -415,3 +415,20 @@ def test_what_ended_with_the_container_is_told_with_the_place_to_write_to(run: P
     assert "the copy is outputs/left-in-container/tmp/test-clm. Have it write to" in first
     assert "nothing of it came home" in second
     assert "the copy is nodes/node2/outputs/left-in-container/tmp/own. " in third
+
+
+def test_processes_that_were_left_running_are_named(run: Path) -> None:
+    """A training in the background, say: the run is over, and so is that."""
+    noted = [
+        {"rank": 1, "pid": 93, "command": "python3 train.py"},
+        {"rank": 1, "pid": "93", "command": "x"},
+        {"rank": 1, "pid": 94, "command": "\x1b[2J"},
+        3,
+    ]
+    (run / "failures").mkdir(exist_ok=True)
+    (run / "failures/left-elsewhere.json").write_text(json.dumps(noted))
+    assert not any("processes" in warning for warning in summarise(read_run(run)).warnings)
+    (run / "failures/left-node2.json").write_text(json.dumps(noted))
+    (said,) = (each for each in summarise(read_run(run)).warnings if "processes" in each)
+    assert "on node2 when rank 1 had ended, and were ended with the run: python3 train.py" in said
+    assert "(pid 93), '\\x1b[2J' (pid 94). A run lasts as long as its program" in said

@@ -263,6 +263,14 @@ def test_editors_of_windows_may_have_written_it(encoding: str, tmp_path: Path) -
             "the head of train.py",
         ),
         ({"requirements-gpu.txt": "x\n", "requirements.txt": "y\n"}, None),
+        ({"docker/Dockerfile.gpu": "RUN pip install y\n"}, "docker/Dockerfile.gpu"),
+        (
+            {"scripts/install_all.sh": "pip install y\n", "x.def": "%post\n"},
+            "scripts/install_all.sh",
+        ),
+        ({"binder/environment.yml": "name: x\ndependencies:\n"}, "binder/environment.yml"),
+        ({"configs/environment.yml": "gravity: 9.8\n", "Makefile": "all:\n"}, None),
+        ({"deps.txt": "x\n"}, "deps.txt"),
         (
             {"pyproject.toml": "[tool.poetry.dependencies]\npython = '^3.11'\nx = '^1'\n"},
             "pyproject.toml [tool.poetry.dependencies]",
@@ -443,6 +451,18 @@ def test_an_option_may_go_on_in_another_line(tmp_path: Path) -> None:
     found = required(tmp_path, **{"requirements.txt": text})
     assert found is not None
     assert found.options() == "--extra-index-url https://code/simple\n"
+
+
+def test_several_options_may_stand_in_a_line(tmp_path: Path) -> None:
+    text = "-i https://code/simple --extra-index-url https://mine/x  # ours -- theirs\ntidy\n"
+    found = required(tmp_path, **{"requirements.txt": text})
+    assert found is not None
+    assert found.options() == "-i https://code/simple\n--extra-index-url https://mine/x\n"
+    found.write(tmp_path)
+    assert (tmp_path / "requirements.txt").read_text() == found.options() + "tidy\n"
+    text = "--no-index --no-deps\n"
+    said = refused(lambda: required(tmp_path, **{"requirements.txt": text}))
+    assert "requirements.txt:1: --no-deps: an option" in said
 
 
 @pytest.mark.process

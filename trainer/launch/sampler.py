@@ -1,9 +1,9 @@
 """Samples what a project takes of this node: `python3 -P -m trainer.launch.sampler`.
 
 The trainer does so itself, from a thread of its first rank on a node; of a project's program
-docker/trainer/bin/rank starts this beside its first rank, ends it, and waits for it: it keeps what
-the ranks left in places that end with the container, until SIGURG. On the first node the launcher
-does that.
+docker/trainer/bin/rank starts this beside its first rank, ends it, and waits for it: it names the
+processes that the ranks left, and keeps what they left in places that end with the container, until
+SIGURG. On the first node the launcher does the latter.
 """
 
 import os
@@ -12,6 +12,7 @@ from types import FrameType
 
 from trainer.launch.connections import NodeLook
 from trainer.launch.container_files import Stopped, container_places, keep_container_files
+from trainer.launch.left_processes import note_left_processes
 from trainer.launch.processes import rank_processes
 from trainer.launch.program import Project
 from trainer.launch.settings import program_file, run_dir
@@ -40,6 +41,7 @@ def main() -> None:
     with UtilisationSampler(utilisation_file(run_dir(os.environ)), first_processes, look):
         signal.sigwait({signal.SIGTERM})
     host = os.uname().nodename
+    note_left_processes(run_dir(os.environ), host)
     if host != hosts[0]:
         signal.signal(signal.SIGURG, _stop)
         keep_container_files(run_dir(os.environ), host, container_places())

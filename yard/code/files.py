@@ -45,10 +45,13 @@ NEVER = frozenset(
 SECRET = re.compile(
     r"\.envrc|\w*\.env(?:\.(?!example|sample|template).*)?|.*\.(?:pem|key|p8|p12|pfx|ppk|keystore|jks)"
     r"|\.(?:netrc|pgpass|pypirc|npmrc|s3cfg|boto|htpasswd|vault_pass\w*|git-credentials|secrets?)"
-    r"|\.dockerconfigjson|rclone\.conf|kubeconfig|\w*accesskeys\.csv|rootkey\.csv|.*\.kdbx"
+    r"|\.(?:databrickscfg|my\.cnf)|.*\.(?:kdbx|keytab|ovpn|tfvars)|kubeconfig(?:\.ya?ml)?"
+    r"|\.dockerconfigjson|rclone\.conf|\w*accesskeys\.csv|rootkey\.csv"
     r"|.*id_(?:rsa|dsa|ecdsa|ed25519)|(?:.*[_.-])?cred(?:ential)?s(?:\..*)?|.*[_-](?:key|adminsdk.*)\.json"
-    r"|secrets?\.(?:ya?ml|json|toml|env|py)|passw(?:or)?ds?(?:\.txt)?|(?:kaggle|token)\.json|.*\.tfstate"
-    r"|(?:client_secret|service[_-]account).*\.json|(?:(?:api|access|hf|wandb)[_-]?)?(?:key|token)(?:\.txt)?",
+    r"|secrets?(?:\.\w+)?\.(?:ya?ml|json|toml|env|py|sh|ini|cfg|conf|txt)|.*\.tfstate"
+    r"|passw(?:or)?ds?(?:\.(?:txt|csv|json))?|(?:kaggle|auth|(?:\w+_)?token)\.json"
+    r"|(?:client_secret|service[_-]account).*\.json|(?:api|access|secret)[_-]?keys?\.(?:json|ya?ml|toml|py|env)"
+    r"|(?:[.\w-]*[._-]|api|access)?(?:key|token)(?:\.txt)?",
     re.IGNORECASE,
 )
 # Folders and files of programs that keep theirs there
@@ -273,7 +276,7 @@ class _LeftOut:
 
 
 def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> Iterator[str]:
-    """Yield the paths of what rules let travel; folders they leave out are not entered."""
+    """Yield the paths of what rules let travel; of folders they leave out what `!` names."""
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -291,8 +294,11 @@ def _walk(survey: _Survey, left_out: _LeftOut, rules: GitIgnoreSpec | None) -> I
             if _never(path):
                 continue
             pattern = None if rules is None else _pattern(rules, path)
-            if pattern is not None:
-                left_out.count(pattern, path)
+            if rules is not None and pattern is not None:
+                wanted = list(_of_program(list(_wanted(survey.root, rules, [path] * is_folder))))
+                yield from wanted
+                if not wanted:
+                    left_out.count(pattern, path)
             elif is_folder:
                 folders.append(path)
             else:
@@ -311,7 +317,7 @@ def _allowed(
 
 
 def _wanted(root: Path, rules: GitIgnoreSpec, ignored: Iterable[str]) -> Iterator[str]:
-    """Yield the files among what git ignores that the rules name with `!`."""
+    """Yield the files among what is left out that the rules name with `!`."""
     if not any(pattern.include is False for pattern in rules.patterns):
         return
     for path in ignored:
@@ -362,6 +368,11 @@ def left_behind(files: Files, value: str, is_data: bool) -> str | None:
     if path == "." or any(f"{each}/".startswith(f"{path}/") for each in files.travelling):
         return None
     rule = rule_of(files, path + "/" * place.is_dir())
+    if SECRET.fullmatch(place.name):
+        return (
+            f"is here, and does not travel: {rule} leaves it out; keys and passwords reach the "
+            "ranks by training_run_secrets"
+        )
     return (
         f"is here, and does not travel: {rule} leaves it out; a line !{path} in {IGNORE} lets it, "
         "and data goes with make data"

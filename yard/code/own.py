@@ -10,7 +10,13 @@ from yard.code.git import git_revision, missing_submodules
 from yard.code.program import find_program
 from yard.code.requirements import Requirements, find_requirements, not_read
 from yard.code.settings import RANK, Settings, read_settings, split
-from yard.code.starts import check_start, doubtful_starts, lfs_pointers, programs_of
+from yard.code.starts import (
+    check_start,
+    commands_of,
+    doubtful_starts,
+    lfs_pointers,
+    programs_of,
+)
 from yard.code.syntax import of_other_pythons, syntax_errors
 from yard.core.errors import RequestError
 from yard.core.project import Project
@@ -113,6 +119,11 @@ def read_code(
         ]
         started = programs_of(files, program, scripts)
         warnings += [*of_other_pythons(files), *_paths_left_behind(files, arguments)]
+        warnings += [
+            f"{path}: {said.removeprefix('argument ')}"
+            for path, words in commands_of(files, scripts)
+            for said in _paths_left_behind(files, tuple(words))
+        ]
         for source, as_module in started:
             wrong, doubtful, needed = syntax_errors(files, source, as_module, per_rank)
             foreign = {**needed, **foreign}

@@ -32,15 +32,22 @@ REQUIREMENTS, PYPROJECT = NAMES = ("requirements.txt", "pyproject.toml")
 
 # Where other tools have what a project requires: files, and tables of a pyproject.toml
 _OTHER_FILES = re.compile(
-    r"(?:(?:envs?|environments?|conda|requirements)/)?"
-    r"(?:env|environment|conda|python_env|cog)[\w.-]*\.ya?ml|Pipfile|pixi\.toml|setup\.(?:py|cfg)"
-    r"|(?:docker/|\.devcontainer/)?Dockerfile|(?:install|setup)\.sh"
-    r"|(?!docs?/|tests?/)(?:.*/)?(?:_?requirements?|reqs)(?:[_/.-][\w.-]+)?\.(?:txt|in)",
+    r"Pipfile|pixi\.toml|setup\.(?:py|cfg)|(?!docs?/|tests?/)(?:[\w.-]+/)?(?:"
+    r"(?:env|environment|conda|python_env|cog|dependencies)[\w.-]*\.ya?ml"
+    r"|(?:Docker|Container|Make)file(?:[.-][\w.-]+)?|[\w.-]+\.def"
+    r"|(?:install|setup|bootstrap)[\w.-]*\.sh)"
+    r"|(?!docs?/|tests?/)(?:.*/)?(?:_?requirements?|reqs|deps|dependencies)(?:[_/.-][\w.-]+)?\.(?:txt|in)",
     re.IGNORECASE,
 )
 # Those of them that may have another purpose, and what they have where they say it
-_PERHAPS = re.compile(r"(?:.*/)?(?:setup\.(?:py|cfg)|Dockerfile|\w+\.sh)")
-_INSTALLS = re.compile(r"install_requires|\b(?:pip3?|conda|mamba) install\b")
+_PERHAPS = re.compile(
+    r"(?:.*/)?(?:setup\.(?:py|cfg)|\w+file[\w.-]*|[\w.-]+\.(?:sh|def))"
+    r"|(?!(?:envs?|environments?|conda|requirements)/).*/.*\.ya?ml",
+    re.IGNORECASE,
+)
+_INSTALLS = re.compile(
+    r"install_requires|\b(?:pip3?|conda|mamba) install\b|^dependencies:", re.MULTILINE
+)
 _LOCKS = re.compile(r"(?:uv|poetry|pdm|pixi|Pipfile)\.lock|pylock(?:\.\w+)?\.toml")
 # How a script says itself what it requires (PEP 723)
 _SCRIPT = re.compile(r"^# /// script$.*?^# *dependencies", re.MULTILINE | re.DOTALL)
@@ -271,10 +278,15 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file, with the number of each; a backslash continues one."""
+    """Yield the lines of a file, with the number of each; a backslash continues one.
+
+    Of several options in a line each.
+    """
     for found in re.finditer(r"(?:[^\n\\]|\\\r?\n|\\)+", text):
         line = re.sub(r"\\\r?\n", " ", found[0]).strip()
-        yield text.count("\n", 0, found.start()) + 1, line
+        parts = re.split(r"\s(?=-)", line.split(" #")[0]) if line.startswith("-") else [line]
+        for part in parts:
+            yield text.count("\n", 0, found.start()) + 1, part.strip()
 
 
 def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -> None:

@@ -2,8 +2,10 @@
 
 import ast
 import codecs
+import contextlib
 import posixpath
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -76,7 +78,10 @@ HERE_DOCUMENT = re.compile(r"<<-?[ \t]*([\"']?)(\w+)\1[^\n]*\n(?s:.*?)^[ \t]*\2$
 INTERPRETER = re.compile(rb"#!.*?\b(t?csh|fish|zsh|ksh|python[\d.]*|perl)\b")
 # What other launchers tell of nodes and ranks, where a script does without it in no other way
 _READ = r"\$(\{)?(?P<name>%s)(?(1)[^:\w-]|\b)"
-OF_OTHERS = re.compile(_READ % r"(?:SLURM|PBS|LSB|FLUX|PMI|PMIX|VC|MLP)_\w+")
+OF_OTHERS = re.compile(
+    _READ % r"(?:SLURM|PBS|LSB|FLUX|PMI|PMIX|VC|MLP|SKYPILOT|DSTACK|SM|AZUREML|AZ_BATCH|COBALT)_\w+"
+    r"|NUM_(?:NODES|MACHINES|GPUS)|MACHINE_RANK|N?GPUS_PER_NODE|HOSTFILE"
+)
 # What ranks have, and what starts them on a node has not
 OF_RANKS = re.compile(_READ % "(?:LOCAL_)?(?:RANK|WORLD_SIZE)")
 # The same for all nodes, of names that the launch sets for each
@@ -111,6 +116,11 @@ ONLY_ON_GPUS = re.compile(
 )
 # More processes than one, for which it sets MASTER_ADDR
 SEVERAL = re.compile(r"--num_(?:processes|machines)[= \t]+(?![\"']?1\b)")
+# What a script does in another folder than the project's, or may have made before
+ELSEWHERE = re.compile(r"\b(?:cd|pushd|git|wget|curl|tar|unzip|cp|mv|ln|cat|rsync)\b")
+# What a program says that is a rank, and what starts ranks in it
+JOINS = re.compile(rb"\binit_process_group\b|\bAccelerator\(|environ\S{1,6}(?:LOCAL_)?RANK\b")
+MAKES_RANKS = re.compile(rb"spawn|subprocess|Process\(|elastic|os\.exec|[Ll]ightning|NODE_RANK")
 # What starts programs in Python, and what starts ranks as processes of it
 STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "execvp"})
 SPAWNS = re.compile(r"(?:.*\b(?:mp|multiprocessing)\.(?:spawn|start_processes)|.*\belastic_launch)")
@@ -173,7 +183,14 @@ def doubtful_starts(
         scripts: those that are run, see `check_start`.
         on_cpus: whether no node has GPUs.
     """
-    if program[1] == "-m" and source_of(files, program) is None:
+    source = source_of(files, program)
+    if source is not None and not per_rank:
+        text = files.travelling[source].source.read_bytes()
+        return [
+            f"{source}: with LAUNCH=node it is no rank, and has no RANK; LAUNCH=rank (the default) "
+            "starts it as each rank, and a run.sh with exec torchrun starts ranks of it"
+        ] * (bool(JOINS.search(text)) and not MAKES_RANKS.search(text))
+    if program[1] == "-m" and source is None:
         path = f"src/{program[2].replace('.', '/')}"
         lies = {f"{path}.py", f"{path}/__main__.py"} & files.travelling.keys()
         return [
@@ -187,6 +204,7 @@ def doubtful_starts(
         for warning in (
             *_doubts(path, text, per_rank),
             *(_lost_on_cpus(path, text) if on_cpus else ()),
+            *_not_there(files, path, text),
         )
     ]
 
@@ -199,6 +217,15 @@ def _lost_on_cpus(path: str, code: str) -> Iterator[str]:
                 f"{path}: {command}: without GPUs accelerate launch starts one process on each "
                 "node; with --cpu and LAUNCH=rank (the default) it starts as each rank"
             )
+
+
+def _not_there(files: Files, path: str, code: str) -> Iterator[str]:
+    """The Python files that a script starts, and that are nowhere in the project."""
+    named = {each["file"]: None for each in PYTHON.finditer(code) if each["file"]}
+    for name in named if not ELSEWHERE.search(code) else ():
+        place = files.folder / name
+        if not name.startswith("/") and _find(files, name) is None and not place.exists():
+            yield f"{path}: starts {name}, and there is no such file in the project"
 
 
 def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
@@ -251,6 +278,15 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
                 f"{path}: {command}: ends with the status of tee, so that what fails counts as "
                 "done; a line `set -o pipefail` before it changes that"
             )
+
+
+def commands_of(files: Files, scripts: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The words of each command that starts a Python program or reads a file, with its script."""
+    for path in scripts:
+        for command in re.split(r"[;&|\n]+", _joined(_commands(files, path))):
+            if PYTHON.search(command) or re.match(r"\s*(?:source|\.)\s", command):
+                with contextlib.suppress(ValueError):  # a quotation that goes on in another line
+                    yield path, shlex.split(command.partition(">")[0])
 
 
 def programs_of(

@@ -77,6 +77,8 @@ def syntax_errors(
             text = f"{path}:{error.lineno}: {error.msg}" + (f"\n    {line}" if line else "")
             (doubtful if _may_be_newer(error) else wrong).append(text)
         else:
+            if path == start and not as_module and b"__package__" not in content:
+                wrong += _without_package(tree, path)
             if path == start and b"sys.path" not in content:
                 doubtful += _out_of_path(files, tree, path, root)
                 doubtful += _not_there(files, tree, path, root)
@@ -92,6 +94,18 @@ def syntax_errors(
             seen.update(new)
             waiting += new
     return wrong, doubtful, foreign
+
+
+def _without_package(tree: ast.Module, path: str) -> list[str]:
+    """What a script imports by a dot: it has no package."""
+    module = path.removesuffix(".py").replace("/", ".")
+    way = f'start it by ENTRY="-m {module}", or ' if "/" in path else ""
+    return [
+        f"{path}:{node.lineno}: imports {'.' * node.level}{node.module or ''}, and a script has no "
+        f"package: {way}take the dot out"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
 
 
 def of_other_pythons(files: Files) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from yard.code.modules import way_to
 from yard.plays.contract import FOLLOW, UNREACHABLE, phase_of
 from yard.plays.events import TaskFailure
 from yard.runs.crashes import (
@@ -48,6 +49,8 @@ NOT_EXECUTABLE = re.compile(r"PermissionError: \[Errno 13\]|OSError: \[Errno 8\]
 OF_ENVIRONMENT = ("os.py", "<frozen os>")
 # What the kernel does where memory ran out
 OUT_OF_MEMORY = ("container_out_of_memory", "node_out_of_memory")
+# How ranks tell that another one is gone, of which they do not know how it ended
+GONE = ("peer_lost", "connection_broken")
 ANSIBLE_LOG = "ansible.log"
 # The line that docker/trainer/bin/rank writes into each log
 OWN_LINE = re.compile(r"rank \d+ of \d+ on ")
@@ -94,7 +97,10 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
     first_failed = first_failed_rank(record)
     findings = _findings(record, first_failed)
     texts = _texts(record, first_failed)
+    passed_over = GONE if _left_by_itself(record, first_failed) else ()
     for signature in load_signatures() if signatures is None else signatures:
+        if signature.name in passed_over:
+            continue
         for finding in findings:
             if finding.code == signature.name:
                 return _of_finding(record, signature, finding)
@@ -217,6 +223,13 @@ def _fell_by_itself(record: RunRecord, first_failed: int | None) -> bool:
     return crash is not None and not killed and not (crash.of_killed or crash.of_peer)
 
 
+def _left_by_itself(record: RunRecord, first_failed: int | None) -> bool:
+    """Whether the first failed rank of a program is known, and no signal ended it."""
+    ends: dict[int | None, int] = {end.rank: end.exit_status for end in record.rank_ends}
+    all_told = all(log.rank in ends for log in record.rank_logs)
+    return record.is_project and all_told and ends.get(first_failed, 128) < 128
+
+
 def _of_crash(record: RunRecord, crash: Crash) -> Finding:
     """The exception that ended a rank of the user's own program, as a finding."""
     proof = tuple(filter(None, (crash.place, crash.sentence)))
@@ -329,6 +342,8 @@ def _of_finding(record: RunRecord, signature: Signature, finding: Finding) -> Di
 
 def _of_words(record: RunRecord, signature: Signature, log: Log, match: re.Match[str]) -> Diagnosis:
     groups = {name: " ".join(text.split()) for name, text in match.groupdict("").items()}
+    if "package" in groups:
+        groups["way"] = way_to(groups["package"])
     rank = int(groups["rank"]) if "rank" in groups else log.rank
     named = known(groups.get("host"), record.manifest.hosts)
     host = named or log.host or (record.host_of(rank) if rank is not None else None)

@@ -16,6 +16,7 @@ from yard.runs.crashes import Crash, holder_of, own_module, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
+from yard.runs.left_processes import left_processes
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
 from yard.runs.output import without_sequences
@@ -98,6 +99,7 @@ class RunRecord:
         heat: its GPUs that were too hot.
         idle_gpus: how busy its GPUs were, in percent, where that is little.
         container_files: what it wrote to places that end with the container.
+        left_processes: a sentence about those that it left running.
         empty_hosts: nodes that were asked at the end and had no container of the run.
     """
 
@@ -124,6 +126,7 @@ class RunRecord:
     idle_gpus: float | None = None
     silences: tuple[Silence, ...] = ()
     container_files: tuple[ContainerFiles, ...] = ()
+    left_processes: tuple[str, ...] = ()
     empty_hosts: tuple[str, ...] = ()
 
     @property
@@ -202,6 +205,7 @@ def read_run(run: Path) -> RunRecord:
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
         container_files=read_container_files(run, hosts) if is_project else (),
+        left_processes=left_processes(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         unconnected=is_project and never_connected(run, manifest.hosts, samples=1),
         heat=slowed_by_heat(run, manifest.hosts),

@@ -289,6 +289,7 @@ def _summary(
         readings=last_values(record.readings),
         warnings=(
             *(silence.text for silence in record.silences),
+            *record.left_processes,
             *(files.text for files in record.container_files),
             *_share_warnings(record),
             *_gpu_warnings(record),

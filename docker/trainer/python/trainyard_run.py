@@ -29,22 +29,26 @@ def log(**numbers: Any) -> None:
         line = {"time": time.time()}
         for name, value in numbers.items():
             try:
-                line[name] = json.loads(json.dumps(value, default=_number))
-            except TypeError as error:
+                line[name] = _number(value)
+            except Exception as error:  # a class of anybody's may raise anything
                 warnings.warn(f"trainyard_run.log: {name} is not logged: {error}", stacklevel=2)
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
 def _number(value: Any) -> Any:
-    """The number in a scalar of NumPy, or in a tensor with one value."""
+    """The number in a scalar of NumPy, a tensor with one value, a fraction and the like."""
     kind = type(value).__name__
-    if not hasattr(value, "item"):
+    if hasattr(value, "reshape"):
+        # Those that have one value alone, of whatever shape
+        if len(value.reshape(-1)) != 1:
+            raise TypeError(f"{kind} of the shape {tuple(value.shape)}; give its mean, say")
+        value = value.item()
+    elif hasattr(value, "__float__") and not isinstance(value, int):
+        value = float(value)
+    if not isinstance(value, (int, float)):
         raise TypeError(f"{kind} is no number")
-    # Those that have one value alone, of whatever shape
-    if len(value.reshape(-1)) != 1:
-        raise TypeError(f"{kind} of the shape {tuple(value.shape)}; give its mean, say")
-    return value.item()
+    return value
 
 
 def output_dir() -> Path:

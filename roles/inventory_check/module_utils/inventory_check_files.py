@@ -70,6 +70,7 @@ class InventoryFiles:
         definitions: the variables that they set, those of the site-wide group_vars last.
         site: the site-wide ones among these.
         hosts, groups: where hosts and groups are named.
+        form: of the last file that is none of YAML: ini, toml or program.
         group_files: the names that the inventory's own group_vars bear, with file or directory.
         problems: what is wrong with the files themselves.
         unreadable: whether one of these problems hides what a file says, so that Ansible stops.
@@ -91,6 +92,7 @@ class InventoryFiles:
         self.group_files: list[tuple[str, Path]] = []
         self.problems: list[Problem] = []
         self.unreadable = False
+        self.form = "ini"
         # An inventory beside the checkout's group_vars would bring these twice.
         self._seen: set[Path] = set()
         for source in map(Path, sources):
@@ -213,7 +215,10 @@ class InventoryFiles:
             reason = "the link leads nowhere" if nowhere else str(error.strerror)
             self._problem("file_unreadable", file, reason=reason)
             return None
-        if content.startswith(b"$ANSIBLE_VAULT") or _is_program(file, content):
+        if _is_program(file, content):
+            self.form = "program"
+            return None
+        if content.startswith(b"$ANSIBLE_VAULT"):
             return None
         try:
             text = content.decode()
@@ -226,6 +231,7 @@ class InventoryFiles:
             self._problem("file_not_text", file, line, byte=f"0x{content[broken]:02x}")
             return None
         if file.suffix and file.suffix not in YAML_SUFFIXES:
+            self.form = "toml" if file.suffix == ".toml" else "ini"
             return None
         try:
             node: yaml.Node | None = yaml.compose(text, LOADER)

@@ -35,9 +35,14 @@ def group_problems(
     known = {"all", "ungrouped", *playbooks, *gpu_groups}
     of_machines = [name for name in groups if groups[name] and name not in known]
     likely = max(of_machines, key=lambda name: len(groups[name]), default="name-of-the-group")
-    children = f'"trainers: {{children: {{{likely}: {{}}}}}}"'
-    if not is_yaml:
-        children = f'"[trainers:children]", and "{likely}" in the line below'
+    children = {
+        "ini": f'"[trainers:children]", and "{likely}" in the line below',
+        "toml": f'"[trainers]", and "children = [\'{likely}\']" in the line below',
+        "program": f'"trainers": {{"children": ["{likely}"]}} of what it prints',
+        "yaml": f'"trainers: {{children: {{{likely}: {{}}}}}}"',
+    }["yaml" if is_yaml else files.form]
+    if groups.get("ungrouped") and not of_machines and not is_yaml and files.form == "ini":
+        children = '"[trainers]" in the line above the machines'
     for name, playbook in playbooks.items():
         if name in groups or name in hosts:
             continue
