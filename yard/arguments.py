@@ -159,12 +159,12 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "web", "serve a page for everybody, on this machine's loopback")
     text = "default: %(default)s"
     command.add_argument("--port", type=int, default=WEB_PORT, metavar="N", help=text)
-    text = "a UNIX socket in place of the port, for a proxy that asks who users are"
+    text = "a UNIX socket in place of the port, for a proxy that authenticates users"
     command.add_argument("--socket", type=Path, metavar="FILE", help=text)
-    text = "the server's names beside localhost, as a proxy has them"
+    text = "host names of the server beside localhost, such as the proxy's"
     command.add_argument("--names", type=_names, default="", metavar="HOST,...", help=text)
     command.add_argument(
-        "--read-only", action="store_true", help="only looking; no stop, rerun, delete or tags"
+        "--read-only", action="store_true", help="view only: no stop, rerun, delete or tags"
     )
     text = "nodes, GPUs and runs as metrics for Prometheus"
     command = _add(commands, "metrics", text, operates=True)
@@ -191,9 +191,9 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_rent(commands: Any) -> None:
     command = _add(commands, "provision", "rent machines, after a question", operates=True)
     command.add_argument("site", type=Path, metavar="SITE", help="a site file")
-    text = "how many machines there shall be"
+    text = "how many machines the site has in the end"
     command.add_argument("--count", type=int, required=True, metavar="N", help=text)
-    text = "from now to the deadline of all of them"
+    text = "until the deadline of all of them, from now on"
     command.add_argument("--hours", type=float, metavar="H", help=text)
     command.add_argument("--yes", action="store_true", help="answer the question")
     command = _add(commands, "destroy", "give rented machines back", operates=True)
@@ -201,7 +201,7 @@ def _add_rent(commands: Any) -> None:
     command.add_argument("--yes", action="store_true", help="answer the question")
     text = "name rented machines that are past their deadline"
     command = _add(commands, "provision-check", text, operates=True)
-    text = "a site file; without, all of sites/"
+    text = "a site file (default: all of sites/)"
     command.add_argument("site", type=Path, nargs="?", metavar="SITE", help=text)
     command.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -274,7 +274,9 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_notebook(commands: Any) -> None:
-    parser = _add(commands, "notebook", "Jupyter Lab on a node, and the way to it", operates=True)
+    parser = _add(
+        commands, "notebook", "Jupyter Lab on a node, and a connection to it", operates=True
+    )
     text = "the machine, by its name in the inventory"
     _completed(parser.add_argument("node", metavar="NODE", help=text), completion.hosts)
     text = f"whose files the notebook has, and gives back (default: {NOTEBOOKS}/NODE)"
@@ -285,12 +287,13 @@ def _add_notebook(commands: Any) -> None:
     parser.add_argument("--gpus-per-node", type=int, metavar="N", help=text)
     text = "the file of the folder that says which packages it requires beside Jupyter Lab"
     parser.add_argument("--requirements", metavar="FILE|none", help=text)
-    text = f"without use, after which it ends by itself; 0: never (default: {IDLE_MINUTES})"
+    text = f"without use until it ends by itself; 0: never (default: {IDLE_MINUTES})"
     parser.add_argument("--idle", type=int, default=IDLE_MINUTES, metavar="MINUTES", help=text)
     parser.epilog = (
-        "Prints an address of this machine and keeps the way to the node open. Ctrl-C closes the "
-        "way, and the notebook goes on: the same command comes back to it. `yard stop` ends it and "
-        "brings its files home; so does this command when it finds that the notebook has ended."
+        "Prints an address of this machine and keeps the connection to the node open. Ctrl-C "
+        "closes the connection, and the notebook keeps running: the same command comes back to "
+        "it. `yard stop` ends it and brings its files home; so does this command when the "
+        "notebook has ended."
     )
 
 

@@ -169,10 +169,10 @@ def test_a_resumed_run_says_from_what_and_warns(
         return console.export_text()
 
     assert f"goes on from {run.name}: last.pt in outputs/" in said()
-    assert "may begin anew" in said()
+    assert "may start from scratch" in said()
     (folder / "trainyard.yml").write_text("resume_args: --resume yes\n")
     assert "is given: --resume yes" in said()
-    assert "may begin anew" not in said()
+    assert "may start from scratch" not in said()
 
 
 def test_the_command_of_a_request_is_one_that_make_takes() -> None:

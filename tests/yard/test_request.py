@@ -429,7 +429,7 @@ def test_all_that_is_wrong_with_a_request_is_told_at_once(shipped: Inventory) ->
     ]
     blind = {"validation_fraction": 0, "early_stop": 3}
     assert problems_of(TrainRequest("vit", options=blind), shipped) == (
-        "early_stop and schedule plateau go by the validation split: leave VALIDATION=0 out"
+        "early_stop and schedule plateau need the validation split: leave VALIDATION=0 out"
     )
     none_held_out = replace(asked, options={"validation_fraction": 0})
     assert resolve(none_held_out, shipped).train_images == 48_000

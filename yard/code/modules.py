@@ -38,12 +38,12 @@ def missing_modules(foreign: Mapping[str, str], target: str, packages: Path | No
     if "setuptools" in there:
         there.add("distutils")
     way = (
-        "neither the image, the project nor its requirements have; write the package ({0}, if it "
-        f"is called so) to {REQUIREMENTS} of the project"
+        "is neither in the image, the project nor its requirements; add the package ({0}, if "
+        f"that is its name) to {REQUIREMENTS} of the project"
     )
     return [
         f"{place}: imports {name}, which "
-        + ("Python 3.13 has no more" if name in GONE else way.format(name))
+        + ("Python 3.13 no longer has" if name in GONE else way.format(name))
         for name, place in foreign.items()
         if name not in there
     ]

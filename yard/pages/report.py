@@ -241,7 +241,7 @@ def _program_curves(run: Path, record: RunRecord) -> Curves:
     )
     left_out = names_left_out(record.readings)
     note = (
-        f"Charts are drawn of {MOST_CHARTS} numbers; without one are {', '.join(left_out)}."
+        f"Only {MOST_CHARTS} numbers have a chart. These have none: {', '.join(left_out)}."
         if left_out
         else ""
     )

@@ -191,7 +191,7 @@ class _Resolver(Values):
         early_stop, schedule = self.options.get("early_stop"), self.options.get("schedule")
         if self.options.get(VALIDATION) == 0 and (early_stop or schedule == "plateau"):
             self.problems.append(
-                "early_stop and schedule plateau go by the validation split: leave VALIDATION=0 out"
+                "early_stop and schedule plateau need the validation split: leave VALIDATION=0 out"
             )
 
     def held_out(self, available: int | None) -> int:
