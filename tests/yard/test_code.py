@@ -800,7 +800,9 @@ def test_a_folder_that_is_none(make: Make, tmp_path: Path) -> None:
     assert "holds this checkout" in problems_of(lambda: read_code(inside, str(inside.root)))
     assert "holds this checkout" in problems_of(lambda: read_code(inside, str(folder)))
     (tmp_path / "empty").mkdir()
-    assert "no file in it travels" in problems_of(lambda: read_code(inside, str(tmp_path / "empty")))
+    assert "no file in it travels" in problems_of(
+        lambda: read_code(inside, str(tmp_path / "empty"))
+    )
 
 
 @pytest.mark.process
@@ -889,7 +891,7 @@ def test_the_settings_of_a_project(make: Make) -> None:
         ("args: {a: b}\n", "args: must be a list, or a line"),
         ('args: "it\'s"\n', "args: No closing quotation"),
         ("launch: gpu\n", "launch: must be rank or node"),
-        ("metrics: '('\n", "metrics: is no regular expression"),
+        ("metrics: '('\n", "metrics: is not a regular expression"),
         ("metrics: 'loss .*'\n", "metrics: needs a named group"),
         ("grace: soon\n", "grace: must be a number of seconds"),
         ("stall: -1\n", "stall: must be a number of seconds"),

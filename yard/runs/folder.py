@@ -62,7 +62,7 @@ def adopt_run(runs: Path, run_id: str) -> Path:
         RequestError: the id is none.
     """
     if not RUN_ID.fullmatch(run_id):
-        raise RequestError(f"run {run_id!r}: is no id of a run")
+        raise RequestError(f"run {run_id!r}: is not the id of a run")
     runs.mkdir(exist_ok=True)
     run = runs / run_id
     run.mkdir(exist_ok=True)
