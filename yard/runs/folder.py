@@ -185,6 +185,8 @@ def pick(folders: list[Path], name: str) -> Path:
         return (exact or matches)[0]
     if matches:
         raise RequestError(f"run {name!r}: that is more than one:", *_names(matches))
+    if not folders:
+        raise RequestError(f"run {name!r}: there are no runs yet")
     raise RequestError(f"run {name!r}: unknown; the newest are", *_names(folders))
 
 
@@ -203,4 +205,4 @@ def count_attempts(run: Path) -> int:
 
 
 def _names(runs: list[Path]) -> list[str]:
-    return [f"    {run.name}" for run in runs[-10:]] or ["    (none)"]
+    return [f"    {run.name}" for run in runs[-10:]]
