@@ -63,7 +63,7 @@ def write_report(run: Path) -> Path:
     summary = read_summary(run)
     if summary is None:
         raise RequestError(
-            f"{run.name}: no summary yet; `yard stop {run.name}` ends and collects it"
+            f"{run.name}: no summary yet; make stop RUN={run.name} ends and collects it"
         )
     return _write(run, read_run(run), summary)
 

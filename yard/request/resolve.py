@@ -180,7 +180,9 @@ class _Resolver(Values):
         options = self.inventory.options
         for name, value in sorted(self.request.options.items()):
             if name in NAMED:
-                self.problems.append(f"--set {name}: not a free option (see `yard train --help`)")
+                self.problems.append(
+                    f"--set {name}: has an option of its own, or is set by the launch"
+                )
             elif name in options:
                 problem = options[name].problem(value)
                 if problem:
