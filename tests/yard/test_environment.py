@@ -83,7 +83,7 @@ def test_a_file_that_is_no_inventory_is_named(tmp_path: Path) -> None:
     (folder / "keys/id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(RequestError) as refused:
         read_inventory(Project(REPOSITORY), folder)
-    assert f"{folder}/keys/id_ed25519: is no inventory" in str(refused.value)
+    assert f"{folder}/keys/id_ed25519: is not an inventory" in str(refused.value)
     assert "WARNING" not in str(refused.value)
 
 

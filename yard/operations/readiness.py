@@ -122,7 +122,7 @@ def _put_again(context: Context, inventory: Inventory, own: OwnData) -> None:
     except RequestError as error:
         raise ClusterError(
             f"the nodes do not have {own.name}, and it cannot be fetched again:\n{error}\n"
-            "then, once it can be fetched: "
+            "once it can be fetched, run: "
             f"{addressed(own.command, context.project, inventory.path)}"
         ) from error
 
