@@ -33,7 +33,7 @@ def test_two_runs_of_one_second_get_two_ids(tmp_path: Path, lab: Inventory) -> N
 
 def test_without_runs_none_is_called_unknown(tmp_path: Path) -> None:
     for name in ("latest", "vit-7"):
-        with pytest.raises(RequestError, match="there are no runs yet$"):
+        with pytest.raises(RequestError, match=r"there are no runs yet$"):
             find_run(tmp_path, name)
 
 
