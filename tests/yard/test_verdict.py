@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from yard.core.typed import TYPES_YARD
 from yard.pages.verification import write_verification_page
 from yard.runs.verdict import Check, Verdict
 from yard.screen.verdict import show_findings, show_hardware
@@ -113,8 +114,9 @@ def test_hardware_that_does_not_fit_the_screen_is_told_line_by_line(
     assert len(lines) < 12
 
 
-def test_on_a_terminal_a_long_cause_is_indented() -> None:
-    cause = {"reason": "memory " * 20, "remedy": "look " * 20, "times": 1}
+def test_on_a_terminal_a_long_cause_is_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TYPES_YARD, "1")
+    cause = {"reason": "memory " * 20, "remedy": "look " * 12 + "make verify", "times": 1}
     faults = [{"who": "node2", "causes": [cause]}]
     console = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
     show_findings(console, Verdict.from_json({**VERDICT, "ok": False, "faults": faults}))
@@ -125,6 +127,7 @@ def test_on_a_terminal_a_long_cause_is_indented() -> None:
         *("    memo", "    memo"),
         *("    look", "    look"),
     ]
+    assert "yard verify" in console.file.getvalue()
 
 
 def test_large_numbers_are_readable() -> None:

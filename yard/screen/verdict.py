@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Column
 from rich.text import Text
 
+from yard.core.typed import as_typed
 from yard.core.words import duration, plural
 from yard.runs.verdict import Verdict
 from yard.screen.plain_table import plain_table
@@ -51,7 +52,7 @@ def show_findings(console: Console, verdict: Verdict) -> None:
 
 def _say(console: Console, who: str, style: str, text: str) -> None:
     """Print a sentence about somebody, or below it what to do; on a terminal it is indented."""
-    line = f"{who}  {text}" if who else f"    {text}"
+    line = as_typed(f"{who}  {text}" if who else f"    {text}")
     if console.is_terminal:
         line = textwrap.fill(line, console.width, subsequent_indent="    ", break_on_hyphens=False)
     console.print(Text.assemble((line[: len(who)], style), line[len(who) :]), soft_wrap=True)
