@@ -108,10 +108,10 @@ $(RENTING): $(READY) requirements-aws.txt
 ##@ The cluster
 
 .PHONY: doctor bootstrap setup verify exec local-up local-down data bundle
-doctor: $(READY) ## before set-up: is this machine fit, does SSH reach every host, what mends it: ON=host,host JSON=1
+doctor: $(READY) ## before set-up: check this machine, the inventory and SSH to every host, with remedies: ON=host,host JSON=1
 	@$(YARD) doctor $(call option,ON,--on) $(call switch,JSON,--json)
 
-bootstrap: $(READY) ## for machines that have only root by password: an account with key and sudo, Python, pinned host keys
+bootstrap: $(READY) ## for machines with only root's password: make an account with key and sudo, install Python, pin host keys
 	@$(PLAY) playbooks/bootstrap.yml
 
 setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
@@ -136,7 +136,7 @@ data: $(READY) ## put a data set on the nodes: DATASET=cifar10 SOURCE=archive, o
 		$(call option,SOURCE,--source) $(call option,SHA256,--sha256)
 
 # Of a command that makes a bundle, OUT= is where.
-bundle: $(READY) ## all that set-up and training need in one file, for sites without a network; there BUNDLE=file: RELEASES=bookworm,trixie DATASETS=cifar10 OUT=file
+bundle: $(READY) ## pack all that a site without a network needs into one file; there BUNDLE=file: RELEASES=bookworm,trixie DATASETS=cifar10 OUT=file
 	@$(YARD) bundle $(call option,RELEASES,--releases) $(call option,DATASETS,--datasets) $(call option,OUT,--out)
 
 ##@ Rented machines
@@ -147,7 +147,7 @@ provision: $(RENTING) ## rent machines from EC2 as a site file says, after an es
 	@$(YARD) provision $(call argument,SITE) $(call option,COUNT,--count) $(call option,HOURS,--hours) \
 		$(call switch,YES,--yes)
 
-destroy: $(RENTING) ## give back all that carries the tag of the site, and prove it: SITE=sites/lab.yml YES=1
+destroy: $(RENTING) ## give back everything with the tag of the site, and check that nothing is left: SITE=sites/lab.yml YES=1
 	@$(YARD) destroy $(call argument,SITE) $(call switch,YES,--yes)
 
 provision-check: $(RENTING) ## name rented machines that are past their deadline: SITE= JSON=1
@@ -194,10 +194,10 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 
-scaling: $(READY) ## the same job on 1 and on NODES= nodes, speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ROUNDS= ARGS=
+scaling: $(READY) ## train on 1 and on NODES= nodes: speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ROUNDS= ARGS=
 	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call option,ROUNDS,--rounds) $(call arguments,ARGS)
 
-runs: $(READY) ## the table of runs, also as runs/index.html: FIND='failed vit' LAST=10 JSON=1 CSV=1
+runs: $(READY) ## list runs, also as runs/index.html: FIND='failed vit' LAST=10 JSON=1 CSV=1
 	@$(YARD) runs $(call option,FIND,--find) $(call option,LAST,--last) $(call switch,JSON,--json) \
 		$(call switch,CSV,--csv)
 
@@ -207,7 +207,7 @@ tag: $(READY) ## give a run tags and a note, and find it by them: RUN=latest TAG
 		$(if $(filter TAGS,$(TYPED)),--tags=$(call quoted,$(call typed,TAGS))) \
 		$(if $(filter NOTE,$(TYPED)),--note=$(call quoted,$(call typed,NOTE)))
 
-status: $(READY) ## what runs on which node, how far it is, how busy the nodes are: JSON=1
+status: $(READY) ## which run is on which node, its progress, and the load of the nodes: JSON=1
 	@$(YARD) status $(call switch,JSON,--json)
 
 top: $(READY) ## nodes and runs on the whole screen, every two seconds: q quits, Enter goes to ranks and logs, s stops, / filters
@@ -220,7 +220,7 @@ web: $(READY) ## one page for everybody, live, at an address of this machine: PO
 metrics: $(READY) ## nodes, GPUs and runs for Prometheus, as a file for node_exporter: OUT=trainyard.prom
 	@$(YARD) metrics $(call option,OUT,--out)
 
-logs: $(READY) ## logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
+logs: $(READY) ## show the logs of a run, live while it goes on: RUN=latest RANK= FOLLOW=1
 	@$(YARD) logs $(or $(call argument,RUN),latest) $(call option,RANK,--rank) $(call switch,FOLLOW,--follow)
 
 attach: $(READY) ## reconnect to a running job: RUN=latest NOTIFY=
@@ -233,14 +233,14 @@ report: $(READY) ## draw the report of a run anew, or compare several: RUN=lates
 	@$(YARD) report $(or $(call argument,RUN),latest)
 
 # Without TO= the command says what is missing.
-export: $(READY) ## the weights of a run as a file for plain PyTorch, a state_dict or safetensors: RUN=latest TO=resnet18.safetensors WHICH=best|last
+export: $(READY) ## write the weights of a run for plain PyTorch, as a state_dict or safetensors: RUN=latest TO=resnet18.safetensors WHICH=best|last
 	@$(YARD) export $(or $(call argument,RUN),latest) $(call option,TO,--to) $(call option,WHICH,--which)
 
 evaluate: $(READY) ## test the model of a run on this machine, with a page of the worst mistakes: RUN=latest DATASET= WHICH=best|last
 	@$(YARD) evaluate $(or $(call argument,RUN),latest) $(call option,DATASET,--dataset) $(call option,WHICH,--which)
 
 # Without SOURCE= the command says what is missing.
-predict: $(READY) ## tell the classes of image files by the model of a run, on this machine: RUN=latest SOURCE=folder WHICH=best|last
+predict: $(READY) ## classify image files with the model of a run, on this machine: RUN=latest SOURCE=folder WHICH=best|last
 	@$(YARD) predict $(or $(call argument,RUN),latest) $(call option,SOURCE,--source) $(call option,WHICH,--which)
 
 tensorboard: $(READY) ## TensorBoard over the runs, on this machine's loopback: PORT=6006
@@ -256,16 +256,16 @@ bench: $(READY) ## measure every way to train, in turns: MODELS=vit,resnet18,cnn
 test: $(TESTABLE) ## prove each promise once: lint, unit tests, roles on machines, whole runs: UNTIL=Unix seconds
 	@tests/circles/tiers.py test $(call option,UNTIL,--until)
 
-test-all: $(TESTABLE) ## all tests, or a part of them that takes as long as each other one: SHARD=1/6 MEASURE=1
+test-all: $(TESTABLE) ## all tests, or one of several equal parts: SHARD=1/6 MEASURE=1
 	@tests/circles/tiers.py all $(call option,SHARD,--shard) $(call switch,MEASURE,--note-seconds)
 
-test-report: $(TESTABLE) ## what the shards of test-all found, and what none of them ran: FOLDER=
+test-report: $(TESTABLE) ## what the parts of test-all found, and what none of them ran: FOLDER=
 	@tests/circles/tiers.py report $(call argument,FOLDER)
 
 test-changed: $(TESTABLE) ## what the difference to a commit touches, in minutes: BASE=main BUDGET=seconds ARGS=--list
 	@python tests/changed/run.py $(call option,BASE,--base) $(call option,BUDGET,--budget) $(call arguments,ARGS)
 
-mutants: $(MUTATING) ## change code a little, again and again, and see whether a test notices: ONLY="node/verdict yard/runs/names.py" BASE=main
+mutants: $(MUTATING) ## mutation tests: change code a little and see whether a test fails: ONLY="node/verdict yard/runs/names.py" BASE=main
 	@tests/circles/mutants.py $(call option,BASE,--base) $(call arguments,ONLY)
 
 lint: $(TESTABLE) ## ansible-lint, yamllint, ruff, import-linter, mypy, shellcheck, hadolint, promises and their tests
@@ -334,7 +334,7 @@ install: $(READY) ## the command yard on your PATH, with completion for bash and
 	@./install.sh $(VENV) $(call argument,FOLDER)
 
 .PHONY: clean-up
-clean-up: $(READY) ## what nothing needs any more: old images, runs older than DAYS=; YES=1 removes it; RUN= deletes one, after a question
+clean-up: $(READY) ## list old images and, with DAYS=, old runs; YES=1 removes them; RUN= deletes one run, after a question
 	@$(YARD) clean-up $(call argument,RUN) $(call option,DAYS,--days) $(call switch,YES,--yes)
 
 .PHONY: remove

@@ -26,10 +26,10 @@ mkdir -p .trainyard
 scratch=$(mktemp -d "$PWD/.trainyard/.bundle.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 tar --extract --file "$archive" --directory "$scratch" --no-same-owner ||
-    die "$wanted is no whole archive, or there is no room for it here; copy it again, or see df -h ."
+    die "$wanted is not a whole archive, or there is no room for it here; copy it again, or see df -h ."
 # The archive says whose its folder is: that of whoever made it.
 chmod 0755 "$scratch"
-[ -f "$scratch/SHA256SUMS" ] || die "$wanted is no archive of make bundle"
+[ -f "$scratch/SHA256SUMS" ] || die "$wanted is not an archive of make bundle"
 (cd "$scratch" && sha256sum --quiet --check --strict SHA256SUMS) ||
     die "files in $wanted are not what make bundle wrote: copy it again"
 grep --quiet '"format": 1,' "$scratch/bundle.json" ||

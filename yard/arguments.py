@@ -48,12 +48,14 @@ def build_parser() -> argparse.ArgumentParser:
     dataset = command.add_argument("dataset", nargs="?", metavar="DATASET", help=text)
     _completed(dataset, completion.datasets)
     text = (
-        "take it from this archive here, or folder for imagenet; of data of your own, the "
-        "folder, the archive or another file, or its HTTP address"
+        "an archive to take it from, for imagenet a folder; for data of your own, a folder, an "
+        "archive, another file or an HTTP address"
     )
     command.add_argument("--source", metavar="PATH|URL", help=text)
     command.add_argument("--name", help="the name of data of your own, in place of DATASET")
-    command.add_argument("--sha256", metavar="DIGITS", help="of the archive or file, to be checked")
+    command.add_argument(
+        "--sha256", metavar="DIGITS", help="checksum that the archive or file must have"
+    )
 
     text = "write all that a site without a network needs to one file"
     command = _add(commands, "bundle", text, operates=True)
@@ -95,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--yes", action="store_true", help="the answer to the question")
     _add(commands, "rotate-keys", "give the nodes new keys for each other", operates=True)
     command = _add(commands, "exec", "run a command on the nodes", operates=True)
-    command.add_argument("shell_command", metavar="COMMAND", help="for /bin/sh -c, as it is")
+    command.add_argument("shell_command", metavar="COMMAND", help="given to /bin/sh -c unchanged")
     _add_on(command, "only these nodes or groups")
     command.add_argument("--seconds", type=int, default=60, metavar="S", help="time limit")
     command.epilog = (
@@ -112,9 +114,11 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--models", metavar="NAME,...", help="some of training_models")
     command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
-    command.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
-    command.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of everything")
-    text = "of a turn of training, about"
+    command.add_argument("--batch", type=int, metavar="N", help="images a rank and step")
+    command.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="turns of each measurement"
+    )
+    text = "length of a turn of training, about"
     command.add_argument("--seconds", type=float, default=5.0, metavar="S", help=text)
     command.add_argument("--transport", help="how the ranks talk to each other")
 
@@ -159,12 +163,12 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "web", "serve a page for everybody, on this machine's loopback")
     text = "default: %(default)s"
     command.add_argument("--port", type=int, default=WEB_PORT, metavar="N", help=text)
-    text = "a UNIX socket in place of the port, for a proxy that asks who users are"
+    text = "a UNIX socket in place of the port, for a proxy that authenticates users"
     command.add_argument("--socket", type=Path, metavar="FILE", help=text)
-    text = "the server's names beside localhost, as a proxy has them"
+    text = "host names of the server beside localhost, such as the proxy's"
     command.add_argument("--names", type=_names, default="", metavar="HOST,...", help=text)
     command.add_argument(
-        "--read-only", action="store_true", help="only looking; no stop, rerun, delete or tags"
+        "--read-only", action="store_true", help="view only: no stop, rerun, delete or tags"
     )
     text = "nodes, GPUs and runs as metrics for Prometheus"
     command = _add(commands, "metrics", text, operates=True)
@@ -191,9 +195,9 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_rent(commands: Any) -> None:
     command = _add(commands, "provision", "rent machines, after a question", operates=True)
     command.add_argument("site", type=Path, metavar="SITE", help="a site file")
-    text = "how many machines there shall be"
+    text = "how many machines the site has in the end"
     command.add_argument("--count", type=int, required=True, metavar="N", help=text)
-    text = "from now to the deadline of all of them"
+    text = "until the deadline of all of them, from now on"
     command.add_argument("--hours", type=float, metavar="H", help=text)
     command.add_argument("--yes", action="store_true", help="answer the question")
     command = _add(commands, "destroy", "give rented machines back", operates=True)
@@ -201,7 +205,7 @@ def _add_rent(commands: Any) -> None:
     command.add_argument("--yes", action="store_true", help="answer the question")
     text = "name rented machines that are past their deadline"
     command = _add(commands, "provision-check", text, operates=True)
-    text = "a site file; without, all of sites/"
+    text = "a site file (default: all of sites/)"
     command.add_argument("site", type=Path, nargs="?", metavar="SITE", help=text)
     command.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -245,24 +249,22 @@ def _add_train(commands: Any) -> None:
     _completed(parser.add_argument("--resume", metavar="RUN", help=text), completion.runs)
     text = "start a failed run again up to N times, from its newest checkpoint"
     parser.add_argument("--retries", type=int, default=0, metavar="N", help=text)
-    parser.add_argument("--name", help="a name for people; it stands in the table of runs")
+    parser.add_argument("--name", help="a name for the run, by which commands find it")
     _add_on(parser, "only on these nodes or groups (default of --nodes: all of them)")
     text = "wait for nodes that other runs have"
     parser.add_argument("--wait", action="store_true", help=text)
-    text = "in the background, once the run has its nodes"
+    text = "leave the run to the background once it has its nodes"
     parser.add_argument("--detach", action="store_true", help=text)
     text = "train with N seeds: mean and standard deviation"
     parser.add_argument("--seeds", type=int, metavar="N", help=text)
     text = "train every combination, one after the other, like 'lr=1e-3,3e-4 batch=32,64'"
     parser.add_argument("--sweep", metavar="'KEY=VALUE,VALUE ...'", help=text)
     project = parser.add_argument_group("of a project of your own, with --code")
-    text = "what is run: a .py or .sh file of the project, or a module"
+    text = "what to run: a .py or .sh file of the project, or a module"
     project.add_argument("--entry", metavar="FILE|'-m MODULE'", help=text)
     text = "arguments of the program, as in a shell's line"
     project.add_argument("--script-args", metavar="TEXT", help=text)
-    text = (
-        "how many of the program are started: one a rank (default), or one a node, as for torchrun"
-    )
+    text = "start the program once per rank (default), or once per node, as for torchrun"
     project.add_argument("--launch", choices=PER, help=text)
     text = (
         "the file of the project that says which packages it requires (default: its "
@@ -274,10 +276,12 @@ def _add_train(commands: Any) -> None:
 
 
 def _add_notebook(commands: Any) -> None:
-    parser = _add(commands, "notebook", "Jupyter Lab on a node, and the way to it", operates=True)
+    parser = _add(
+        commands, "notebook", "Jupyter Lab on a node, and a connection to it", operates=True
+    )
     text = "the machine, by its name in the inventory"
     _completed(parser.add_argument("node", metavar="NODE", help=text), completion.hosts)
-    text = f"whose files the notebook has, and gives back (default: {NOTEBOOKS}/NODE)"
+    text = f"whose files the notebook works on (default: {NOTEBOOKS}/NODE)"
     parser.add_argument("--code", default="", metavar="FOLDER", help=text)
     text = "one of training_datasets or of `yard data`, or a folder of the node"
     parser.add_argument("--dataset", help=text)
@@ -285,12 +289,13 @@ def _add_notebook(commands: Any) -> None:
     parser.add_argument("--gpus-per-node", type=int, metavar="N", help=text)
     text = "the file of the folder that says which packages it requires beside Jupyter Lab"
     parser.add_argument("--requirements", metavar="FILE|none", help=text)
-    text = f"without use, after which it ends by itself; 0: never (default: {IDLE_MINUTES})"
+    text = f"without use until it ends by itself; 0: never (default: {IDLE_MINUTES})"
     parser.add_argument("--idle", type=int, default=IDLE_MINUTES, metavar="MINUTES", help=text)
     parser.epilog = (
-        "Prints an address of this machine and keeps the way to the node open. Ctrl-C closes the "
-        "way, and the notebook goes on: the same command comes back to it. `yard stop` ends it and "
-        "brings its files home; so does this command when it finds that the notebook has ended."
+        "Prints an address of this machine and keeps the connection to the node open. Ctrl-C "
+        "closes the connection, and the notebook keeps running: the same command comes back to "
+        "it. `yard stop` ends it and brings its files home; so does this command when the "
+        "notebook has ended."
     )
 
 
@@ -328,16 +333,18 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         "--procs-per-node",
         type=_argument(partial(number_or, AS_EACH_HAS), "a number, or `node`"),
         metavar="N|node",
-        help="ranks on each machine; node: on each as many as it has GPUs, or as "
-        "training_node_slots says of it",
+        help="ranks on each machine; node: as many as the machine has GPUs, or its "
+        "training_node_slots",
     )
     parser.epilog = (
-        "What is not given here comes from the model's entry in training_models (group_vars/), "
-        "else from the inventory's training_run_* variables; nodes and ranks on each are else 1."
+        "Defaults are those of the model's entry in training_models (group_vars/), then the "
+        "inventory's training_run_* variables, then one node with one rank."
     )
-    parser.add_argument("--epochs", type=int, metavar="N")
-    parser.add_argument("--batch", type=int, metavar="N", help="images of one rank in one step")
-    parser.add_argument("--lr", type=float, metavar="RATE", help="peak rate of the whole job")
+    parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training images")
+    parser.add_argument("--batch", type=int, metavar="N", help="images a rank and step")
+    parser.add_argument(
+        "--lr", type=float, metavar="RATE", help="peak learning rate of the whole job"
+    )
     text = "one of training_datasets; with --code also of `yard data`, or a folder of the nodes"
     dataset = parser.add_argument("--dataset", help=text)
     _completed(dataset, completion.datasets)
@@ -354,15 +361,15 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         "--checkpoint-seconds",
         type=_argument(partial(number_or, AUTO), "a number, or `auto`"),
         metavar="SECONDS|auto",
-        help="take a checkpoint within an epoch too, so long after the last; 0: at its end alone; "
-        "auto: as often as loses the least time",
+        help="time between checkpoints within an epoch; 0: only after epochs; auto: the interval "
+        "that loses the least time",
     )
     text = (
         "begin from the best parameters of a run, or from a file of this machine: a "
         "state_dict or safetensors"
     )
     parser.add_argument("--weights", metavar="RUN|FILE", help=text)
-    text = "without a step for so long a run counts as hanging and is ended; 0: never"
+    text = "end a run that makes no step for so long; 0: never"
     parser.add_argument("--stall", type=int, metavar="SECONDS", help=text)
     parser.add_argument(
         "--set",
@@ -380,7 +387,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
             dest="options",
             action="append",
             type=_argument(partial(_named_option, name), "a value"),
-            metavar=flag.removeprefix("--").upper(),
+            metavar="VALUE",
             help=f"the same as --set {name}=",
         )
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 COLUMNS = 80
@@ -24,10 +25,14 @@ EXAMPLES = (
     ("make help", "a line for each target"),
     ("make train HELP=1", "all of one, with its options"),
 )
-# An option of yard where its explanation begins, and what is no variable of make
-OPTION = re.compile(r"^  --([a-z0-9-]+)(?:[ ,=](\S.*?))?(?=  |$)", re.M)
-OF_YARD = re.compile(r"^  -h, --help .*\n", re.M)
-NO_VARIABLES = ("set", "rounds", "seconds")
+# An option or an argument of yard where its explanation begins, and one in an explanation
+OPTION = re.compile(r"^  (?:--([a-z0-9-]+)(?:[ ,=](\S.*?))?|([A-Z]+)\S*)(?:  +|$)", re.M)
+MENTIONED = re.compile(r'(?<!")--([a-z-]+)')
+OF_YARD = re.compile(
+    r"^(?:options:\n  -h, --help .*\Z|  -h, --help .*\n|positional (?=arguments:$))", re.M
+)
+# What make calls otherwise
+OF_MAKE = {"SECONDS": "LIMIT", "COMMAND": "CMD"}
 
 
 def targets(makefile: str) -> dict[str, dict[str, str]]:
@@ -81,17 +86,33 @@ def of_target(name: str, text: str, python: Path) -> str:
         if done.returncode == 0:
             # Behind the usage and the description
             options = done.stdout.split("\n\n", 2)[2].rstrip()
-            shown = OPTION.sub(variable, OF_YARD.sub("", options))
+            known = set(re.findall(r"([A-Z][A-Z0-9_]*)=", text))
+            shown = OPTION.sub(partial(variable, known), OF_YARD.sub("", options))
+            shown = MENTIONED.sub(partial(mention, known), re.sub(r"`yard\b", "`make", shown))
             lines += ["", *(line.rstrip() for line in shown.splitlines())]
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
-def variable(found: re.Match[str]) -> str:
-    """An option of yard as the variable of make that stands for it."""
-    if found[1] in NO_VARIABLES:
+def variable(known: set[str], found: re.Match[str]) -> str:
+    """An option of yard as a variable of make that `known` has, or as make's ARGS= takes it."""
+    name = (found[1] or found[3]).upper().replace("-", "_")
+    name = OF_MAKE.get(name, name) if name not in known else name
+    shown = f'  ARGS="{found[0].strip()}"'
+    if name in known:
+        shown = f"  {name}={(found[2] or '1') if found[1] else ''}"
+    elif "ARGS" not in known:
         return found[0]
-    shown = f"  {found[1].upper().replace('-', '_')}={found[2] or '1'}"
-    return shown.ljust(len(found[0]))
+    room = len(found[0])
+    if found[0].endswith(" ") and len(shown) > room - 2:
+        shown += "\n"  # its explanation comes below
+        room += len(shown)
+    return shown.ljust(room)
+
+
+def mention(known: set[str], found: re.Match[str]) -> str:
+    """An option of yard in an explanation, as make calls it."""
+    name = found[1].upper().replace("-", "_")
+    return f"{name}=" if name in known else found[0]
 
 
 def bold(text: str) -> str:

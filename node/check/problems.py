@@ -23,44 +23,42 @@ class Wording:
 
 WAIT = "wait for it, or make stop RUN={run}"
 AGREE = (
-    "give it the same value here, or ask them; to set yours all the same, which refuses theirs: "
+    "give it the same value here, or ask them; to force yours and have theirs refused: "
     "training_node_take_over: true in this inventory for one make setup"
 )
 PROBLEMS = {
     "no_engine": Wording(
         "{message}",
-        "sudo systemctl restart docker on this node, which ends the containers there unless its "
-        "engine has live-restore, as after make setup; journalctl -u docker where it does not "
-        "start; run make setup where it never had one",
+        "sudo systemctl restart docker on this node (without live-restore, which make setup turns "
+        "on, its containers end); if it does not start, see journalctl -u docker; if it never had "
+        "one, run make setup",
     ),
     "no_namespaces": Wording("{message}", "ask who administers the machine"),
     "gpus_not_native": Wording(
-        "runs without containers have no GPU of AMD's",
+        "runs without containers cannot use AMD GPUs",
         "have it train in containers (trainyard_runtime), or take it out of amd_nodes",
     ),
     "image_missing": Wording("it does not hold the image {image}", "run make setup"),
     "transport_missing": Wording(
-        "the image {image} has no transport {transport}, but {transports}",
+        "the image {image} lacks transport {transport}; it has {transports}",
         "choose another TRANSPORT",
     ),
     "held": Wording("it is held by run {run} of {owner} since {since}", WAIT),
-    "drained": Wording(
-        "it is out of use: {reason}", "where that is over: sudo rm {path} on this node"
-    ),
+    "drained": Wording("it is drained: {reason}", "when that is over: sudo rm {path} on this node"),
     # A container of a run without the lock of that run.
     "held_by_container": Wording(
         "it is held by run {run}",
-        WAIT + "; where nobody knows that run, docker rm --force trainyard-{run} on this node",
+        WAIT + "; if nobody knows that run, docker rm --force trainyard-{run} on this node",
     ),
     # The lock went to somebody else between the look at the node and the start.
     "taken": Wording("it was taken by run {run} of {owner} since {since}", WAIT),
     # Of a run that wants some GPUs of each node and not the whole node.
     "gpus_lacking": Wording(
-        "it gives {count} GPUs to runs, and {wanted} are wanted of each node",
-        "take fewer with GPUS_PER_NODE=, or put training_node_gpus of this host right",
+        "it gives {count} GPUs to runs, and {wanted} of each node are asked for",
+        "take fewer with GPUS_PER_NODE=, or correct training_node_gpus of this host",
     ),
     "gpus_too_few": Wording(
-        "{free} of its {count} GPUs are free, and {wanted} are wanted",
+        "{free} of its {count} GPUs are free, and {wanted} are asked for",
         "wait for the runs on it, or take fewer with GPUS_PER_NODE=",
     ),
     "gpus_held": Wording("its GPUs {gpus} are held by run {run} of {owner} since {since}", WAIT),
@@ -69,11 +67,11 @@ PROBLEMS = {
         "wait for the runs on it, or raise training_node_ssh_ports",
     ),
     "gpu_absent": Wording(
-        "it is to have NVIDIA GPUs, and none answers on its bus",
+        "it should have NVIDIA GPUs, but there is none on its PCI bus",
         "see whether the card is seated (lspci -d 10de:), or take this host out of group gpu_nodes",
     ),
     "gpu_driver_missing": Wording(
-        "it has NVIDIA GPUs ({cards}), and no driver answers for them: {message}",
+        "it has NVIDIA GPUs ({cards}), but no driver for them answers: {message}",
         "run make setup, whose role nvidia_driver installs one and says where a reboot is needed",
     ),
     "gpu_driver_mismatch": Wording(
@@ -86,9 +84,9 @@ PROBLEMS = {
         "dmesg | grep -i -e nvrm -e xid on this node tells more",
     ),
     "gpu_not_there": Wording(
-        "training_node_gpus gives GPU {gpu} to runs, and it has GPU {present}",
-        "put training_node_gpus of this host right, or see whether a card fell off the bus: "
-        "dmesg | grep -i xid",
+        "training_node_gpus gives GPU {gpu} to runs, but it has only GPU {present}",
+        "correct training_node_gpus of this host, or see whether a card fell off the bus: dmesg | "
+        "grep -i xid",
     ),
     "gpu_lost": Wording(
         "its GPU {gpu}, {model}, does not answer: {message}",
@@ -96,9 +94,9 @@ PROBLEMS = {
         "before. To do without it until then, name the others in training_node_gpus",
     ),
     "gpu_in_mig_mode": Wording(
-        "its GPU {gpu}, {model}, is in MIG mode, in which it is no whole GPU for a run",
-        "where nobody needs its parts, end that with nvidia-smi -i {gpu} -mig 0 on this node; else "
-        "name the others in training_node_gpus",
+        "its GPU {gpu}, {model}, is in MIG mode, and a run takes whole GPUs",
+        "if nobody needs its parts, turn MIG off with nvidia-smi -i {gpu} -mig 0 on this node; "
+        "otherwise name the other GPUs in training_node_gpus",
     ),
     "gpu_driver_old": Wording(
         "its NVIDIA driver {driver} is too old for the image {image}, whose CUDA {cuda} needs "
@@ -114,7 +112,7 @@ PROBLEMS = {
     ),
     "gpu_busy": Wording(
         "its GPU {gpu} is in use by {program} (pid {pid})",
-        "wait for its end, or kill {pid} on this node, if nobody needs it",
+        "wait until it ends, or kill {pid} on this node, if nobody needs it",
     ),
     "gpu_runtime_missing": Wording(
         "its Docker engine cannot give GPUs to containers: it reads no CDI specification of "
@@ -123,23 +121,23 @@ PROBLEMS = {
     ),
     "gpu_specification_missing": Wording(
         "no CDI specification tells what containers get of its GPUs: {message}",
-        "run make setup for role nvidia_container_toolkit, or where it has no part in the machine "
+        "run make setup for role nvidia_container_toolkit; on a machine without that role: "
         "nvidia-ctk cdi generate --format=json --output=/etc/cdi/nvidia.json",
     ),
     "gpu_specification_old": Wording(
-        "the CDI specification {path}, by which containers get GPUs, is of driver {release}, and "
-        "the kernel has {driver}",
-        "write it anew: systemctl restart nvidia-cdi-refresh.service, where the machine has that, "
-        "or nvidia-ctk cdi generate --output={path}",
+        "the CDI specification {path}, by which containers get GPUs, is of driver {release}, but "
+        "the kernel has {driver} loaded",
+        "write it anew: systemctl restart nvidia-cdi-refresh.service, if the machine has it, or "
+        "nvidia-ctk cdi generate --output={path}",
     ),
     "image_without_cuda": Wording(
-        "it is to compute on NVIDIA GPUs, and the image {image} is for processors alone",
-        "run make setup, which chooses the image by the GPUs, where trainer_image_target does not, "
+        "it should compute on NVIDIA GPUs, but the image {image} is for processors only",
+        "run make setup, which chooses the image by the GPUs unless trainer_image_target is set, "
         "or empty training_node_gpus",
     ),
     "image_without_rocm": Wording(
-        "it is to compute on AMD GPUs, and the image {image} is for processors alone",
-        "run make setup, which takes the image for them, where trainer_image_target does not, or "
+        "it should compute on AMD GPUs, but the image {image} is for processors only",
+        "run make setup, which takes the image for them unless trainer_image_target is set, or "
         "empty training_node_gpus",
     ),
     "image_of_other_gpus": Wording(
@@ -148,16 +146,16 @@ PROBLEMS = {
         "INVENTORY=",
     ),
     "gpu_not_given": Wording(
-        "transport {transport} needs GPUs, and the inventory gives it none",
+        "transport {transport} needs GPUs, but the inventory gives this node none",
         "choose another TRANSPORT, or put this host into group gpu_nodes or amd_nodes",
     ),
     "site_differs": Wording(
         "{setting} is {there}, as set by {operator} ({who}, {when}), and here it is {here}", AGREE
     ),
     "site_nodes_missing": Wording(
-        "the same site has {nodes}, as set by {operator} ({who}, {when}), and this inventory has "
-        "not",
-        "put it there, or ask them; to leave it out all the same: training_node_take_over: true in "
+        "the same site has {nodes}, as set by {operator} ({who}, {when}), but this inventory "
+        "lacks it",
+        "add it, or ask them; to leave it out all the same: training_node_take_over: true in "
         "this inventory for one make setup",
     ),
     "site_unreadable": Wording("{message}"),
@@ -169,10 +167,10 @@ PROBLEMS = {
     ),
     "dataset_unreadable": Wording(
         "the data set in {path} cannot be read: {message}",
-        "see whether its share is mounted and the server of it answers",
+        "see whether its share is mounted and the file server answers",
     ),
     "folder_not_plain": Wording(
-        "the folder {path} is not written plainly",
+        "the path {path} is not a plain one",
         "write its absolute path without ., .. and doubled slashes",
     ),
     "folder_missing": Wording(
@@ -181,10 +179,10 @@ PROBLEMS = {
     ),
     "folder_unreadable": Wording(
         "the training user cannot read the folder {path}: {message}",
-        "give that user the right to read it; of a share, see whether its server answers",
+        "give that user the right to read it; if it is a share, see whether its server answers",
     ),
     "folder_is_link": Wording(
-        "a link is on the way to {path}", "name the folder that it leads to: {target}"
+        "the path {path} has a link in it", "name the folder that it leads to: {target}"
     ),
     "folder_private": Wording(
         "ranks cannot have {path}: {mount} would be mounted, and no rank may see {place}",
@@ -223,8 +221,8 @@ PROBLEMS = {
     ),
     "low_shared_memory": Wording(
         "shared memory {path}: {value} GB free, should be at least {threshold} GB free",
-        "remove what ended programs left in {path} (grep -s {path} /proc/[0-9]*/maps tells "
-        "who uses a file), or remount it larger",
+        "remove files that ended programs left in {path} (grep -s {path} /proc/[0-9]*/maps shows "
+        "who uses one), or remount it larger",
     ),
     "few_open_files": Wording(
         "open files: {value} files, should be at least {threshold} files",
@@ -240,22 +238,22 @@ PROBLEMS = {
         "make {path} writable for the training user; is the disk full?",
     ),
     "stray_process": Wording(
-        "{command} (pid {pid}) is the training user's, and of no run",
+        "{command} (pid {pid}) belongs to the training user and to no run",
         "kill {pid} on this node, if nobody needs it",
     ),
     "stray_container": Wording(
-        "container {name} of {image} is of no run",
+        "container {name} of {image} belongs to no run",
         "docker rm --force {name} on this node, if nobody needs it",
     ),
 }
 # What the same problems are called where the GPUs are AMD's (`vendor` among their values).
 OF_AMD = {
     "gpu_absent": Wording(
-        "it is to have AMD GPUs, and none answers on its bus",
+        "it should have AMD GPUs, but there is none on its PCI bus",
         "see whether the card is seated (lspci -d 1002:), or take this host out of group amd_nodes",
     ),
     "gpu_driver_missing": Wording(
-        "it has AMD GPUs ({cards}), and no driver answers for them: {message}",
+        "it has AMD GPUs ({cards}), but no driver for them answers: {message}",
         "load it on this node with modprobe amdgpu; it needs the card's firmware, in Debian's "
         "package firmware-amd-graphics (non-free-firmware), or AMD's own amdgpu-dkms. dmesg | grep "
         "-i -e amdgpu -e kfd tells what it lacks",
@@ -265,8 +263,8 @@ OF_AMD = {
         "run make setup, which installs rocm-smi; dmesg | grep -i amdgpu on this node tells more",
     ),
     "gpu_not_there": Wording(
-        "training_node_gpus gives GPU {gpu} to runs, and it has GPU {present}",
-        "put training_node_gpus of this host right (the numbers are rocm-smi's), or see whether a "
+        "training_node_gpus gives GPU {gpu} to runs, but it has only GPU {present}",
+        "correct training_node_gpus of this host (the numbers are rocm-smi's), or see whether a "
         "card fell off the bus: dmesg | grep -i amdgpu",
     ),
     "gpu_lost": Wording(

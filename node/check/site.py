@@ -83,8 +83,8 @@ def read_site() -> Site | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise SiteError(
-            f"{PATH} is no record of what operators agreed on ({error}). Remove it there; the next "
-            "make setup writes it anew"
+            f"{PATH} is not a record of what operators agreed on ({error}). Remove it there; the "
+            "next make setup writes it anew"
         ) from error
 
 

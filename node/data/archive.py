@@ -201,7 +201,7 @@ def _members(archive: str) -> Iterator[Member]:
             if not leads_down(path):
                 raise DataError(
                     f"{archive}: {shown(path)} leads out of the folder that it is unpacked in; "
-                    "do not trust who made it, or pack it again with plain names"
+                    "do not trust its maker, or pack it again with plain names"
                 )
         yield member
 

@@ -69,12 +69,14 @@ def check_url(url: str) -> None:
         host, secret = parts.hostname, parts.username is not None or parts.password is not None
         _ = parts.port
     except ValueError as error:
-        raise DataError(f"SOURCE= is no address: {error}") from error
+        raise DataError(f"SOURCE= is not an address: {error}") from error
     if not host or not url.isascii() or not url.isprintable() or " " in url:
-        raise DataError(f"{plain_url(url)!r} is no address of a file; write it with %20 and alike")
+        raise DataError(
+            f"{plain_url(url)!r} is not the address of a file; write blanks in it as %20"
+        )
     if secret:
         raise DataError(
-            "SOURCE= has a user or password in it, which would stand in logs: fetch the file with "
+            "SOURCE= has a user or password in it, and logs would show it: fetch the file with "
             "curl, and give SOURCE= its path"
         )
 
@@ -95,13 +97,13 @@ def fetch(url: str, folder: str, sha256: str, known: dict[str, Any]) -> Fetched:
     except urllib.error.HTTPError as error:
         raise DataError(
             f"{plain_url(url)}: the server answers {error.code} {error.reason}; see whether the "
-            "address is right and open to this machine"
+            "address is right, and whether this machine may fetch it"
         ) from error
     except (OSError, http.client.HTTPException, Cut) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"{plain_url(url)} cannot be fetched: {reason}. The same command goes on with what "
-            "came; without a network here, bring the file and give SOURCE= its path"
+            f"{plain_url(url)} cannot be fetched: {reason}. The same command resumes the "
+            "download; without a network here, bring the file and give SOURCE= its path"
         ) from error
     if not whole:
         return Fetched(None, known["sha256"], mark)

@@ -136,8 +136,8 @@ def _through_links(
             problems.append(f"{said}, which is not there; remove it")
         elif not target.startswith(root + "/"):
             problems.append(
-                f"{said}, out of the folder; put what it points at in its place "
-                "(cp --recursive --dereference makes such a copy of a folder)"
+                f"{said}, out of the folder; replace it with a copy of its target (cp --recursive "
+                "--dereference copies a folder so)"
             )
         elif os.path.isfile(target):
             files.append(path)

@@ -62,7 +62,7 @@ class Place:
 
     def __init__(self, directory: str, name: str) -> None:
         if "/" in name or name.startswith(".") or not name:
-            raise DataError(f"{name!r} is no name of a data set")
+            raise DataError(f"{name!r} is not the name of a data set")
         self.directory = directory
         self.path = os.path.join(directory, name)
         self.transfer = os.path.join(directory, TRANSFER, name)
@@ -91,8 +91,7 @@ class Place:
         ours = os.path.exists(self._put) or os.path.exists(os.path.join(self.path, PREPARED))
         if not stage.complete and not ours and (good or extra):
             raise DataError(
-                f"there is a {self.path} that make data has not put there: choose another name, "
-                "or remove it"
+                f"{self.path} exists and is not of make data: choose another name, or remove it"
             )
         if os.path.ismount(self.path):
             raise DataError(f"{self.path} is a mounted file system, which is not replaced")
@@ -155,9 +154,9 @@ class Place:
             if bad:
                 more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
                 raise DataError(
-                    f"{', '.join(map(shown, bad[:NAMED]))}{more} did not come as on the control "
-                    "node: what was sent changed meanwhile, or a disk or memory is bad. Give the "
-                    "command again: it sends these alone"
+                    f"{', '.join(map(shown, bad[:NAMED]))}{more} arrived with other content than "
+                    "on the control node: the source changed meanwhile, or a disk or memory is "
+                    "bad. Give the command again: it sends only these"
                 )
         # What is in place must be on the disk, also after the machine loses its power.
         os.sync()
@@ -195,9 +194,9 @@ class Place:
         # Some file systems have no limit of inodes and count none.
         if about.f_files and files > about.f_favail:
             raise DataError(
-                f"{self.directory} takes {about.f_favail:,} more files (inodes), and {files:,} of "
-                f"{len(entries):,} are to come: remove files there, or send an archive's worth of "
-                "them as one"
+                f"{self.directory} has {about.f_favail:,} free inodes, and {files:,} of "
+                f"{len(entries):,} files are to come: remove files there, or pack small ones into "
+                "an archive"
             )
 
 

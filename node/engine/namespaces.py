@@ -73,9 +73,9 @@ def require_namespaces() -> None:
             env={**os.environ, "LC_ALL": "C"},
         )
     except FileNotFoundError as error:
-        raise EngineError("there is no unshare: the package util-linux is wanted") from error
+        raise EngineError("there is no unshare: install the package util-linux") from error
     if "unrecognized option" in tried.stderr:
-        raise EngineError("unshare is too old: util-linux 2.37 is wanted")
+        raise EngineError("unshare is too old: util-linux 2.37 is needed")
     if tried.returncode:
         raise EngineError(
             f"this account may not create user namespaces ({tried.stderr.strip()}); sysctl has "

@@ -129,6 +129,8 @@ def nics() -> list[dict[str, Any]]:
         base = f"/sys/class/net/{name}"
         if name == "lo" or read_text(f"{base}/operstate") == "down":
             continue
+        if os.path.isdir(f"{base}/brport") and not os.path.exists(f"{base}/device"):
+            continue  # the end of a container's cable in a bridge
         speed = read_text(f"{base}/speed")
         driver = f"{base}/device/driver"
         interfaces.append(

@@ -171,6 +171,6 @@ def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[str]:
     names = [run.name for run in machine.runs if run.uid in uids]
     if names:
         yield (
-            f"the machine holds training runs of a user that is to go: {', '.join(names)}. "
+            f"the machine holds training runs of a user that is to be removed: {', '.join(names)}. "
             "`make stop RUN=` ends a run and brings home what it left."
         )

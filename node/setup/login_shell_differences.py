@@ -165,7 +165,7 @@ def problems_of_presence(settings: Settings, machine: Machine, dry_run: bool) ->
         if account and account.uid == 0:
             yield f"{user} is root: keep the shell that the machine is repaired with."
         if account is None and not dry_run:
-            yield f"{user} is no user of this machine; site_accounts is where users are listed."
+            yield f"{user} is not a user of this machine; list users in site_accounts."
         if user in settings.listed_elsewhere:
             yield f"{user} has a shell in accounts_users too; name it in one place."
     for directory in settings.directories:

@@ -72,7 +72,7 @@ def pair_differences(key: Path, directory_mode: int, user: str | None, comment: 
         return differences
     part = public_part(key)
     if part[:1] != [KEY_TYPE]:
-        return [f"{key} is no key of type {KEY_TYPE}"]
+        return [f"{key} is not a key of type {KEY_TYPE}"]
     if public.read_text(encoding="utf-8").split(maxsplit=2) != [*part, f"{comment}\n"]:
         return [f"{public} does not belong to it"]
     return []

@@ -84,5 +84,5 @@ def _look(role: str, wanted: Any) -> dict[str, Any]:
     for entry in (wanted, *getattr(wanted, "groups", ()), *getattr(wanted, "users", ())):
         state = getattr(entry, "state", "present")
         if state not in ("present", "absent"):
-            raise VerbError("failed", message=f"{role}: {state} is no state: present or absent")
+            raise VerbError("failed", message=f"{role}: {state} is not a state: present or absent")
     return LOOKS[type(wanted)](wanted)

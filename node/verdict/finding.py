@@ -38,24 +38,25 @@ REMEDIES = {
         "look at cable and switch port; an InfiniBand port that stays in INIT waits for the subnet "
         "manager (opensm, or the switch's)"
     ),
-    "other_rdma": "mpirun hangs where only some ranks can take it: bring all nodes alike",
+    "other_rdma": "mpirun hangs where only some ranks can use RDMA: make all nodes alike",
     # its GPUs
     "gpus_silent": (
-        "is the driver loaded (role nvidia_driver; of AMD's amdgpu), and of its program's release?"
+        "see whether the driver is loaded (role nvidia_driver; for AMD amdgpu) and of the same "
+        "release as its program"
     ),
     "gpus_missing": "a card fell off the bus, or gpu_count of this host is wrong: lspci, dmesg",
     "gpu_lost": (
         "reboot it once nothing else runs there; dmesg | grep -i -e xid -e amdgpu there tells what "
         "the card did before"
     ),
-    "gpu_other_model": "put it right in gpu_model of this host, or take the host out",
+    "gpu_other_model": "correct gpu_model of this host, or take the host out",
     "gpu_hot": "look at the fans and at the air in front of this machine",
     "gpu_ecc_errors": "reset the card when it is idle; if they come back, have it replaced",
     "gpu_xid_errors": "look the numbers up in NVIDIA's list of Xid errors; dmesg has the lines",
     "gpus_not_computing": (
-        "nvidia-smi or rocm-smi there shows them, and PyTorch in the container cannot compute on "
-        "them: does "
-        "the image fit the driver? make setup; logs/rank-*.log beside the verdict tell more"
+        "nvidia-smi or rocm-smi there shows them, but PyTorch in the container cannot compute on "
+        "them: run make setup, which takes an image that fits the driver; logs/rank-*.log beside "
+        "the verdict tell more"
     ),
     "gpu_wrong_product": "this card computes wrong: have it replaced",
     "gpu_slow": "look at its clocks, power limit and bus: nvidia-smi -q -d "
@@ -74,8 +75,8 @@ REMEDIES = {
         "look at the firewall of both, and whether {b} is well: make exec ON={b} CMD=uptime"
     ),
     "ssh_failed": (
-        "make setup names what keeps the account out on {b}; if nothing does, try it on {a} as the "
-        "training user: ssh -v {b}"
+        "make setup names what keeps the account out on {b}; if it names nothing, try it on {a} "
+        "as the training user: ssh -v {b}"
     ),
     # the network from a to b
     "not_tested": "",
@@ -104,7 +105,8 @@ REMEDIES = {
     "sums_unfinished": _RANKS,
     "sums_wrong": "memory, network card or driver of a node damages what passes through it",
     "low_allreduce": (
-        "make verify CHECKS=pairs tells whose link it is; else other work is on the processors"
+        "make verify CHECKS=pairs tells whose link it is; if none is slow, other programs keep "
+        "the processors busy"
     ),
 }
 # Of checks that nodes make of themselves, with the remedies of check.problems.

@@ -22,8 +22,8 @@ SHOWN = re.compile(r"[ -~]{0,64}")
 # By code; names in braces are filled in.
 TEXTS = {
     "rdma_unused": (
-        "RDMA is there ({ports}) and TRANSPORT={transport}, which runs use unasked, does not take "
-        "it: TRANSPORT=ucx does, and nccl between GPUs; training_run_transport says it for all runs"
+        "RDMA is there ({ports}) but TRANSPORT={transport}, the default of runs, does not use "
+        "it: TRANSPORT=ucx does, and nccl between GPUs; training_run_transport sets it for all runs"
     ),
     "rdma_elsewhere": (
         "RDMA is there ({ports}), but not behind the training network, so UCX sends over {ucx}: "

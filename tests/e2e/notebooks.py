@@ -17,5 +17,5 @@ def opened(node: str, **variables: object) -> tuple[BackgroundMake, str, str]:
 def close(command: BackgroundMake) -> None:
     """Press Ctrl-C, which closes the way and no more."""
     command.interrupt()
-    command.wait_for_output("The notebook goes on")
+    command.wait_for_output("The notebook keeps running")
     command.put_an_end_to()

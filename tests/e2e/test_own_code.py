@@ -124,7 +124,7 @@ def test_it_goes_on_from_what_another_run_left(example: tuple[Outcome, Path]) ->
     outcome = make("train", CODE=EXAMPLE, NODES=2, RESUME=run.name, SCRIPT_ARGS="--steps 80")
     assert outcome.status == 0, outcome.output
     assert f"goes on from {run.name}: last.pt in checkpoints/" in outcome.output
-    assert "may begin anew" not in outcome.output
+    assert "may start from scratch" not in outcome.output
     lines = [json.loads(line) for line in (newest() / "metrics.jsonl").read_text().splitlines()]
     assert [lines[0]["step"], lines[-1]["step"]] == [61, 80]
 

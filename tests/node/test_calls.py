@@ -75,7 +75,7 @@ def test_a_node_that_is_out_of_use_says_why(tmp_path: Path) -> None:
     mark.write_text("the fan is broken\nmore\n")
     assert drained_by(str(tmp_path)) == (str(mark), "the fan is broken")
     (found,) = path_problems(Needs("", str(tmp_path), "", "", 0, 0, 0, 0, 0, 0))
-    assert found.text == f"it is out of use: the fan is broken: {found.remedy}"
+    assert found.text == f"it is drained: the fan is broken: {found.remedy}"
     mark.write_text("")
     assert drained_by(str(tmp_path)) == (str(mark), "no reason is given")
     mark.unlink()

@@ -541,9 +541,9 @@ def test_an_answer_that_is_no_file_is_told(status: int, server: Server, cache: P
     [
         ("http://127.0.0.1:1/x.tar", "cannot be fetched"),
         ("http://ada:word@127.0.0.1/x.tar", "user or password"),
-        ("http:///x.tar", "is no address"),
-        ("http://127.0.0.1/a b.tar", "is no address"),
-        ("http://127.0.0.1:port/x.tar", "is no address"),
+        ("http:///x.tar", "is not an address"),
+        ("http://127.0.0.1/a b.tar", "is not the address"),
+        ("http://127.0.0.1:port/x.tar", "is not an address"),
     ],
 )
 def test_an_address_that_cannot_be_asked_is_told(url: str, said: str, cache: Path) -> None:

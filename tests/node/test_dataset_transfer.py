@@ -259,7 +259,7 @@ def test_what_changed_on_its_way_is_not_put_in_place(full: Node) -> None:
     full.stage()
     (full.source / "test/a.bin").write_bytes(b"newest")
     assert full.send().returncode == 0
-    with pytest.raises(dataset_files.DataError, match=r"test/a\.bin did not come as"):
+    with pytest.raises(dataset_files.DataError, match=r"test/a\.bin arrived with"):
         full.place.settle()
     assert contents(full.path) == before
     full.put()
@@ -290,7 +290,7 @@ def test_a_machine_that_lost_its_power_between_old_and_new(full: Node) -> None:
 def test_what_somebody_else_put_there_is_not_replaced(node: Node) -> None:
     node.path.mkdir()
     (node.path / "theirs").write_text("precious")
-    with pytest.raises(dataset_files.DataError, match="make data has not put there"):
+    with pytest.raises(dataset_files.DataError, match="is not of make data"):
         node.stage()
     assert contents(node.path) == {"theirs": b"precious"}
 
@@ -324,7 +324,7 @@ def test_links_of_whoever_sends_lead_root_nowhere(node: Node, folder: Path) -> N
     (files / "train").symlink_to(outside)
     os.link(outside / "b.txt", files / "empty")
     (files / "more").symlink_to(outside)
-    with pytest.raises(dataset_files.DataError, match="did not come as on the control node"):
+    with pytest.raises(dataset_files.DataError, match="arrived with other content"):
         node.place.settle()
     node.put()
     assert contents(node.path) == with_links(node.source)
@@ -342,7 +342,7 @@ def test_a_manifest_that_leads_out_is_refused(node: Node, path: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", ".transfer", "a/b"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(dataset_files.DataError, match="is no name of a data set"):
+    with pytest.raises(dataset_files.DataError, match="is not the name of a data set"):
         dataset_place.Place("/srv", name)
 
 

@@ -166,7 +166,7 @@ def test_refuses_to_remove_whose_run_lies_here() -> None:
     machine = replace(MACHINE, runs=(Run("vit", 2001), Run("cnn", 0)))
     leaver = ADA._replace(state="absent")
     [problem] = refused(leaver, machine=machine)
-    assert "training runs of a user that is to go: vit." in problem
+    assert "training runs of a user that is to be removed: vit." in problem
     assert refused(ADA, machine=machine) == []
     assert accounts_problems.problems_of_absence(machine, "root") == [problem]
 

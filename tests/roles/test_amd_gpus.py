@@ -152,7 +152,7 @@ def test_the_driver_is_missing(machine: AmdMachine) -> None:
     machine.unload()
     (problem,) = look(machine).problems
     assert problem.code == "gpu_driver_missing"
-    assert "it has AMD GPUs (2), and no driver answers for them: amdgpu is not loaded" in (
+    assert "it has AMD GPUs (2), but no driver for them answers: amdgpu is not loaded" in (
         problem.text
     )
     assert "modprobe amdgpu" in problem.remedy

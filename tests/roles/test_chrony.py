@@ -99,7 +99,7 @@ def test_who_asks_whom_and_who_may_ask(tmp_path: Path) -> None:
     assert found["n3"] == {"settings": [], "sources": sources, "udp": [], "mistakes": []}
     in_sources, in_host = found["n4"]["mistakes"]
     assert in_sources.endswith('and not "time1.example.com", "server a\\nallow".')
-    assert in_host == "chrony_server_host names n9, which is no host of the inventory."
+    assert in_host == "chrony_server_host names n9, which is not a host of the inventory."
     for host, words in {
         "n1": ("no time source within 60 s", "Name servers that it reaches in chrony_sources"),
         "n2": ("no time source within 60 s", "Does n1 run chrony", "UDP 123 pass to 10.0.0.1?"),

@@ -82,7 +82,7 @@ def test_ranges_that_overlap_become_one() -> None:
         ({"node_ports": ["0"]}, 'firewall_node_ports: "0" is not within 1-65535'),
         ({"node_ports": ["70000"]}, "firewall_node_ports"),
         ({"node_udp_ports": ["9-1"]}, "firewall_node_udp_ports"),
-        ({"ssh_ports": ["ssh"]}, 'firewall_ssh_ports: "ssh" is no port'),
+        ({"ssh_ports": ["ssh"]}, 'firewall_ssh_ports: "ssh" is neither a port'),
         ({"ssh_ports": []}, "firewall_ssh_ports is empty"),
         ({"ssh_sources": ["10.0.0.300"]}, "firewall_ssh_sources"),
         ({"open": [{"ports": ["1"], "protocol": "tcp", "sources": ["nas"]}]}, "firewall_open"),

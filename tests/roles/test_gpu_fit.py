@@ -291,7 +291,7 @@ def test_gpus_that_are_not_there_are_named(answer: Any, bus: Path) -> None:
     answer(0, lines("580.65.06", 2))
     chosen, (problem,) = found("0,5", CUDA13, bus)
     assert (chosen, problem.code) == ([0], "gpu_not_there")
-    assert "gives GPU 5 to runs, and it has GPU 0, 1" in problem.text
+    assert "gives GPU 5 to runs, but it has only GPU 0, 1" in problem.text
 
 
 def test_who_computes_on_a_gpu_is_named(answer: Any, bus: Path) -> None:

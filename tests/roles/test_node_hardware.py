@@ -43,6 +43,15 @@ def test_a_machine_without_that_program_names_none(monkeypatch: pytest.MonkeyPat
     assert hardware.interface_of("127.0.0.1") == ""
 
 
+def test_ends_of_cables_of_containers_are_no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"/sys/class/net/eth0/brport", "/sys/class/net/eth0/device", "/sys/class/net/v1/brport"}
+    monkeypatch.setattr(hardware, "listed", lambda _: ["br0", "eth0", "lo", "v1"])
+    monkeypatch.setattr(hardware, "read_text", lambda _: "")
+    for look in ("isdir", "exists"):
+        monkeypatch.setattr(os.path, look, there.__contains__)
+    assert [nic["name"] for nic in hardware.nics()] == ["br0", "eth0"]
+
+
 @pytest.mark.parametrize(
     ("begins", "disks"),
     [

@@ -149,7 +149,7 @@ def test_a_node_that_shows_more_than_a_key_is_named(text: Any) -> None:
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"user_keys": "ssh-ed25519 A"}])
 def test_a_node_that_says_nothing_of_keys_is_named(answer: Any) -> None:
-    with pytest.raises(collect.CollectError, match="what node2 says of its keys is no answer"):
+    with pytest.raises(collect.CollectError, match="what node2 says of its keys is not an answer"):
         collect.refuse_other_text({"node2": answer})
 
 

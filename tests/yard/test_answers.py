@@ -155,7 +155,7 @@ def test_a_node_that_answers_something_else_cannot_be_reached(
     for kind in ("runner_on_ok", "runner_retry"):
         taken = parse_event(event(module, {**TRUE[module], **lie}, kind))
         assert taken.kind == "runner_on_unreachable"
-        assert taken.result == {"msg": f"node2 answered something that is no answer of {module}"}
+        assert taken.result == {"msg": f"node2 gave an answer of another form than {module} has"}
 
 
 def test_an_answer_of_other_modules_is_theirs() -> None:

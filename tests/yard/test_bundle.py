@@ -168,8 +168,8 @@ def test_a_data_set_that_is_there_stays(site: Site) -> None:
     [
         ("changed", "are not what make bundle wrote"),
         ("missing", "are not what make bundle wrote"),
-        ("no_sums", "is no archive of make bundle"),
-        ("broken_off", "is no whole archive"),
+        ("no_sums", "is not an archive of make bundle"),
+        ("broken_off", "is not a whole archive"),
         ("format", "was made by another version of Trainyard"),
         ("not_there", "there is no file"),
     ],

@@ -109,7 +109,7 @@ def test_a_node_that_cannot_tell_hides_no_other(ready: Yard) -> None:
     (ready.root / "nodes/node2/broken").touch()
     said = ready("clean-up")
     assert said.returncode == 0, said.stdout + said.stderr
-    assert "node2: there is no room; nothing is known of it" in said.stdout
+    assert "node2: there is no room; it was not looked at" in said.stdout
     assert "trainyard/trainer:old" in said.stdout
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
     for name in (run.name, "old.log", "trainyard/trainer:old"):
         assert name in needless
     assert "trainyard/trainer:now" in stays
-    assert "what is trained with now" in stays
+    assert "the image in use" in stays
     words = " ".join(stays.split())
     assert "it goes on there: make stop RUN=bench-20260101T000000Z ends it" in words
     assert "files that are not home: make stop RUN=verify-20260101T000000Z brings them" in words

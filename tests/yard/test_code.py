@@ -176,7 +176,7 @@ def test_what_looks_like_a_secret_is_named(make: Make, secrets: tuple[str, ...])
     others += ["tokenizer.json", "added_tokens.json", "keypoints.json", "hotkey.py", "token.py"]
     folder = make(**dict.fromkeys((*secrets, *others, "train.py"), ""))
     [warning] = looks_secret(find_files(folder))
-    assert warning.startswith(f"{', '.join(sorted(secrets))}: travels with the run")
+    assert warning.startswith(f"{', '.join(sorted(secrets))}: looks like a secret")
     assert warning in read_code(Project(Path("/nowhere")), str(folder)).warnings
 
 
@@ -184,7 +184,7 @@ def test_pointers_of_git_lfs_are_named_before_they_travel(make: Make) -> None:
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
     folder = make(**{"weights/base.pt": pointer, "train.py": "", "notes.txt": "x" * 130})
     [warning] = lfs_pointers(find_files(folder))
-    assert warning.startswith("weights/base.pt: only a pointer of git-lfs travels")
+    assert warning.startswith("weights/base.pt: only its git-lfs pointer is here")
 
 
 def test_modules_of_another_python_are_named(make: Make) -> None:
@@ -229,7 +229,7 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
     ("script", "launch", "says"),
     [
         (f"#!/bin/bash\n{STARTS_BOTH}", None, "run.sh:2: torchrun starts the ranks of a node"),
-        (f"set -e\nexec {STARTS_BOTH}", "rank", "LAUNCH=node starts it once on each node"),
+        (f"set -e\nexec {STARTS_BOTH}", "rank", "LAUNCH=node runs it once on each node"),
         ("A=1 python -m torch.distributed.run x.py\n", "rank", "python -m torch.distributed.run"),
         ("/opt/venv/bin/torchrun train.py\n", "rank", "run.sh:1: torchrun starts the ranks"),
         (
@@ -271,7 +271,7 @@ STARTS_BOTH = "torchrun --nproc_per_node=1 train.py\n"
         ("cd tools\nbash -x dist.sh 2\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("./tools/dist.sh\n", "rank", "tools/dist.sh:2: torchrun starts the ranks"),
         ("if true; then\n", "node", "bash cannot read it: run.sh: line 2: syntax error"),
-        ("#!/bin/bash\r\npython3 train.py\r\n", "node", "line ends of Windows"),
+        ("#!/bin/bash\r\npython3 train.py\r\n", "node", "Windows line endings"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "node", "git lfs pull"),
     ],
 )
@@ -336,10 +336,10 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
 @pytest.mark.parametrize(
     ("entry", "text", "says"),
     [
-        ("run.sh", "torchrun \\\n --standalone train.py\n", "each of them is a world of its own"),
-        ("run.sh", "torchrun --nnodes=1 train.py\n", "each of them is a world of its own"),
+        ("run.sh", "torchrun \\\n --standalone train.py\n", "makes each node a world of its own"),
+        ("run.sh", "torchrun --nnodes=1 train.py\n", "makes each node a world of its own"),
         ("run.sh", "torchrun --nnodes=1:4 train.py\n", None),
-        ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: of another launcher"),
+        ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: set by another launcher"),
         ("run.sh", "python3 x.py $NUM_NODES $SKYPILOT_NODE_RANK\n", "NUM_NODES, SKYPILOT_NODE_RAN"),
         ("run.sh", "python3 tools/x1.py\n", "starts tools/x1.py, and there is no such file"),
         ("run.sh", "git clone x || cd y\npython3 x1.py\n", "git: the trainer image comes without"),
@@ -349,7 +349,7 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         (
             "run.sh",
             "torchrun --nnodes $WORLD_SIZE --node_rank ${RANK} x.py\n",
-            "RANK, WORLD_SIZE: of",
+            "RANK, WORLD_SIZE: set by",
         ),
         (
             "run.sh",
@@ -372,18 +372,18 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "# $SLURM_A\npython3 x.py ${SLURM_NODEID:-0} ${PBS_X-}\n", None),
         ("run.sh", "MESSAGE='torchrun is there'\npython3 x.py --words \"$MESSAGE\"\n", None),
         ("run.sh", "python3 x.py 2>&1 | tee log\n", "ends with the status of tee"),
-        ("run.sh", "command -v git && git log\n", "run.sh: git: the trainer image comes without"),
+        ("run.sh", "command -v git && git log\n", "run.sh: git: not in the trainer image"),
         ("run.sh", "command -v git\npython3 x.py\n", None),
         ("run.sh", "set -eo pipefail\npython3 x.py | tee log\n", None),
-        ("run.sh", "nohup python3 x.py --a \\\n  > log 2>&1 &\n", "goes on in the background"),
-        ("run.sh", "python3 x.py > log.txt 2>&1\n", "its words go to a file"),
+        ("run.sh", "nohup python3 x.py --a \\\n  > log 2>&1 &\n", "runs in the background"),
+        ("run.sh", "python3 x.py > log.txt 2>&1\n", "writes its output to a file"),
         ("run.sh", "python3 x.py >&2 2>/dev/null && date > began; ls > x\n", None),
         ("run.sh", "python3 watch.py &\npython3 x.py && echo done\n", None),
         ("run.sh", "for i in 1 2; do\n  python3 x.py $i &\ndone\nwait\n", None),
-        ("run.sh", "tmux new -d 'python3 x.py'\n", "tmux: the trainer image comes without"),
-        ("run.sh", "conda activate env\npython3 x.py\n", "conda: the trainer image comes without"),
+        ("run.sh", "tmux new -d 'python3 x.py'\n", "tmux: not in the trainer image"),
+        ("run.sh", "conda activate env\npython3 x.py\n", "conda: not in the trainer image"),
         ("run.sh", "cat <<'EOF' > job.sh\nsrun python3 x.py\nmodule load x\nEOF\n", None),
-        ("run.sh", "accelerate launch train.py\n", "each of them is a world of its own"),
+        ("run.sh", "accelerate launch train.py\n", "makes each node a world of its own"),
         ("run.sh", "accelerate launch --num_machines 2 train.py\n", None),
         ("train.py", "subprocess.run(['mpirun', '-np', '2'])\n", "train.py:1: mpirun starts ranks"),
         ("train.py", "os.system('torchrun x.py')\nmp.spawn(f, nprocs=2)\n", None),
@@ -431,8 +431,8 @@ def test_a_program_that_starts_ranks_itself_is_named(make: Make, text: str) -> N
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("bash x.sh", "set -e\r\n", "x.sh: has the line ends of Windows"),
-        ("./x.sh", "python3 c.py\n", "x.sh: is run as a program, and may not be executed: chmod"),
+        ("bash x.sh", "set -e\r\n", "x.sh: has Windows line endings"),
+        ("./x.sh", "python3 c.py\n", "x.sh: is not executable: chmod"),
         ("./x.sh", "#!/bin/zsh\n", "x.sh: is written for zsh, which the image comes without"),
         ("source x.sh", "if\n", "x.sh: bash cannot read it"),
         ("torchrun lib/a.py", "", "lib/a.py:1: imports lib/data.py, which .trainyardignore"),
@@ -483,8 +483,8 @@ def test_arguments_that_name_what_stays_behind_are_warned_of(make: Make) -> None
     [data, last] = warned(
         "--data_dir data --config c.yml --resume=last.pt --output_dir out -x 'a b'"
     )
-    assert data.startswith("argument data: is here, and does not travel: .trainyardignore (data/)")
-    assert last.startswith("argument --resume=last.pt: is here, and does not travel: .trainyardign")
+    assert data.startswith("argument data: does not travel: .trainyardignore (data/)")
+    assert last.startswith("argument --resume=last.pt: does not travel: .trainyardign")
     [there] = warned(f"--data {REPOSITORY}/docs --log /dev/null --lib lib --input . --lr 1e-3")
     assert there.startswith(f"argument {REPOSITORY}/docs: is a path of this machine")
 
@@ -502,7 +502,7 @@ def test_paths_in_a_program_that_stay_behind_are_warned_of(
     text += "cfg['data']\nopen('/etc/hosts')\nread('c/train.csv', 'data/no', '//', '/home/')\n"
     write(folder, "train.py", text)
     [data] = read_code(Project(Path("/nowhere")), str(folder)).warnings
-    assert data.startswith("train.py:1: data/a.csv: is here, and does not travel: .trainyardignore")
+    assert data.startswith("train.py:1: data/a.csv: does not travel: .trainyardignore")
     assert data.endswith("(and 1 more)")
     write(folder, "lib.py", f"def f(root='{tmp_path}/faces'): pass\n")
     write(folder, "train.py", "import lib\n")
@@ -591,10 +591,10 @@ def test_imports_that_nobody_brings_are_known_before_the_start(make: Make) -> No
     }
     [cv2, imp, tqdm] = missing_modules(foreign, "runtime", None)
     assert cv2.startswith(
-        "train.py:2: imports cv2, which neither the image, the project nor its re"
+        "train.py:2: imports cv2, which is neither in the image, the project nor its re"
     )
     assert "Write opencv-python-headless to requirements.txt" in cv2
-    assert imp == "train.py:4: imports imp, which Python 3.13 has no more"
+    assert imp == "train.py:4: imports imp, which Python 3.13 no longer has"
     assert tqdm.startswith("lib/m.py:1: imports tqdm, ")
 
 
@@ -638,10 +638,10 @@ def test_modules_that_lie_where_python_does_not_look_are_named(make: Make) -> No
 
     def warned(entry: str) -> list[str]:
         warnings = read_code(Project(Path("/nowhere")), str(folder), entry).warnings
-        return [warning.partition(", where")[0] for warning in warnings]
+        return [warning.partition(", not on")[0] for warning in warnings]
 
-    mine = "tools/train.py:2: imports mine, which lies in src/"
-    lib = "tools/train.py:1: imports lib, which lies in the top folder"
+    mine = "tools/train.py:2: imports mine, which is in src/"
+    lib = "tools/train.py:1: imports lib, which is in the top folder"
     assert warned("tools/train.py") == [lib, mine]
     assert warned("-m tools.train") == [mine]
     write(folder, "tools/train.py", "import sys\nsys.path.append('.')\nimport lib\n")
@@ -655,7 +655,7 @@ def test_a_submodule_that_was_not_fetched_is_named(make: Make) -> None:
     git(folder, "init")
     (folder / "third/x").mkdir(parents=True)
     git(folder, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},third/x")
-    said = "third/x: is empty, a submodule that was not fetched"
+    said = "third/x: is an empty submodule, not fetched yet"
     [warning] = read_code(Project(Path("/nowhere")), str(folder)).warnings
     assert warning.startswith(said)
     shutil.rmtree(folder / ".git")  # as in an archive that was downloaded
@@ -667,7 +667,7 @@ def test_a_submodule_that_was_not_fetched_is_named(make: Make) -> None:
 
 def test_a_launcher_as_the_entry_needs_a_start_on_each_node(make: Make) -> None:
     folder, entry = str(make(**{"train.py": ""})), "-m torch.distributed.run"
-    with pytest.raises(RequestError, match="LAUNCH=node starts it once on each node"):
+    with pytest.raises(RequestError, match="LAUNCH=node runs it once on each node"):
         read_code(Project(Path("/nowhere")), folder, entry)
     read_code(Project(Path("/nowhere")), folder, entry, launch="node")
 
@@ -802,7 +802,7 @@ def test_an_argument_that_no_record_can_hold(make: Make) -> None:
     assert r"argument 'a\x00b': must be text in UTF-8" in text
     odd = folder.parent / "two\nlines"
     folder.rename(odd)
-    assert r"lines': has no name that can be printed" in problems_of(lambda: program(odd))
+    assert r"lines': has a name that cannot be printed" in problems_of(lambda: program(odd))
 
 
 def test_what_may_not_be_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -835,7 +835,7 @@ def test_too_many_bytes_name_the_largest(make: Make) -> None:
         write(folder, name)
         os.truncate(folder / name, bytes_)
     text = problems_of(lambda: find_files(folder))
-    assert "10 GB in 4 files: more than travels with a run, which is 500 MB" in text
+    assert "10 GB in 4 files: too much to travel with a run; the limit is 500 MB" in text
     assert "\n    data/  10 GB, 2 files\n    model.pt  200 MB, 1 file\n" in text
     assert ".trainyardignore" in text
     assert "make data" in text
@@ -861,11 +861,13 @@ def test_a_folder_that_is_none(make: Make, tmp_path: Path) -> None:
     inside = Project(folder / "sub/checkout")
     inside.root.mkdir(parents=True)
     assert "there is no such folder" in problems_of(lambda: read_code(inside, "/nonsense"))
-    assert "is no folder" in problems_of(lambda: read_code(inside, str(folder / "train.py")))
+    assert "is not a folder" in problems_of(lambda: read_code(inside, str(folder / "train.py")))
     assert "holds this checkout" in problems_of(lambda: read_code(inside, str(inside.root)))
     assert "holds this checkout" in problems_of(lambda: read_code(inside, str(folder)))
     (tmp_path / "empty").mkdir()
-    assert "there is no file" in problems_of(lambda: read_code(inside, str(tmp_path / "empty")))
+    assert "no file in it travels" in problems_of(
+        lambda: read_code(inside, str(tmp_path / "empty"))
+    )
 
 
 @pytest.mark.process
@@ -900,7 +902,7 @@ def test_the_program_is_found(make: Make) -> None:
         ("other.py --lr 1", "no such file; it is a file alone, arguments go into SCRIPT_ARGS="),
         ("-m pkg.nope", "there is no pkg/nope.py or pkg/nope/__main__.py"),
         ("-m pkg.mod --lr 1", "arguments go into SCRIPT_ARGS="),
-        ("ignored.py", "does not travel: it is left out by .trainyardignore"),
+        ("ignored.py", "does not travel, because it is left out by .trainyardignore"),
     ],
 )
 def test_an_entry_that_is_none(make: Make, entry: str, problem: str) -> None:
@@ -912,14 +914,14 @@ def test_an_entry_that_is_none(make: Make, entry: str, problem: str) -> None:
 def test_no_entry_and_two(make: Make) -> None:
     folder = make(**{"other.py": ""})
     text = problems_of(lambda: program(folder))
-    assert "no train.py or main.py; say with ENTRY=" in text
+    assert "no train.py or main.py; ENTRY= says what to run" in text
     assert "other.py" in text
     write(folder, "main.py")
     assert program(folder) == ("python3", "main.py")
     write(folder, "train.py")
     assert "there are train.py and main.py" in problems_of(lambda: program(folder))
     write(folder, ".trainyardignore", "train.py\nmain.py\n")
-    assert "train.py: is there, but does not travel" in problems_of(lambda: program(folder))
+    assert "train.py: does not travel" in problems_of(lambda: program(folder))
 
 
 def test_the_settings_of_a_project(make: Make) -> None:
@@ -954,7 +956,7 @@ def test_the_settings_of_a_project(make: Make) -> None:
         ("args: {a: b}\n", "args: must be a list, or a line"),
         ('args: "it\'s"\n', "args: No closing quotation"),
         ("launch: gpu\n", "launch: must be rank or node"),
-        ("metrics: '('\n", "metrics: is no regular expression"),
+        ("metrics: '('\n", "metrics: is not a regular expression"),
         ("metrics: 'loss .*'\n", "metrics: needs a named group"),
         ("grace: soon\n", "grace: must be a number of seconds"),
         ("stall: -1\n", "stall: must be a number of seconds"),

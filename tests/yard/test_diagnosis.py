@@ -171,7 +171,7 @@ WORDS = [
         "launch_too_late",
         "container",
         "2026-11-29T10:42:24.117998790Z mpirun has not come for 180 s: this container ends\n",
-        "on node2 ended, for mpirun had not come to it within 180 s",
+        "on node2 ended, because mpirun had not reached it within 180 s",
     ),
     ("ssh_refused", "mpirun", "Host key verification failed.\r\n", "Host key verification"),
     (
@@ -200,7 +200,7 @@ WORDS = [
         "rank",
         "[W stall_inspector.cc:107] One or more tensors were submitted to be reduced\n"
         "Missing ranks:\n1: [allreduce.head.weight]\n",
-        "Rank 1 did not hand in",
+        "Rank 1 did not take part in",
     ),
     ("python_error", "rank", "Traceback\nKeyError: 'fc'\n", "KeyError: 'fc'"),
     (
@@ -215,7 +215,7 @@ WORDS = [
         "ansible",
         'starting trainyard-x: {"message":"error gathering device information while adding custom '
         'device \\"/dev/kfd\\": no such file or directory"}',
-        "given to the container: there is no /dev/kfd",
+        "get the GPUs of node2: there is no /dev/kfd",
     ),
     (
         "gpu_driver_mismatch",
@@ -243,7 +243,7 @@ WORDS = [
         "failed to create the automatic CDI modifier: failed to generate CDI spec for mode "
         '\\"auto\\": failed to construct device spec generators: failed to initialize NVML: '
         'ERROR_LIBRARY_NOT_FOUND: unknown"}',
-        "to the container: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND.",
+        "the GPUs of node2: failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND.",
     ),
     # The end of it with NVIDIA's library 550.163.01 on a machine without a driver.
     (
@@ -251,7 +251,7 @@ WORDS = [
         "ansible",
         "failed to create device CDI specs: failed to construct device spec generators: failed to "
         "initialize NVML: Driver Not Loaded",
-        "to the container: failed to initialize NVML: Driver Not Loaded.",
+        "the GPUs of node2: failed to initialize NVML: Driver Not Loaded.",
     ),
     # The error's words are those of NVML, as nvidia-smi says them (pop-os/
     # nvidia-graphics-drivers-470#18).
@@ -313,7 +313,7 @@ FINDINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("run_directory_full", {"path": "/run/x", "size": "9 GB"}, RANK, "of node2 that holds the run"),
     ("node_disk_full", {"path": "/srv/runs", "bytes": 4096}, NODE, "(/srv/runs) is full"),
-    ("node_inodes_used_up", {"path": "/srv/runs"}, NODE, "(/srv/runs) takes no more files"),
+    ("node_inodes_used_up", {"path": "/srv/runs"}, NODE, "(/srv/runs) has no free inode"),
     ("node_out_of_memory", {"processes": 1}, NODE, "memory ran out"),
     ("container_out_of_memory", {}, NODE, "ran out of memory"),
     ("gpu_lost", {"gpu": 1, "model": "A100", "message": "GPU is lost"}, NODE, "(A100) of node2 no"),

@@ -721,7 +721,7 @@ def test_mistakes_in_the_inventory_are_told_with_those_of_the_hosts(site: Site) 
     answer = yard("--inventory", str(inventory), "doctor", "--on", "gpu01,gpu02")
     assert answer.returncode == 3, answer.stderr
     for said in (
-        "fine   C.UTF-8 in place of LC_ALL=C, which is missing or no UTF-8",
+        "fine   C.UTF-8 in place of LC_ALL=C, which is not installed or not UTF-8",
         "the inventory  It has 4 mistakes, and make setup refuses it. (here_inventory)",
         "cluster_address 10.0.0.1 belongs to gpu01, gpu02",
         "cluster_network: 10.0.0.0 has no mask. Write it as CIDR, such as 10.0.0.0/24.",

@@ -98,7 +98,8 @@ def test_the_shipped_trainer_goes_on_for_more_epochs_or_gives_its_weights(
     (results,) = results_of(run)
     assert results.names == ("epoch-5.pt",)
     lines = end_of(run, model="vit", nodes=2, options={"seed": 3})
-    assert [line.strip() for line in lines[-2:]] == [
+    assert [line.strip() for line in lines[-3:]] == [
+        f"make report RUN={run.name}",
         f"make export RUN={run.name}",
         f"make train MODEL=vit NODES=2 EPOCHS=10 SEED=3 RESUME={run.name}",
     ]
@@ -128,7 +129,10 @@ def test_after_a_failure_come_the_logs_of_its_rank_and_the_request(
     run = recorded("killed")
     lines = end_of(run, model="vit", nodes=4, min_nodes=2)
     assert row(lines, "next").startswith(f"make logs RUN={run.name}")
-    assert lines[-1].strip() == "make train MODEL=vit NODES=2..4"
+    assert [line.strip() for line in lines[-2:]] == [
+        f"make report RUN={run.name}",
+        "make train MODEL=vit NODES=2..4",
+    ]
 
 
 @pytest.mark.parametrize("request_", [{"lock": "x"}, {"options": {"depth": 3}}, {"recipe": {}}])
@@ -187,10 +191,10 @@ def test_a_resumed_run_says_from_what_and_warns(
         return console.export_text()
 
     assert f"goes on from {run.name}: last.pt in outputs/" in said()
-    assert "may begin anew" in said()
+    assert "may start from scratch" in said()
     (folder / "trainyard.yml").write_text("resume_args: --resume yes\n")
     assert "is given: --resume yes" in said()
-    assert "may begin anew" not in said()
+    assert "may start from scratch" not in said()
 
 
 def test_the_command_of_a_request_is_one_that_make_takes() -> None:

@@ -83,7 +83,7 @@ def test_a_file_that_is_no_inventory_is_named(tmp_path: Path) -> None:
     (folder / "keys/id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(RequestError) as refused:
         read_inventory(Project(REPOSITORY), folder)
-    assert f"{folder}/keys/id_ed25519: is no inventory" in str(refused.value)
+    assert f"{folder}/keys/id_ed25519: is not an inventory" in str(refused.value)
     assert "WARNING" not in str(refused.value)
 
 
@@ -100,7 +100,7 @@ def test_an_encrypted_file_that_is_no_yaml_is_named(
     subprocess.run([program, "encrypt", vault], check=True, capture_output=True)
     with pytest.raises(RequestError) as refused:
         read_inventory(Project(REPOSITORY), folder)
-    assert f"{vault}: what is encrypted is not YAML, line 3" in str(refused.value)
+    assert f"{vault}: its decrypted content is not YAML, line 3" in str(refused.value)
     assert f"ansible-vault edit {vault}" in str(refused.value)
     assert "hidden" not in str(refused.value)
 

@@ -12,7 +12,7 @@ def test_a_file_of_somebody_else_s_is_not_written_over(tmp_path: Path) -> None:
     assert file_problems(to) == []
     about.write_text("{}")
     (problem,) = file_problems(to)
-    assert "model.json beside it is there, and would be written over" in problem
+    assert "model.json exists and would be overwritten" in problem
     # Both are of an export before.
     to.touch()
     assert file_problems(to) == []

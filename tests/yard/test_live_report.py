@@ -24,7 +24,7 @@ from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
 
 Recorded = Callable[[str], Path]
-GOES_ON = "The run goes on."
+GOES_ON = "The run is under way."
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_a_hook_that_fails_is_a_warning_without_its_address(
 ) -> None:
     address = hook + target if target[0] == "/" else "http://127.0.0.1" + target
     said = tell(address, *failed, monkeypatch)
-    assert said.startswith("warning: the URL of NOTIFY= could not be told of the end of ")
+    assert said.startswith("warning: the URL of NOTIFY= could not be notified of the end of ")
     assert "secret" not in said
 
 

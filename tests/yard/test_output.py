@@ -227,7 +227,7 @@ def test_a_pattern_is_applied_while_the_run_goes_on(tmp_path: Path) -> None:
     assert [(each.step, each.values) for each in second.readings] == [(2, {"loss": 0.25})]
     hopeless = ProgramLines(tmp_path / METRICS, r"(?P<x>(a+)+)$")
     hopeless._reader._seconds = 0.1
-    assert "not applied" in hopeless.listen(answer("a" * 60 + "b\n"), 1000.0).trouble
+    assert "no longer applied" in hopeless.listen(answer("a" * 60 + "b\n"), 1000.0).trouble
     assert hopeless.listen(answer("a" * 60 + "b\n"), 1000.0).trouble == ""
 
 

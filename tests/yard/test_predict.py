@@ -110,5 +110,5 @@ def test_the_test_set_of_data_of_ones_own(
     assert f"'datasets': [], 'own': ('faces', PosixPath('{tmp_path}/faces'))" in told
     address = "https://data.example.com/faces.tar"
     note_own_data(project, lab, OwnData("faces", address, None, ""))
-    with pytest.raises(RequestError, match=f"came from {address}, which is no folder"):
+    with pytest.raises(RequestError, match=f"came from {address}, which is not a folder"):
         look(command.evaluate, "latest", "faces", "best")

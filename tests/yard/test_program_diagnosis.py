@@ -339,24 +339,24 @@ EXCEPTIONS = [
         "waited_in_vain",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out "
         "waiting 1800000ms for recv operation to complete",
-        "until its time was up",
+        "until its timeout",
     ),
     (
         "waited_in_vain",
         "torch.distributed.DistBackendError: [Rank 2] Watchdog caught collective operation "
         "timeout: WorkNCCL(SeqNum=22, OpType=BROADCAST, Timeout(ms)=600000)",
-        "until its time was up",
+        "until its timeout",
     ),
     (
         "tcp_rendezvous",
         "ValueError: Error initializing torch.distributed using tcp:// rendezvous: rank parameter "
         "missing",
-        "gives no rank",
+        "without a rank",
     ),
     (
         "network_out_of_reach",
         "RuntimeError: Error downloading train-images-idx3-ubyte.gz:",
-        "over the network",
+        "on the network",
     ),
     (
         "lightning_world",
@@ -515,25 +515,25 @@ EXCEPTIONS = [
     (
         "network_out_of_reach",
         "URLError: <urlopen error [Errno -2] Name or service not known>",
-        "that node2 does not reach",
+        "that node2 cannot reach",
     ),
     (
         "network_out_of_reach",
         "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't "
         "find them in the cached files.",
-        "that node2 does not reach",
+        "that node2 cannot reach",
     ),
     (
         "no_key_for_wandb",
         "UsageError: No API key configured. Use `wandb login` to log in.",
-        "has no key for it",
+        "without a key",
     ),
     ("too_many_processes", "RuntimeError: can't start new thread", "as many processes and threads"),
     (
         "worker_failed",
         "RuntimeError: DataLoader worker (pid 48) exited unexpectedly with exit code 1. Details "
         "are lost due to multiprocessing.",
-        "by an error of its own",
+        "A data loader worker failed",
     ),
     ("file_not_whole", "EOFError: Ran out of input", "a file on node2 that is not whole"),
     ("program_not_in_image", "ImportError: Bad git executable.", "The program starts git, and"),
@@ -579,7 +579,7 @@ EXCEPTIONS = [
         "program_memory_refused",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate "
         "memory: you tried to allocate 4000000000 bytes. Error code 12 (Cannot allocate memory)",
-        "memory on node2",
+        "may have on node2",
     ),
     ("package_missing", "ModuleNotFoundError: No module named 'hydra'", "package hydra"),
     (

@@ -136,7 +136,7 @@ def test_charts_are_limited_and_the_rest_is_named(run: Path) -> None:
     write_lines(run / "metrics.jsonl", many)
     conclude(run)
     page = (run / "report.html").read_text()
-    assert "without one are k24, k25, k26, k27, k28, k29." in page
+    assert "These have none: k24, k25, k26, k27, k28, k29." in page
     assert page.count("<h3>k") == MOST_CHARTS
 
 

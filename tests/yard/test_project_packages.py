@@ -173,21 +173,21 @@ def test_the_usual_files_are_found(tmp_path: Path) -> None:
     [
         ("-e .", "requirements.txt:1: -e .: the project's own files travel"),
         ("tidy\n./libs/mine", "requirements.txt:2: ./libs/mine: the project's own"),
-        ("x @ file:///srv/x.whl", "names a file of the machine that it was written on"),
+        ("x @ file:///srv/x.whl", "names a file of the machine that wrote it"),
         (
             "numpy=1.26.4=py311_0",
-            "requirements.txt:1: numpy=1.26.4=py311_0: names a build as conda does",
+            "requirements.txt:1: numpy=1.26.4=py311_0: names a build of conda",
         ),
         ("libs/mine", "requirements.txt:1: libs/mine: the project's own files travel"),
         ("wheels/x-1-py3-none-any.whl", "name the package, and in a line of its own the folder"),
         ("-r ../shared.txt", "requirements.txt:1: ../shared.txt: does not travel"),
         ("-c limits.txt", "limits.txt: does not travel"),
         ("-r/etc/hostname", "requirements.txt:1: /etc/hostname: does not travel"),
-        ("git+https://code/x", "requirements.txt:1: git+https://code/x: what comes from a repo"),
-        ("x @ git+ssh://code/x", "requirements.txt:1: x @ git+ssh://code/x: what comes from"),
-        ("-e git+https://code/x", "requirements.txt:1: -e git+https://code/x: what comes from a"),
+        ("git+https://code/x", "requirements.txt:1: git+https://code/x: a repository has no hash"),
+        ("x @ git+ssh://code/x", "requirements.txt:1: x @ git+ssh://code/x: a repository"),
+        ("-e git+https://code/x", "requirements.txt:1: -e git+https://code/x: a repository"),
         ("--find-links \\\n  wheels\n./x", "requirements.txt:3: ./x: the project's own"),
-        ("x\n--no-deps", "requirements.txt:2: --no-deps: an option that is not known here"),
+        ("x\n--no-deps", "requirements.txt:2: --no-deps: an option that is not supported here"),
         ("-fwheels", "requirements.txt:1: -fwheels: an option"),
         ('x --config-settings="a=b"', 'requirements.txt:1: x --config-settings="a=b": an option'),
     ],
@@ -202,7 +202,7 @@ def test_what_cannot_be_installed_is_refused(text: str, said: str, tmp_path: Pat
         ('[project]\ndynamic = ["dependencies"]', "are dynamic"),
         ("[project\n", "pyproject.toml:"),
         ("[project]\ndependencies = 3", "must be a list"),
-        ('[project]\ndependencies = ["x @ git+https://code/x"]', "what comes from a repository"),
+        ('[project]\ndependencies = ["x @ git+https://code/x"]', "a repository has no hash"),
         ('[project]\ndependencies = ["x @ file:///srv/x"]', "the project's own files"),
         ('[project]\nname = "me"\ndependencies = ["me[all]"]', "me[all]: the project's own files"),
     ],
@@ -214,7 +214,7 @@ def test_a_pyproject_that_does_not_tell(text: str, said: str, tmp_path: Path) ->
 def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
     assert "no such file" in refused(lambda: required(tmp_path, "absent.txt"))
     for name in ("environment.yml", "uv.lock", "setup.py", "Pipfile"):
-        with pytest.raises(RequestError, match=r"in the form of requirements\.txt"):
+        with pytest.raises(RequestError, match=r"of the form of requirements\.txt"):
             required(tmp_path, name, **{name: "x"})
     assert required(tmp_path, "requirements-dev.lock", **{"requirements-dev.lock": "x"}) is not None
     empty = {"pyproject.toml": '[project]\nname = "x"\n'}
@@ -348,9 +348,9 @@ def test_what_cannot_be_read_or_built_is_told_from_a_conflict(index: Path, tmp_p
     assert "pip install tidy" in said
     source(index, "mute", "1.0", "py3-none-any", silent=True)
     said = refused(lambda: settled(tmp_path, "mute"))
-    assert said.startswith("requirements.txt: a package tells only when it is built what it")
+    assert said.startswith("requirements.txt: a package has to be built to learn what it")
     assert "ModuleNotFoundError: No module named 'torch_of_nowhere'" in said
-    assert "that a line --find-links names" in said
+    assert "name that by a line --find-links" in said
     assert 'File "' not in said
 
 
@@ -629,7 +629,7 @@ def test_a_project_has_what_it_requires(offline: Yard, index: Path) -> None:
     train = ("train", "--code", "mine", "--nodes", "2")
     (offline.root / "mine/train.py").write_text("import helper, tqdm, tidy\n")
     said = trained(offline, *train)
-    assert "may fail: train.py:1: imports tqdm, which neither" in said
+    assert "may fail: train.py:1: imports tqdm, which is neither" in said
     assert "imports helper" not in said
     assert "requirements.txt: 2 packages" in said
     assert "Adding 2 packages" in said

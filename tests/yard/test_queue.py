@@ -16,8 +16,8 @@ from yard.operations import queue
 from yard.plays.events import Outcome, Problem, TaskFailure
 
 HELD = Problem("held", "it is held", "node2")
-TOO_FEW = Problem("too_few_nodes", "2 nodes are wanted and 1 is fit", None)
-DRAINED = Problem("drained", "it is out of use", "node4")
+TOO_FEW = Problem("too_few_nodes", "2 nodes are needed and 1 is fit", None)
+DRAINED = Problem("drained", "it is drained", "node4")
 DEAD = Problem("unreachable", "no answer", "node3")
 
 

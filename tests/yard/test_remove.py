@@ -162,7 +162,7 @@ def test_a_machine_that_does_not_answer_is_not_forgotten(site: Yard) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert removed(site) == {"alpha": "all"}
     assert "beta: no answer, so nothing is removed there." in done.stdout
-    assert "When it is back, give the command again." in done.stdout
+    assert "Give the command again when it is back." in done.stdout
     assert "setup.json" in remembered(site)
 
 

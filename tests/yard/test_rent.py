@@ -331,7 +331,7 @@ def check_the_inventory_works_as_it_is(story: Story) -> None:
 def check_a_second_time_changes_nothing(story: Story) -> None:
     done = story.said["again"]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Nothing was to be changed." in done.stdout
+    assert "Nothing to change." in done.stdout
     assert changes(story.calls["again"]) == []
 
 

@@ -287,6 +287,10 @@ def test_a_comparison_begins_with_what_a_person_changed(tmp_path: Path) -> None:
     assert "batch_per_rank" in page[page.index("<details>") :]
     for unread in ("seconds_between_failures", "sha256", "root:"):
         assert unread not in page
+    third = Path(shutil.copytree(runs / RUNS[1], runs / f"{RUNS[1]}_3"))
+    page = write_comparison(runs, [runs / RUNS[0], runs / RUNS[1], third]).read_text()
+    assert "\n+++ B/src/train.py" in page
+    assert "\n+++ C/src/train.py" in page
 
 
 def test_the_page_of_all_runs(tmp_path: Path) -> None:

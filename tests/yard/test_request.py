@@ -266,11 +266,14 @@ def test_local_cluster_can_grow_to_its_limit(local: Inventory) -> None:
         ({"train_images": 50001}, "train images 50,001: cifar10 has 50,000"),
         ({"nodes": 2, "batch": 6000}, "one step of 2 ranks takes 12,000 images, more than the"),
         ({"checkpoint_seconds": -1}, "checkpoint seconds -1: must be 0 or more"),
-        ({"options": {"checkpoint_seconds": 5}}, "--set checkpoint_seconds: not a free option"),
+        (
+            {"options": {"checkpoint_seconds": 5}},
+            "--set checkpoint_seconds: has an option of its own",
+        ),
         ({"precision": "fp64"}, "precision 'fp64': choose from fp32, bf16"),
         ({"engine": "pigeon"}, "engine 'pigeon': choose from horovod"),
         ({"transport": "mail"}, "transport 'mail': choose from tcp, ucx"),
-        ({"options": {"epochs": 3}}, "--set epochs: not a free option"),
+        ({"options": {"epochs": 3}}, "--set epochs: has an option of its own"),
     ],
 )
 def test_each_value_is_checked(lab: Inventory, asked: dict[str, object], problem: str) -> None:
@@ -429,7 +432,7 @@ def test_all_that_is_wrong_with_a_request_is_told_at_once(shipped: Inventory) ->
     ]
     blind = {"validation_fraction": 0, "early_stop": 3}
     assert problems_of(TrainRequest("vit", options=blind), shipped) == (
-        "early_stop and schedule plateau go by the validation split: leave VALIDATION=0 out"
+        "early_stop and schedule plateau need the validation split: leave VALIDATION=0 out"
     )
     none_held_out = replace(asked, options={"validation_fraction": 0})
     assert resolve(none_held_out, shipped).train_images == 48_000

@@ -115,4 +115,4 @@ def test_what_cannot_go_on_is_told_before_a_machine_is_touched(
     assert model.startswith(f"model cnn_a: {run.name} was trained with vit")
     assert optimizer.startswith(f"optimizer sgd: {run.name} was trained with adamw")
     assert seed.startswith(f"seed 2: {run.name} was trained with 1")
-    assert validation.endswith("VALIDATION=0 goes on with it")
+    assert validation.endswith("go on with VALIDATION=0")

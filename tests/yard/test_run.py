@@ -31,6 +31,12 @@ def test_two_runs_of_one_second_get_two_ids(tmp_path: Path, lab: Inventory) -> N
     assert (tmp_path / "runs/latest").resolve() == second
 
 
+def test_without_runs_none_is_called_unknown(tmp_path: Path) -> None:
+    for name in ("latest", "vit-7"):
+        with pytest.raises(RequestError, match=r"there are no runs yet$"):
+            find_run(tmp_path, name)
+
+
 def test_a_run_is_found_by_id_prefix_and_latest(tmp_path: Path) -> None:
     names = ["20260101T000000Z_vit", "20260101T000000Z_vit_big", "20260202T000000Z_vit"]
     for name in names:

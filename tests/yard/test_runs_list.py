@@ -163,7 +163,7 @@ def test_tags_are_given_and_found_and_a_run_deleted_by_commands(fresh: Yard) -> 
     listed = json.loads(fresh("runs", "--json", "--find", "good", "--last", "1").stdout)
     assert [(one["run_id"], one["tags"]) for one in listed] == [(run.name, "good")]
     assert listed[0]["bytes"] > 10_000
-    assert "no runs" in fresh("runs", "--find", "bad").stdout
+    assert "no run has all of these words: bad" in fresh("runs", "--find", "bad").stdout
     assert fresh("tag", "vit", "--tags", "").stdout == f"{run.name}: no tags and no note\n"
     asked = fresh("clean-up", "vit")
     assert (asked.returncode, run.is_dir()) == (2, True)

@@ -68,7 +68,7 @@ def test_another_word_is_refused(fresh: Yard) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("verify",), "each launch looks at its nodes"),
+        (("verify",), "each launch checks its nodes"),
         (("remove", "--yes"), "make exec CMD='rm -r ~/.trainyard' INVENTORY=inventory/lab"),
     ],
 )

@@ -106,7 +106,7 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
         begun.clear()
         stops["at"] = stop
         text = io.StringIO()
-        console = Console(file=text, width=160)
+        console = Console(file=text, width=80)
         context = Context(Project(tmp_path), tmp_path, console, Interrupts())
         try:
             status = command.train_series(context, request, sweep, seeds)
@@ -120,7 +120,7 @@ def train(tmp_path: Path, lab: Inventory, monkeypatch: pytest.MonkeyPatch) -> Tr
 def test_the_best_is_that_of_the_validation_split(train: Train, tmp_path: Path) -> None:
     status, text, begun = train("lr=1e-2,1e-1", seeds=2)
     assert (status, len(begun)) == (Exit.DONE, 4)
-    assert "60.0 % ± 14.1 %" in text
+    assert "60.0 ± 14.1 %" in text
     assert "Best on the validation split: lr=0.01" in text
     (path,) = (tmp_path / "runs").glob("series-*/series.json")
     document = json.loads(path.read_text())
@@ -130,11 +130,11 @@ def test_the_best_is_that_of_the_validation_split(train: Train, tmp_path: Path) 
     page = path.with_suffix(".html").read_text()
     assert "Best on the validation split: lr=0.01" in page
     assert '<a href="../run-3/report.html">' in page
-    assert "60.0 % ± 14.1 %" in page
+    assert "60.0 ± 14.1 %" in page
     # All of it is there, so that nothing is trained again.
     status, text, begun = train("lr=1e-2,1e-1", seeds=2)
     assert (status, begun) == (Exit.DONE, [])
-    assert "60.0 % ± 14.1 %" in text
+    assert "60.0 ± 14.1 %" in text
 
 
 def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> None:
@@ -143,7 +143,7 @@ def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> No
     assert "The same command goes on with what is left" in text
     status, text, begun = train("batch=32,48,64")
     assert (status, begun) == (Exit.FAILED, ["batch=48", "batch=64"])
-    assert "batch=48   failed" in text
+    assert "batch=48  failed" in text
     assert "Best on the validation split: batch=64" in text
 
 

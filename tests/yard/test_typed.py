@@ -66,6 +66,23 @@ def test_every_variable_of_make_becomes_what_yard_takes(
     assert checked > 100
 
 
+@pytest.mark.process
+def test_the_help_of_a_target_speaks_make() -> None:
+    groups = make_help.targets((REPOSITORY / "Makefile").read_text())
+    texts = {name: text for group in groups.values() for name, text in group.items()}
+    shown = {
+        name: make_help.of_target(name, texts[name], Path(sys.executable))
+        for name in ("scaling", "bench", "exec", "report", "train")
+    }
+    assert "\n  ROUNDS=N              how often" in shown["scaling"]
+    assert '\n  ARGS="--batch N"      images' in shown["bench"]
+    assert "\n  CMD=           given to /bin/sh" in shown["exec"]
+    assert "\n  LIMIT=S        time limit" in shown["exec"]
+    assert "options:" not in shown["report"]
+    assert set(re.findall(r"--[a-z-]+", shown["train"])) == {"--set"}
+    assert "yard" not in shown["train"]
+
+
 def test_the_screen_speaks_make_unless_the_user_types_yard(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = StringIO()
     console = ForeignTextConsole(file=screen, width=80)

@@ -3,11 +3,13 @@
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from yard.core.typed import TYPES_YARD
 from yard.pages.verification import write_verification_page
 from yard.runs.verdict import Check, Verdict
-from yard.screen.verdict import show_findings
+from yard.screen.verdict import show_findings, show_hardware
 from yard.screen.verdict_cells import HARDWARE_HEADINGS, check_rows, hardware_cells
 
 
@@ -24,7 +26,7 @@ def test_a_node_passes_where_all_that_it_has_of_a_kind_passes() -> None:
         ("GPU state", "1 of 2 nodes", "answers, GPU is lost", ""),
     )
     (row,) = check_rows([gpu_state("node1", True), gpu_state("node1", True)])
-    assert (row.ok, row.cells[1]) == (True, "1 nodes")
+    assert (row.ok, row.cells[1]) == (True, "1 node")
 
 
 PORT = {
@@ -91,6 +93,42 @@ def test_the_last_line_names_who_is_at_fault() -> None:
     lines = console.file.getvalue().splitlines()
     assert "    make setup INVENTORY=lab" in lines
     assert lines[-1] == "Not fit: node2, node1 to node3; 2 nodes looked at, 12 s"
+
+
+@pytest.mark.parametrize(
+    ("width", "begins"),
+    [
+        (200, ("node    processor", "node1   Xeon        8 ", "node2   Xeon        8 ")),
+        (80, ("node1, node2", "  processor  Xeon", "  cores      8")),
+    ],
+)
+def test_hardware_that_does_not_fit_the_screen_is_told_line_by_line(
+    width: int, begins: tuple[str, ...]
+) -> None:
+    nics = [{"name": f"network{number}", "megabits_per_second": 10_000} for number in range(4)]
+    console = Console(file=io.StringIO(), width=width)
+    show_hardware(console, {host: {**NODE, "nics": nics} for host in ("node1", "node2")})
+    show_hardware(console, {})
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert all(map(str.startswith, lines, begins)), lines
+    assert len(lines) < 12
+
+
+def test_on_a_terminal_a_long_cause_is_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TYPES_YARD, "1")
+    cause = {"reason": "memory " * 20, "remedy": "look " * 12 + "make verify", "times": 1}
+    faults = [{"who": "node2", "causes": [cause]}]
+    console = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    show_findings(console, Verdict.from_json({**VERDICT, "ok": False, "faults": faults}))
+    assert isinstance(console.file, io.StringIO)
+    said = console.file.getvalue().splitlines()
+    first = said.index(next(line for line in said if line.startswith("node2  memory")))
+    assert [line[:8] for line in said[first + 1 : first + 5]] == [
+        *("    memo", "    memo"),
+        *("    look", "    look"),
+    ]
+    assert "yard verify" in console.file.getvalue()
 
 
 def test_large_numbers_are_readable() -> None:

@@ -227,15 +227,15 @@ class _Survey:
         if total > MAX_BYTES or len(self.files) > MAX_FILES:
             self.problems.append(self._too_much(total))
         if not self.files and not self.problems:
-            self.problems.append(f"{self.root}: there is no file in it that travels")
+            self.problems.append(f"{self.root}: no file in it travels")
         if self.problems:
             raise RequestError(*self.problems)
 
     def _too_much(self, total: int) -> str:
         least = "at least " if self.stopped else ""
         lines = [
-            f"{self.root}: {least}{size(total)} in {least}{plural(len(self.files), 'file')}: more "
-            f"than travels with a run, which is {size(MAX_BYTES)} in {MAX_FILES:,} files"
+            f"{self.root}: {least}{size(total)} in {least}{plural(len(self.files), 'file')}: too "
+            f"much to travel with a run; the limit is {size(MAX_BYTES)} in {MAX_FILES:,} files"
         ]
         lines += [
             f"    {path}  {size(bytes_)}, {plural(count, 'file')}"
@@ -362,8 +362,8 @@ def left_behind(files: Files, value: str, is_data: bool) -> str | None:
         return None
     if path.startswith("../"):
         return (
-            "is a path of this machine; ranks in containers see the project, and in /data/<name> "
-            "what make data SOURCE= NAME= brought there"
+            "is a path of this machine; containers have the project, and in /data/<name> what "
+            "make data SOURCE= NAME= put there"
         )
     if path == "." or any(f"{each}/".startswith(f"{path}/") for each in files.travelling):
         return None
@@ -374,8 +374,8 @@ def left_behind(files: Files, value: str, is_data: bool) -> str | None:
             "ranks by training_run_secrets"
         )
     return (
-        f"is here, and does not travel: {rule} leaves it out; a line !{path} in {IGNORE} lets it, "
-        "and data goes with make data"
+        f"does not travel: {rule} leaves it out; a line !{path} in {IGNORE} includes it; data "
+        "goes with make data"
     )
 
 
@@ -390,8 +390,8 @@ def looks_secret(files: Files) -> list[str]:
         return []
     shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
     return [
-        f"{shown}: travels with the run to every node, and looks like a secret; a line in {IGNORE} "
-        "leaves it out, beside what .gitignore leaves out"
+        f"{shown}: looks like a secret, and travels with the run to every node; a line in "
+        f"{IGNORE} leaves it out"
     ]
 
 

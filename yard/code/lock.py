@@ -184,9 +184,9 @@ def _refusal(
         return ClusterError(
             "\n".join(
                 [
-                    f"{requirements.path}: what it names cannot be fetched",
+                    f"{requirements.path}: its packages cannot be fetched",
                     *(f"    {line}" for line in lines),
-                    "    packages come from where pip has them from: pip config list",
+                    "    the index is that of pip: pip config list shows it",
                 ]
             )
         )
@@ -194,18 +194,18 @@ def _refusal(
         return _told(f"{requirements.path}: cannot be read", lines)
     if any(line.startswith("Failed to build") for line in lines):
         return _told(
-            f"{requirements.path}: a package tells only when it is built what it requires, and its "
+            f"{requirements.path}: a package has to be built to learn what it requires, and its "
             "build fails on this machine",
             lines,
-            "take a version that has a wheel for Python 3.13, or put such a wheel, made where all "
-            "that it needs is there (CUDA's nvcc, a compiler, torch), into a folder that a line "
-            "--find-links names",
+            "take a version that has a wheel for Python 3.13; or build one where its tools are "
+            "(CUDA's nvcc, a compiler, torch), put it into a folder, and name that by a line "
+            "--find-links",
         )
     has = ", ".join(f"{name} {version.removesuffix(_MARK)}" for name, version in held.items())
     return _told(
-        f"{requirements.path}: what it names does not fit together, or not the image",
+        f"{requirements.path}: its packages do not fit together, or do not fit the image",
         lines,
-        f"the image has {has}, which nothing may change; ask for what works with these, or name "
+        f"the image has {has}, which cannot be changed; require what works with these, or name "
         "another file with REQUIREMENTS=",
     )
 

@@ -72,9 +72,9 @@ def missing_modules(foreign: Mapping[str, str], target: str, packages: Path | No
     return [
         f"{place}: imports {name}, which "
         + (
-            "Python 3.13 has no more"
+            "Python 3.13 no longer has"
             if name in GONE
-            else f"neither the image, the project nor its requirements have. {way_to(name)}"
+            else f"is neither in the image, the project nor its requirements. {way_to(name)}"
         )
         for name, place in foreign.items()
         if name not in there

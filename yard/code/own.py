@@ -109,7 +109,7 @@ def read_code(
         wrong, scripts = check_start(files, program, per_rank)
         problems += wrong
         warnings += [
-            f"{path}: is empty, a submodule that was not fetched: git submodule update --init"
+            f"{path}: is an empty submodule, not fetched yet: git submodule update --init"
             for path in missing_submodules(folder)
         ]
         warnings += [
@@ -158,10 +158,12 @@ def check_folder(checkout: Project, typed: str) -> Path:
     if not folder.exists():
         raise RequestError(f"CODE={typed}: there is no such folder")
     if not folder.is_dir():
-        raise RequestError(f"CODE={typed}: is no folder; name the folder, and the file in ENTRY=")
+        raise RequestError(
+            f"CODE={typed}: is not a folder; name the folder, and the file in ENTRY="
+        )
     folder = folder.resolve()
     if not str(folder).isprintable():
-        raise RequestError(f"CODE={printable(str(folder))}: has no name that can be printed")
+        raise RequestError(f"CODE={printable(str(folder))}: has a name that cannot be printed")
     if checkout.root.resolve().is_relative_to(folder):
         raise RequestError(
             f"CODE={typed}: holds this checkout of Trainyard, with its runs; name a folder in it"

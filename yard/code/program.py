@@ -66,7 +66,7 @@ def _default(files: Files) -> str:
     if ignored:
         raise RequestError(_not_travelling(files, ignored[0]))
     raise RequestError(
-        f"entry: there is no {' or '.join(ENTRIES)}; say with ENTRY= what is run\n{_scripts(files)}"
+        f"entry: there is no {' or '.join(ENTRIES)}; ENTRY= says what to run\n{_scripts(files)}"
     )
 
 
@@ -99,9 +99,9 @@ def _script(files: Files, entry: str) -> str:
 
 def _not_travelling(files: Files, path: str) -> str:
     return (
-        f"entry {path}: is there, but does not travel: it is left out by "
-        f"{files.rules or 'a rule for caches and environments'}; take it out there, or say in "
-        f"{IGNORE} what is left out"
+        f"entry {path}: does not travel, because it is left out by "
+        f"{files.rules or 'a rule for caches and environments'}; take it out there, or include it "
+        f"in {IGNORE}"
     )
 
 

@@ -15,14 +15,12 @@ from yard.core.errors import RequestError
 # Asked for in place of a file, where there is one that shall not count.
 NONE = "none"
 FROM_REPOSITORY = (
-    "what comes from a repository has no hash, by which a rerun has the same; put the package's "
-    "folder into the project, from where it is imported, or build a wheel of it into a folder that "
-    "pip's setting find-links names, and ask for its version"
+    "a repository has no hash, so a rerun could get something else; put the package's folder into "
+    "the project, or build a wheel of it into a folder that pip's setting find-links names, and "
+    "require its version"
 )
-OF_CONDA = "names a build as conda does; pip list --format=freeze says versions as pip does"
-OF_FREEZE = (
-    "names a file of the machine that it was written on; pip list --format=freeze says versions"
-)
+OF_CONDA = "names a build of conda; pip list --format=freeze prints versions for pip"
+OF_FREEZE = "names a file of the machine that wrote it; pip list --format=freeze prints versions"
 OF_FOLDER = (
     "the project's own files travel as they are, and are not installed; take the line out, or name "
     "another file with REQUIREMENTS="
@@ -188,8 +186,8 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     if named:
         shown = ", ".join(sorted(named)[:_MOST_NAMED])
         warnings.append(
-            f"{shown}: not read; what the program requires beside the image is to stand in "
-            f"{REQUIREMENTS}, or in another file of its form that REQUIREMENTS= names"
+            f"{shown}: not read; list what the program requires beside the image in "
+            f"{REQUIREMENTS}, or in a file of that form named by REQUIREMENTS="
         )
     return warnings
 
@@ -238,12 +236,12 @@ def _settle(files: Files, asked: str | None) -> str | None:
     path = posixpath.normpath(asked)
     if path not in files.travelling:
         raise RequestError(
-            f"requirements {asked}: there is no such file among those that travel; or say {NONE}"
+            f"requirements {asked}: no such file travels with the project; {NONE} means no packages"
         )
     if _OF_OTHER_FORM.fullmatch(path) and posixpath.basename(path) != PYPROJECT:
         raise RequestError(
-            f"requirements {asked}: is no file in the form of {REQUIREMENTS}, which names a "
-            "package in each line; uv export makes one of a lock, uv pip compile of others"
+            f"requirements {asked}: is not of the form of {REQUIREMENTS}, a package in each line; "
+            "uv export makes one from a lock, uv pip compile from other files"
         )
     return path
 
@@ -256,8 +254,8 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
         raise RequestError(f"{path}: {error}") from error
     if "dependencies" in project.get("dynamic", []):
         raise RequestError(
-            f"{path}: its dependencies are dynamic, which only a build tells; name a file with "
-            f"REQUIREMENTS=, or say REQUIREMENTS={NONE}"
+            f"{path}: its dependencies are dynamic, known only by a build; name a file with "
+            f"REQUIREMENTS=, or give REQUIREMENTS={NONE}"
         )
     packages = project.get("dependencies", [])
     if not isinstance(packages, list) or not all(isinstance(entry, str) for entry in packages):
@@ -314,6 +312,6 @@ def _read(files: Files, path: str, texts: dict[str, str], problems: list[str]) -
             problems.append(f"{path}:{number}: {entry}: {OF_CONDA}")
         elif not nested and not _PLACE.fullmatch(entry) and _OF_PACKAGE.match(entry.split(" #")[0]):
             problems.append(
-                f"{path}:{number}: {entry}: an option that is not known here; take it out, or have "
-                "pip's settings say it (pip config)"
+                f"{path}:{number}: {entry}: an option that is not supported here; take it out, or "
+                "set it in pip's settings (pip config)"
             )

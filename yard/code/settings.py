@@ -114,7 +114,7 @@ def _pattern(value: Any) -> str:
     try:
         groups = re.compile(_word(value)).groupindex
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     if not groups:
         raise ValueError("needs a named group for each metric, like (?P<loss>[0-9.]+)")
     return str(value)

@@ -142,7 +142,7 @@ def lfs_pointers(files: Files) -> list[str]:
     if not named:
         return []
     shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
-    return [f"{shown}: only a pointer of git-lfs travels, not the file; fetch it: git lfs pull"]
+    return [f"{shown}: only its git-lfs pointer is here, not the file; fetch it: git lfs pull"]
 
 
 def check_start(
@@ -158,8 +158,8 @@ def check_start(
     """
     if program[1] == "-m" and per_rank and re.fullmatch(LAUNCHER_MODULES, program[2]):
         return [
-            f"entry -m {program[2]}: starts the ranks of a node by itself, and each rank would "
-            "start it: LAUNCH=node starts it once on each node"
+            f"entry -m {program[2]}: starts the ranks of a node itself, but every rank would run "
+            "it: LAUNCH=node runs it once on each node"
         ], []
     path = program[1]
     if program[0] == "python3" and path in files.travelling:
@@ -235,14 +235,14 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
     names = [name for name in names if f"{name}=" not in code]
     if names:
         yield (
-            f"{path}: {', '.join(names)}: of another launcher, and not set here; NNODES, "
-            "NODE_RANK, NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT are"
+            f"{path}: {', '.join(names)}: set by another launcher, not by this one, which sets "
+            "NNODES, NODE_RANK, NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT"
         )
     alike = ALIKE.findall(code)
     if alike:
         yield (
-            f"{path}: {', '.join(alike)}: the same on every node, so that each is a world of its "
-            "own; the launch sets these names for each"
+            f"{path}: {', '.join(alike)}: the same on every node, so each node would be a world "
+            "of its own; the launch sets it for each node"
         )
     interfaces = INTERFACE.findall(code)
     if interfaces:
@@ -253,30 +253,30 @@ def _doubts(path: str, code: str, per_rank: bool) -> Iterator[str]:
     lacking = sorted({found["name"] for found in LACKING.finditer(code)})
     if lacking:
         yield (
-            f"{path}: {', '.join(lacking)}: the trainer image comes without; packages come from "
-            "requirements.txt, programs by docker/trainer/Dockerfile"
+            f"{path}: {', '.join(lacking)}: not in the trainer image; add Python packages to "
+            "requirements.txt, programs to docker/trainer/Dockerfile"
         )
     behind = BEHIND.search(code)
     if behind and not WAITS.search(code, behind.end()):
         yield (
-            f"{path}: {behind[0].strip()}: goes on in the background, and the run ends with the "
-            "script, at once; take the & out (and nohup: a run goes on when the terminal is gone)"
+            f"{path}: {behind[0].strip()}: runs in the background, so the script and the run end "
+            "at once; take out & and nohup: a run outlives its terminal anyway"
         )
     for command in map(str.strip, code.splitlines()):
         if ALONE.search(command):
             yield (
-                f"{path}: {command}: on several nodes each of them is a world of its own; torchrun "
-                "takes their number and address from the launch where no option says another one"
+                f"{path}: {command}: makes each node a world of its own; without such options "
+                "torchrun takes the number of nodes and the address from the launch"
             )
         if HIDDEN.search(command) and not command.endswith("&"):
             yield (
-                f"{path}: {command}: its words go to a file, where neither the screen nor STALL= "
-                "and `metrics:` see them; each rank has a log anyway, so take that out"
+                f"{path}: {command}: writes its output to a file, which the screen, STALL= and "
+                "`metrics:` do not see; take that out, each rank has a log anyway"
             )
         if PIPED.search(command) and not re.search("pipefail|PIPESTATUS", code):
             yield (
-                f"{path}: {command}: ends with the status of tee, so that what fails counts as "
-                "done; a line `set -o pipefail` before it changes that"
+                f"{path}: {command}: ends with the status of tee, so a failure counts as success; "
+                "put `set -o pipefail` before it"
             )
 
 
@@ -401,7 +401,7 @@ def _unreadable(files: Files, path: str, by: str) -> str | None:
         return "is a pointer of git-lfs, not the file; fetch it: git lfs pull"
     if b"\r\n" in content:
         return (
-            "has the line ends of Windows, with which bash finds no command; take them out: "
+            "has Windows line endings, which bash cannot read; convert them: "
             f"sed -i 's/\\r$//' {path}"
         )
     if content.startswith(codecs.BOM_UTF8):
@@ -416,7 +416,7 @@ def _unreadable(files: Files, path: str, by: str) -> str | None:
             f"and run with {by}" if by else "which the image comes without"
         )
     if not by and not files.travelling[path].source.stat().st_mode & 0o111:
-        return f"is run as a program, and may not be executed: chmod +x {path}, or bash before it"
+        return f"is not executable: chmod +x {path}, or run it with bash"
     read = subprocess.run(
         ["bash", "-n", files.travelling[path].source],
         capture_output=True,
@@ -464,14 +464,14 @@ def _started(files: Files, path: str, text: str, per_rank: bool, seen: set[str])
         elif found["everywhere"]:
             problems.append(
                 f"{path}:{line}: {' '.join(found['everywhere'].split())} starts ranks on all "
-                "nodes, which the launch does already: name the program that it starts in ENTRY=, "
-                "and its arguments in SCRIPT_ARGS="
+                "nodes, which the launch does already: name the program in ENTRY=, and its "
+                "arguments in SCRIPT_ARGS="
             )
         elif (options := _of_one_process(files, found["here"], joined[found.end() :])) is not None:
             if not per_rank:
                 problems.append(
                     f"{path}:{line}: accelerate launch on CPUs starts one process on each node, "
-                    "which is no rank: LAUNCH=rank (the default) starts it as each rank"
+                    "outside of any world: LAUNCH=rank (the default) runs it as each rank"
                 )
             elif SEVERAL.search(options) and "--main_process_ip" not in options:
                 problems.append(
@@ -481,8 +481,8 @@ def _started(files: Files, path: str, text: str, per_rank: bool, seen: set[str])
                 )
         elif per_rank:
             problems.append(
-                f"{path}:{line}: {' '.join(found['here'].split())} starts the ranks of a node by "
-                "itself, and each rank would start it: LAUNCH=node starts it once on each node"
+                f"{path}:{line}: {' '.join(found['here'].split())} starts the ranks of a node "
+                "itself, but every rank would run it: LAUNCH=node runs it once on each node"
             )
     return problems
 

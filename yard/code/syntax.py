@@ -67,7 +67,7 @@ def syntax_errors(
             continue
         content = file.source.read_bytes()
         if b"\0" in content:
-            wrong.append(f"{path}: has bytes of 0, as UTF-16 has: save it in UTF-8")
+            wrong.append(f"{path}: has zero bytes, as UTF-16 does: save it in UTF-8")
             continue
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -116,8 +116,8 @@ def of_other_pythons(files: Files) -> list[str]:
     ]
     image = ".".join(map(str, IMAGE_PYTHON))
     return [
-        f"{', '.join(named[:5])}: compiled for another Python than the image's {image}, which does "
-        f"not find it; name a package with a wheel for {image} in requirements.txt, or compile it"
+        f"{', '.join(named[:5])}: compiled for another Python than the image's {image}, which "
+        f"cannot import it; require a package with a wheel for {image}, or compile it for that"
     ] * bool(named)
 
 
@@ -140,9 +140,9 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
 
     names = _tops(tree)
     found = {
-        name: f"{path}:{line}: imports {name}, which lies in {place or 'the top folder'}, where "
-        "Python does not look: have the program add that to sys.path, or start it by a run.sh that "
-        f"sets PYTHONPATH={place or '.'}"
+        name: f"{path}:{line}: imports {name}, which is in {place or 'the top folder'}, not on "
+        "Python's path: add that to sys.path, or start the program by a run.sh that sets "
+        f"PYTHONPATH={place or '.'}"
         for place in ("", "src/")
         for line, name in names
         if not has(root, name) and has(place, name)
@@ -232,8 +232,8 @@ def _shadowing(files: Files, root: str) -> list[str]:
         and match["name"] in TAKEN
     ]
     return [
-        f"{', '.join(found[:5])}: has the name of a module of Python or the image, and is imported "
-        "in its place, by libraries too; give it another name"
+        f"{', '.join(found[:5])}: has the name of a module of Python or the image, and would be "
+        "imported in its place, by libraries too; rename it"
     ] * bool(found)
 
 

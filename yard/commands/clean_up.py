@@ -35,12 +35,12 @@ DAY = 86400.0
 OLD_DAYS = 30
 # Why something stays, by the code of it.
 REASONS = {
-    "current": "what is trained with now",
+    "current": "the image in use",
     "in_use": "a container has it",
     "goes_on": "it goes on there: make stop RUN={name} ends it",
     "measured": "files that are not home: make stop RUN={name} brings them",
     "not_home": "files of a run that are not home: make attach RUN={name}",
-    "unnamed": "left by builds, which go on from there; docker image prune removes them",
+    "unnamed": "the cache of image builds; docker image prune removes it",
     "young": "younger than the limit",
     "required": "a run that stays was launched with them",
     "no_limit": "runs stay unless DAYS= gives a limit",
@@ -178,7 +178,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
                 why = f"cannot be reached: {unreachable_reason(event.result)}"
             else:
                 why = shortened(failure_message(event.result).strip())
-            context.console.print(escape(f"{place}: {why}; nothing is known of it"))
+            context.console.print(escape(f"{place}: {why}; it was not looked at"))
             return
         for found in event.result.get("found", []):
             # What a node keeps for a reason that is not known here it keeps all the same.
@@ -198,7 +198,7 @@ def _things_on_nodes(context: Context, remove: bool) -> list[Thing]:
     log = fresh_log(context, "clean_up")
     outcome = play(context, "clean_up", variables, take, log=log, limit=limit)
     if outcome.cancelled:
-        raise Interrupted("interrupted; a part of what was shown may be gone")
+        raise Interrupted("interrupted; some of what was listed may be removed already")
     if not outcome.ok:
         show_failures(context, outcome)
         raise ClusterError("not all nodes could be looked at")

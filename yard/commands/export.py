@@ -29,7 +29,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
     )
     context.console.print(
         f"{to} has the weights of {checkpoint.name} of {run.name}, and "
-        f"{to.with_suffix('.json').name} beside it what they are for (docs/training.md#weights)",
+        f"{to.with_suffix('.json').name} describes the model (docs/training.md#weights)",
         markup=False,
     )
     return Exit.DONE
@@ -47,7 +47,7 @@ def file_problems(to: Path) -> list[str]:
     about = to.with_suffix(".json")
     if about.exists() and not to.exists():
         problems.append(
-            f"TO={to.name}: {about.name} beside it is there, and would be written over: choose "
-            "another name, or move it away"
+            f"TO={to.name}: {about.name} exists and would be overwritten: choose another name, or "
+            "move it away"
         )
     return problems

@@ -162,7 +162,7 @@ def _announce(context: Context, job: Notebook) -> None:
     folder = context.project.shown(job.folder)
     context.console.print(
         f"[bold]Jupyter Lab[/] on {escape(job.node)}: takes {what}, {end}\n"
-        f"{files} of {escape(folder)}, which they come home to"
+        f"{files} of {escape(folder)}; what is new or changed comes back there"
     )
 
 
@@ -176,7 +176,7 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
             raise ClusterError(_broken(context, node, run, way))
         url = f"http://{LOOPBACK}:{way.port}/lab?token={server.token}"
         console.print(url, soft_wrap=True, markup=False)
-        console.print("Ctrl-C closes the way there; the notebook goes on.")
+        console.print("Ctrl-C closes the connection; the notebook keeps running.")
         silent = 0
         while silent < MOST_SILENT:
             looked_at = time.monotonic()
@@ -193,7 +193,7 @@ def _keep_way(context: Context, node: str, run: Path, server: Server) -> Exit:
     assert manifest is not None, "it was written when the run began"
     if ask_server(context, run, manifest, node) is not None:
         ways = _ways(context, node, run)
-        raise ClusterError(f"{node}: the server runs and does not answer\n{ways}")
+        raise ClusterError(f"{node}: the server runs but does not answer\n{ways}")
     return attach(context, run)
 
 
@@ -204,7 +204,7 @@ def _way(context: Context, node: str, server: Server) -> AbstractContextManager[
     target = Target.of(connection)
     settings = settings_of(target)
     if isinstance(settings, str):
-        raise ClusterError(f"{node}: ssh does not take what the inventory tells it\n{settings}")
+        raise ClusterError(f"{node}: ssh rejects the settings of the inventory\n{settings}")
     return open_tunnel(target, settings, server.port, lambda: context.interrupts.requested)
 
 
@@ -214,9 +214,7 @@ def _connection(context: Context, node: str) -> Connection:
     if connection is None or connection.problem is not None:
         raise RequestError(f"{node}: {connection.problem if connection else 'not there'}")
     if connection.plugin not in ("ssh", "local"):
-        raise RequestError(
-            f"{node}: is reached by {connection.plugin}; the way to a notebook goes by ssh"
-        )
+        raise RequestError(f"{node}: is reached by {connection.plugin}; a notebook needs ssh")
     return connection
 
 
@@ -233,13 +231,15 @@ def _answers(port: int) -> bool:
 
 
 def _say_goes_on(context: Context, node: str, run: Path) -> None:
-    context.console.print(f"The notebook goes on:\n{_ways(context, node, run)}", soft_wrap=True)
+    context.console.print(
+        f"The notebook keeps running:\n{_ways(context, node, run)}", soft_wrap=True
+    )
 
 
 def _broken(context: Context, node: str, run: Path, way: Tunnel) -> str:
     said = "".join(f"\n    {line}" for line in way.words.splitlines()[-5:])
     ways = _ways(context, node, run)
-    return f"the way to {node} is closed{said}\nThe notebook goes on there:\n{ways}"
+    return f"the connection to {node} is closed{said}\nThe notebook keeps running there:\n{ways}"
 
 
 def _ways(context: Context, node: str, run: Path) -> str:

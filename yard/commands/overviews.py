@@ -47,7 +47,10 @@ def list_all_runs(context: Context, form: str | None, find: str, last: int | Non
         return Exit.DONE
     from yard.pages.index import write_index
 
-    show_runs(context.console, chosen)
+    if find and not chosen:
+        context.console.print(escape(f"no run has all of these words: {find}"))
+    else:
+        show_runs(context.console, chosen)
     if runs.is_dir():
         context.console.print(f"\n[dim]as a page: {_shown(context, write_index(runs))}[/]")
     return Exit.DONE

@@ -44,8 +44,8 @@ def _look(
     own = read_own_data(project, inventory).get(tested) if source is None else None
     if own is not None and not Path(own.source).is_dir():
         raise RequestError(
-            f"DATASET={tested}: came from {own.shown}, which is no folder of this machine; "
-            "unpack it, and give SOURCE=folder of make predict its test images"
+            f"DATASET={tested}: came from {own.shown}, which is not a folder here; unpack it, and "
+            "give make predict its test images by SOURCE=folder"
         )
     what = source.name if source is not None else tested
     kind = "evaluation" if source is None else "prediction"

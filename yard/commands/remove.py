@@ -76,8 +76,8 @@ def remove(context: Context, with_data: bool, yes: bool, on: Sequence[str] = ())
     # With machines that did not answer it may be needed again: they have what set-up put there.
     if silent:
         context.console.print(
-            f"\n{', '.join(silent)} did not answer, and has what set-up put there. "
-            "When it is back, give the command again.",
+            f"\n{', '.join(silent)} did not answer, so what set-up put there is still there. Give "
+            "the command again when it is back.",
             markup=False,
         )
     elif all_of_them:

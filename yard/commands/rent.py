@@ -90,7 +90,7 @@ def provision(context: Context, path: Path, count: int, hours: float | None, yes
         f"{plural(count, 'machine')} in {shown}. "
         f"Next: {addressed('make setup', context.project, inventory)}"
         if changed
-        else "Nothing was to be changed.",
+        else "Nothing to change.",
         markup=False,
     )
     return Exit.DONE

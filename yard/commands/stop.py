@@ -63,11 +63,11 @@ def _stop_measurement(context: Context, kind: Kind, directory: Path) -> Exit:
     begun = read_begun(directory)
     mark.touch()
     with make_progress(console) as progress:
-        progress.phase("Waiting for what it does to end")
+        progress.phase("Waiting for its current step to end")
         # Only when its playbook has ended, nothing more is started on the nodes.
         while is_followed(directory):
             if context.interrupts.requested:
-                raise Interrupted(f"{directory.name} was asked to stop and will do so by itself")
+                raise Interrupted(f"{directory.name} was asked to stop, and ends by itself")
             time.sleep(POLL)
     if begun is not None:
         reach_as(context, begun.inventory, begun.runtime)

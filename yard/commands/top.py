@@ -25,9 +25,7 @@ STOP_LOG = "top-stop"
 def top(context: Context) -> Exit:
     """Show the nodes until the user has seen enough."""
     if not (context.console.is_terminal and sys.stdin.isatty()):
-        raise RequestError(
-            "top: needs a terminal, and this is none; make status JSON=1 tells the same"
-        )
+        raise RequestError("top: needs a terminal; make status prints the same without one")
     view, terminal = TopView(), sys.stdin.fileno()
     stops: dict[str, subprocess.Popen[bytes]] = {}
     screen = Live(console=context.console, screen=True, auto_refresh=False)

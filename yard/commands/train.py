@@ -170,15 +170,15 @@ def check_same_training(job: Job, earlier: Path) -> None:
     before = configuration_of(earlier, manifest.configuration)
     problems = [
         f"{name} {asked[name]}: {earlier.name} was trained with {before[name]}, and its "
-        "checkpoints serve nothing else"
+        "checkpoints fit nothing else"
         for name in FIXED
         if name in asked and name in before and asked[name] != before[name]
     ]
     world = read_world(earlier / "world.json")
     if world.ranks and world.validation_images is None and asked.get(VALIDATION) != 0:
         problems.append(
-            f"validation: {earlier.name} held no training images out, as versions before this one "
-            "did; VALIDATION=0 goes on with it"
+            f"validation: {earlier.name} is of an earlier version, which held no training images "
+            "out; go on with VALIDATION=0"
         )
     if problems:
         raise RequestError(*problems)
@@ -210,9 +210,9 @@ def announce_resumed(console: Console, job: Job, earlier: Path) -> None:
         console.print(escape(f"and is given: {shlex.join(added)}"))
     elif not seems_to_load(job.code):
         console.print(
-            "[yellow]may begin anew[/]: nothing in the program's files seems to load a checkpoint. "
-            f"Have it load what it finds in $TRAINYARD_CHECKPOINT_DIR, or name what makes it do so "
-            f"as resume_args in {SETTINGS}"
+            "[yellow]may start from scratch[/]: nothing in the program's files seems to load a "
+            "checkpoint. Have it load what is in $TRAINYARD_CHECKPOINT_DIR, or name the option "
+            f"that makes it load one as resume_args in {SETTINGS}"
         )
 
 

@@ -41,8 +41,8 @@ def verify(context: Context, parts: Sequence[str], on: Sequence[str] = ()) -> Ex
     inventory = read_inventory(project, context.inventory)
     if inventory.runtime == NATIVE:
         raise RequestError(
-            "verify: looks into machines as root; where there is none (RUNTIME=native), each "
-            "launch looks at its nodes, and make bench measures the network between them"
+            "verify: needs root on the nodes, which RUNTIME=native does without; there each "
+            "launch checks its nodes, and make bench measures the network"
         )
     if not inventory.trainers:
         setup = addressed("make setup", project, inventory.path)

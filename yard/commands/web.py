@@ -44,7 +44,7 @@ def web(context: Context, port: int, path: Path | None, names: list[str], read_o
         where = f"http://{HOST}:{port}/?key={key}"
     else:
         guard = Guard(None, names, read_only)
-        where = f"the socket {path}, whose proxy asks who users are"
+        where = f"the socket {path}, whose proxy authenticates users"
     context.console.print(
         f"Open {escape(where)}\nCtrl-C ends it; runs go on.", soft_wrap=True, highlight=False
     )

@@ -31,4 +31,8 @@ def have_utf8(environment: MutableMapping[str, str] = os.environ) -> str:
     if is_utf8:
         return named
     environment["LC_ALL"] = PLAIN
-    return f"{PLAIN} in place of {name}={named}, which is missing or no UTF-8" if name else PLAIN
+    return (
+        f"{PLAIN} in place of {name}={named}, which is not installed or not UTF-8"
+        if name
+        else PLAIN
+    )

@@ -74,8 +74,8 @@ def _adopt(context: Context, run_id: str, record: Mapping[str, Any]) -> Path:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ClusterError(
-            f"what the nodes know of {run_id} is no record of a run: {error!r}. It was started "
-            "without yard, perhaps; playbooks/attach.yml goes on with such a run"
+            f"what the nodes know of {run_id} is not the record of a run: {error!r}. If it was "
+            "started without yard, playbooks/attach.yml goes on with it"
         ) from error
     if len(nodes) < len(record["nodes"]):
         missing = ", ".join(host for host in map(str, record["nodes"]) if host not in nodes)

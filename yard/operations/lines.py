@@ -125,8 +125,8 @@ class ProgramLines(Lines[Reading]):
                 self._bars = set(rows)
             readings = self._reader.read(said, received_at)
             if self._reader.gave_up and not gave_up:
-                trouble = f"the pattern `metrics:` searches longer than {LIVE_SECONDS:g} s"
-                return Printed(lines, rows, readings, f"{trouble}; it is not applied any more")
+                trouble = f"the pattern `metrics:` took longer than {LIVE_SECONDS:g} s"
+                return Printed(lines, rows, readings, f"{trouble}; it is no longer applied")
         return Printed(lines, rows, readings)
 
     @property

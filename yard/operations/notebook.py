@@ -64,9 +64,9 @@ def read_server(file: Path) -> Server:
     told = read_object(file)
     port, token = told.get("port"), told.get("token")
     if not isinstance(port, int) or not 1024 <= port < 65536:
-        raise ClusterError("the node does not tell on which port the notebook listens")
+        raise ClusterError("the node does not say on which port the notebook listens")
     if not isinstance(token, str) or not TOKEN.fullmatch(token):
-        raise ClusterError("the node does not tell the token of the notebook")
+        raise ClusterError("the node does not give the token of the notebook")
     return Server(port, token)
 
 

@@ -38,8 +38,8 @@ def notify(console: Console, run: Path, summary: Summary) -> None:
         # What the error says may hold the address.
         reason = str(error).replace(target, "...")
         console.print(
-            f"[yellow]warning[/]: {'the URL' if is_url else 'the command'} of NOTIFY= could not be "
-            f"told of the end of {escape(run.name)}: {escape(reason)}"
+            f"[yellow]warning[/]: {'the URL' if is_url else 'the command'} of NOTIFY= could not "
+            f"be notified of the end of {escape(run.name)}: {escape(reason)}"
         )
 
 

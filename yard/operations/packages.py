@@ -172,11 +172,11 @@ def _settle(
     variables = environment()
     try:
         with make_progress(context.console) as progress:
-            progress.phase("Settling the packages")
+            progress.phase("Resolving the packages")
             return lock(requirements, held, variables)
     except YardError as error:
         if context.interrupts.requested:  # Ctrl-C goes to uv too
-            raise Interrupted("interrupted while packages were settled") from error
+            raise Interrupted("interrupted while packages were resolved") from error
         raise
 
 

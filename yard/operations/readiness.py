@@ -121,8 +121,9 @@ def _put_again(context: Context, inventory: Inventory, own: OwnData) -> None:
         put_own_data(context, inventory, own, kept=True)
     except RequestError as error:
         raise ClusterError(
-            f"the nodes do not have {own.name}, and it cannot be had again:\n{error}\n"
-            f"once it can, run: {addressed(own.command, context.project, inventory.path)}"
+            f"the nodes do not have {own.name}, and it cannot be fetched again:\n{error}\n"
+            "once it can be fetched, run: "
+            f"{addressed(own.command, context.project, inventory.path)}"
         ) from error
 
 

@@ -21,7 +21,9 @@ def checkpoint_of(context: Context, run: Path, which: str) -> tuple[Path, Manife
     """
     manifest = read_manifest(run)
     if manifest is None or manifest.project is not None:
-        raise RequestError(f"{run.name} ran no model of the trainer: its files are in checkpoints/")
+        raise RequestError(
+            f"{run.name} did not train a model of the trainer; what it saved is in checkpoints/"
+        )
     checkpoint = run / "checkpoints" / f"{which}.pt"
     if not checkpoint.is_file():
         raise RequestError(f"{context.project.shown(checkpoint)}: the run left no such checkpoint")

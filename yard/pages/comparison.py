@@ -62,7 +62,7 @@ def comparison_of(chosen: Sequence[Path]) -> str:
     for run, label, colour in zip(chosen, labels, COLOURS, strict=False):
         summary = read_summary(run)
         if summary is None:
-            problems.append(f"{run.name}: no summary yet; `yard stop {run.name}` ends it")
+            problems.append(f"{run.name}: no summary yet; make stop RUN={run.name} ends it")
         else:
             entries.append(Compared(run, label, colour, read_run(run), summary))
     if problems:
@@ -86,7 +86,7 @@ def comparison_page(entries: Sequence[Compared]) -> str:
         code=[
             (entry.label, lines)
             for entry in entries[1:]
-            if (lines := code_changes(entries[0].run, entry.run))
+            if (lines := code_changes(entries[0].run, entry.run, entry.label))
         ],
         differences=difference_rows([settings_of(entry.record) for entry in entries]),
         charts=[
@@ -175,7 +175,7 @@ def _is_noise(name: str) -> bool:
     return name.endswith("sha256") or name == "seconds_between_failures"
 
 
-def code_changes(before: Path, after: Path) -> list[str]:
+def code_changes(before: Path, after: Path, label: str) -> list[str]:
     """What differs between the programs that two runs have kept, as lines of a unified diff.
 
     Of a file that is no text, or is too large, only the name is told.
@@ -200,7 +200,7 @@ def code_changes(before: Path, after: Path) -> list[str]:
         if was is None or now is None:
             lines.append(f"{name} differs")
             continue
-        lines += difflib.unified_diff(was, now, f"A/{name}", f"B/{name}", n=2, lineterm="")
+        lines += difflib.unified_diff(was, now, f"A/{name}", f"{label}/{name}", n=2, lineterm="")
     more = len(lines) - MOST_LINES
     return [*lines[:MOST_LINES], f"and {more:,} lines more"] if more > 0 else lines
 

@@ -63,7 +63,7 @@ def write_report(run: Path) -> Path:
     summary = read_summary(run)
     if summary is None:
         raise RequestError(
-            f"{run.name}: no summary yet; `yard stop {run.name}` ends and collects it"
+            f"{run.name}: no summary yet; make stop RUN={run.name} ends and collects it"
         )
     return _write(run, read_run(run), summary)
 
@@ -241,7 +241,7 @@ def _program_curves(run: Path, record: RunRecord) -> Curves:
     )
     left_out = names_left_out(record.readings)
     note = (
-        f"Charts are drawn of {MOST_CHARTS} numbers; without one are {', '.join(left_out)}."
+        f"Only {MOST_CHARTS} numbers have a chart. These have none: {', '.join(left_out)}."
         if left_out
         else ""
     )

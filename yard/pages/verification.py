@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.files import write_text
-from yard.core.words import duration
+from yard.core.words import duration, plural
 from yard.pages.page import render
 from yard.runs.verdict import Verdict, read_hardware
 from yard.screen.verdict_cells import CHECK_HEADINGS, HARDWARE_HEADINGS, check_rows, hardware_cells
@@ -34,6 +34,8 @@ def write_verification_page(directory: Path, verdict: Verdict) -> Path:
     """Draw the page of a verification; returns the path written."""
     page = render(
         "verify.html.j2",
+        title=f"Cluster {'fit' if verdict.ok else 'not fit'}: {plural(len(verdict.hosts), 'node')}",
+        script=False,
         verdict=verdict,
         began=f"{datetime.fromtimestamp(verdict.began_at, UTC):%d %B %Y, %H:%M UTC}",
         took=duration(verdict.seconds),
@@ -43,11 +45,14 @@ def write_verification_page(directory: Path, verdict: Verdict) -> Path:
             ("Latency", "ms, there and back",
              heat_map(verdict, "latency", verdict.latency_milliseconds)),
         ],
-        sums=allreduce_rows(verdict.allreduce),
+        sums=[(True, cells) for cells in allreduce_rows(verdict.allreduce)],
         check_headings=CHECK_HEADINGS,
-        rows=check_rows(verdict.checks),
+        checks=[(row.ok, row.cells) for row in check_rows(verdict.checks)],
         hardware_headings=HARDWARE_HEADINGS,
-        hardware={host: hardware_cells(node) for host, node in read_hardware(directory).items()},
+        hardware=[
+            (True, (host, *hardware_cells(node)))
+            for host, node in read_hardware(directory).items()
+        ],
     )  # fmt: skip
     path = directory / "verify.html"
     write_text(path, page)

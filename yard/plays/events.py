@@ -151,7 +151,7 @@ def parse_event(raw: Mapping[str, Any]) -> Event:
         result = answer if isinstance(answer, dict) else event.result
         event = replace(event, action=f"{event.action}.{verb}", result=result)
     if event.kind in ANSWERS and not is_answer(event.module, event.result):
-        message = f"{event.host} answered something that is no answer of {event.module}"
+        message = f"{event.host} gave an answer of another form than {event.module} has"
         return replace(event, kind="runner_on_unreachable", result={"msg": message})
     return event
 

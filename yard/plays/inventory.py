@@ -264,8 +264,8 @@ def read_inventory(project: Project, path: Path) -> Inventory:
         ]
         strays = re.findall(r"Completely failed to parse inventory source (.+)", answer.stderr)
         mistakes = mistakes or [
-            f"{project.shown(Path(file))}: is no inventory, and Ansible reads each file of the "
-            f"folder; keep it elsewhere, or name the inventory's own file in INVENTORY="
+            f"{project.shown(Path(file))}: is not an inventory, but Ansible reads every file in "
+            "the folder; keep it elsewhere, or name the inventory's own file in INVENTORY="
             for file in strays
             if Path(file) != path
         ]
@@ -318,7 +318,7 @@ def _mistakes_in_vaults(project: Project, path: Path) -> list[str]:
         except yaml.MarkedYAMLError as error:
             line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
             mistakes.append(
-                f"{project.shown(file)}: what is encrypted is not YAML{line}: {error.problem}\n"
+                f"{project.shown(file)}: its decrypted content is not YAML{line}: {error.problem}\n"
                 f"    ansible-vault edit {project.shown(file)}"
             )
     return mistakes

@@ -180,7 +180,9 @@ class _Resolver(Values):
         options = self.inventory.options
         for name, value in sorted(self.request.options.items()):
             if name in NAMED:
-                self.problems.append(f"--set {name}: not a free option (see `yard train --help`)")
+                self.problems.append(
+                    f"--set {name}: has an option of its own, or is set by the launch"
+                )
             elif name in options:
                 problem = options[name].problem(value)
                 if problem:
@@ -191,7 +193,7 @@ class _Resolver(Values):
         early_stop, schedule = self.options.get("early_stop"), self.options.get("schedule")
         if self.options.get(VALIDATION) == 0 and (early_stop or schedule == "plateau"):
             self.problems.append(
-                "early_stop and schedule plateau go by the validation split: leave VALIDATION=0 out"
+                "early_stop and schedule plateau need the validation split: leave VALIDATION=0 out"
             )
 
     def held_out(self, available: int | None) -> int:

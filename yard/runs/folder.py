@@ -62,7 +62,7 @@ def adopt_run(runs: Path, run_id: str) -> Path:
         RequestError: the id is none.
     """
     if not RUN_ID.fullmatch(run_id):
-        raise RequestError(f"run {run_id!r}: is no id of a run")
+        raise RequestError(f"run {run_id!r}: is not the id of a run")
     runs.mkdir(exist_ok=True)
     run = runs / run_id
     run.mkdir(exist_ok=True)
@@ -185,6 +185,8 @@ def pick(folders: list[Path], name: str) -> Path:
         return (exact or matches)[0]
     if matches:
         raise RequestError(f"run {name!r}: that is more than one:", *_names(matches))
+    if not folders:
+        raise RequestError(f"run {name!r}: there are no runs yet")
     raise RequestError(f"run {name!r}: unknown; the newest are", *_names(folders))
 
 
@@ -203,4 +205,4 @@ def count_attempts(run: Path) -> int:
 
 
 def _names(runs: list[Path]) -> list[str]:
-    return [f"    {run.name}" for run in runs[-10:]] or ["    (none)"]
+    return [f"    {run.name}" for run in runs[-10:]]

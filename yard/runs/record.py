@@ -159,7 +159,7 @@ def read_run(run: Path) -> RunRecord:
     """
     manifest = read_manifest(run)
     if manifest is None:
-        raise RequestError(f"{run.name}: no manifest.json, so this is no run")
+        raise RequestError(f"{run.name}: no manifest.json, so this is not a run")
     logs = run / "logs"
     rank_logs = [_read_rank_log(run, path, rank) for rank, path in rank_log_files(run).items()]
     # Where a run is, this machine has chosen. No rank is believed about other machines.

@@ -65,6 +65,7 @@ def next_commands(run: Path, manifest: Manifest, summary: Summary) -> list[str]:
     commands = []
     if any((run / "logs").glob("rank-*.log")):
         commands.append(f"make logs RUN={run.name}{'' if rank is None else f' RANK={rank}'}")
+    commands.append(f"make report RUN={run.name}")
     goes_on = _is_resumable(run)
     is_done = summary.status == "succeeded"
     if is_done and goes_on and manifest.project is None:

@@ -31,8 +31,8 @@ class Silence:
         """What people read of it."""
         return (
             f"for {duration(self.seconds)} no rank wrote a line or a number, or used a processor. "
-            "If the program hangs, the stacks of all its Python processes tell where: they are in "
-            "logs/rank-*.log, and what each rank did is in logs/mpirun.log. STALL= ends such a run."
+            "If the program hangs, the stacks of its Python processes in logs/rank-*.log show "
+            "where; logs/mpirun.log has what each rank did. STALL= ends such a run."
         )
 
 

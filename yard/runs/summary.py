@@ -27,8 +27,8 @@ RUNNING = "running"
 LEFT_NOTHING = (
     "the program ended well and left nothing: no file in $TRAINYARD_OUTPUT_DIR, "
     "$TRAINYARD_CHECKPOINT_DIR or its working directory, no metrics, and nothing in a log. "
-    "Many examples do nothing and say so nowhere where a node has fewer than two GPUs; others "
-    "do their work only under `if __name__ == '__main__'`. See whether it trained at all."
+    "Many examples do nothing, without a word, where a node has fewer than two GPUs; others do "
+    "their work only under `if __name__ == '__main__'`. See whether it trained at all."
 )
 # A program that is over so soon, in seconds, has most likely found a reason to do nothing. Imports
 # alone take longer on a busy machine: then its ranks held no connections.
@@ -43,14 +43,15 @@ MOST_WORDS = 200
 IN_THE_WAY = 0.25
 CHANCE_REMEDY = (
     "Look at the training loss in the report. Where it does not fall, try LR= a tenth or ten times "
-    "as high, and more EPOCHS= or TRAIN_IMAGES=: large models need many steps. Where it falls, the "
-    "training images are not like the test images, or the labels of one of them are wrong."
+    "as high, and more EPOCHS= or TRAIN_IMAGES=: large models need many steps. Where it falls, "
+    "the training images differ from the test images, or the labels of one of the two are wrong."
 )
 NEVER_CONNECTED = (
     "no rank ever held a connection to another node: each node trained by itself, and the ranks "
     "did not share what they learned. torch.distributed.init_process_group(), hvd.init(), or the "
     "Accelerator of accelerate brings the ranks together; without it, DistributedDataParallel and "
-    "distributed samplers have a world of one. Where each rank is to work alone, this is no fault."
+    "distributed samplers see a world of one. If each rank is meant to work alone, nothing is "
+    "wrong."
 )
 
 

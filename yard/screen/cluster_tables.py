@@ -66,8 +66,8 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
         )
     for name in state.unheard:
         console.print(
-            f"{name}: has no result, and a node that it was on does not tell of it; once "
-            f"it does, make attach RUN={name}"
+            f"{name}: has no result, and a node that it was on does not answer; once it does, "
+            f"make attach RUN={name}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -80,12 +81,20 @@ def _heading(console: Console, names: str, trouble: Trouble) -> None:
 def _lines(console: Console, lines: tuple[str, ...], before: str = "") -> None:
     for number, line in enumerate(lines):
         lead = before if number == 0 else " " * len(before)
-        console.print(f"    [dim]{escape(lead + line)}[/]")
+        _indented(console, f"[dim]{escape(lead + line)}[/]", 4)
+
+
+def _indented(console: Console, text: str, blanks: int) -> None:
+    """Print a text; on a terminal its further lines begin where the first does."""
+    if console.is_terminal:
+        console.print(Padding(text, (0, 0, 0, blanks), expand=False))
+    else:
+        console.print(" " * blanks + text)
 
 
 def _remedy(console: Console, trouble: Trouble, commands: tuple[str, ...]) -> None:
     if trouble.advice:
-        console.print(f"  {escape(trouble.advice)}")
+        _indented(console, escape(trouble.advice), 2)
     if trouble.on_host:
         console.print(f"  On the {'bastion' if trouble.bastion else 'host'}, as root:")
     else:

@@ -4,21 +4,28 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Column
 
 from yard.core.words import percent
 from yard.runs.series import Measure, Row
-from yard.screen.plain_table import numbers, plain_table
+from yard.screen.plain_table import plain_table
 
 HEADINGS = ("validation accuracy", "test accuracy", "training loss", "images/s")
 
 
 def show_series(console: Console, rows: Sequence[Row], best: Row | None) -> None:
     """Print a row for each combination, with mean and standard deviation over its seeds."""
-    table = plain_table("", "runs", *numbers(*HEADINGS), gap=3)
-    for row in rows:
+    cells = [cells_of(row) for row in rows]
+    # Numbers stay whole, and long labels and headings go on below themselves.
+    columns = [
+        Column(heading, justify="right", width=max(map(len, (*heading.split(), *column))))
+        for heading, *column in zip(HEADINGS, *cells, strict=True)
+    ]
+    table = plain_table("", "runs", *columns)
+    for row, values in zip(rows, cells, strict=True):
         name = escape(row.label or "all seeds")
         shown = f"[bold]{name}[/]" if row is best else name
-        table.add_row(shown, str(len(row.runs)) if row.runs else "failed", *cells_of(row))
+        table.add_row(shown, str(len(row.runs)) if row.runs else "failed", *values)
     console.print(table)
     if best is not None:
         console.print(f"Best on the validation split: [bold]{escape(best.label)}[/]")
@@ -37,5 +44,7 @@ def cells_of(row: Row) -> list[str]:
 def _cell(measure: Measure | None, form: Callable[[float], str]) -> str:
     if measure is None:
         return ""
-    spread = "" if measure.deviation is None else f" ± {form(measure.deviation)}"
-    return f"{form(measure.mean)}{spread}"
+    mean = form(measure.mean)
+    if measure.deviation is None:
+        return mean
+    return f"{mean.removesuffix(' %')} ± {form(measure.deviation)}"

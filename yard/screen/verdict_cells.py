@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from yard.core.words import plural
 from yard.runs.verdict import Check
 
 CHECK_HEADINGS = ("check", "passed", "value", "limit")
@@ -83,10 +84,9 @@ def _check_row(name: str, checks: Sequence[Check]) -> CheckRow:
     # A node has several checks of one name: one for each of its GPUs, say.
     places = len({check.where for check in checks})
     failed = len({check.where for check in checks if not check.ok})
-    ok = not failed
-    share = str(places) if ok else f"{places - failed} of {places}"
-    kind = "pairs" if checks[0].of_a_pair else "nodes"
-    return CheckRow(name, ok, (name, f"{share} {kind}", _values(checks), checks[0].limit))
+    share = plural(places, "pair" if checks[0].of_a_pair else "node")
+    share = f"{places - failed} of {share}" if failed else share
+    return CheckRow(name, not failed, (name, share, _values(checks), checks[0].limit))
 
 
 def _values(checks: Sequence[Check]) -> str:

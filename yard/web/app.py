@@ -220,9 +220,9 @@ async def _asked(request: Request) -> dict[str, str]:
     try:
         asked = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise RequestError("the request is no JSON") from error
+        raise RequestError("the request is not JSON") from error
     if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
-        raise RequestError("the request is no object of texts")
+        raise RequestError("the request is not a JSON object of strings")
     return asked
 
 
@@ -248,7 +248,7 @@ def _beside(board: Board, command: str, run: Path) -> str:
 
 def _last_of(log: Path) -> str:
     """What a command said last, on one line: it has the reason."""
-    text = " ".join(tail_of(log).split()) or "it said nothing"
+    text = " ".join(tail_of(log).split()) or "it printed nothing"
     return text if len(text) <= MOST_SAID else f"… {text[-MOST_SAID:]}"
 
 

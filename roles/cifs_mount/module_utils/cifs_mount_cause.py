@@ -50,7 +50,7 @@ NUMBERS = {
         VERSIONS,
     ),
     errno.EOPNOTSUPP: (
-        "{host} does not do what is asked: version {version} of the protocol, or encryption",
+        "{host} does not support version {version} of the protocol, or encryption",
         VERSIONS,
     ),
     errno.ENODEV: (

@@ -162,10 +162,10 @@ class Node:
             self.fail(f"{NFT} is missing; package nftables has it")
         _, refused = listing_of(text)
         if refused:
-            self.fail(f"nft does not take the rules, and nothing was changed: {refused}")
+            self.fail(f"nft rejects the rules; nothing was changed: {refused}")
         tried = run(NFT, "--check", "--file", "-", text=text)
         if tried.returncode != 0:
-            self.fail(f"the kernel does not take the rules, nothing was changed: {tried.stderr}")
+            self.fail(f"the kernel rejects the rules; nothing was changed: {tried.stderr}")
         self.arm()
         self.write(self.path, text)
         self.write(self.unit_path, unit_text)
@@ -175,7 +175,7 @@ class Node:
         self.systemctl("reload-or-restart", self.unit)
         left = self.differences(text, unit_text)
         if left:
-            self.fail(f"the rules did not come about: {', '.join(left)}")
+            self.fail(f"the rules are not in force: {', '.join(left)}")
         self.exit(True, differences, armed=True)
 
     def differences(self, text: str, unit_text: str) -> list[str]:

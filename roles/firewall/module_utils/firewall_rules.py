@@ -95,7 +95,7 @@ def parse_ports(
         if str(entry) == EPHEMERAL:
             ranges.append(ephemeral)
         elif not found:
-            raise Invalid(f'{place}: "{entry}" is no port and no range such as 1024-2048')
+            raise Invalid(f'{place}: "{entry}" is neither a port nor a range such as 1024-2048')
         else:
             low, high = int(found[1]), int(found[2] or found[1])
             if not 1 <= low <= high <= 65535:

@@ -385,9 +385,9 @@ def main() -> None:
     if changed and not lacks and not module.check_mode:
         if why := bring_about(machine, wish, changes, reached):
             module.fail_json(
-                msg="package_sources: with the new settings apt does not get at its packages, and "
-                f"the old ones are back: {why.rstrip('.')}. Put right what package_sources_… (or "
-                "closed_network_…, from which those come) says of proxy, mirror and CA."
+                msg="package_sources: apt cannot fetch packages with the new settings, so the "
+                f"old ones are back: {why.rstrip('.')}. Correct proxy, mirror and CA in "
+                "package_sources_… (or closed_network_…, from which those come)."
             )
         machine.tidy()
     module.exit_json(

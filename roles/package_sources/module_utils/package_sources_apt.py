@@ -43,7 +43,10 @@ def _names(entry: str, host: str) -> bool:
 def address_problem(address: str) -> str:
     """Return why an address is none of a proxy or a mirror; nothing where it is one."""
     if not ADDRESS.fullmatch(address) or not urlsplit(address).hostname:
-        return "is no address as http://proxy.example.org:3128 or https://mirror.example.org/debian"
+        return (
+            "is not an address like http://proxy.example.org:3128 or "
+            "https://mirror.example.org/debian"
+        )
     return ""
 
 

@@ -65,7 +65,9 @@ def refuse_other_text(readings: Mapping[str, Reading]) -> None:
     """
     for name, reading in readings.items():
         if not isinstance(reading, Mapping) or not isinstance(reading.get("user_keys"), list):
-            raise CollectError(f"ssh_trust: what {name} says of its keys is no answer to a look.")
+            raise CollectError(
+                f"ssh_trust: what {name} says of its keys is not an answer to a look."
+            )
         for key in filter(None, [reading.get("host_key"), *reading["user_keys"]]):
             if not PUBLIC_KEY.fullmatch(str(key)):
                 raise CollectError(

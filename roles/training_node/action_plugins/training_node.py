@@ -58,7 +58,7 @@ ARGUMENTS = {
     "carried": {"type": "list", "elements": "str", "default": []},
 }
 SENTENCES = {
-    "no_python": "there is no {python}: python3 is wanted, which `make bootstrap` installs",
+    "no_python": "there is no {python}: python3 is needed, which `make bootstrap` installs",
     "python_too_old": "its python3 is {version}, and 3.9 is the oldest that will do: set "
     "ansible_python_interpreter of this host to a newer one",
     "not_own": "{path} is {mode} of user {uid}, so that others could put a program there: see who "
@@ -85,7 +85,7 @@ SENTENCES = {
     "secret_of_lines": "training_run_secrets: the value of {name} must be one line",
     "sshd_silent": "sshd in the container does not listen on {address} port {port}. The container "
     "said:\n{said}",
-    "no_answer": "what it says is no answer of the node program (status {status}): {said}",
+    "no_answer": "what it says is not an answer of the node program (status {status}): {said}",
 }
 
 

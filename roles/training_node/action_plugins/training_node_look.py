@@ -40,7 +40,7 @@ class ActionModule(BASE):  # type: ignore[misc]  # Ansible's classes have no typ
             return told
         differing, alike = told["answer"].get("roles"), told["answer"].get("alike")
         if not isinstance(differing, list) or not isinstance(alike, dict):
-            return {**result, "failed": True, "msg": "what it says is no answer to a look"}
+            return {**result, "failed": True, "msg": "what it says is not an answer to a look"}
         roles = [role for role in named if role in differing or role not in looks]
         return {**result, "roles": roles, "alike": alike}
 

@@ -35,12 +35,12 @@ def lacking() -> list[str]:
             "without ansible_become)"
         ]
     said = [
-        f"there is no {program}: the package {package} is wanted"
+        f"there is no {program}: install the package {package}"
         for program, package in PROGRAMS.items()
         if shutil.which(program) is None
     ]
     if sys.version_info < PYTHON:
-        said.append(f"Python {'.'.join(map(str, PYTHON))} or newer is wanted")
+        said.append(f"Python {'.'.join(map(str, PYTHON))} or newer is needed")
     if not said:
         try:
             require_engine()
@@ -57,7 +57,7 @@ def strangers(directories: list[str]) -> list[str]:
             continue
         about = os.lstat(directory)
         if not stat.S_ISDIR(about.st_mode):
-            said.append(f"{directory} is no directory: move it away")
+            said.append(f"{directory} is not a directory: move it away")
         elif about.st_uid != os.geteuid() or about.st_mode & 0o022:
             said.append(
                 f"{directory} belongs to another account, or others may write in it: move it away"
