@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from ec2_stand_in import KEY_ID, REGION, SECRET, Call, Ec2, tags_of
+from lasting_python import LASTING_PYTHON
 from rich.console import Console
 from stand_in_nodes import YardHere
 from unpacked_sshd import make_key
@@ -142,7 +143,7 @@ def make_renter(folder: Path, ec2: Ec2) -> Renter:
     for name in list(yard.environment):
         if name.startswith("AWS_"):
             del yard.environment[name]
-    yard.environment |= {**ec2.environment(), "HOME": str(folder), "ANSIBLE_PIPELINING": "true"}
+    yard.environment |= {**ec2.environment(), **LASTING_PYTHON, "HOME": str(folder)}
     renter = Renter(yard, ec2, key)
     renter.site()
     return renter
