@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from role_files import ROLES
 
-PLAYBOOKS = ROLES.parent / "playbooks"
 NODES = ("node1", "node2")
 
 
@@ -22,7 +21,7 @@ def test_nothing_is_sent_while_one_node_has_no_room(tmp_path: Path) -> None:
     for folder in (source, full):
         folder.mkdir()
     (source / "one.txt").write_text("2" * 100_000)
-    plays = (PLAYBOOKS / "data.yml").read_text()
+    plays = (ROLES.parent / "playbooks/data.yml").read_text()
     # Without the look at the inventory
     begin = plays.index("- name: Prepare the data set")
     (tmp_path / "data.yml").write_text(f"---\n{plays[begin:]}")
