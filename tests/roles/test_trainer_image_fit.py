@@ -356,9 +356,8 @@ def test_hosts_are_asked_where_nvidias_gpus_are_and_the_site_has_chosen_nothing(
 def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that came after the list of device ids."""
     site.add("gpu01", 0x3340, "580.65.06")
-    foresee = partial(
-        *(module_answer, "nvidia_driver", "nvidia_driver_foresee"), sys=str(site.root / "gpu01")
-    )
+    bus = str(site.root / "gpu01")
+    foresee = partial(module_answer, "nvidia_driver", "nvidia_driver_foresee", sys=bus)
     slot = "in slot 0000:3b:00.0"
     assert foresee()["gpus"] == [{"label": f"device 3340 {slot}", "capability": ""}]
     driver = FakeDriver(site.root / "driver", GpuMachine("t4", 1, "580.65.06"))
