@@ -35,15 +35,12 @@ for file in files:
     importlib.import_module(".".join(file.relative_to(collections).with_suffix("").parts))
 print(len(files))
 """
-# The name that the role gives the image; its tag is a hash of docker/trainer and trainer.
+# The name that a role gives the image; its tag is a hash of docker/trainer and trainer.
 NAME_THE_IMAGE = """
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - ansible.builtin.include_role: {{name: {role}, tasks_from: identify, public: true}}
+    - ansible.builtin.include_role: {{name: {role}, tasks_from: identify}}
     - ansible.builtin.copy:
         content: "{{{{ trainer_image_reference }}}}"
-        dest: {file}
+        dest: {role}.reference
         mode: "0644"
 """
 
@@ -116,15 +113,16 @@ def test_roles_have_no_code_of_their_own_in_the_collection(site: Path) -> None:
     assert not [path for directory in BUILDER["PLUGINS"] for path in roles.glob(f"*/{directory}")]
 
 
-def test_the_image_has_the_name_that_the_checkout_gives_it(site: Path) -> None:
-    names = {}
-    for directory, role in ((site, "trainyard.cluster.trainer_image"), (CHECKOUT, "trainer_image")):
-        playbook = site / "image.yml"
-        file = site / f"{role}.reference"
-        playbook.write_text(NAME_THE_IMAGE.format(role=role, file=file))
-        succeed(directory, "ansible-playbook", playbook, "-e", "trainer_image_directory=/nowhere")
-        names[role] = file.read_text()
-    assert len(set(names.values())) == 1, names
+def test_the_image_has_the_name_that_the_checkout_gives_it(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = ("trainyard.cluster.trainer_image", "trainer_image")
+    tasks = "".join(NAME_THE_IMAGE.format(role=role) for role in roles)
+    (site / "image.yml").write_text(f"- hosts: localhost\n  gather_facts: false\n  tasks:{tasks}")
+    monkeypatch.setenv("ANSIBLE_ROLES_PATH", str(CHECKOUT / "roles"))
+    succeed(site, "ansible-playbook", "image.yml", "-e", "trainer_image_directory=/nowhere")
+    names = {(site / f"{role}.reference").read_text() for role in roles}
+    assert len(names) == 1, names
 
 
 def test_a_site_checks_its_inventory(site: Path) -> None:
