@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from lasting_python import LASTING_PYTHON
 from role_files import ROLES
 
 NODES = ("node1", "node2")
@@ -48,7 +49,7 @@ def test_nothing_is_sent_while_one_node_has_no_room(tmp_path: Path) -> None:
                 "HOME": str(tmp_path),
                 "ANSIBLE_ROLES_PATH": str(ROLES),
                 "ANSIBLE_CONFIG": str(ROLES.parent / "ansible.cfg"),
-                "ANSIBLE_PIPELINING": "true",
+                **LASTING_PYTHON,
             },
             capture_output=True,
             text=True,
