@@ -8,13 +8,14 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from test_schemas import errors
 from yard_command import REPOSITORY, Yard
 
+from yard.code import lock as settling
 from yard.code.fetch import fetch_wheels
 from yard.code.files import find_files
 from yard.code.lock import lock, pip_settings, read_held, request_key
@@ -25,6 +26,7 @@ from yard.operations import packages
 from yard.plays.inventory import Inventory, parse_inventory
 
 PLATFORM = REPOSITORY / "docker/trainer/pip-platform"
+ASK_PIP = settling._pip_config
 HELD = {"torch": "2.6.0+debian", "numpy": "2.2.4+image"}
 LISTS = REPOSITORY / "docker/trainer/requirements"
 
@@ -72,7 +74,18 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setattr(settling, "_pip_config", said_by_pip)
     return folder
+
+
+def said_by_pip(environment: Mapping[str, str]) -> str:
+    """What `pip config list` says, which starts Python for it each time."""
+    settings = {**os.environ, **environment}.items()
+    return "\n".join(
+        f":env:.{name.removeprefix('PIP_').lower().replace('_', '-')}={value!r}"
+        for name, value in settings
+        if name.startswith("PIP_")
+    )
 
 
 def wheel(
@@ -415,7 +428,9 @@ def test_packages_come_from_where_the_site_says(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setattr(settling, "_pip_config", ASK_PIP)
     site = {"PIP_FIND_LINKS": str(index)}
+    assert sorted(ASK_PIP(site).splitlines()) == sorted(said_by_pip(site).splitlines())
     found = required(tmp_path, **{"requirements.txt": "helper\nantique\n"})
     assert found is not None
     refused(lambda: lock(found, HELD), RequestError)
