@@ -20,6 +20,8 @@ FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run -
     --remote-debugging-pipe about:blank"""
 # The numbers that Chromium's end of the pipes has.
 READS, WRITES = 3, 4
+# Of DevTools: what a page tells of itself.
+CONSOLE = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
 # Of DevTools: keys of the keyboard that Input.dispatchKeyEvent is told of.
 CONTROL, SHIFT = 2, 8
 
@@ -29,6 +31,9 @@ class Page:
 
     Args:
         told, tells: descriptors of the pipes to and from Chromium.
+
+    Attributes:
+        console: what the page wrote there, and its errors, from `hasten` on.
     """
 
     def __init__(self, told: int, tells: int) -> None:
@@ -36,6 +41,7 @@ class Page:
         self._number = 0
         self._session = ""
         self._rest = b""
+        self.console: list[str] = []
         targets = self._do("Target.getTargets")["targetInfos"]
         page = next(each["targetId"] for each in targets if each["type"] == "page")
         attached = self._do("Target.attachToTarget", targetId=page, flatten=True)
@@ -44,6 +50,12 @@ class Page:
     def open(self, address: str) -> None:
         """Go to an address."""
         self._do("Page.navigate", url=address)
+
+    def hasten(self) -> None:
+        """Let timers of pages come as soon as nothing else is to be done, and read the console."""
+        self._do("Emulation.setVirtualTimePolicy", policy="advance")
+        for domain in ("Log", "Runtime"):
+            self._do(f"{domain}.enable")
 
     def show_as(self, width: int, dark: bool, height: int = 900) -> None:
         """Be a screen of so many CSS pixels, whose owner likes light or dark pages."""
@@ -117,6 +129,8 @@ class Page:
                 self._rest += read
             line, _, self._rest = self._rest.partition(b"\0")
             answer = json.loads(line)
+            if answer.get("method") in CONSOLE:
+                self.console.append(line.decode())
             if answer.get("id") == self._number:
                 assert "result" in answer, answer
                 result: dict[str, Any] = answer["result"]

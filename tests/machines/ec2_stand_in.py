@@ -1,8 +1,8 @@
 """Stands in for EC2: moto's server on loopback, with a record of every call.
 
-What moto lacks is added: placement groups, consoles that show a host key, the list of prices, and
-the page that says from which address one asks. Its machines are records; nothing runs on them,
-unless a test puts a real machine behind each (`Ec2.started`, `Ec2.ended`).
+What moto lacks is added: placement groups, consoles that show a host key, and the list of prices.
+Its machines are records; nothing runs on them, unless a test puts a real machine behind each
+(`Ec2.started`, `Ec2.ended`).
 """
 
 import base64
@@ -24,7 +24,6 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 REGION = "eu-central-1"
 KEY_ID, SECRET = "AKIDEXAMPLEONLY00000", "secret-that-must-be-seen-nowhere"
-SEEN_FROM = "198.51.100.7"
 LIST_PRICE = 1.212
 # What cloud-init prints on a machine's first start, with what syslog puts before it.
 CONSOLE = """[   12.3] cloud-init[614]: ci-info: no authorized SSH keys fingerprints found
@@ -158,8 +157,6 @@ class _Recorder:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         target = environ.get("HTTP_X_AMZ_TARGET", "")
-        if environ["PATH_INFO"] == "/address":
-            return _answer(start, f"{SEEN_FROM}\n".encode(), "text/plain")
         if target.endswith(".GetProducts"):
             self._ec2.calls.append(Call("GetProducts", {"body": body.decode()}))
             document = {"PriceList": [json.dumps(PRODUCT)]}

@@ -1,12 +1,17 @@
 """What Ansible makes of a role's variables and conditions, asked of Ansible in this process."""
 
+import io
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.testing import patch_module_args
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook import Playbook
 from ansible.playbook.play_context import PlayContext
@@ -16,11 +21,24 @@ from ansible.plugins.vars import host_group_vars
 from ansible.template import Templar, trust_as_template
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from role_files import ROLES
+from role_files import ROLES, import_file
 
 init_plugin_loader()
 LOADER = DataLoader()
 PLAYBOOKS = ROLES.parent / "playbooks"
+
+
+def module_answer(role: str, name: str, **arguments: Any) -> dict[str, Any]:
+    """What a module of a role answers."""
+    module = import_file(ROLES / role / "library" / f"{name}.py")
+    with (
+        patch_module_args(arguments),
+        redirect_stdout(io.StringIO()) as said,
+        pytest.raises(SystemExit),
+    ):
+        module.main()
+    answer: dict[str, Any] = json.loads(said.getvalue())
+    return answer
 
 
 def tasks_of(role: str, name: str) -> list[dict[str, Any]]:

@@ -256,3 +256,38 @@ def test_the_remedy_is_that_of_what_aws_said(said: str, remedy: str) -> None:
     assert shown.startswith(said)
     assert remedy in shown
     assert ("AWS_PROFILE" in shown) != ("HTTPS_PROXY" in shown)
+
+
+def test_here_is_the_address_that_this_machine_is_seen_from() -> None:
+    [task] = [
+        task
+        for task in tasks_of("ec2_machines", "access")
+        if "amazon.aws.ec2_security_group" in task
+    ]
+
+    def sources(seen: str) -> tuple[list[str], list[str]]:
+        told = {"status": 200, "content": f"{seen}\n"}
+        host = Host("ec2_machines", {"ec2_machines_here": told, **task["vars"]})
+        ssh, _ = task["amazon.aws.ec2_security_group"]["rules"]
+        return host.template(ssh["cidr_ip"]), host.template(ssh["cidr_ipv6"])
+
+    assert sources("198.51.100.7") == (["198.51.100.7/32"], [])
+    assert sources("2001:db8::7") == ([], ["2001:db8::7/128"])
+    silent = {"ec2_machines_here": {"status": -1, "msg": "<urlopen error timed out>"}}
+    said = Host("ec2_machines", silent).refused("access")
+    assert "does not say with which address this machine is seen: <urlopen error timed out>" in said
+    assert "No machine was rented. Write the address into allowed_sources" in said
+
+
+def test_machines_that_came_while_the_question_was_open_are_not_doubled() -> None:
+    """Somebody else has rented for the same site: what was agreed to is another matter now."""
+    agreed = planned(count=1)
+    still = {"ec2_machines_still": {"instances": [machine(1)]}}
+    given = {"ec2_machines_plan": agreed, "ec2_machines_agreed": agreed, **still}
+    said = Host("ec2_machines", given).refused("make")
+    assert "machines of the site have changed since you were asked" in said
+    names = [task["name"] for task in tasks_of("ec2_machines", "make")]
+    looks = names.index("See that they are those of the plan that was agreed to")
+    assert looks < min(names.index("Start machines"), names.index("Give machines back"))
+    still["ec2_machines_still"]["instances"].clear()
+    assert Host("ec2_machines", {**given, **still}).refused("make") == ""

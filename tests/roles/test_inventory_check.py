@@ -824,9 +824,7 @@ def test_contacts_nobody_before_it_is_right(inventory: Path, machine: Machine) -
         assert machine.connections == 0
         return done
 
-    refused("setup", "10.0.0.12", "10.0.0.11")
     refused("setup", "trainers:", "trainers: [")
-    refused("setup", "vars:", "vars:\n    training_models: 5")
     verified = refused("verify", "10.0.0.12", "10.0.0.11")
     directory = verified.stdout.split()[1]  # Verification verify-<time>
     assert directory.startswith("verify-")

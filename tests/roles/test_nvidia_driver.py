@@ -11,7 +11,8 @@ import pytest
 import yaml
 from ansible.module_utils import nvidia_driver_cards
 from ansible.module_utils.training_node.machine import gpus as gpu_queries
-from ansible_here import Host
+from ansible.template import trust_as_template
+from ansible_here import Host, tasks_of
 from gpu_machines import have_smi_hang
 from role_files import ROLES
 
@@ -290,17 +291,8 @@ def test_the_distributions_branch_needs_no_source_of_nvidia() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("fingerprint", "said"),
-    [
-        # In groups, as gpg prints it
-        (f"{KEY_PRINT[:20]}  {KEY_PRINT[20:]}", "does not give localhost branch 580"),
-        # NVIDIA's own, which is pinned where nothing else is said
-        ("", "is not signed"),
-    ],
-)
 def test_packages_are_taken_that_are_signed_with_the_pinned_key(
-    tmp_path: Path, fingerprint: str, said: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "apt.conf").write_text(
         f'Dir::State "{tmp_path}/state"; Dir::Cache "{tmp_path}/cache"; APT::Sandbox::User "";'
@@ -310,23 +302,35 @@ def test_packages_are_taken_that_are_signed_with_the_pinned_key(
     (tmp_path / "published.asc").write_text(KEY)
     (tmp_path / "InRelease").write_text(RELEASE)
     (tmp_path / "Packages").touch()
+    source = tmp_path / "vendor.sources"
     asked = {
         "nvidia_driver_source": "nvidia",
         "nvidia_driver_branch": 580,
         "nvidia_driver_repository": f"file://{tmp_path}",
         "nvidia_driver_repository_key": f"file://{tmp_path}/published.asc",
         "nvidia_driver_vendor_keyring": str(tmp_path / "keyrings/key.asc"),
-        "nvidia_driver_vendor_source": str(tmp_path / "vendor.sources"),
+        "nvidia_driver_vendor_source": str(source),
     }
-    asked |= {"nvidia_driver_repository_fingerprint": fingerprint} if fingerprint else {}
     take = {"ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "vendor"}}
-    assert said in played(tmp_path, debian("12"), asked, take)
-    assert (tmp_path / "vendor.sources").read_text().splitlines()[1:] == [
+    # NVIDIA's own is pinned where nothing else is said.
+    assert "is not signed" in played(tmp_path, debian("12"), asked, take)
+    lines = [
         "Types: deb",
         f"URIs: file://{tmp_path}",
         "Suites: /",
-        f"Signed-By: {tmp_path}/keyrings/key.asc {KEY_PRINT if fingerprint else NVIDIAS_PRINT}",
+        f"Signed-By: {tmp_path}/keyrings/key.asc {NVIDIAS_PRINT}",
     ]
+    assert source.read_text().splitlines()[1:] == lines
+    # In groups, as gpg prints it
+    asked["nvidia_driver_repository_fingerprint"] = f"{KEY_PRINT[:20]}  {KEY_PRINT[20:]}"
+    host = Host("nvidia_driver", {**asked, "ansible_managed": "made"})
+    template = ROLES / "nvidia_driver/templates/vendor.sources.j2"
+    source.write_text(host.template(trust_as_template(template.read_text())))
+    assert KEY_PRINT in source.read_text()
+    [update] = filter(
+        None, (t.get("ansible.builtin.command") for t in tasks_of(host.role, "vendor"))
+    )
+    subprocess.run(host.template(update["argv"]), check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(

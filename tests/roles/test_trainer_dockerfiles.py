@@ -67,12 +67,12 @@ def test_another_number_of_the_account_reaches_nodes_and_image() -> None:
         )
 
 
-def test_an_image_for_another_number_has_a_name_of_its_own() -> None:
+def test_an_image_of_other_sources_or_for_another_number_has_a_name_of_its_own() -> None:
     names = set()
-    for uid in (2000, "2000", 2500):
-        site = of_the_site("trainer_image", trainyard_uid=uid, trainer_image_sources="of docker/")
-        names.add(site.template(site.available_variables["trainer_image_sources_hash"]))
-    assert len(names) == 2
+    for uid, sources in ((2000, "ours"), ("2000", "ours"), (2500, "ours"), (2000, "others")):
+        site = of_the_site("trainer_image", trainyard_uid=uid, trainer_image_sources=sources)
+        names.add(site.template(site.available_variables["trainer_image_base"]))
+    assert len(names) == 3
 
 
 def append(path: Path) -> None:
@@ -102,20 +102,18 @@ NO_INPUTS: dict[str, Callable[[Path], object]] = {
 }
 
 
+def listing(root: Path) -> str:
+    """What the name of the image is a hash of."""
+    site = of_the_site("trainer_image")
+    command = ["bash", "-c", site.template(site.available_variables["trainer_image_listing"])]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("name", [*INPUTS, *NO_INPUTS])
-def test_each_kind_of_input_changes_the_tag(name: str, tmp_path: Path) -> None:
-    docker = tmp_path / "docker/trainer"
-    shutil.copytree(DOCKER, docker)
-
-    def tag() -> str:
-        site = of_the_site("trainer_image")
-        listing = site.template(site.available_variables["trainer_image_listing"])
-        command = ["bash", "-c", listing]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        site = of_the_site("trainer_image", trainyard_uid=2000, trainer_image_sources=done.stdout)
-        return str(site.template(site.available_variables["trainer_image_base"]))
-
-    before = tag()
-    (INPUTS | NO_INPUTS)[name](docker)
-    assert (tag() != before) == (name in INPUTS)
+def test_each_kind_of_input_changes_what_the_image_is_named_after(tmp_path: Path) -> None:
+    before = listing(DOCKER.parents[1])
+    for number, (name, change) in enumerate((INPUTS | NO_INPUTS).items()):
+        docker = tmp_path / str(number) / "docker/trainer"
+        shutil.copytree(DOCKER, docker)
+        change(docker)
+        assert (listing(docker.parents[1]) != before) == (name in INPUTS), name

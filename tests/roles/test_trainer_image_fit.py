@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ansible.module_utils.trainer_image_fit import (
     without_gpu,
 )
 from ansible.template import Templar
-from ansible_here import LOADER, PLAYBOOKS, Host, Inventory
+from ansible_here import LOADER, PLAYBOOKS, Host, Inventory, module_answer
 from gpu_machines import FakeDriver
 from role_files import ROLES
 
@@ -249,26 +249,20 @@ class Site:
         inventory.write_text(yaml.safe_dump(document))
         return inventory
 
-    def set_up(self, *options: str) -> str:
+    def set_up(self) -> str:
         """Run what `make setup` runs before it builds the image."""
         done = subprocess.run(
             [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("playbooks/trainer_image_fit.yml", *options),
+                *("ansible-playbook", "playbooks/trainer_image_fit.yml"),
                 *("--inventory", str(self.write()), "--extra-vars", json.dumps(self.extra)),
             ],
             cwd=CHECKOUT,
-            env=os.environ
-            | {
-                "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"),
-                "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-                "ANSIBLE_PIPELINING": "true",
-            },
+            env={**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")},
             capture_output=True,
             text=True,
             check=False,
         )
-        return done.stdout + done.stderr
+        return " ".join((done.stdout + done.stderr).split())
 
     def targets(self) -> set[str]:
         """The image as a playbook has it, and as `yard` has it."""
@@ -292,26 +286,42 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.mark.process
 def test_the_choice_is_kept_and_a_change_is_said(site: Site) -> None:
-    site.hosts["Gpu02"]["ansible_connection"] = "ssh"
-    site.hosts["Gpu02"] |= {"ansible_host": "127.0.0.1", "ansible_port": 1}
-    said = site.set_up()
-    assert "is not chosen yet: Gpu02 could not be asked" in said
-    assert "failed=0" in said
     assert site.targets() == {"cuda12"}, "nothing is chosen yet"
-    site.hosts["Gpu02"]["ansible_connection"] = "local"
     said = site.set_up()
     assert "The image for NVIDIA GPUs is cuda13 (PyTorch 2.13.0+cu130, CUDA 13.0). " in said
     assert site.targets() == {"cuda13"}
-
-    # A host that is not asked counts with what it told.
-    again = site.set_up("--limit", "gpu01")
-    assert "The image for NVIDIA GPUs" not in again
-    assert "changed=1" not in again
+    # A host that cannot be asked counts with what it told.
     site.add("gpu01", 0x20B2, "550.163.01")
-    said = site.set_up("--limit", "gpu01")
+    site.hosts["Gpu02"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    said = site.set_up()
+    assert "failed=0" in said
     assert "is cuda12 (PyTorch 2.10.0+cu128, CUDA 12.8); it was cuda13. " in said
     assert "gpu01: driver 550.163.01, compute capability 8.0" in said
     assert site.targets() == {"cuda12"}
+
+
+def told(loaded: str, capability: str) -> dict[str, Any]:
+    """What a node with one GPU tells."""
+    return {"loaded": loaded, "installs": 0, "gpus": [{"label": "card", "capability": capability}]}
+
+
+def test_nothing_is_chosen_before_all_have_been_asked_and_then_once(tmp_path: Path) -> None:
+    record = tmp_path / "image/fits/a.json"
+    arguments = {"images": TABLE, "hosts": ["Gpu02", "gpu01"], "record": str(record)}
+    choose = partial(module_answer, "trainer_image", "trainer_image_choose", **arguments)
+    one = {"gpu01": told("580.65.06", A100)}
+    assert "is not chosen yet: Gpu02 could not be asked" in choose(answers=one)["message"]
+    both = {**one, "Gpu02": told("580.65.06", H100)}
+    assert choose(answers=both, _ansible_check_mode=True)["changed"]
+    assert not record.exists()
+    assert choose(answers=both)["changed"]
+    again = choose(answers=one)
+    assert (again["changed"], again["message"], again["target"]) == (False, "", "cuda13")
+    misfits = choose(answers={"gpu01": told("580.65.06", V100), "Gpu02": told("580.65.06", B200)})
+    assert misfits["failed"]
+    assert misfits["msg"].startswith("trainer_image: no image for NVIDIA GPUs serves all nodes")
+    assert "Make two inventories" in misfits["msg"]
+    assert json.loads(record.read_text()) == {"target": "cuda13", "answers": both}
 
 
 def test_hosts_are_asked_where_nvidias_gpus_are_and_the_site_has_chosen_nothing(site: Site) -> None:
@@ -343,27 +353,16 @@ def test_hosts_are_asked_where_nvidias_gpus_are_and_the_site_has_chosen_nothing(
 
 
 @pytest.mark.process
-def test_nodes_that_no_image_serves_end_the_set_up(site: Site) -> None:
-    site.add("gpu01", 0x1DB6, "580.65.06")
-    site.add("Gpu02", 0x2901, "580.65.06")
-    said = site.set_up()
-    assert "trainer_image: no image for NVIDIA GPUs serves all nodes" in said
-    assert "Make two inventories" in said
-    assert "failed=1" in said
-    assert not (site.root / "image").exists()
-
-
-@pytest.mark.process
 def test_what_the_driver_tells_counts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that came after the list of device ids."""
     site.add("gpu01", 0x3340, "580.65.06")
-    assert "device 3340 in slot 0000:3b:00.0, unknown to Trainyard" in site.set_up()
-    # Both hosts are this machine, with a T4 and a stand-in for nvidia-smi.
+    bus = str(site.root / "gpu01")
+    foresee = partial(module_answer, "nvidia_driver", "nvidia_driver_foresee", sys=bus)
+    slot = "in slot 0000:3b:00.0"
+    assert foresee()["gpus"] == [{"label": f"device 3340 {slot}", "capability": ""}]
     driver = FakeDriver(site.root / "driver", GpuMachine("t4", 1, "580.65.06"))
     answers = driver.root / PLACE / "machine.json"
     answers.write_text(answers.read_text().replace("07:00.0", "3B:00.0"))  # where the site has it
     for name, value in driver.environment.items():
         monkeypatch.setenv(name, value)
-    said = site.set_up()
-    assert "Gpu02, gpu01: driver 580.65.06, compute capability 7.5" in said
-    assert site.targets() == {"cuda13"}
+    assert foresee()["gpus"] == [{"label": f"NVIDIA T4 {slot}", "capability": T4}]

@@ -1,15 +1,17 @@
 """What a real browser makes of pages: opens them in Chromium, in frames as wide as screens."""
 
+import atexit
 import html
 import json
-import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from chromium import Page, open_browser
 
 # A window cannot be as narrow as a phone, a frame can.
 FRAME = '<iframe width="{width}" height="900" srcdoc="{page}"></iframe>'
@@ -122,8 +124,6 @@ const told = async (act) => {
   document.documentElement.dataset.probe = JSON.stringify(found ?? null);
 };
 """
-FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync
-    --disable-background-networking --disable-component-update --enable-logging=stderr"""
 
 
 @dataclass(frozen=True)
@@ -171,28 +171,30 @@ def do(page: Path, script: str, dark: bool = False) -> Any:
 
 def _opened(page: str, dark: bool) -> tuple[Any, list[str]]:
     """Open a page that leaves something in `data-probe` of its root; the console's lines too."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert browser, "this test needs chromium"
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "probe.html"
         probe.write_text(page)
-        done = subprocess.run(
-            [
-                browser,
-                *FLAGS.split(),
-                f"--user-data-dir={folder}/profile",
-                "--window-size=1280,1000",
-                f"--blink-settings=preferredColorScheme={0 if dark else 1}",
-                "--virtual-time-budget=30000",
-                "--dump-dom",
-                probe.as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-    found = re.search(r'data-probe="([^"]+)"', done.stdout)
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert found, done.stdout[-500:] + done.stderr[-2000:]
-    return json.loads(html.unescape(found[1])), console
+        found = opened(probe.as_uri(), "document.documentElement.dataset.probe", dark)
+    return json.loads(found), _page().console
+
+
+def opened(address: str, expression: str, dark: bool = False) -> Any:
+    """Open an address 1,280 pixels wide; what an expression comes to there, once that is something.
+
+    What waits in the page waits for no time that passes.
+    """
+    page = _page()
+    page.show_as(1280, dark, 1000)
+    page.console.clear()
+    page.open(address)
+    return page.wait_for(expression, 120)
+
+
+@cache
+def _page() -> Page:
+    """One browser for all tests of this process: to start one takes longer than to use it."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    page = stack.enter_context(open_browser())
+    page.hasten()
+    return page

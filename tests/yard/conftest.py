@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lasting_python import LASTING_PYTHON
 from stand_in_nodes import YardHere, read_plainly
 from yard_command import DATA, RUN_ID, Yard, processes_below, wait_for
 
@@ -46,13 +47,17 @@ def ready(tmp_path: Path, ready_checkout: Path) -> YardHere:
 @pytest.fixture
 def fresh_process(fresh: YardHere) -> Yard:
     """The same as `fresh`, with commands in processes of their own, and Ansible."""
-    return Yard(fresh.root)
+    yard = Yard(fresh.root)
+    yard.environment |= LASTING_PYTHON
+    return yard
 
 
 @pytest.fixture
 def ready_process(ready: YardHere) -> Iterator[Yard]:
     """The same as `ready`, with Ansible; no process of it may be left at the end."""
-    yield Yard(ready.root)
+    yard = Yard(ready.root)
+    yard.environment |= LASTING_PYTHON
+    yield yard
     wait_for(lambda: processes_below(ready.root) == [], "its processes to end", 10)
 
 

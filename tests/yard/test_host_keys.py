@@ -35,8 +35,8 @@ CARELESS = {
 # With each command the host is one that is not reached; doctor and exec name the key.
 SAID = re.compile("host key|unreachable|cannot be reached|no machine answers: make doctor", re.I)
 # Commands that contact the machines of an inventory that was never set up. All that run a playbook
-# do so by run_playbook: clean-up stands for status, remove and rotate-keys.
-COMMANDS = (("doctor",), ("verify", "CHECKS=nodes"), ("bootstrap",), ("clean-up",))
+# do so by run_playbook: clean-up stands for verify, status, remove and rotate-keys.
+COMMANDS = (("doctor",), ("bootstrap",), ("clean-up",))
 # All other targets that contact machines do so by Ansible, or by one of these.
 SSH_OF_OUR_OWN = {
     "yard/contact/ssh.py": "doctor: StrictHostKeyChecking=yes before all else",

@@ -8,13 +8,14 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from test_schemas import errors
 from yard_command import REPOSITORY, Yard
 
+from yard.code import lock as settling
 from yard.code.fetch import fetch_wheels
 from yard.code.files import find_files
 from yard.code.lock import lock, pip_settings, read_held, request_key
@@ -25,6 +26,7 @@ from yard.operations import packages
 from yard.plays.inventory import Inventory, parse_inventory
 
 PLATFORM = REPOSITORY / "docker/trainer/pip-platform"
+ASK_PIP = settling._pip_config
 HELD = {"torch": "2.6.0+debian", "numpy": "2.2.4+image"}
 LISTS = REPOSITORY / "docker/trainer/requirements"
 
@@ -72,7 +74,18 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setattr(settling, "_pip_config", said_by_pip)
     return folder
+
+
+def said_by_pip(environment: Mapping[str, str]) -> str:
+    """What `pip config list` says, which starts Python for it each time."""
+    settings = {**os.environ, **environment}.items()
+    return "\n".join(
+        f":env:.{name.removeprefix('PIP_').lower().replace('_', '-')}={value!r}"
+        for name, value in settings
+        if name.startswith("PIP_")
+    )
 
 
 def wheel(
@@ -419,20 +432,13 @@ def test_who_forbids_sources_builds_none(
 
 
 @pytest.mark.process
-def test_packages_are_fetched_as_wheels(index: Path, tmp_path: Path) -> None:
-    assert fetched(tmp_path, settled(tmp_path, "tidy", "antique")) == [
-        "antique-4.9-py3-none-any.whl",
-        "helper-3.1-py3-none-any.whl",
-        "tidy-2.0-py3-none-any.whl",
-    ]
-
-
-@pytest.mark.process
 def test_packages_come_from_where_the_site_says(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setattr(settling, "_pip_config", ASK_PIP)
     site = {"PIP_FIND_LINKS": str(index)}
+    assert sorted(ASK_PIP(site).splitlines()) == sorted(said_by_pip(site).splitlines())
     found = required(tmp_path, **{"requirements.txt": "helper\nantique\n"})
     assert found is not None
     refused(lambda: lock(found, HELD), RequestError)
@@ -512,7 +518,7 @@ def below(folder: Path) -> list[str]:
 def test_a_source_for_one_python_is_built_with_the_image(index: Path, tmp_path: Path) -> None:
     """And one that cannot be built here: it may want a compiler."""
     source(index, "compiled", "1.0", "cp311-cp311-linux_x86_64", ("helper",))
-    source(index, "brittle", "1.0", "cp311-cp311-linux_x86_64", ("helper",), broken=True)
+    source(index, "brittle", "1.0", "cp311-cp311-linux_x86_64", broken=True)
     found = fetched(tmp_path, settled(tmp_path, "tidy", "compiled", "brittle"))
     assert found == ["helper-3.1-py3-none-any.whl", "tidy-2.0-py3-none-any.whl"]
     assert below(tmp_path / "sources") == ["brittle-1.0.tar.gz", "compiled-1.0.tar.gz"]
@@ -687,12 +693,16 @@ def test_a_node_that_cannot_take_them_keeps_no_run_from_the_others(settled_at_on
     assert deliveries(settled_at_once) == 1
 
 
-@pytest.mark.process
-def test_a_conflict_is_told_before_anything_is_touched(offline: Yard) -> None:
-    (offline.root / "mine/requirements.txt").write_text("torch>=2.7\n")
-    done = offline("train", "--code", "mine")
+def test_a_conflict_is_told_before_anything_is_touched(
+    settled_at_once: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def conflict(*_: object) -> str:
+        raise RequestError("torch>=2.7 and torch==2.6.0+debian")
+
+    monkeypatch.setattr(packages, "lock", conflict)
+    done = settled_at_once("train", "--code", "mine")
     assert done.returncode == Exit.BAD_REQUEST
     assert "torch>=2.7 and torch==2.6.0+debian" in done.stderr
-    assert runs_of(offline) == []
-    done = offline("train", "--model", "vit", "--requirements", "none")
+    assert runs_of(settled_at_once) == []
+    done = settled_at_once("train", "--model", "vit", "--requirements", "none")
     assert "REQUIREMENTS= (--requirements): goes with CODE= alone" in done.stderr

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from ec2_stand_in import KEY_ID, REGION, SECRET, SEEN_FROM, Call, Ec2, tags_of
+from ec2_stand_in import KEY_ID, REGION, SECRET, Call, Ec2, tags_of
+from lasting_python import LASTING_PYTHON
 from rich.console import Console
 from stand_in_nodes import YardHere
 from unpacked_sshd import make_key
@@ -142,7 +143,7 @@ def make_renter(folder: Path, ec2: Ec2) -> Renter:
     for name in list(yard.environment):
         if name.startswith("AWS_"):
             del yard.environment[name]
-    yard.environment |= {**ec2.environment(), "HOME": str(folder), "ANSIBLE_PIPELINING": "true"}
+    yard.environment |= {**ec2.environment(), **LASTING_PYTHON, "HOME": str(folder)}
     renter = Renter(yard, ec2, key)
     renter.site()
     return renter
@@ -223,7 +224,6 @@ def story(tmp_path_factory: pytest.TempPathFactory, server: Ec2) -> Story:
         Filters=[{"Name": "group-name", "Values": ["trainyard-lab"]}]
     )["SecurityGroups"]
     accepted = renter.play("playbooks/validate.yml", "--inventory", "inventory/lab")
-    do("again", "provision", SITE, "--count", "2")
     do("shrunk", "provision", SITE, "--count", "1", "--yes")
     do("destroyed", "destroy", SITE, "--yes")
     client = server.client()
@@ -328,14 +328,9 @@ def check_the_inventory_works_as_it_is(story: Story) -> None:
     assert story.accepted.returncode == 0, story.accepted.stdout + story.accepted.stderr
 
 
-def check_a_second_time_changes_nothing(story: Story) -> None:
-    done = story.said["again"]
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Nothing to change." in done.stdout
-    assert changes(story.calls["again"]) == []
-
-
-def check_fewer_machines_are_those_with_the_largest_numbers(story: Story) -> None:
+def check_fewer_machines_are_those_with_the_largest_numbers_and_nothing_else_changes(
+    story: Story,
+) -> None:
     done = story.said["shrunk"]
     assert done.returncode == 0, done.stdout + done.stderr
     [call] = changes(story.calls["shrunk"])
@@ -380,8 +375,7 @@ CHECKS = (
     check_the_security_group_opens_nothing_else,
     check_the_private_key_stays_here,
     check_the_inventory_works_as_it_is,
-    check_a_second_time_changes_nothing,
-    check_fewer_machines_are_those_with_the_largest_numbers,
+    check_fewer_machines_are_those_with_the_largest_numbers_and_nothing_else_changes,
     check_destroy_removes_what_carries_the_tag_and_nothing_else,
     check_credentials_are_seen_nowhere,
 )
@@ -506,6 +500,15 @@ def test_nothing_is_rented_without_an_answer(asked: Asked) -> None:
     assert asked.done == ["make"]
 
 
+def test_where_nothing_costs_nothing_is_asked(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rent, "look_for_plan", lambda *_: {**PLAN, "make": []})
+    done = asked("provision", SITE, "--count", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing was to be changed." in done.stdout
+
+
 @pytest.mark.promise("make provision-check")
 def test_forgotten_machines_are_named(asked: Asked) -> None:
     asked.things = [machine("lab-1", overdue=True), machine("lab2-1", "lab2", overdue=True)]
@@ -549,71 +552,6 @@ def test_a_mistake_in_one_site_file_hides_no_machines_of_others(
     assert done.stderr == "yard: sites/bad.yml: hours: is missing\n"
     done = asked("destroy", SITE, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.process
-def test_machines_that_came_while_the_question_was_open_are_not_doubled(renter: Renter) -> None:
-    """Somebody else has rented for the same site: what was agreed to is another matter now."""
-    client = renter.ec2.client()
-    image = client.describe_images(Owners=["099720109477"])["Images"][0]["ImageId"]
-    subnet = client.describe_subnets()["Subnets"][0]
-    listed = [{"Key": TAG, "Value": "lab"}, {"Key": "Name", "Value": "lab-1"}]
-    tags = [{"ResourceType": "instance", "Tags": listed}]
-    client.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=tags)
-    plan = {
-        **{key: [] for key in ("keep", "remove", "prolong", "nameless", "names")},
-        "make": ["lab-1"],
-        "deadline": "2030-01-01T00:00Z",
-        "image_id": image,
-        "devices": [{"device_name": "/dev/sda1", "ebs": {"volume_size": 30}}],
-        "subnet": subnet["SubnetId"],
-        "vpc": subnet["VpcId"],
-        "network": subnet["CidrBlock"],
-        "offer": {"gpus": 0},
-    }
-    variables = {
-        "site": "lab",
-        "region": REGION,
-        "instance_type": "t3.large",
-        "count": 1,
-        "hours": 8,
-        "ssh_key": str(renter.key),
-        "allowed_sources": ["192.0.2.0/24"],
-        "inventory": str(renter.yard.root / "inventory/lab"),
-        "apply": True,
-        "agreed": plan,
-    }
-    extra = json.dumps({f"ec2_machines_{key}": value for key, value in variables.items()})
-    renter.ec2.calls.clear()
-    done = renter.play("playbooks/provision.yml", "--extra-vars", extra)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "machines of the site have changed since you were asked" in done.stdout
-    assert "RunInstances" not in renter.ec2.actions()
-    assert len(renter.ec2.instances("lab")) == 1
-
-
-@pytest.mark.process
-def test_here_is_the_address_that_this_machine_is_seen_from(renter: Renter) -> None:
-    ec2 = renter.ec2
-    variables = {
-        "ec2_machines_site": "lab",
-        "ec2_machines_region": REGION,
-        "ec2_machines_ssh_key": str(renter.key),
-        "ec2_machines_address_service": f"{ec2.address}/address",
-        "ec2_machines_plan": {"vpc": ec2.client().describe_vpcs()["Vpcs"][0]["VpcId"]},
-    }
-    include = {"name": "ec2_machines", "tasks_from": "access"}
-    play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"include_role": include}]}
-    (renter.yard.root / "access.yml").write_text(yaml.safe_dump([play]))
-    done = renter.play("access.yml", "--extra-vars", json.dumps(variables))
-    assert done.returncode == 0, done.stdout + done.stderr
-    [call] = [call for call in ec2.calls if call.action == "AuthorizeSecurityGroupIngress"]
-    assert f"{SEEN_FROM}/32" in call.parameters.values()
-    variables["ec2_machines_address_service"] = "http://127.0.0.1:9/address"
-    done = renter.play("access.yml", "--extra-vars", json.dumps(variables))
-    said = " ".join(done.stdout.split())
-    assert "http://127.0.0.1:9/address does not say with which address this machine is" in said
-    assert "No machine was rented. Write the address into allowed_sources" in said
 
 
 MISTAKES = {

@@ -54,13 +54,15 @@ def test_a_fresh_machine_is_set_up_and_trains(fresh_process: Yard) -> None:
     assert "TASK [training_run : Follow the run]" in (run / "ansible.log").read_text()
     assert (run / "report.html").is_file()
 
-    runs = fresh("runs").stdout
+    # What follows starts no Ansible.
+    here = YardHere(fresh.root)
+    runs = here("runs").stdout
     assert re.search(rf"{run.name} +succeeded .* 41\.0 % .* 120\.0 +\S+@\S+\s+vit-1 first\b", runs)
     assert f'href="{run.name}/report.html"' in (fresh.root / "runs/index.html").read_text()
-    logs = fresh("logs", "latest", "--rank", "1").stdout
+    logs = here("logs", "latest", "--rank", "1").stdout
     assert logs == "[1 node2] rank 1 of 2 on node2 (pid 17)\n"
     (run / "report.html").unlink()
-    assert fresh("report", run.name[:16]).returncode == 0
+    assert here("report", run.name[:16]).returncode == 0
     assert (run / "report.html").is_file()
 
 

@@ -179,7 +179,8 @@ def test_it_is_installed_and_works_from_a_folder_of_its_own(tmp_path: Path) -> N
     project.mkdir()
     # Were this folder on Python's path, it would stand in for a module of the command.
     (project / "argparse.py").write_text("raise SystemExit(99)")
-    install = ["make", "install", f"FOLDER={home}/bin"]
+    venv = (f"--old-file={sys.prefix}/.complete", f"VENV={sys.prefix}")
+    install = ["make", *venv, "install", f"FOLDER={home}/bin"]
     done = subprocess.run(install, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{home}/bin is not on PATH yet" in done.stdout

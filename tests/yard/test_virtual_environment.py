@@ -31,44 +31,34 @@ def bootstrap(checkout: Path) -> None:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout whose environment was made in a folder that had somebody's file already."""
+    """A checkout whose environment was there before, with somebody's file in it."""
     folder = tmp_path_factory.mktemp("checkout")
     shutil.copy(CHECKOUT / "bootstrap.sh", folder)
     (folder / "requirements.txt").touch()
     (folder / "first").mkdir()
     (folder / "first" / "python3").write_text(FIRST_ON_PATH)
     (folder / "first" / "python3").chmod(0o755)
-    (folder / "environment").mkdir()
+    earlier = [DEBIAN_PYTHON, "-m", "venv", "--without-pip", "environment"]
+    subprocess.run(earlier, cwd=folder, check=True)
     (folder / "environment" / "thesis.tex").touch()
     bootstrap(folder)
     return folder
 
 
-def test_it_is_the_distributions_python(checkout: Path) -> None:
+def test_an_environment_of_the_distributions_python_stays(checkout: Path) -> None:
     made = (checkout / "environment" / "pyvenv.cfg").read_text().splitlines()
     assert f"home = {Path(DEBIAN_PYTHON).parent}" in made
     assert not (checkout / "first" / "used").exists()
-
-
-def test_a_folder_that_was_no_environment_keeps_its_files(checkout: Path) -> None:
     assert (checkout / "environment" / "thesis.tex").exists()
-
-
-def test_an_environment_of_the_same_python_stays(checkout: Path) -> None:
-    package = checkout / "environment" / "package"
-    package.touch()
-    bootstrap(checkout)
-    assert package.exists()
+    assert (checkout / "environment" / "bin" / "pip").exists()
 
 
 def test_an_environment_of_another_python_is_made_anew(checkout: Path) -> None:
-    package = checkout / "environment" / "package"
-    package.touch()
     python = checkout / "environment" / "bin" / "python"
     python.unlink()
     python.write_text(ANOTHER)
     python.chmod(0o755)
     bootstrap(checkout)
-    assert not package.exists()
+    assert not (checkout / "environment" / "thesis.tex").exists()
     said = subprocess.run([python, "-c", "print('runs')"], capture_output=True, text=True)
     assert said.stdout == "runs\n"
