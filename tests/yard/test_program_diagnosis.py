@@ -638,7 +638,7 @@ EXCEPTIONS = [
         "network_out_of_reach",
         "ConnectTimeout: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries "
         "exceeded with url: / (Caused by ConnectTimeoutError(<x>, 'Connection timed out.'))",
-        "that node2 does not reach",
+        "that node2 cannot reach",
     ),
     (
         "file_locked",
@@ -668,7 +668,7 @@ EXCEPTIONS = [
     (
         "program_memory_refused",
         "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB for an array",
-        "memory on node2",
+        "may have on node2",
     ),
     (
         "file_denied",

@@ -506,7 +506,7 @@ def test_where_nothing_costs_nothing_is_asked(
     monkeypatch.setattr(rent, "look_for_plan", lambda *_: {**PLAN, "make": []})
     done = asked("provision", SITE, "--count", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Nothing was to be changed." in done.stdout
+    assert "Nothing to change." in done.stdout
 
 
 @pytest.mark.promise("make provision-check")
