@@ -114,7 +114,7 @@ def test_nodes_are_asked_for_whole_ids_alone(name: str, find: Callable[..., Path
 
 
 def test_a_run_that_nobody_knows(find: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="unknown"):
+    with pytest.raises(RequestError, match="no runs yet"):
         find(OTHER, None, None)
     assert not (tmp_path / "runs" / OTHER).exists()
 
@@ -136,7 +136,7 @@ def test_one_node_that_knows_it_is_enough(
 def test_what_is_no_manifest_is_refused(
     manifest: object, find: Callable[..., Path], record: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(ClusterError, match="is no record of a run"):
+    with pytest.raises(ClusterError, match="is not the record of a run"):
         find(RUN_ID, {**record, "manifest": manifest})
     assert not (tmp_path / "runs" / RUN_ID).exists()
 

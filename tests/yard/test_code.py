@@ -342,7 +342,7 @@ def test_a_script_in_an_older_encoding_is_refused_as_any_other(make: Make) -> No
         ("run.sh", "python3 x.py --id ${SLURM_NODEID}\n", "SLURM_NODEID: set by another launcher"),
         ("run.sh", "python3 x.py $NUM_NODES $SKYPILOT_NODE_RANK\n", "NUM_NODES, SKYPILOT_NODE_RAN"),
         ("run.sh", "python3 tools/x1.py\n", "starts tools/x1.py, and there is no such file"),
-        ("run.sh", "git clone x || cd y\npython3 x1.py\n", "git: the trainer image comes without"),
+        ("run.sh", "git clone x || cd y\npython3 x1.py\n", "git: not in the trainer image"),
         ("run.sh", "python3 /opt/x1.py; cd y && python3 $Y/x1.py\n", None),
         ("train.py", "init_process_group()\n", "with LAUNCH=node it is no rank"),
         ("train.py", "if spawn: init_process_group()\n", None),
@@ -519,9 +519,9 @@ def test_what_a_script_names_and_stays_behind_is_warned_of(make: Make) -> None:
         write(folder, name)
     git(folder, "init")
     warnings = read_code(Project(Path("/nowhere")), str(folder), "run.sh").warnings
-    way = "a line !{} in .trainyardignore lets it, and data goes with make data"
+    way = "a line !{} in .trainyardignore includes it; data goes with make data"
     secret = "keys and passwords reach the ranks by training_run_secrets"
-    assert [each.replace("is here, and does not travel: .gitignore:", "") for each in warnings] == [
+    assert [each.replace("does not travel: .gitignore:", "") for each in warnings] == [
         f"run.sh: .env: 1 (.env) leaves it out; {secret}",
         f"run.sh: ./env.sh: 2 (env.sh) leaves it out; {way.format('env.sh')}",
         f"run.sh: tools/train.py: 4 (tools/) leaves it out; {way.format('tools/train.py')}",

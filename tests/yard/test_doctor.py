@@ -412,12 +412,12 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     ),
     "wrong_key_alone": (
         "key_refused_everywhere",
-        "takes publickey alone",
+        "accepts only publickey",
         "install -d -o root -m 700 ~root/.ssh && echo '{other_key}' >> ~root/.ssh/authorized_keys",
     ),
     "wrong_user": (
         "key_refused",
-        "as user debian",
+        "for user debian",
         "ssh-copy-id -i {folder}/key.pub -p {port} -F {folder}/config debian@127.0.0.1",
     ),
     "missing_key_file": ("key_file_missing", "no_such_key", "${EDITOR:-vi} {site}/hosts.yml"),
@@ -426,7 +426,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "wrong_password": ("password_wrong", "ansible_password", "${EDITOR:-vi} {site}/hosts.yml"),
     "untaken_password": (
         "password_untaken",
-        "takes publickey",
+        "accepts only publickey",
         "install -d -o ada -m 700 ~ada/.ssh && echo '{own_key}' >> ~ada/.ssh/authorized_keys",
     ),
     "bastion_down": ("refused", "The bastion 127.0.0.1", "${EDITOR:-vi} {site}/hosts.yml"),

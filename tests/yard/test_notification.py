@@ -90,7 +90,7 @@ def test_a_command_reads_it(
     assert tell(f"cat > {tmp_path}/body", *failed, monkeypatch) == ""
     assert json.loads((tmp_path / "body").read_text())["summary"]["status"] == "failed"
     said = tell("echo no mail today >&2; exit 3", *failed, monkeypatch)
-    assert "the command of NOTIFY= could not be told" in said
+    assert "the command of NOTIFY= could not be notified" in said
     assert "it ended with status 3: no mail today" in said
 
 

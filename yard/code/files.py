@@ -370,7 +370,7 @@ def left_behind(files: Files, value: str, is_data: bool) -> str | None:
     rule = rule_of(files, path + "/" * place.is_dir())
     if SECRET.fullmatch(place.name):
         return (
-            f"is here, and does not travel: {rule} leaves it out; keys and passwords reach the "
+            f"does not travel: {rule} leaves it out; keys and passwords reach the "
             "ranks by training_run_secrets"
         )
     return (
