@@ -135,8 +135,8 @@ def differences(site: Site, settings: Mapping[str, Any]) -> list[Problem]:
         problem(
             "site_differs",
             setting=name,
-            there=site.settings[name],
-            here=settings[name],
+            there=_told(site.settings[name]),
+            here=_told(settings[name]),
             operator=site.written.operator,
             who=site.written.who,
             when=site.written.when,
@@ -144,6 +144,10 @@ def differences(site: Site, settings: Mapping[str, Any]) -> list[Problem]:
         for name in sorted(settings)
         if name in site.settings and site.settings[name] != settings[name]
     ]
+
+
+def _told(value: Any) -> Any:
+    return "empty" if value in ("", []) else value
 
 
 def missing_nodes(site: Site, nodes: Sequence[str]) -> list[Problem]:

@@ -70,7 +70,10 @@ REMEDIES = {
         "of sshd's settings on {b} keeps it out (AllowUsers, AllowGroups)"
     ),
     "ssh_name_unknown": "make setup writes /etc/hosts",
-    "ssh_not_listening": "look at sshd on {b}: systemctl status ssh",
+    "ssh_not_listening": (
+        "systemctl start ssh on {b}; where that fails, or it runs, systemctl status ssh and the "
+        "firewall there tell more"
+    ),
     "ssh_no_answer": (
         "look at the firewall of both, and whether {b} is well: make exec ON={b} CMD=uptime"
     ),

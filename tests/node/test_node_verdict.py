@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node.check.check import Check, at_least, at_most, equal
+from node.check.check import Check, at_least, at_most, check, equal
 from node.check.problems import PROBLEMS, problem
 from node.verdict import containers as in_containers
 from node.verdict import judgement, notes, programs
@@ -193,6 +193,16 @@ def test_a_login_by_a_wrong_name_is_the_fault_of_who_has_it(good: Measured) -> N
     good["node2"]["node"]["checks"] = [wrong.asdict()]
     good["node2"]["ssh"]["logins"]["node3"]["trouble"] = "ssh: connect: Connection timed out"
     assert blame(good) == {"node2": {"names", "ssh"}}
+
+
+def test_a_wrong_address_in_the_inventory_is_the_fault_of_that_node_alone(good: Measured) -> None:
+    """Its name leads to where it is, and `make setup` would have it lead elsewhere."""
+    wrong = equal("names", "10.0.0.3", "10.0.0.77", "wrong_name", subject="node3", name="node3")
+    for host in HOSTS:
+        good[host]["node"]["checks"] = [wrong.asdict()]
+    own = check("address", False, "10.0.0.77", "its own", "wrong_address")
+    good["node3"]["node"]["checks"].append(own.asdict())
+    assert blame(good) == {"node3": {"address"}}
 
 
 def test_the_threshold_of_a_site_takes_effect(good: Measured) -> None:

@@ -90,6 +90,12 @@ def test_another_value_is_refused_with_both_and_with_who_set_it_and_when(set_up:
     assert [entry["operator"] for entry in record()["operators"]] == [ADA]
 
 
+def test_a_setting_that_is_empty_is_told_so(set_up: SetUp) -> None:
+    set_up(ADA, SETTINGS | {"package_sources_no_proxy": ""})
+    said = set_up(BOB, SETTINGS | {"package_sources_no_proxy": "example.org"})["msg"]
+    assert "package_sources_no_proxy is empty, as set by" in said
+
+
 def test_who_set_it_may_not_change_it_either_while_others_rely_on_it(set_up: SetUp) -> None:
     set_up(ADA)
     other = SETTINGS | {"training_node_uid": 3000}

@@ -801,6 +801,10 @@ def test_options_for_terminals_keep_no_command_of_ansible_from_a_node(tmp_path: 
     settings = settings_of(Target("10.0.0.9", arguments=(*arguments, "-F", str(config))))
     assert not isinstance(settings, str)
     assert settings.in_the_way == ""
+    # With QUIET a login that fails has no reason.
+    quiet = ["ssh", *arguments, "-o", "LogLevel=QUIET", "-G", "10.0.0.9"]
+    done = subprocess.run(quiet, capture_output=True, text=True, check=True)
+    assert "loglevel INFO" in done.stdout.splitlines()
     theirs = settings_of(Target("10.0.0.9", arguments=("-F", str(config))))
     assert not isinstance(theirs, str)
     assert theirs.in_the_way == "RequestTTY force"

@@ -14,10 +14,12 @@ from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
 from yard.runs.findings import Finding
 from yard.runs.folder import count_attempts
+from yard.runs.manifest import read_manifest, write_manifest
 from yard.runs.record import RunRecord
 from yard.runs.retry import (
     check_resumable,
     epochs_done,
+    nodes_of,
     put_attempt_aside,
     resume_variables,
     worth_another,
@@ -58,6 +60,14 @@ def test_an_attempt_is_put_aside_and_what_goes_on_stays(recorded: Callable[[str]
         "manifest.json",
         "metrics.jsonl",
     ]
+    # The attempts had these nodes; the next one may get others.
+    assert nodes_of(run) == ("node1", "node2")
+    manifest = read_manifest(run)
+    assert manifest is not None
+    write_manifest(run, replace(manifest, hosts=("node2", "node3")))
+    assert nodes_of(run) == ("node1", "node2", "node3")
+    (place / "manifest.json").unlink()  # of an earlier version
+    assert nodes_of(run) == ()
     assert resume_variables(run, same_run=True) == {
         "training_run_resume_from": str(run / "checkpoints"),
         "training_run_metrics_from": str(run / "metrics.jsonl"),

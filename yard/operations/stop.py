@@ -8,9 +8,10 @@ from yard.operations.runtime import as_it_ran
 from yard.plays.contract import END_RUN, stop_variables
 from yard.plays.events import Event, Outcome
 from yard.plays.play import play
-from yard.runs.folder import STOP_MARK, count_attempts
+from yard.runs.folder import STOP_MARK
 from yard.runs.manifest import read_manifest
 from yard.runs.record import note_empty_host, read_run
+from yard.runs.retry import nodes_of
 from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
 from yard.screen.progress import STOPPING
@@ -27,9 +28,9 @@ def stop_ranks(context: Context, run: Path, wanted: bool = True) -> Outcome:
     if wanted:
         # First of all on disk, so that a launch that follows the run calls it stopped, not failed.
         (run / STOP_MARK).touch()
-    # Another node has no part in it, and may not answer. Of attempts before, any may have files.
-    limit = manifest.hosts if count_attempts(run) == 1 else ()
-    return stop_on_nodes(context, run, Path(manifest.inventory_path), manifest.home, limit)
+    # Another node has no part in it, and may not answer.
+    inventory = Path(manifest.inventory_path)
+    return stop_on_nodes(context, run, inventory, manifest.home, nodes_of(run))
 
 
 def heed_stop(context: Context, run: Path) -> bool:

@@ -1,6 +1,7 @@
 """A failed run starts again: from its newest checkpoint, on the nodes that are still fit."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 from yard.core.errors import Exit, RequestError
@@ -28,6 +29,7 @@ OF_ONE_ATTEMPT = (
     "world.json",
 )
 
+MANIFEST = "manifest.json"
 # Of the folder of a node it is all but what a program of the user's own has left there.
 NODES = "nodes"
 
@@ -59,6 +61,8 @@ def put_attempt_aside(run: Path) -> Path:
     """
     place = run / ATTEMPTS / str(count_attempts(run))
     place.mkdir(parents=True)
+    if (run / MANIFEST).exists():
+        shutil.copy(run / MANIFEST, place)  # of the nodes that the attempt had
     for name in OF_ONE_ATTEMPT:
         if (run / name).exists():
             (run / name).rename(place / name)
@@ -67,6 +71,17 @@ def put_attempt_aside(run: Path) -> Path:
         home.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(home)
     return place
+
+
+def nodes_of(run: Path) -> tuple[str, ...]:
+    """The nodes of all attempts, which may have files of the run; empty where not all are known."""
+    hosts: set[str] = set()
+    for folder in (run, *(run / ATTEMPTS).glob("*")):
+        manifest = read_manifest(folder)
+        if manifest is None:
+            return ()
+        hosts.update(manifest.hosts)
+    return tuple(sorted(hosts))
 
 
 def _folders_of_nodes(run: Path) -> list[Path]:
