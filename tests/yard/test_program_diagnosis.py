@@ -99,6 +99,11 @@ def test_a_rank_that_ended_well_while_others_waited_is_named(run: Path) -> None:
     late = TRACEBACK.format(exception="torch.distributed.DistStoreError: Timed out after 6 seconds")
     (run / "logs/rank-0.log").write_text(late)
     assert diagnosed(run).signature == "rank_ended_early"
+    # And where mpirun says that it had joined MPI; the others are ended then.
+    (run / "logs/rank-0.log").write_text("Terminated\n")
+    assert diagnosed(run).signature is None
+    (run / "logs/mpirun.log").write_text("rank 1 with PID 39 on node node2 exiting\nimproperly.\n")
+    assert diagnosed(run).signature == "rank_ended_early"
     # One that fell by an exception of its own needed no other.
     own = TRACEBACK.format(exception="KeyError: 'fc'")
     (run / "logs/rank-0.log").write_text(own)

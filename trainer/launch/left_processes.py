@@ -41,7 +41,7 @@ def note_left_processes(run_dir: Path, host: str, patience: float = PATIENCE) ->
 
 def _note(run_dir: Path, host: str, left: list[RankProcess]) -> None:
     found: dict[str, dict[str, int | str]] = {}
-    for process in sorted(left, key=lambda each: each.pid):
+    for process in sorted(left, key=lambda each: (each.rank, each.pid)):
         command = _command(process.pid)
         found.setdefault(command, {"rank": process.rank, "pid": process.pid, "command": command})
     found.pop("", None)  # it has ended meanwhile

@@ -1,4 +1,4 @@
-"""Samples what a project takes of this node: `python3 -P -m trainer.launch.sampler`.
+"""Samples what a project takes of this node: `python3 -P -m trainer.launch.sampler RANK`.
 
 The trainer does so itself, from a thread of its first rank on a node; of a project's program
 docker/trainer/bin/rank starts this beside its first rank, ends it, and waits for it: it names the
@@ -8,6 +8,7 @@ SIGURG. On the first node the launcher does the latter.
 
 import os
 import signal
+import sys
 from types import FrameType
 
 from trainer.launch.connections import NodeLook
@@ -36,10 +37,13 @@ def main() -> None:
     """Sample until a signal comes."""
     hosts = Project.read(program_file(os.environ)).hosts
     look = NodeLook(hosts, os.environ)
-    # The default would end this process at once. One that comes too early is not lost.
+    # The default would end this process at once, so it comes with that ignored.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with UtilisationSampler(utilisation_file(run_dir(os.environ)), first_processes, look):
-        signal.sigwait({signal.SIGTERM})
+        # One that came too early is lost; the rank has written its end before.
+        if not (run_dir(os.environ) / f"ranks/{sys.argv[1]}.json").exists():
+            signal.sigwait({signal.SIGTERM})
     host = os.uname().nodename
     note_left_processes(run_dir(os.environ), host)
     if host != hosts[0]:

@@ -29,6 +29,10 @@ TAIL_LINES = 10
 LAST_LINES = 20
 # How a rank waited in vain for others that says of none that it had gone
 WAITED = re.compile(r"DistStoreError|[Tt]imed?[ -]?out")
+# What MPI and mpirun say where a rank that had joined MPI left it without a word
+LEFT_MPI = re.compile(
+    r"exiting\s+improperly|unexpectedly\s+disconnected|An\s+error\s+occurred\s+in\s+Socket\s+closed"
+)
 # mpirun's own words for the rank that ended the job; the second form is of an exit status.
 FIRST_FAILED = re.compile(r"process\s+rank\s+(\d+)\s+with\s+PID|Process\s+name:\s+\[[^\]]*,(\d+)\]")
 # How faulthandler begins; the stacks of all threads follow. What a C++ library said is before it.
@@ -183,6 +187,8 @@ def _ended_early(record: RunRecord, first_failed: int | None) -> list[Finding]:
     early = record.rank_ends[0]
     told = [crash for crash in record.crashes if crash.rank == first_failed]
     waited = any(finding.code == "stalled" for finding in record.findings)
+    if not told and record.mpirun_log is not None:
+        waited = waited or LEFT_MPI.search(record.mpirun_log.text) is not None
     if not waited and not any(each.of_peer or WAITED.search(each.sentence) for each in told):
         return []
     proof = tuple(crash.sentence for crash in told)
