@@ -13,6 +13,7 @@ from browser import show
 from chart_numbers import numbers_of, points_of
 from extend import retry, sample_the_nodes, time_the_steps
 from rich.console import Console
+from test_verdict import NODE, VERDICT
 from yard_command import DATA, RUN_ID
 
 from yard.core.errors import RequestError
@@ -24,12 +25,14 @@ from yard.pages.page import vendored
 from yard.pages.report import draw_report, write_report
 from yard.pages.spark import spark, thin
 from yard.pages.timeline import timeline_of
+from yard.pages.verification import write_verification_page
 from yard.runs.folder import REPORT_ERROR, list_runs
 from yard.runs.metrics import read_every_line, read_metrics
 from yard.runs.overview import listed_run, overview_of
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
 from yard.runs.utilisation import read_utilisation
+from yard.runs.verdict import Verdict
 from yard.screen.tables import show_runs
 
 Recorded = Callable[[str], Path]
@@ -365,7 +368,26 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         copy_run(case, run)
         drawn.append(report_of(run))
     drawn.append(write_comparison(runs, [runs / name for name in RUNS[:2]]))
-    return [*drawn, write_index(runs)]
+    return [*drawn, write_index(runs), verification_page(runs / "verify-20261120T114000Z")]
+
+
+def verification_page(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "nodes.json").write_text(json.dumps({"node1": NODE, "node2": NODE}))
+    of_a_pair = {"limit": "at_least", "threshold_text": "at least 1 Gbit/s", "unit": "Gbit/s"}
+    checks = [
+        {"name": "bandwidth", "pair": pair, "value": value, "ok": value > 1, **of_a_pair}
+        for pair, value in ((("node1", "node2"), 9.4), (("node2", "node1"), 0.3))
+    ]
+    causes = [{"reason": "port: " + "x" * 60, "remedy": "make exec CMD='nft list'", "times": 2}]
+    document = {
+        **VERDICT,
+        "ok": False,
+        "checks": checks,
+        "faults": [{"who": "node2", "causes": causes}],
+        "bandwidth_gigabits": [[None, 9.4], [0.3, None]],
+    }
+    return write_verification_page(folder, Verdict.from_json(document))
 
 
 @pytest.mark.process

@@ -520,7 +520,10 @@ def opened(page: Page, address: str) -> None:
 
 @pytest.mark.process
 def test_a_browser_shows_a_run_and_all_runs_at_desk_and_phone(site: Site) -> None:
-    run, failed = site.run(), site.run("20261121T000000Z_b", "killed")
+    run, failed = site.run(), site.run("20261121T000000Z_vit_cifar10_b64_e5_n2_p1", "killed")
+    # Without a name it has its whole id as its title.
+    manifest = json.loads((failed / "manifest.json").read_text())
+    (failed / "manifest.json").write_text(json.dumps({**manifest, "name": None}))
     going = site.run("20261122T000000Z_c", over=False)
     (run / "report.html").write_text("<p>the report</p>")
     site.nodes.tell(site.runs, node1=[entry(going.name)], node2=[])

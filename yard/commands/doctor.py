@@ -57,7 +57,9 @@ def doctor(context: Context, locale: str, on: Sequence[str], as_json: bool) -> E
 
 def _check_inventory(context: Context, there: Inventory) -> Check:
     """What set-up would refuse the inventory for, all of it; Ansible contacts nobody for it."""
-    found = f"{plural(len(there.nodes), 'machine')} to train on"
+    # Of a local cluster `nodes` are as many as it may have.
+    there_are = len(there.trainers if there.container_hosts else there.nodes)
+    found = f"{plural(there_are, 'machine')} to train on"
     log = fresh_log(context, "doctor")
     outcome = play(context, "validate", {}, lambda event: None, log=log)
     if outcome.cancelled:

@@ -39,7 +39,7 @@ ended      its ranks are over, and its files are still on the node: make attach 
 free       the node takes the next run
 no answer, unreachable   make doctor says why
 
-Behind the processor stand the last minutes of it.   Any key goes back.
+The bars behind the processor show its last minutes.   Any key goes back.
 """
 # What the nodes can be put in order by; `o` goes to the next.
 ORDERS = ("name", "processor", "memory")
