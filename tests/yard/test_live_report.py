@@ -278,6 +278,7 @@ def test_who_looks_at_a_value_is_not_disturbed(under_way: Path) -> None:
         await new Promise((done) => setTimeout(done, 6000));
         return [early ?? null, window.shownAnew - began];
         """,
+        hasten=True,
     )
     early, shown = found
     assert early is None
