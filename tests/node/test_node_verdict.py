@@ -381,6 +381,12 @@ def containers() -> Containers:
     }
 
 
+def told(measured: Measured, containers: Containers) -> list[tuple[str, str, str]]:
+    """Of each bad finding: who is at fault, its code, and what is said."""
+    bad = [finding for finding in judge(measured, containers=containers) if not finding.ok]
+    return [(finding.who, finding.code, finding.check.reason()) for finding in bad]
+
+
 def test_good_containers_have_no_fault(good: Measured, containers: Containers) -> None:
     assert blame(good, containers=containers) == {}
     values = {(f.name, f.host): f.check.value for f in judge(good, None, containers)}
@@ -390,7 +396,10 @@ def test_good_containers_have_no_fault(good: Measured, containers: Containers) -
 
 
 def test_a_container_that_does_not_start_is_named(good: Measured, containers: Containers) -> None:
-    containers["troubles"] = {"node2": "cannot listen on 10.0.0.2 port 2222: in use"}
+    containers["troubles"] = {"node2": "no container:\ncannot listen on 10.0.0.2"}
+    assert told(good, containers) == [
+        ("node2", "container_failed", "containers: cannot listen on 10.0.0.2")
+    ]
     containers.update(log="", ranks=[], rank_logs={})
     found = blame(good, containers=containers)
     assert found == {"node2": {"containers", "MPI in containers", "Horovod sums"}}
@@ -429,19 +438,31 @@ def test_a_rank_that_horovod_waits_for_is_named(good: Measured, containers: Cont
         "One or more tensors were submitted to be reduced by subset of ranks\n"
         "Missing ranks:\n3: [verify.float32.1, verify.float32.1023 ...]\n"
     )
-    assert blame(good, containers=containers) == {"node4": {"Horovod sums"}}
+    *others, last = told(good, containers)
+    assert {(who, code) for who, code, _ in others} == {("node4", "sums_unfinished")}
+    stalled = "Horovod sums: it hands in nothing that the others could add"
+    assert last == ("node4", "sums_stalled", stalled)
 
 
 def test_a_rank_that_never_came_to_horovod_is_named(good: Measured, containers: Containers) -> None:
-    del containers["ranks"][1]
-    assert blame(good, containers=containers) == {"node2": {"Horovod sums"}}
+    silent = containers["ranks"].pop(1)
+    containers["log"] += "the last of mpirun\n"
+    unfinished = ("node2", "sums_unfinished")
+    assert told(good, containers) == [(*unfinished, "Horovod sums: no answer; the last of mpirun")]
+    # Or it came, and not to its end.
+    del silent["sums"]
+    containers["ranks"].append(silent)
+    containers["rank_logs"][1] = "began\nkilled\n"
+    assert told(good, containers) == [(*unfinished, "Horovod sums: no end; killed")]
+    containers.update(ranks=[], rank_logs={})
+    said = "Horovod sums: not run; the last of mpirun"
+    assert told(good, containers) == [(host, "sums_not_run", said) for host in HOSTS]
 
 
 def test_wrong_sums_are_named(good: Measured, containers: Containers) -> None:
     containers["ranks"][3]["sums"][0]["wrong"] = 2
-    assert blame(good, containers=containers) == {"node4": {"Horovod sums"}}
-    values = [finding.check.value for finding in judge(good, None, containers)]
-    assert "2 of 1023 wrong in float32" in values
+    said = "Horovod sums: 2 of 1023 wrong in float32"
+    assert told(good, containers) == [("node4", "sums_wrong", said)]
 
 
 def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
@@ -449,8 +470,9 @@ def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
 ) -> None:
     for rank in containers["ranks"]:
         for entry in rank["bandwidth"]:
-            entry["bus_gigabits_per_second"] = 0.01
-    assert blame(good, containers=containers) == {host: {"Horovod bandwidth"} for host in HOSTS}
+            entry["bus_gigabits_per_second"] = 0.0123
+    said = "Horovod bandwidth: 0.01 Gbit/s, should be at least 1.0 Gbit/s"
+    assert told(good, containers) == [(host, "low_allreduce", said) for host in HOSTS]
     for host in HOSTS:
         for peer, match in good[host]["pairs"]["matches"].items():
             if "bits_per_second" in match and "node4" in (host, peer):
@@ -468,10 +490,12 @@ def test_a_slow_gpu_is_named_among_those_of_its_model(
             {"gpu": 1, "model": "B", "seconds": 0.100, "wrong": 0},
         ]
     assert blame(good, containers=containers) == {}
-    containers["ranks"][2]["products"][1]["seconds"] = 0.130
-    assert blame(good, containers=containers) == {"node3": {"GPU time"}}
-    containers["ranks"][2]["products"][1].update(seconds=0.1, wrong=3)
-    assert blame(good, containers=containers) == {"node3": {"GPU product"}}
+    containers["ranks"][2]["products"][1].update(seconds=0.12345, wrong=3)
+    slow = "GPU time GPU 1: 1.23 of the median, should be at most 1.15 of the median"
+    assert told(good, containers) == [
+        ("node3", "gpu_wrong_product", "GPU product GPU 1: 3 wrong elements"),
+        ("node3", "gpu_slow", slow),
+    ]
 
 
 def test_gpus_that_compute_are_counted_beside_those_of_the_driver(
@@ -586,6 +610,8 @@ def test_a_program_that_ran_into_its_limit_says_so() -> None:
         *({"rank": 0, "host": "node1", "sums": [{"wrong": 1}]},),
         *({"rank": 0, "host": "node1", "bandwidth": [5]},),
         *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 0}]},),
+        *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 1, "wrong": 0}]},),
+        *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 1, "gpu": 0}]},),
     ],
 )
 def test_what_a_rank_made_up_counts_as_if_it_had_not_come(said: Any, tmp_path: Path) -> None:
@@ -595,7 +621,12 @@ def test_what_a_rank_made_up_counts_as_if_it_had_not_come(said: Any, tmp_path: P
     (folder / "rank-0.json").write_text(json.dumps(said))
     (folder / "rank-1.json").write_text(json.dumps(good))
     (folder / "rank-2.json").write_text("{")
-    assert in_containers.read_containers([], {}, str(folder.parent)).ranks == [good]
+    logs = folder.with_name("logs")
+    logs.mkdir()
+    for name in ("mpirun", "rank-1"):
+        (logs / f"{name}.log").write_text(name)
+    found = in_containers.read_containers([], {}, str(folder.parent))
+    assert (found.ranks, found.log, found.rank_logs) == ([good], "mpirun", {1: "rank-1"})
 
 
 def test_of_a_log_the_end_is_read(tmp_path: Path) -> None:
