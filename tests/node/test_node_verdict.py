@@ -118,6 +118,16 @@ def blame(
     }
 
 
+def told(
+    measured: Measured,
+    job: dict[str, Any] | None = None,
+    containers: Containers | None = None,
+) -> list[tuple[str, str, str]]:
+    """Of each bad finding: who is at fault, its code, and what is said."""
+    bad = [finding for finding in judge(measured, job, containers) if not finding.ok]
+    return [(finding.who, finding.code, finding.check.reason()) for finding in bad]
+
+
 def test_a_good_cluster_has_no_fault(good: Measured) -> None:
     assert blame(good) == {}
 
@@ -133,6 +143,11 @@ def test_what_a_node_that_is_down_spoils_stands_under_it(good: Measured) -> None
     assert {"reachable", "ssh", "bandwidth"} <= found["node3"]
     (down,) = (finding for finding in judge(good) if finding.code == "unreachable")
     assert down.asdict()["remedy"] == "make doctor ON=node3 says why, and what mends it"
+    not_tested = [said for _, code, said in told(good) if code == "not_tested"]
+    assert set(not_tested) == {
+        f"{name}: not tested: node3 is not reachable"
+        for name in ("ssh", "firewall", "bandwidth", "latency")
+    }
 
 
 def test_of_an_engine_that_does_not_answer_nothing_else_is_said(good: Measured) -> None:
@@ -299,7 +314,8 @@ def test_a_host_goes_by_the_name_that_it_gives_itself(good: Measured) -> None:
 def test_whoever_nobody_hears_is_named_and_else_the_pair(good: Measured) -> None:
     silent = (("node1", "node3"),)
     job = {"excluded": {}, "output": output_of(HOSTS, silent), "trouble": "no end"}
-    assert blame(good, job) == {"node1 to node3": {"MPI"}}
+    said = "MPI: node3 hears nothing from node1"
+    assert told(good, job) == [("node1 to node3", "mpi_unheard", said)]
     job["output"] = output_of(HOSTS, tuple(("node2", host) for host in HOSTS))
     assert blame(good, job) == {"node2": {"MPI"}}
 
@@ -381,12 +397,6 @@ def containers() -> Containers:
     }
 
 
-def told(measured: Measured, containers: Containers) -> list[tuple[str, str, str]]:
-    """Of each bad finding: who is at fault, its code, and what is said."""
-    bad = [finding for finding in judge(measured, containers=containers) if not finding.ok]
-    return [(finding.who, finding.code, finding.check.reason()) for finding in bad]
-
-
 def test_good_containers_have_no_fault(good: Measured, containers: Containers) -> None:
     assert blame(good, containers=containers) == {}
     values = {(f.name, f.host): f.check.value for f in judge(good, None, containers)}
@@ -397,10 +407,12 @@ def test_good_containers_have_no_fault(good: Measured, containers: Containers) -
 
 def test_a_container_that_does_not_start_is_named(good: Measured, containers: Containers) -> None:
     containers["troubles"] = {"node2": "no container:\ncannot listen on 10.0.0.2"}
-    assert told(good, containers) == [
+    assert told(good, containers=containers) == [
         ("node2", "container_failed", "containers: cannot listen on 10.0.0.2")
     ]
     containers.update(log="", ranks=[], rank_logs={})
+    mpi = [code for _, code, said in told(good, containers=containers) if "MPI" in said]
+    assert mpi == ["mpi_not_run", "mpi_not_started", "mpi_not_run", "mpi_not_run"]
     found = blame(good, containers=containers)
     assert found == {"node2": {"containers", "MPI in containers", "Horovod sums"}}
 
@@ -438,7 +450,7 @@ def test_a_rank_that_horovod_waits_for_is_named(good: Measured, containers: Cont
         "One or more tensors were submitted to be reduced by subset of ranks\n"
         "Missing ranks:\n3: [verify.float32.1, verify.float32.1023 ...]\n"
     )
-    *others, last = told(good, containers)
+    *others, last = told(good, containers=containers)
     assert {(who, code) for who, code, _ in others} == {("node4", "sums_unfinished")}
     stalled = "Horovod sums: it hands in nothing that the others could add"
     assert last == ("node4", "sums_stalled", stalled)
@@ -448,21 +460,29 @@ def test_a_rank_that_never_came_to_horovod_is_named(good: Measured, containers: 
     silent = containers["ranks"].pop(1)
     containers["log"] += "the last of mpirun\n"
     unfinished = ("node2", "sums_unfinished")
-    assert told(good, containers) == [(*unfinished, "Horovod sums: no answer; the last of mpirun")]
+    assert told(good, containers=containers) == [
+        (*unfinished, "Horovod sums: no answer; the last of mpirun")
+    ]
     # Or it came, and not to its end.
     del silent["sums"]
     containers["ranks"].append(silent)
     containers["rank_logs"][1] = "began\nkilled\n"
-    assert told(good, containers) == [(*unfinished, "Horovod sums: no end; killed")]
+    assert told(good, containers=containers) == [(*unfinished, "Horovod sums: no end; killed")]
     containers.update(ranks=[], rank_logs={})
-    said = "Horovod sums: not run; the last of mpirun"
-    assert told(good, containers) == [(host, "sums_not_run", said) for host in HOSTS]
+    for log, said in (
+        ("", "the last of mpirun"),
+        (programs.TIMED_OUT, "no end within its time limit"),
+    ):
+        containers["log"] += log
+        assert told(good, containers=containers) == [
+            (host, "sums_not_run", f"Horovod sums: not run; {said}") for host in HOSTS
+        ]
 
 
 def test_wrong_sums_are_named(good: Measured, containers: Containers) -> None:
     containers["ranks"][3]["sums"][0]["wrong"] = 2
     said = "Horovod sums: 2 of 1023 wrong in float32"
-    assert told(good, containers) == [("node4", "sums_wrong", said)]
+    assert told(good, containers=containers) == [("node4", "sums_wrong", said)]
 
 
 def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
@@ -472,7 +492,7 @@ def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
         for entry in rank["bandwidth"]:
             entry["bus_gigabits_per_second"] = 0.0123
     said = "Horovod bandwidth: 0.01 Gbit/s, should be at least 1.0 Gbit/s"
-    assert told(good, containers) == [(host, "low_allreduce", said) for host in HOSTS]
+    assert told(good, containers=containers) == [(host, "low_allreduce", said) for host in HOSTS]
     for host in HOSTS:
         for peer, match in good[host]["pairs"]["matches"].items():
             if "bits_per_second" in match and "node4" in (host, peer):
@@ -492,7 +512,7 @@ def test_a_slow_gpu_is_named_among_those_of_its_model(
     assert blame(good, containers=containers) == {}
     containers["ranks"][2]["products"][1].update(seconds=0.12345, wrong=3)
     slow = "GPU time GPU 1: 1.23 of the median, should be at most 1.15 of the median"
-    assert told(good, containers) == [
+    assert told(good, containers=containers) == [
         ("node3", "gpu_wrong_product", "GPU product GPU 1: 3 wrong elements"),
         ("node3", "gpu_slow", slow),
     ]
