@@ -175,33 +175,41 @@ def _opened(page: str, dark: bool, hasten: bool = False) -> tuple[Any, list[str]
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "probe.html"
         probe.write_text(page)
-        found = opened(probe.as_uri(), "document.documentElement.dataset.probe", dark, hasten)
-    return json.loads(found), _page(hasten).console
+        root = "document.documentElement"
+        found, console = opened(probe.as_uri(), f"{root}.dataset.probe", dark, hasten)
+    return json.loads(found), console
 
 
-def opened(address: str, expression: str, dark: bool = False, hasten: bool = False) -> Any:
-    """Open an address 1,280 pixels wide; what an expression comes to there, once that is something.
+def opened(
+    address: str, expression: str, dark: bool = False, hasten: bool = False
+) -> tuple[Any, list[str]]:
+    """Open an address 1,280 pixels wide.
 
-    The others are as `do` has them.
+    Args:
+        hasten: see `do`.
+
+    Returns:
+        What an expression comes to there, once that is something, and the console's lines.
     """
-    page = _page(hasten)
-    page.show_as(1280, dark, 1000)
-    page.console.clear()
-    page.open(address)
-    try:
-        return page.wait_for(expression, 120)
-    finally:
-        # Its timers would come for ever.
-        page.open("about:blank")
+    with ExitStack() as stack:
+        if hasten:  # Such a browser hurries until it ends, whatever it shows.
+            page = stack.enter_context(open_browser())
+            page.hasten()
+        else:
+            page = _shared()
+        page.read_console()
+        page.show_as(1280, dark, 1000)
+        page.open(address)
+        found = page.wait_for(expression, 120)
+        console = page.console.copy()
+        page.open("about:blank")  # or its timers would come for ever
+        page.console.clear()
+    return found, console
 
 
 @cache
-def _page(hasten: bool) -> Page:
+def _shared() -> Page:
     """One browser for all tests of this process: to start one takes longer than to use it."""
     stack = ExitStack()
     atexit.register(stack.close)
-    page = stack.enter_context(open_browser())
-    page.read_console()
-    if hasten:
-        page.hasten()
-    return page
+    return stack.enter_context(open_browser())

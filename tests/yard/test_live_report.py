@@ -252,7 +252,7 @@ def test_a_browser_shows_it_anew_until_the_run_has_ended(under_way: Path) -> Non
     )
     with served(first, second, last) as (address, asked):
         root = "document.documentElement"
-        seen, shown = opened(
+        (seen, shown), _ = opened(
             address, f"{root}.dataset.seen && [{root}.dataset.seen, {root}.outerHTML]"
         )
     assert len(asked) == 3
