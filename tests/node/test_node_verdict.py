@@ -328,6 +328,10 @@ def test_jobs_leave_out_who_cannot_take_part(good: Measured) -> None:
         "node4": "Open MPI",
         "node2": "ssh node1 to node2",
     }
+    backwards = judgement.excluded(judge(good), names, HOSTS[::-1])
+    assert backwards == {"node4": "Open MPI", "node1": "ssh node1 to node2"}
+    good["node2"] = {"probe": {"unreachable": True, "msg": "Connection timed out"}}
+    assert judgement.excluded(judge(good), ("ssh",), HOSTS) == {"node2": "ssh"}
 
 
 @pytest.mark.parametrize(
@@ -620,7 +624,10 @@ def test_a_program_that_ran_into_its_limit_says_so() -> None:
     program = programs.read_program(result, {}, {"a": "a"})
     assert program.trouble == "no end within its time limit"
     assert program.output == result["stdout"]
-    assert programs.read_program({"msg": "gone"}, {}, {}).trouble == "gone"
+    said = [("stderr", "no slots"), ("stdout", "rank 0"), ("msg", "non-zero return code")]
+    for place, (_, first) in enumerate(said):
+        assert programs.read_program(dict(said[place:]), {}, {}).trouble == first
+    assert programs.read_program({}, {}, {}).trouble == ""
 
 
 @pytest.mark.parametrize(
