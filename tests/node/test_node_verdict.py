@@ -142,6 +142,7 @@ def test_what_a_node_that_is_down_spoils_stands_under_it(good: Measured) -> None
     assert set(found) == {"node3"}
     assert {"reachable", "ssh", "bandwidth"} <= found["node3"]
     (down,) = (finding for finding in judge(good) if finding.code == "unreachable")
+    assert down.check.reason() == "reachable: Connection timed out"
     assert down.asdict()["remedy"] == "make doctor ON=node3 says why, and what mends it"
     not_tested = [said for _, code, said in told(good) if code == "not_tested"]
     assert set(not_tested) == {
@@ -154,7 +155,7 @@ def test_of_an_engine_that_does_not_answer_nothing_else_is_said(good: Measured) 
     good["node3"]["node"]["releases"]["docker"] = ""
     problems = [{"code": "no_engine", "values": {"message": "refused"}}]
     good["node3"]["probe"] |= {"image_id": "", "problems": problems}
-    assert blame(good) == {"node3": {"engine"}}
+    assert told(good) == [("node3", "no_engine", "engine: no answer")]
 
 
 def test_a_node_that_falls_silent_on_the_way_is_named(good: Measured) -> None:
@@ -168,11 +169,18 @@ def test_a_node_that_falls_silent_on_the_way_is_named(good: Measured) -> None:
     found = blame(good)
     assert set(found) == {"node2"}
     assert "pairs checks" in found["node2"]
+    good["node3"]["node"] = {"unreachable": True}
+    failed = [(who, said) for who, code, said in told(good) if code == "checks_failed"]
+    assert failed == [
+        ("node2", "pairs checks: Timed out after 60 seconds"),
+        ("node3", "node checks: no answer"),
+    ]
 
 
 def test_the_release_of_the_minority_is_wrong(good: Measured) -> None:
     good["node4"]["node"]["releases"]["openmpi"] = "4.1.4"
-    assert blame(good) == {"node4": {"Open MPI"}}
+    said = "Open MPI: 4.1.4, should be 5.0.7"
+    assert told(good) == [("node4", "other_release", said)]
 
 
 def test_nodes_may_all_be_without_open_mpi(good: Measured) -> None:
@@ -187,7 +195,8 @@ def test_nodes_may_all_be_without_open_mpi(good: Measured) -> None:
 def test_an_image_that_nobody_has_is_not_the_same_everywhere(good: Measured) -> None:
     for host in HOSTS:
         good[host]["probe"]["image_id"] = ""
-    assert blame(good) == {host: {"image"} for host in HOSTS}
+    said = "image: none, should be the same everywhere"
+    assert told(good) == [(host, "other_image", said) for host in HOSTS]
 
 
 def test_who_has_the_image_is_not_at_fault_where_half_of_the_nodes_lack_it(good: Measured) -> None:
