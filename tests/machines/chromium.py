@@ -33,7 +33,7 @@ class Page:
         told, tells: descriptors of the pipes to and from Chromium.
 
     Attributes:
-        console: what the page wrote there, and its errors, from `hasten` on.
+        console: what the page wrote there, and its errors, from `read_console` on.
     """
 
     def __init__(self, told: int, tells: int) -> None:
@@ -52,8 +52,11 @@ class Page:
         self._do("Page.navigate", url=address)
 
     def hasten(self) -> None:
-        """Let timers of pages come as soon as nothing else is to be done, and read the console."""
+        """Let timers of pages come as soon as nothing else is to be done."""
         self._do("Emulation.setVirtualTimePolicy", policy="advance")
+
+    def read_console(self) -> None:
+        """Keep what pages write there."""
         for domain in ("Log", "Runtime"):
             self._do(f"{domain}.enable")
 

@@ -118,6 +118,16 @@ def blame(
     }
 
 
+def told(
+    measured: Measured,
+    job: dict[str, Any] | None = None,
+    containers: Containers | None = None,
+) -> list[tuple[str, str, str]]:
+    """Of each bad finding: who is at fault, its code, and what is said."""
+    bad = [finding for finding in judge(measured, job, containers) if not finding.ok]
+    return [(finding.who, finding.code, finding.check.reason()) for finding in bad]
+
+
 def test_a_good_cluster_has_no_fault(good: Measured) -> None:
     assert blame(good) == {}
 
@@ -132,14 +142,20 @@ def test_what_a_node_that_is_down_spoils_stands_under_it(good: Measured) -> None
     assert set(found) == {"node3"}
     assert {"reachable", "ssh", "bandwidth"} <= found["node3"]
     (down,) = (finding for finding in judge(good) if finding.code == "unreachable")
+    assert down.check.reason() == "reachable: Connection timed out"
     assert down.asdict()["remedy"] == "make doctor ON=node3 says why, and what mends it"
+    not_tested = [said for _, code, said in told(good) if code == "not_tested"]
+    assert set(not_tested) == {
+        f"{name}: not tested: node3 is not reachable"
+        for name in ("ssh", "firewall", "bandwidth", "latency")
+    }
 
 
 def test_of_an_engine_that_does_not_answer_nothing_else_is_said(good: Measured) -> None:
     good["node3"]["node"]["releases"]["docker"] = ""
     problems = [{"code": "no_engine", "values": {"message": "refused"}}]
     good["node3"]["probe"] |= {"image_id": "", "problems": problems}
-    assert blame(good) == {"node3": {"engine"}}
+    assert told(good) == [("node3", "no_engine", "engine: no answer")]
 
 
 def test_a_node_that_falls_silent_on_the_way_is_named(good: Measured) -> None:
@@ -153,11 +169,18 @@ def test_a_node_that_falls_silent_on_the_way_is_named(good: Measured) -> None:
     found = blame(good)
     assert set(found) == {"node2"}
     assert "pairs checks" in found["node2"]
+    good["node3"]["node"] = {"unreachable": True}
+    failed = [(who, said) for who, code, said in told(good) if code == "checks_failed"]
+    assert failed == [
+        ("node2", "pairs checks: Timed out after 60 seconds"),
+        ("node3", "node checks: no answer"),
+    ]
 
 
 def test_the_release_of_the_minority_is_wrong(good: Measured) -> None:
     good["node4"]["node"]["releases"]["openmpi"] = "4.1.4"
-    assert blame(good) == {"node4": {"Open MPI"}}
+    said = "Open MPI: 4.1.4, should be 5.0.7"
+    assert told(good) == [("node4", "other_release", said)]
 
 
 def test_nodes_may_all_be_without_open_mpi(good: Measured) -> None:
@@ -172,7 +195,8 @@ def test_nodes_may_all_be_without_open_mpi(good: Measured) -> None:
 def test_an_image_that_nobody_has_is_not_the_same_everywhere(good: Measured) -> None:
     for host in HOSTS:
         good[host]["probe"]["image_id"] = ""
-    assert blame(good) == {host: {"image"} for host in HOSTS}
+    said = "image: none, should be the same everywhere"
+    assert told(good) == [(host, "other_image", said) for host in HOSTS]
 
 
 def test_who_has_the_image_is_not_at_fault_where_half_of_the_nodes_lack_it(good: Measured) -> None:
@@ -309,7 +333,8 @@ def test_a_host_goes_by_the_name_that_it_gives_itself(good: Measured) -> None:
 def test_whoever_nobody_hears_is_named_and_else_the_pair(good: Measured) -> None:
     silent = (("node1", "node3"),)
     job = {"excluded": {}, "output": output_of(HOSTS, silent), "trouble": "no end"}
-    assert blame(good, job) == {"node1 to node3": {"MPI"}}
+    said = "MPI: node3 hears nothing from node1"
+    assert told(good, job) == [("node1 to node3", "mpi_unheard", said)]
     job["output"] = output_of(HOSTS, tuple(("node2", host) for host in HOSTS))
     assert blame(good, job) == {"node2": {"MPI"}}
 
@@ -322,6 +347,10 @@ def test_jobs_leave_out_who_cannot_take_part(good: Measured) -> None:
         "node4": "Open MPI",
         "node2": "ssh node1 to node2",
     }
+    backwards = judgement.excluded(judge(good), names, HOSTS[::-1])
+    assert backwards == {"node4": "Open MPI", "node1": "ssh node1 to node2"}
+    good["node2"] = {"probe": {"unreachable": True, "msg": "Connection timed out"}}
+    assert judgement.excluded(judge(good), ("ssh",), HOSTS) == {"node2": "ssh"}
 
 
 @pytest.mark.parametrize(
@@ -400,8 +429,13 @@ def test_good_containers_have_no_fault(good: Measured, containers: Containers) -
 
 
 def test_a_container_that_does_not_start_is_named(good: Measured, containers: Containers) -> None:
-    containers["troubles"] = {"node2": "cannot listen on 10.0.0.2 port 2222: in use"}
+    containers["troubles"] = {"node2": "no container:\ncannot listen on 10.0.0.2"}
+    assert told(good, containers=containers) == [
+        ("node2", "container_failed", "containers: cannot listen on 10.0.0.2")
+    ]
     containers.update(log="", ranks=[], rank_logs={})
+    mpi = [code for _, code, said in told(good, containers=containers) if "MPI" in said]
+    assert mpi == ["mpi_not_run", "mpi_not_started", "mpi_not_run", "mpi_not_run"]
     found = blame(good, containers=containers)
     assert found == {"node2": {"containers", "MPI in containers", "Horovod sums"}}
 
@@ -439,19 +473,39 @@ def test_a_rank_that_horovod_waits_for_is_named(good: Measured, containers: Cont
         "One or more tensors were submitted to be reduced by subset of ranks\n"
         "Missing ranks:\n3: [verify.float32.1, verify.float32.1023 ...]\n"
     )
-    assert blame(good, containers=containers) == {"node4": {"Horovod sums"}}
+    *others, last = told(good, containers=containers)
+    assert {(who, code) for who, code, _ in others} == {("node4", "sums_unfinished")}
+    stalled = "Horovod sums: it hands in nothing that the others could add"
+    assert last == ("node4", "sums_stalled", stalled)
 
 
 def test_a_rank_that_never_came_to_horovod_is_named(good: Measured, containers: Containers) -> None:
-    del containers["ranks"][1]
-    assert blame(good, containers=containers) == {"node2": {"Horovod sums"}}
+    silent = containers["ranks"].pop(1)
+    containers["log"] += "the last of mpirun\n"
+    unfinished = ("node2", "sums_unfinished")
+    assert told(good, containers=containers) == [
+        (*unfinished, "Horovod sums: no answer; the last of mpirun")
+    ]
+    # Or it came, and not to its end.
+    del silent["sums"]
+    containers["ranks"].append(silent)
+    containers["rank_logs"][1] = "began\nkilled\n"
+    assert told(good, containers=containers) == [(*unfinished, "Horovod sums: no end; killed")]
+    containers.update(ranks=[], rank_logs={})
+    for log, said in (
+        ("", "the last of mpirun"),
+        (programs.TIMED_OUT, "no end within its time limit"),
+    ):
+        containers["log"] += log
+        assert told(good, containers=containers) == [
+            (host, "sums_not_run", f"Horovod sums: not run; {said}") for host in HOSTS
+        ]
 
 
 def test_wrong_sums_are_named(good: Measured, containers: Containers) -> None:
     containers["ranks"][3]["sums"][0]["wrong"] = 2
-    assert blame(good, containers=containers) == {"node4": {"Horovod sums"}}
-    values = [finding.check.value for finding in judge(good, None, containers)]
-    assert "2 of 1023 wrong in float32" in values
+    said = "Horovod sums: 2 of 1023 wrong in float32"
+    assert told(good, containers=containers) == [("node4", "sums_wrong", said)]
 
 
 def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
@@ -459,8 +513,9 @@ def test_a_slow_allreduce_is_the_fault_of_the_slow_link(
 ) -> None:
     for rank in containers["ranks"]:
         for entry in rank["bandwidth"]:
-            entry["bus_gigabits_per_second"] = 0.01
-    assert blame(good, containers=containers) == {host: {"Horovod bandwidth"} for host in HOSTS}
+            entry["bus_gigabits_per_second"] = 0.0123
+    said = "Horovod bandwidth: 0.01 Gbit/s, should be at least 1.0 Gbit/s"
+    assert told(good, containers=containers) == [(host, "low_allreduce", said) for host in HOSTS]
     for host in HOSTS:
         for peer, match in good[host]["pairs"]["matches"].items():
             if "bits_per_second" in match and "node4" in (host, peer):
@@ -478,10 +533,12 @@ def test_a_slow_gpu_is_named_among_those_of_its_model(
             {"gpu": 1, "model": "B", "seconds": 0.100, "wrong": 0},
         ]
     assert blame(good, containers=containers) == {}
-    containers["ranks"][2]["products"][1]["seconds"] = 0.130
-    assert blame(good, containers=containers) == {"node3": {"GPU time"}}
-    containers["ranks"][2]["products"][1].update(seconds=0.1, wrong=3)
-    assert blame(good, containers=containers) == {"node3": {"GPU product"}}
+    containers["ranks"][2]["products"][1].update(seconds=0.12345, wrong=3)
+    slow = "GPU time GPU 1: 1.23 of the median, should be at most 1.15 of the median"
+    assert told(good, containers=containers) == [
+        ("node3", "gpu_wrong_product", "GPU product GPU 1: 3 wrong elements"),
+        ("node3", "gpu_slow", slow),
+    ]
 
 
 def test_gpus_that_compute_are_counted_beside_those_of_the_driver(
@@ -586,7 +643,10 @@ def test_a_program_that_ran_into_its_limit_says_so() -> None:
     program = programs.read_program(result, {}, {"a": "a"})
     assert program.trouble == "no end within its time limit"
     assert program.output == result["stdout"]
-    assert programs.read_program({"msg": "gone"}, {}, {}).trouble == "gone"
+    said = [("stderr", "no slots"), ("stdout", "rank 0"), ("msg", "non-zero return code")]
+    for place, (_, first) in enumerate(said):
+        assert programs.read_program(dict(said[place:]), {}, {}).trouble == first
+    assert programs.read_program({}, {}, {}).trouble == ""
 
 
 @pytest.mark.parametrize(
@@ -596,6 +656,8 @@ def test_a_program_that_ran_into_its_limit_says_so() -> None:
         *({"rank": 0, "host": "node1", "sums": [{"wrong": 1}]},),
         *({"rank": 0, "host": "node1", "bandwidth": [5]},),
         *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 0}]},),
+        *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 1, "wrong": 0}]},),
+        *({"rank": 0, "host": "node1", "products": [{"model": "a", "seconds": 1, "gpu": 0}]},),
     ],
 )
 def test_what_a_rank_made_up_counts_as_if_it_had_not_come(said: Any, tmp_path: Path) -> None:
@@ -605,7 +667,12 @@ def test_what_a_rank_made_up_counts_as_if_it_had_not_come(said: Any, tmp_path: P
     (folder / "rank-0.json").write_text(json.dumps(said))
     (folder / "rank-1.json").write_text(json.dumps(good))
     (folder / "rank-2.json").write_text("{")
-    assert in_containers.read_containers([], {}, str(folder.parent)).ranks == [good]
+    logs = folder.with_name("logs")
+    logs.mkdir()
+    for name in ("mpirun", "rank-1"):
+        (logs / f"{name}.log").write_text(name)
+    found = in_containers.read_containers([], {}, str(folder.parent))
+    assert (found.ranks, found.log, found.rank_logs) == ([good], "mpirun", {1: "rank-1"})
 
 
 def test_of_a_log_the_end_is_read(tmp_path: Path) -> None:

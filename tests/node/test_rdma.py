@@ -80,10 +80,10 @@ def test_a_port_behind_the_training_network_must_be_active(tmp_path: Path) -> No
     assert rdma.port_checks(ports, "") == []
 
 
-def measured(**adapters: Any) -> Cluster:
+def measured(interface: Any = "ib0", **adapters: Any) -> Cluster:
     """Nodes with these adapters; the training network is behind ib0."""
     probe = {"checks": [], "run": "", "image_id": "sha256:1"}
-    node = {"checks": [], "releases": {"docker": "26"}, "interface": "ib0"}
+    node = {"checks": [], "releases": {"docker": "26"}, "interface": interface}
     answers = {
         host: {"probe": probe, "node": {**node, "rdma": ports}} for host, ports in adapters.items()
     }
@@ -120,6 +120,9 @@ def test_what_is_behind_another_network_is_said_with_every_transport() -> None:
         (note,) = notes.notes(cluster, transport)
         assert (note.code, note.hosts) == ("rdma_elsewhere", ("a",))
         assert "UCX sends over ib0" in note.text
+    for odd in ("\x1b[2J", "", 5, None):
+        (note,) = notes.notes(measured(odd, a=[port("mlx5_1:1", "ib1")]), TCP)
+        assert "UCX sends over TCP" in note.text
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def test_the_verdict_on_a_good_cluster(good: Measured, containers: Containers) -
     assert errors(document) == []
     assert document["ok"] is True
     assert document["bandwidth_gigabits"][0] == [None, 9.0, 9.0, 9.0]
+    assert document["latency_milliseconds"][0] == [None, 0.1, 0.1, 0.1]
     assert len(document["matches"]) == 6
     assert {entry["code"] for entry in document["checks"]} == {None}
 

@@ -154,47 +154,62 @@ def show(pages: Sequence[tuple[Path, int]], dark: bool) -> tuple[list[Shown], li
     return [Shown(**entry) for entry in found], console
 
 
-def do(page: Path, script: str, dark: bool = False) -> Any:
+def do(page: Path, script: str, dark: bool = False, hasten: bool = False) -> Any:
     """Open a page 1,280 pixels wide and do something there.
 
     Args:
         script: the body of an asynchronous function, which knows what `HANDS` names.
+        hasten: whether what the page waits for takes no time; drawing takes more.
 
     Returns:
         What the function returned, through JSON.
     """
     ending = f"<script>{HANDS}onload = () => told(async () => {{{script}}});</script>"
-    found, console = _opened(page.read_text().replace("</body>", f"{ending}</body>"), dark)
+    found, console = _opened(page.read_text().replace("</body>", f"{ending}</body>"), dark, hasten)
     assert not console, console
     return found
 
 
-def _opened(page: str, dark: bool) -> tuple[Any, list[str]]:
+def _opened(page: str, dark: bool, hasten: bool = False) -> tuple[Any, list[str]]:
     """Open a page that leaves something in `data-probe` of its root; the console's lines too."""
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "probe.html"
         probe.write_text(page)
-        found = opened(probe.as_uri(), "document.documentElement.dataset.probe", dark)
-    return json.loads(found), _page().console
+        root = "document.documentElement"
+        found, console = opened(probe.as_uri(), f"{root}.dataset.probe", dark, hasten)
+    return json.loads(found), console
 
 
-def opened(address: str, expression: str, dark: bool = False) -> Any:
-    """Open an address 1,280 pixels wide; what an expression comes to there, once that is something.
+def opened(
+    address: str, expression: str, dark: bool = False, hasten: bool = False
+) -> tuple[Any, list[str]]:
+    """Open an address 1,280 pixels wide.
 
-    What waits in the page waits for no time that passes.
+    Args:
+        hasten: see `do`.
+
+    Returns:
+        What an expression comes to there, once that is something, and the console's lines.
     """
-    page = _page()
-    page.show_as(1280, dark, 1000)
-    page.console.clear()
-    page.open(address)
-    return page.wait_for(expression, 120)
+    with ExitStack() as stack:
+        if hasten:  # Such a browser hurries until it ends, whatever it shows.
+            page = stack.enter_context(open_browser())
+            page.hasten()
+        else:
+            page = _shared()
+        page.read_console()
+        page.show_as(1280, dark, 1000)
+        page.open(address)
+        found = page.wait_for(expression, 120)
+        console = page.console.copy()
+        page.open("about:blank")  # or its timers would come for ever
+        page.console.clear()
+    return found, console
 
 
 @cache
-def _page() -> Page:
+def _shared() -> Page:
     """One browser for all tests of this process: to start one takes longer than to use it."""
     stack = ExitStack()
     atexit.register(stack.close)
-    page = stack.enter_context(open_browser())
-    page.hasten()
-    return page
+    return stack.enter_context(open_browser())

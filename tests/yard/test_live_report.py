@@ -252,7 +252,7 @@ def test_a_browser_shows_it_anew_until_the_run_has_ended(under_way: Path) -> Non
     )
     with served(first, second, last) as (address, asked):
         root = "document.documentElement"
-        seen, shown = opened(
+        (seen, shown), _ = opened(
             address, f"{root}.dataset.seen && [{root}.dataset.seen, {root}.outerHTML]"
         )
     assert len(asked) == 3
@@ -278,6 +278,7 @@ def test_who_looks_at_a_value_is_not_disturbed(under_way: Path) -> None:
         await new Promise((done) => setTimeout(done, 6000));
         return [early ?? null, window.shownAnew - began];
         """,
+        hasten=True,
     )
     early, shown = found
     assert early is None
