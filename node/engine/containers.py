@@ -36,8 +36,14 @@ def require_engine() -> None:
         _engine().require_namespaces()
 
 
-def containers(label: str) -> list[dict[str, Any]]:
-    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
+def containers(label: str, patience: float = docker.PATIENCE) -> list[dict[str, Any]]:
+    """Return all containers, running or not, that carry a label (`key` or `key=value`).
+
+    Args:
+        patience: seconds after which an engine that says nothing counts as one that is not there.
+    """
+    if not is_native():
+        return docker.containers(label, patience)
     found: list[dict[str, Any]] = _engine().containers(label)
     return found
 

@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 SOCKET = "/var/run/docker.sock"
+# Seconds for an answer that takes no work.
+PATIENCE = 10.0
 
 
 class EngineError(Exception):
@@ -19,7 +21,7 @@ class EngineError(Exception):
 
 
 def ask(
-    method: str, path: str, timeout: float = 10.0, document: Any = None, **query: Any
+    method: str, path: str, timeout: float = PATIENCE, document: Any = None, **query: Any
 ) -> tuple[int, bytes]:
     """Return status and body of one request; raise EngineError where no engine answers.
 
@@ -45,9 +47,11 @@ def ask(
         raise EngineError(f"the Docker engine does not answer on {SOCKET}: {error}") from error
 
 
-def _read(path: str, gone: tuple[int, ...] = (404,), **query: Any) -> bytes | None:
+def _read(
+    path: str, gone: tuple[int, ...] = (404,), timeout: float = PATIENCE, **query: Any
+) -> bytes | None:
     """Return the answer, or None where its status says that the engine has no such thing."""
-    status, body = ask("GET", path, **query)
+    status, body = ask("GET", path, timeout=timeout, **query)
     if status in gone:
         return None
     if status >= 400:
@@ -55,17 +59,16 @@ def _read(path: str, gone: tuple[int, ...] = (404,), **query: Any) -> bytes | No
     return body
 
 
-def get(path: str, **query: Any) -> Any:
+def get(path: str, timeout: float = PATIENCE, **query: Any) -> Any:
     """Return the parsed answer, or None where the engine knows no such thing."""
-    body = _read(path, **query)
+    body = _read(path, timeout=timeout, **query)
     return None if body is None else json.loads(body)
 
 
-def containers(label: str) -> list[dict[str, Any]]:
+def containers(label: str, patience: float = PATIENCE) -> list[dict[str, Any]]:
     """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
-    listed: list[dict[str, Any]] = get(
-        "/containers/json", all=1, filters=json.dumps({"label": [label]})
-    )
+    filters = json.dumps({"label": [label]})
+    listed: list[dict[str, Any]] = get("/containers/json", patience, all=1, filters=filters)
     return listed
 
 

@@ -20,6 +20,8 @@ SAID_BYTES = 2000
 # In the directory of all runs, which is not the ranks' own.
 DRAINED = ".drained"
 MOST_REASON = 200
+# Who asks for a status waits 5 s for all of it (training_node_status_seconds).
+ENGINE_SECONDS = 3.0
 
 
 def runs_and_trouble(root: str, host: str) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -44,7 +46,7 @@ def runs_of(root: str, host: str) -> list[dict[str, Any]]:
     left = left_runs(root)
     states = {
         container["Labels"]["trainyard.run"]: container["State"]
-        for container in containers("trainyard.run")
+        for container in containers("trainyard.run", ENGINE_SECONDS)
     }
     locks = {lock["run"]: lock for lock in read(root)}
     held = {run for run, lock in locks.items() if is_live(lock)}

@@ -22,7 +22,10 @@ _RANKS = "logs/rank-*.log beside the verdict tell what each rank did"
 REMEDIES = {
     # a node
     "unreachable": "make doctor ON={host} says why, and what mends it",
-    "no_engine": "systemctl status docker on this node; make setup",
+    "no_engine": (
+        "systemctl restart docker on this node, which ends the containers there unless its engine "
+        "has live-restore; make setup where it never had one"
+    ),
     "held": "wait for it, or make stop RUN={run}",
     "checks_failed": "",
     "stray": "{remedy}",

@@ -122,7 +122,7 @@ def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> 
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A node whose engine has one running container, of `RUN`."""
     container = {"Labels": {"trainyard.run": RUN}, "State": "running"}
-    monkeypatch.setattr(listing, "containers", lambda label: [container])
+    monkeypatch.setattr(listing, "containers", lambda *asked: [container])
     (tmp_path / RUN / "work/logs").mkdir(parents=True)
     return tmp_path
 
@@ -150,7 +150,7 @@ def test_a_node_without_metrics_runs_when_its_ranks_have_begun(root: Path) -> No
 
 def test_what_has_no_container_has_ended(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / RUN / "work/logs/rank-1.log").touch()
-    monkeypatch.setattr(listing, "containers", lambda label: [])
+    monkeypatch.setattr(listing, "containers", lambda *asked: [])
     assert state(root)["state"] == "ended"
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from node.engine import docker
 from node.engine.docker import EngineError
 from node.runs import listing as training_node_runs
 from node.runs import monitor as training_node_keeper
@@ -23,7 +25,7 @@ RUN = "20261120T112000Z_vit"
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A node with a run of two ranks, of which the second has said much."""
     container = {"Labels": {"trainyard.run": RUN}, "State": "running"}
-    monkeypatch.setattr(training_node_runs, "containers", lambda label: [container])
+    monkeypatch.setattr(training_node_runs, "containers", lambda *asked: [container])
     logs = tmp_path / RUN / "work/logs"
     logs.mkdir(parents=True)
     (logs / "rank-0.log").write_text("rank 0 of 2 on node1 (pid 7)\n")
@@ -147,10 +149,24 @@ def test_a_clock_that_is_set_back_does_not_keep_it_alive(
 def test_without_an_engine_the_load_is_told(
     root: Path, begin: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def silent(label: str) -> list[Any]:
+    def silent(*asked: object) -> list[Any]:
         raise EngineError("no answer")
 
     monkeypatch.setattr(training_node_runs, "containers", silent)
     begin()
     assert found(root)["runs"] == []
     assert found(root)["load"]["memory_bytes"] > 0
+
+
+def test_an_engine_that_hangs_is_told_before_the_status_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the connection and says nothing, as when dockerd is stopped by a signal."""
+    monkeypatch.setattr(docker, "SOCKET", str(tmp_path / "docker.sock"))
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(docker.SOCKET)
+        engine.listen()
+        began = time.monotonic()
+        runs, trouble = training_node_runs.runs_and_trouble(str(tmp_path), "node1")
+    assert time.monotonic() - began < 4.5
+    assert (runs, trouble and trouble["code"]) == ([], "no_engine")

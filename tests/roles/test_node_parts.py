@@ -302,7 +302,7 @@ def test_a_node_that_is_worked_on_is_held_and_one_in_part_use_is_not_worked_on(
 def test_the_status_tells_which_gpus_a_run_holds(
     tmp_path: Path, wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_node_runs, "containers", lambda label: [])
+    monkeypatch.setattr(training_node_runs, "containers", lambda *asked: [])
     for run in ("a", "b"):
         taken(tmp_path, run, wanted)
     told = training_node_runs.runs_of(str(tmp_path), "node1")
