@@ -411,7 +411,7 @@ def test_a_rank_that_torchrun_starts_tells_it_of_its_exception(tmp_path: Path) -
 # In the place of Python: the sampler copies for two seconds, the program waits for its start.
 COPIES = """#!/bin/sh
 case "$*" in
-    *sampler) ;;
+    *sampler*) ;;
     *) while ! [ -e "$TRAINYARD_RUN_DIR/ready" ]; do sleep 0.1; done; exit ;;
 esac
 trap '' TERM
