@@ -165,7 +165,7 @@ def test_ctrl_c_leaves_a_run_that_attach_ends(alone: Alone) -> None:
     metrics = alone.root / "runs/latest/metrics.jsonl"
     wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
     followed = alone.yard("attach", "latest")
-    assert "is being followed by another yard" in followed.stderr
+    assert "another command follows 2" in followed.stderr
     interrupt(process)
     output, _ = process.communicate(timeout=60)
     assert process.returncode != 0

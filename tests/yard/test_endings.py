@@ -251,9 +251,13 @@ def test_a_command_in_two_lines_of_a_narrow_terminal_is_one_to_a_shell() -> None
     console = Console(file=io.StringIO(), width=60, force_terminal=True, record=True)
     command_row(console, "next", "make train CODE=/tmp/program NODES=2 RESUME=20261129T104909Z_vit")
     command_row(console, "", "make tag RUN=latest NOTE='words that belong together, to their end'")
+    command_row(console, "", "make tag RUN=latest NOTE='a'\"'\"'b' and words that are far too long")
     assert console.export_text().splitlines() == [
         "  next          make train CODE=/tmp/program NODES=2 \\",
         "                RESUME=20261129T104909Z_vit",
-        # Blanks within quotes stay as they are: the terminal itself breaks this one.
-        "                make tag RUN=latest NOTE='words that belong together, to their end'",
+        # Blanks within quotes stay as they are.
+        "                make tag RUN=latest \\",
+        "                NOTE='words that belong together, to their end'",
+        # Of this one it is not known where a word ends: the terminal breaks it.
+        "                make tag RUN=latest NOTE='a'\"'\"'b' and words that are far too long",
     ]

@@ -176,6 +176,35 @@ def test_a_bar_tells_when_each_of_its_steps_was_done() -> None:
     assert [each.time for each in readings_of_bars(said)] == [None] * 3
 
 
+@pytest.mark.parametrize(
+    ("bars", "left"),
+    [
+        # One of four epochs is half done: 10 s of it, and 20 s for each of the others.
+        (["Epoch 1/4:  50%|█████     | 30/60 [00:10<00:10,  3.0it/s]"], 70.0),
+        (["Epoch 4/4:  50%|█████     | 30/60 [00:10<00:10,  3.0it/s]"], 10.0),
+        (["train:  50%|█████     | 30/60 [00:10<00:10,  3.0it/s]"], 10.0),
+        (["Epochs:  50%|█████     | 2/4 [00:40<00:40, 20.0s/it]"], 40.0),
+        # What is inside knows nothing of the epochs.
+        (
+            [
+                "Epochs:  50%|█████     | 2/4 [00:40<00:40, 20.0s/it]",
+                "train:  50%|█████     | 30/60 [00:10<00:10,  3.0it/s]",
+            ],
+            40.0,
+        ),
+        (["Epoch 1/4:   0%|          | 0/60 [00:00<?, ?it/s]"], None),
+    ],
+)
+def test_the_time_left_of_a_bar_is_that_of_all_epochs(bars: list[str], left: float | None) -> None:
+    view = ProgramView()
+    for bar in bars:
+        reading = reading_of_bar(bar)
+        assert reading is not None
+        view.update(reading, 1000.0)
+    assert view.time_left(1000.0) == left
+    assert left is None or view.time_left(1004.0) == left - 4.0
+
+
 def test_a_pattern_that_would_search_for_ever_is_given_up() -> None:
     reader = LineReader(r"(?P<x>(a+)+)$", 0.2)
     assert reader.read(["aaa"]) == []

@@ -267,6 +267,7 @@ def test_a_comparison_begins_with_what_a_person_changed(tmp_path: Path) -> None:
         document["request"] |= {"options": {"optimizer": "sgd", "ema": lr}}
         if name == RUNS[1]:
             document["request"]["resume"] = RUNS[0]
+        document["code"] |= {"revision": f"{lr:.1f}" * 13 + "f"}
         document["configuration"] |= {
             "seconds_between_failures": seconds,
             "weights_sha256": "ab" * 32 + name,
@@ -284,6 +285,7 @@ def test_a_comparison_begins_with_what_a_person_changed(tmp_path: Path) -> None:
     for row in ("ema", "resumed from", RUNS[0]):
         assert row in changed
     assert "optimizer" not in changed, "the same everywhere"
+    assert ">0.20.20.20.2<" in changed, "a revision is as long as people need it"
     for line in ("-lr = 0.1", "+lr = 0.2", " &lt;b&gt;", "src/model.bin differs", "+new"):
         assert line in changed
     assert "same.py" not in changed

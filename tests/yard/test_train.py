@@ -364,7 +364,7 @@ def test_attach_after_yard_was_killed(ready: YardHere) -> None:
     def look_and_die() -> None:
         followed = ready("attach", "latest")
         assert followed.returncode == 2
-        assert "is being followed by another yard" in followed.stderr
+        assert "another command follows 2" in followed.stderr
         raise KilledError
 
     ready.during = {"Follow the run": [lambda: None, look_and_die]}

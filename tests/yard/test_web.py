@@ -243,7 +243,7 @@ def test_two_browsers_delete_at_once(
     # A command deletes it, or begins to follow it, after it was looked at.
     run = site.run()
     monkeypatch.setattr(deletion, "check_deletable", lambda run: [])
-    with followed(run), pytest.raises(RequestError, match="is being followed"):
+    with followed(run), pytest.raises(RequestError, match="another command follows"):
         deletion.delete(run)
     shutil.rmtree(run)
     with pytest.raises(RequestError, match="somebody else deletes it"):

@@ -263,7 +263,7 @@ def _announce_project(console: Console, job: ProjectRun) -> None:
 
 def _announce_training(console: Console, training: Training) -> None:
     console.print(
-        f"batch {training.batch_per_rank} a rank, {training.epochs} epochs, "
+        f"batch {training.batch_per_rank} a rank, {plural(training.epochs, 'epoch')}, "
         f"learning rate {training.learning_rate:g}"
     )
     if training.weights is not None:

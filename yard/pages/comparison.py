@@ -144,11 +144,16 @@ def changes_of(manifest: Manifest) -> dict[str, str]:
         **typed,
         "data set": manifest.configuration.get("dataset"),
         "resumed from": resumed,
-        "revision of the program": git.get("revision"),
-        "revision of Trainyard": (manifest.code or {}).get("revision"),
+        "revision of the program": _short(git.get("revision")),
+        "revision of Trainyard": _short((manifest.code or {}).get("revision")),
         "image": (manifest.image or {}).get("name"),
     }
     return {name: readable(value) for name, value in changes.items() if value is not None}
+
+
+def _short(revision: str | None) -> str | None:
+    """A revision as git shows it to people."""
+    return revision and revision[:12]
 
 
 def settings_of(record: RunRecord) -> dict[str, str]:

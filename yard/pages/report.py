@@ -307,7 +307,7 @@ def key_numbers(summary: Summary) -> list[Number]:
     steps, work = summary.steps or None, "the highest that was reported"
     if summary.epochs is not None and summary.batch_per_rank is not None:
         steps = summary.steps
-        work = f"{summary.epochs} epochs, batch {summary.batch_per_rank} a rank"
+        work = f"{plural(summary.epochs, 'epoch')}, batch {summary.batch_per_rank} a rank"
     ratio = summary.effective_training_time_ratio
     reported = list(summary.readings.items())[:MOST_VALUES]
     rows: list[tuple[str, Any, Callable[[Any], str], str]] = [

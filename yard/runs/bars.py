@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from yard.runs.pace import steps_to_go
 from yard.runs.readings import Reading
 
 # ` 40%|████      | 40/100 [00:05<00:07,  8.0it/s, loss=0.5]`, see tqdm's `bar_format`.
@@ -92,7 +93,21 @@ def reading_of_bar(line: str) -> Reading | None:
     elif epoch := _EPOCH.search(before):
         place |= {name: _number(text, "") for name, text in epoch.groupdict().items()}
     values = {each["name"]: float(each["value"]) for each in _NAMED.finditer(groups["rest"] or "")}
-    return Reading.from_json(_known({**values, **place}))
+    reading = Reading.from_json(_known({**values, **place}))
+    elapsed = _seconds(groups.get("elapsed"))
+    if reading is None or not elapsed:
+        return reading
+    return replace(reading, seconds_left=_seconds_left(reading, elapsed))
+
+
+def _seconds_left(reading: Reading, elapsed: float) -> float | None:
+    """Until the end of the last epoch, at the pace of a bar; None where that is not known."""
+    done, whole = reading.step, reading.steps
+    if done is None:  # a bar of epochs
+        done, whole = reading.epoch, reading.epochs
+    else:
+        whole = steps_to_go(reading, by_epoch=True)
+    return elapsed / done * max(0.0, whole - done) if done and whole else None
 
 
 def _known(numbers: Mapping[str, Any]) -> dict[str, float]:

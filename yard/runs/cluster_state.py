@@ -261,6 +261,7 @@ class Answers:
             earlier = known_line(by_host[host]["earlier"])
         else:
             newest = bar_in("".join(entry["said"] for entry in by_host.values()))
+            left = newest.seconds_left if newest else None
         if host is not None and newest is not None and earlier is not None:
             left = seconds_left_by((earlier, newest), clocks[host])
         # What a role keeps runs off a node with has no home.

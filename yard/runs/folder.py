@@ -102,7 +102,10 @@ def followed(run: Path) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if not patience:
-                    raise RequestError(f"{run.name} is being followed by another yard") from error
+                    raise RequestError(
+                        f"another command follows {run.name}: make logs RUN={run.name} FOLLOW=1 "
+                        f"shows what it prints, make stop RUN={run.name} ends it"
+                    ) from error
                 time.sleep(0.02)
         with full_disk_told([run], lambda: way_on(run)):
             yield

@@ -33,7 +33,7 @@ def seconds_left_by(lines: Iterable[Metric | Reading], now: float) -> float | No
         now: Unix seconds, of the clock of the lines.
     """
     done = [
-        (line.step, line.time, line.steps)
+        (line.step, line.time, line)
         for line in lines
         if line.step is not None and line.time is not None and line.steps
     ]
@@ -43,5 +43,18 @@ def seconds_left_by(lines: Iterable[Metric | Reading], now: float) -> float | No
     for earlier, later in pairwise(done):
         if later[0] < earlier[0]:
             begin = later  # with another epoch, whose steps are counted anew
-    (first, began_at, _), (newest, done_at, steps) = begin, done[-1]
+    (first, began_at, _), (newest, done_at, line) = begin, done[-1]
+    steps = steps_to_go(line, by_epoch=begin is not done[0])
     return seconds_left((first, began_at), (newest, done_at), steps, now)
+
+
+def steps_to_go(line: Metric | Reading, by_epoch: bool) -> float:
+    """The number of the last step, as it would be counted in the epoch of a line.
+
+    Args:
+        by_epoch: whether steps are counted anew in each epoch.
+    """
+    steps = float(line.steps or 0)
+    if by_epoch and line.epoch is not None and line.epochs is not None:
+        steps *= max(1.0, line.epochs - line.epoch + 1)
+    return steps

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Reading:
         step, steps: steps done, and steps of the whole run.
         epoch, epochs: the same in epochs; a program may count parts of one.
         values: every other number of the line, by name, in its order.
+        seconds_left: of the run, where the line itself tells its pace.
     """
 
     time: float | None = None
@@ -48,6 +49,7 @@ class Reading:
     epoch: float | None = None
     epochs: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+    seconds_left: float | None = field(default=None, compare=False)
 
     @classmethod
     def from_json(cls, line: Any) -> "Reading | None":
@@ -76,7 +78,7 @@ class Reading:
         if not new:
             return None
         values = {key: value for key, value in self.values.items() if key in new}
-        return Reading(self.time, self.step, self.steps, self.epoch, self.epochs, values)
+        return replace(self, values=values)
 
     def to_line(self) -> str:
         """The line as a program writes it, with its newline."""
@@ -105,7 +107,7 @@ def within_limits(readings: Iterable[Reading]) -> tuple[Reading, ...]:
         return readings
     shown = set(sorted(names, key=_place)[:MOST_KEYS])
     return tuple(
-        Reading(each.time, each.step, each.steps, each.epoch, each.epochs, values)
+        replace(each, values=values)
         for each in readings
         for values in [{key: value for key, value in each.values.items() if key in shown}]
     )

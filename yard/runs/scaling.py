@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from yard.core.words import percent
+from yard.core.words import percent, plural
 from yard.request.training import RANK_BATCH, Training
 from yard.runs.metrics import of_event
 from yard.runs.record import read_run
@@ -101,7 +101,7 @@ def compare(
         ones, manys: the runs on one node and on several, by round.
     """
     one, many = _median(ones), _median(manys)
-    common = f"model, images, {training.epochs} epochs"
+    common = f"model, images, {plural(training.epochs, 'epoch')}"
     if one.learning_rate == many.learning_rate:
         common += f", learning rate {one.learning_rate:g}"
     if hold == RANK_BATCH:

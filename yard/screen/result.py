@@ -1,5 +1,6 @@
 """The end of a run on the screen: how it went, or who failed, why, and what to do."""
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -149,8 +150,11 @@ def _row(console: Console, label: str, text: str) -> None:
 def command_row(console: Console, label: str, command: str) -> None:
     """One row with a command to copy; a narrow terminal has it in lines that are one to a shell."""
     command = as_typed(command)
-    if console.is_terminal and "'" not in command:
+    # What is quoted stays whole, as a word without blanks.
+    words = re.findall(r"(?:'[^']*'|[^\s'])+", command)
+    if console.is_terminal and " ".join(words) == command:
+        whole = " ".join(word.replace(" ", "\0") for word in words)
         width = console.width - 18
-        lines = textwrap.wrap(command, width, break_long_words=False, break_on_hyphens=False)
-        command = f" \\\n{16 * ' '}".join(lines)
+        lines = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+        command = f" \\\n{16 * ' '}".join(lines).replace("\0", " ")
     console.print(Text.assemble((f"  {label:<14}", "dim"), command), soft_wrap=True)

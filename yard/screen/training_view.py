@@ -137,6 +137,7 @@ class ProgramView(View[Reading]):
     _first: tuple[float, float] | None = None
     _last: tuple[float, float] | None = None
     _received_at: float = 0.0
+    _left: tuple[float, float] | None = None
 
     def begin(self, moment: float) -> None:
         """Note that the program runs, whether it says so itself or not."""
@@ -146,6 +147,10 @@ class ProgramView(View[Reading]):
     def update(self, line: Reading, received_at: float) -> str | None:
         """See `View`: no line stays, because none is known to say more than another."""
         self.begin(received_at)
+        # A bar of steps inside one of epochs knows nothing of these.
+        knows = line.epoch is not None or "epochs" not in self.newest
+        if line.seconds_left is not None and knows:
+            self._left = (line.seconds_left, received_at)
         self.newest |= _place(line)
         self.values = last_values([Reading(values=self.values), line])
         if line.step is not None and (self._last is None or line.step != self._last[0]):
@@ -166,7 +171,9 @@ class ProgramView(View[Reading]):
         return None if step is None or not steps else (min(step, steps), steps)
 
     def time_left(self, now: float) -> float | None:
-        """Seconds until the last step, by the steps seen; None until there were two."""
+        """Seconds until the last step, by a bar or the steps seen; None until there were two."""
+        if self._left is not None:
+            return max(0.0, self._left[0] - (now - self._left[1]))
         if self.extent is None or self._first is None or self._last is None:
             return None
         node_now = self._last[1] + now - self._received_at
