@@ -286,6 +286,30 @@ def test_a_bad_link_of_one_node(
     assert blame(good) == {"node4": {check}}
 
 
+def test_troubles_of_the_network_have_their_codes_and_figures(good: Measured) -> None:
+    closed = {"trouble": "port 40000: no answer", "source": "", "clock_seconds": None}
+    good["node3"]["pairs"]["greetings"]["node1"] = closed
+    for peer in ("node1", "node2", "node3"):
+        good[peer]["pairs"]["greetings"]["node4"]["clock_seconds"] = 3.54321
+        good["node4"]["pairs"]["greetings"][peer]["clock_seconds"] = -3.54321
+    good["node4"]["pairs"]["greetings"]["node1"]["source"] = "10.0.0.254"
+    good["node2"]["pairs"]["matches"]["node1"].update(
+        latency_seconds=0.0123456, lost_percent=[1.2345, 0.0], bits_per_second=[0.54321e9, 9e9]
+    )
+    latency = "latency: 12.346 ms, should be at most 10.0 ms"
+    bandwidth = "bandwidth: 0.543 Gbit/s, should be at least 1.0 Gbit/s"
+    loss = "loss: 1.23 % sent again, should be at most 1.0 % sent again"
+    assert told(good) == [
+        ("node3 to node1", "port_closed", "firewall: port 40000: no answer"),
+        ("node4 to node1", "masqueraded", "source address: 10.0.0.254, should be 10.0.0.4"),
+        ("node4", "clock_off", "clock: 3.543 s off, should be at most 1.0 s off"),
+        ("node1 to node2", "high_latency", latency),
+        ("node2 to node1", "high_latency", latency),
+        ("node2 to node1", "low_bandwidth", bandwidth),
+        ("node2 to node1", "high_loss", loss),
+    ]
+
+
 def test_latency_stays_where_bandwidth_cannot_be_measured(good: Measured) -> None:
     match = good["node2"]["pairs"]["matches"]["node1"]
     del match["bits_per_second"]

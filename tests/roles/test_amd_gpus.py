@@ -215,7 +215,7 @@ def test_a_gpu_in_use_is_busy(machine: AmdMachine) -> None:
     machine.process(os.getpid(), GPUS[0][1], 1_200_000_000)
     (problem,) = look(machine).problems
     assert problem.code == "gpu_busy"
-    assert re.search(rf"its GPU 1 is in use by \w+.* \(pid {os.getpid()}\)", problem.text)
+    assert re.search(rf"its GPU 1 is in use by \S.* \(pid {os.getpid()}\)", problem.text)
     assert codes(machine, held=[UUIDS[1]]) == []
     assert codes(machine, names="0") == []
 

@@ -440,3 +440,21 @@ def test_a_look_finds_no_port(look: Look) -> None:
     with socket.create_server(("127.0.0.1", look.needs.port)):
         assert look.codes(gpus_wanted=1) == ([], [0, 2])
         assert look.codes(gpus_wanted=1, ports=1)[0] == ["ports_taken"]
+
+
+def test_of_a_node_its_runs_are_told_and_why_no_others_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, mark = training_node_runs.runs_and_trouble, tmp_path / training_node_runs.DRAINED
+    lock = {"owner": "ada@desk", "since": 1.0, "home": "/home/ada/runs/r", "nodes": ["a", "b"]}
+    monkeypatch.setattr(training_node_runs, "containers", lambda label: [])
+    monkeypatch.setattr(training_node_runs, "read", lambda root: [{"run": "r", **lock}])
+    monkeypatch.setattr(training_node_runs, "is_live", lambda lock: True)
+    runs, trouble = told(str(tmp_path), "a")
+    assert trouble is None
+    assert [{name: run[name] for name in ("run", *lock)} for run in runs] == [{"run": "r", **lock}]
+    mark.write_bytes(b"its disk is \xff replaced\n")
+    why = {"path": str(mark), "reason": "its disk is \ufffd replaced"}
+    assert told(str(tmp_path), "a") == (runs, {"code": "drained", "values": why})
+    gone = str(tmp_path / "gone")
+    assert told(gone, "a") == ([], {"code": "no_directory", "values": {"path": gone}})

@@ -21,6 +21,7 @@ from yard.pages import series
 from yard.plays.inventory import Inventory
 from yard.request.series import cases_of, read_sweep
 from yard.request.training import TrainRequest
+from yard.runs.series import Measure, Row, best_of
 
 VIT = TrainRequest("vit")
 # Of a training by what its name ends with; one that is not here fails.
@@ -179,3 +180,13 @@ def test_the_target_of_make(fresh: Yard) -> None:
     assert "--seeds='3' --sweep='lr=1e-3,3e-4 batch=32,64'" in told
     done = fresh("train", "--code", ".", "--seeds", "2")
     assert (done.returncode, "SEEDS= (--seeds): the trainer's own" in done.stderr) == (2, True)
+
+
+def test_the_best_is_chosen_among_several_that_have_an_accuracy() -> None:
+    def row(label: str, accuracy: float | None) -> Row:
+        measure = None if accuracy is None else Measure(accuracy, None)
+        return Row(label, (label,), measure, None, None, None)
+
+    none, worse, better = row("none", None), row("worse", 0.4), row("better", 0.5)
+    assert best_of([]) is best_of([none, better]) is None
+    assert best_of([none, better, worse]) is better

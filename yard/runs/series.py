@@ -47,12 +47,8 @@ def row_of(label: str, summaries: Sequence[Summary]) -> Row:
 
 def best_of(rows: Sequence[Row]) -> Row | None:
     """The one with the highest accuracy on the validation split; without one nothing is chosen."""
-    known = [row for row in rows if row.validation_accuracy is not None]
-    return max(known, key=_accuracy, default=None) if len(known) > 1 else None
-
-
-def _accuracy(row: Row) -> float:
-    return -1.0 if row.validation_accuracy is None else row.validation_accuracy.mean
+    known = {row: row.validation_accuracy.mean for row in rows if row.validation_accuracy}
+    return max(known, key=known.__getitem__) if len(known) > 1 else None
 
 
 def _measure(values: Sequence[float | None]) -> Measure | None:
