@@ -31,6 +31,7 @@ from yard.plays.events import Event, Outcome, TaskFailure, shortened
 from yard.plays.fingerprint import fingerprint_inventory, fingerprint_sources, inventory_files
 from yard.plays.inventory import VAULT, Inventory, read_inventory
 from yard.plays.play import dated_log, play
+from yard.plays.remedy import addressed
 from yard.request.own_data import OwnData, note_own_data
 from yard.runs.setup_record import (
     SetupRecord,
@@ -84,8 +85,9 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
         done = tuple(host for host in inventory.trainers if host in ready - error.failed)
         if done and not inventory.container_hosts:
             _record(project, inventory, before, done, sources)
+            passes = f"{addressed('make setup', project, inventory.path)} passes"
             context.console.print(
-                f"{', '.join(done)} can train; the others are left out until make setup passes",
+                f"{', '.join(done)} can train; the others are left out until {passes}",
                 markup=False,
             )
         raise
