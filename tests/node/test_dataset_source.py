@@ -483,7 +483,7 @@ def test_a_connection_that_is_cut_goes_on(ranges: bool, server: Server, cache: P
 @pytest.mark.process
 def test_the_command_goes_on_where_the_one_before_had_to_stop(server: Server, cache: Path) -> None:
     server.cuts = [100_000] + [0] * dataset_fetch.ATTEMPTS
-    with pytest.raises(DataError, match="The same command goes on with what came") as caught:
+    with pytest.raises(DataError, match="The same command resumes the download") as caught:
         dataset_source.have(server.url(), str(cache))
     assert "secret" not in str(caught.value)
     assert contents(dataset_source.have(server.url(), str(cache)).folder) == FILES
@@ -541,9 +541,9 @@ def test_an_answer_that_is_no_file_is_told(status: int, server: Server, cache: P
     [
         ("http://127.0.0.1:1/x.tar", "cannot be fetched"),
         ("http://ada:word@127.0.0.1/x.tar", "user or password"),
-        ("http:///x.tar", "is not an address"),
+        ("http:///x.tar", "is not the address of a file"),
         ("http://127.0.0.1/a b.tar", "is not the address"),
-        ("http://127.0.0.1:port/x.tar", "is not an address"),
+        ("http://127.0.0.1:port/x.tar", "is not the address of a file"),
     ],
 )
 def test_an_address_that_cannot_be_asked_is_told(url: str, said: str, cache: Path) -> None:

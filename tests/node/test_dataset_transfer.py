@@ -390,7 +390,7 @@ def test_what_is_there_counts_as_room(node: Node, folder: Path) -> None:
 def test_a_node_without_inodes_is_told(node: Node, folder: Path) -> None:
     with small_disk(folder / "data", "size=50m,nr_inodes=8"):
         os.makedirs(node.place.transfer)
-        with pytest.raises(dataset_files.DataError, match=r"takes \d more files \(inodes\), and 9"):
+        with pytest.raises(dataset_files.DataError, match=r"has \d free inodes, and 9 of 9"):
             node.stage()
 
 

@@ -56,7 +56,7 @@ def test_another_type_is_seen(key: Path) -> None:
     key.unlink()
     make_key(key.with_name("new"), "ecdsa", "ada@node1")
     key.with_name("new").rename(key)
-    assert differences(key) == [f"{key} is no key of type ssh-ed25519"]
+    assert differences(key) == [f"{key} is not a key of type ssh-ed25519"]
 
 
 @pytest.mark.process
