@@ -543,7 +543,7 @@ def test_an_answer_that_is_no_file_is_told(status: int, server: Server, cache: P
         ("http://ada:word@127.0.0.1/x.tar", "user or password"),
         ("http:///x.tar", "is not the address of a file"),
         ("http://127.0.0.1/a b.tar", "is not the address"),
-        ("http://127.0.0.1:port/x.tar", "is not the address of a file"),
+        ("http://127.0.0.1:port/x.tar", "is not an address"),
     ],
 )
 def test_an_address_that_cannot_be_asked_is_told(url: str, said: str, cache: Path) -> None:

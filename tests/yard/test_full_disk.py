@@ -126,7 +126,8 @@ def test_no_room_for_temporary_files_while_it_trains(
     """Ansible, whose callback cannot write, would wait for ever."""
     temporary = mount(tmp_path / "temporary", "size=1m")
     ready = ready_process
-    ready.environment["TMPDIR"] = str(temporary)
+    # Without the lasting Python, whose own files have no room there.
+    ready.environment = {**Yard(ready.root).environment, "TMPDIR": str(temporary)}
     process = begun(ready, steps=60)
     filler = fill(temporary)
     output, _ = process.communicate(timeout=60)
