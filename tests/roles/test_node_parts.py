@@ -447,7 +447,7 @@ def test_of_a_node_its_runs_are_told_and_why_no_others_begin(
 ) -> None:
     told, mark = training_node_runs.runs_and_trouble, tmp_path / training_node_runs.DRAINED
     lock = {"owner": "ada@desk", "since": 1.0, "home": "/home/ada/runs/r", "nodes": ["a", "b"]}
-    monkeypatch.setattr(training_node_runs, "containers", lambda label: [])
+    monkeypatch.setattr(training_node_runs, "containers", lambda *_: [])
     monkeypatch.setattr(training_node_runs, "read", lambda root: [{"run": "r", **lock}])
     monkeypatch.setattr(training_node_runs, "is_live", lambda lock: True)
     runs, trouble = told(str(tmp_path), "a")
