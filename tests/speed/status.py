@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import yaml
 
@@ -27,8 +28,8 @@ WAIT = 1.0  # between two commands, for what a node does after it has answered, 
 
 def node_seconds(containers: Sequence[str]) -> float:
     """Processor time that containers have used since they began, as the engine counts it."""
-    options = {"stream": "false", "one-shot": "true"}
-    told = [get(f"/containers/{container}/stats", **options) for container in containers]
+    options: dict[str, Any] = {"stream": "false", "one-shot": "true"}
+    told = [get(f"/containers/{container}/stats", 5.0, **options) for container in containers]
     return sum(float(stats["cpu_stats"]["cpu_usage"]["total_usage"]) for stats in told) / 1e9
 
 
