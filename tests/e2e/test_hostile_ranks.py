@@ -214,7 +214,8 @@ COLUMNS = ("what a rank does", "what happens", "what is left at home")
 def listing(host: str) -> set[str]:
     """Every entry of the watched directories of a node, but those that change with every run."""
     lines = in_machine(host, FIND).splitlines()
-    changing = (f" {RUN_ROOT} ", "/.ansible")
+    # The monitor of `make top` ends by itself, a while after who asked it last.
+    changing = (f" {RUN_ROOT} ", f" {RUN_ROOT}/.watch", "/.ansible")
     return {line for line in lines if not any(path in line for path in changing)}
 
 
