@@ -18,10 +18,11 @@ override VENV := $(or $(value VENV),.venv)
 ifneq ($(origin PYTHON),undefined)
 override PYTHON := $(value PYTHON)
 endif
-# Whether host keys are checked is for ansible.cfg and the inventory to say.
-SSH_SETTINGS := ANSIBLE_SSH_ARGS ANSIBLE_SSH_COMMON_ARGS ANSIBLE_SSH_EXTRA_ARGS
-unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING \
-	$(foreach name,$(SSH_SETTINGS),$(if $(findstring HostKeyChecking,$(value $(name))),$(name)))
+# Whether host keys are checked is for ansible.cfg and the inventory to say; yard/core/unheard.py has the same for yard.
+SSH_SETTINGS := $(filter ANSIBLE_SSH_%ARGS ANSIBLE_SCP_%ARGS ANSIBLE_SFTP_%ARGS,$(.VARIABLES))
+UNCHECKED := HostKeyChecking hostkeychecking /dev/null
+unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING $(foreach name,$(SSH_SETTINGS),\
+	$(if $(strip $(foreach word,$(UNCHECKED),$(findstring $(word),$(value $(name))))),$(name)))
 
 # One word for the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'

@@ -42,9 +42,7 @@ def containers(label: str, patience: float = docker.PATIENCE) -> list[dict[str, 
     Args:
         patience: seconds after which an engine that says nothing counts as one that is not there.
     """
-    if not is_native():
-        return docker.containers(label, patience)
-    found: list[dict[str, Any]] = _engine().containers(label)
+    found: list[dict[str, Any]] = _engine().containers(label, patience)
     return found
 
 

@@ -99,8 +99,12 @@ def image_folder(reference: str) -> str:
     return os.path.join(place(), "images", quote(reference, safe=""))
 
 
-def containers(label: str) -> list[dict[str, Any]]:
-    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
+def containers(label: str, patience: float = 0.0) -> list[dict[str, Any]]:
+    """Return all containers, running or not, that carry a label (`key` or `key=value`).
+
+    Args:
+        patience: for an engine; files answer at once.
+    """
     key, _, value = label.partition("=")
     listed = []
     for name in _names():

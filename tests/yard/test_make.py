@@ -148,6 +148,8 @@ def test_host_keys_are_not_for_the_environment_to_switch_off(typed: Typed) -> No
         "ANSIBLE_HOST_KEY_CHECKING": "False",
         "ANSIBLE_SSH_HOST_KEY_CHECKING": "False",
         "ANSIBLE_SSH_ARGS": "-o StrictHostKeyChecking=no",
+        "ANSIBLE_SSH_COMMON_ARGS": "-C -o stricthostkeychecking=no",
+        "ANSIBLE_SFTP_EXTRA_ARGS": "-oUserKnownHostsFile=/dev/null",
     }
     _, environment = typed("status", **off, ANSIBLE_SSH_EXTRA_ARGS="-J gate")
     assert not off.keys() & environment.keys()

@@ -403,6 +403,16 @@ def test_where_files_do_not_arrive_the_remedy_is_said(words: str, remedy: str) -
     assert remedy in console.export_text()
 
 
+def test_a_remedy_is_for_the_inventory_that_was_asked() -> None:
+    """A run knows its own, whatever the command that stops it was given."""
+    failure = TaskFailure("gpu01", "End it", "training_run", "", "make setup", unreachable=False)
+    console = Console(width=100, record=True, file=io.StringIO())
+    context = lab(console)
+    outcome = Outcome("failed", (failure,), {})
+    show_failures(context, outcome, context.project.root / "inventory/other")
+    assert console.export_text().endswith("    make setup INVENTORY=inventory/other\n")
+
+
 def test_what_several_hosts_say_alike_is_said_once() -> None:
     """As `make rotate-keys` does where a node is missing: each of the others refuses."""
     failures = tuple(

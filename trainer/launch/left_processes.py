@@ -1,7 +1,7 @@
 """Names the processes that a project's ranks left running when they ended well.
 
 They end with the container, a training in the background too. They are noted in
-`failures/left-<host>.json`, of those with one command the first:
+`failures/left-<host>.json`, one entry for each command:
 
     [{"rank": 0, "pid": 93, "command": "python3 train.py"}]
 """

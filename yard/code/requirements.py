@@ -278,7 +278,7 @@ def _of_pyproject(files: Files, path: str, asked: bool) -> Requirements | None:
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file, with the number of each; a backslash continues one.
 
-    Of several options in a line each.
+    A line with several options is yielded once for each option.
     """
     for found in re.finditer(r"(?:[^\n\\]|\\\r?\n|\\)+", text):
         line = re.sub(r"\\\r?\n", " ", found[0]).strip()

@@ -157,6 +157,6 @@ def _show_live(context: Context, run: Path, rank: int | None, follow: bool, view
     )
     # Files that are gone as the run ends are no failure: they have come home.
     told = [each for each in outcome.failures if each.unreachable or not view.ranks]
-    show_failures(context, replace(outcome, failures=tuple(told)))
+    show_failures(context, replace(outcome, failures=tuple(told)), inventory)
     if outcome.status == "failed" and not view.ranks:
         raise ClusterError("the nodes could not be asked")

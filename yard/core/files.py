@@ -50,6 +50,12 @@ def read_object(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def read_list(path: Path) -> list[Any]:
+    """Read a file that holds a JSON list; what is missing or no list is an empty one."""
+    document = read_json(path)
+    return document if isinstance(document, list) else []
+
+
 def decoded_lines(text: str) -> list[Any]:
     """The JSON documents of a text, one a line, without what a crash cut off or is no JSON."""
     documents = []

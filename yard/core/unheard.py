@@ -1,12 +1,12 @@
-"""Settings in the environment, from other work, that are not for it to make."""
+"""Settings that the environment has no say in: host keys, chosen tasks, questions nobody hears."""
 
 import os
 import re
 from collections.abc import MutableMapping
 
-# Whether host keys are checked, which tasks run, and whether somebody is asked for a password, whom
-# nobody would hear: `make` would wait for ever. A hook of git's names its own repository, and the
-# folder of CODE= may be in another one.
+# The first two say whether host keys are checked, the next two which tasks run. The next three ask
+# for a password; nobody sees the question here, so the command would wait for ever. Git's own are
+# set by its hooks and name their repository; CODE= may be in another one.
 NAMES = frozenset(
     {
         *("ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING"),

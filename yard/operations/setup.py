@@ -233,7 +233,7 @@ def run_operation(
         raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
     raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
-        show_failures(context, outcome)
+        show_failures(context, outcome, inventory)
         if any(failure.unreachable for failure in outcome.failures):
             point_to_doctor(context.console, project, inventory or context.inventory)
         error = _kind(outcome)(

@@ -96,5 +96,5 @@ def stop_on_nodes(
             progress.fail()
     if not outcome.ok:
         console.print("[red]Some things could not be stopped or collected:[/]")
-        show_failures(context, outcome)
+        show_failures(context, outcome, inventory)
     return outcome

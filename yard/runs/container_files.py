@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yard.core.files import read_json
+from yard.core.files import read_list
 from yard.core.words import plural, size
 
 # Of one node; a rank can write anything there.
@@ -47,8 +47,7 @@ def read_container_files(run: Path, hosts: Collection[str]) -> tuple[ContainerFi
     """
     found: list[ContainerFiles] = []
     for host in hosts:
-        noted = read_json(run / "failures" / f"container-{host}.json")
-        entries = noted if isinstance(noted, list) else []
+        entries = read_list(run / "failures" / f"container-{host}.json")
         found += [_parse(run, host, entry) for entry in entries[:MOST] if _is_whole(entry)]
     first: dict[str, ContainerFiles] = {}
     for files in found:

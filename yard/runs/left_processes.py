@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from yard.core.files import read_json
+from yard.core.files import read_list
 from yard.core.words import printable
 
 # Of one node, and so much of a command; a rank can write anything there.
@@ -14,8 +14,8 @@ MOST, CHARACTERS = 3, 100
 def left_processes(run: Path, hosts: Collection[str]) -> tuple[str, ...]:
     """What people read of them: a sentence, of the first node that has any; none without them."""
     for host in hosts:
-        noted = read_json(run / "failures" / f"left-{host}.json")
-        whole = [each for each in noted if _is_whole(each)] if isinstance(noted, list) else []
+        noted = read_list(run / "failures" / f"left-{host}.json")
+        whole = [each for each in noted if _is_whole(each)]
         if whole:
             named = ", ".join(
                 f"{printable(each['command'])[:CHARACTERS]} (pid {each['pid']})"

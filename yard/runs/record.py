@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import RequestError
-from yard.core.files import holds_files, read_json, read_object, write_json
+from yard.core.files import holds_files, read_json, read_list, read_object, write_json
 from yard.runs.container_files import ContainerFiles, read_container_files
 from yard.runs.crashes import Crash, holder_of, own_module, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
@@ -331,11 +331,11 @@ def _read_findings(run: Path) -> tuple[Finding, ...]:
     launcher = run / "failures" / "launcher.json"
     findings += [
         parse_finding_of_ranks(entry, str(launcher.relative_to(run)))
-        for entry in _entries(launcher)
+        for entry in read_list(launcher)
     ]
     for path in sorted(run.glob(f"nodes/*/{FINDINGS}")):
         name = str(path.relative_to(run))
-        findings += [parse_finding(entry, name, path.parent.name) for entry in _entries(path)]
+        findings += [parse_finding(entry, name, path.parent.name) for entry in read_list(path)]
     return tuple(finding for finding in findings if finding is not None)
 
 
@@ -357,13 +357,8 @@ def _read_empty_hosts(run: Path) -> tuple[str, ...]:
 
 def lost_engine(run: Path, host: str) -> bool:
     """Whether a node said at the end of a run that its engine did not answer."""
-    entries = _entries(run / "nodes" / host / FINDINGS)
+    entries = read_list(run / "nodes" / host / FINDINGS)
     return any("engine_gone" in str(entry) for entry in entries)
-
-
-def _entries(path: Path) -> list[Any]:
-    document = read_json(path)
-    return document if isinstance(document, list) else []
 
 
 def _read_rank_failure(run: Path, path: Path) -> Finding | None:

@@ -1,11 +1,10 @@
 """A failed run starts again: from its newest checkpoint, on the nodes that are still fit."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 from yard.core.errors import Exit, RequestError
-from yard.core.files import holds_files
+from yard.core.files import holds_files, write_text
 from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.runs.folder import ATTEMPTS, OUTPUTS, count_attempts
 from yard.runs.manifest import read_manifest
@@ -61,8 +60,6 @@ def put_attempt_aside(run: Path) -> Path:
     """
     place = run / ATTEMPTS / str(count_attempts(run))
     place.mkdir(parents=True)
-    if (run / MANIFEST).exists():
-        shutil.copy(run / MANIFEST, place)  # of the nodes that the attempt had
     for name in OF_ONE_ATTEMPT:
         if (run / name).exists():
             (run / name).rename(place / name)
@@ -70,6 +67,9 @@ def put_attempt_aside(run: Path) -> Path:
         home = run / folder.relative_to(place)
         home.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(home)
+    # Of the nodes that the attempt had. Last, so that a full disk keeps nothing else from moving.
+    if (run / MANIFEST).exists():
+        write_text(place / MANIFEST, (run / MANIFEST).read_text(encoding="utf-8"))
     return place
 
 

@@ -17,8 +17,12 @@ OF_RSYNC = {
 }
 
 
-def show_failures(context: Context, outcome: Outcome) -> None:
-    """Print which task failed on which hosts, and what it said; once, where all say the same."""
+def show_failures(context: Context, outcome: Outcome, inventory: Path | None = None) -> None:
+    """Print which task failed on which hosts, and what it said; once, where all say the same.
+
+    Args:
+        inventory: of these hosts; None means the one the command was given.
+    """
     hosts: dict[tuple[str, str], list[str]] = {}
     for failure in outcome.failures:
         task = f"{failure.role} : {failure.task}" if failure.role else failure.task
@@ -27,7 +31,7 @@ def show_failures(context: Context, outcome: Outcome) -> None:
         context.console.print(f"[red bold]{escape(', '.join(where))}[/]  {escape(task)}")
         known = (remedy for words, remedy in OF_RSYNC.items() if words in message)
         for line in (*message.splitlines(), *known):
-            told = reaching(line, context.project, context.inventory)
+            told = reaching(line, context.project, inventory or context.inventory)
             context.console.print(f"    {escape(told)}")
 
 
