@@ -35,9 +35,14 @@ def venv(tmp_path: Path) -> Path:
     return folder
 
 
+def below_no_make() -> dict[str, str]:
+    """The environment without what the make that runs these tests tells the commands it starts."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
+
+
 def run(venv: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run make as a person does, below no other make."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
+    """Run make as a person does."""
+    kept = below_no_make()
     kept.pop("INVENTORY", None)
     return subprocess.run(
         ["make", *words, f"VENV={os.path.relpath(venv, REPOSITORY)}"],
@@ -126,7 +131,7 @@ def test_a_place_to_install_is_no_command(tmp_path: Path) -> None:
             done = subprocess.run(
                 ["make", "--dry-run", "help", *words],
                 cwd=REPOSITORY,
-                env={**os.environ, "MAKELEVEL": "0", name: text},
+                env={**below_no_make(), name: text},
                 capture_output=True,
                 text=True,
             )
