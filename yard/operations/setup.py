@@ -312,9 +312,14 @@ def roles_of(project: Project, play: str) -> list[str]:
             if entry.get("name") == play:
                 named = [*entry.get("roles", ()), *entry.get("vars", {}).get("setup_roles", ())]
                 tasks = [task for task in entry.get("tasks", ()) if task.get("tags") != ["never"]]
-                tasks = [*entry.get("pre_tasks", ()), *named, *tasks]
-                roles += filter(None, map(_role_of, tasks))
-    # One that is asked twice has its place where it does its work, which is the later one.
+                # One that a task before or after asks does its work where it is named.
+                asked = {_role_of(task) for task in named}
+                before, after = (
+                    [task for task in each if _role_of(task) not in asked]
+                    for each in (entry.get("pre_tasks", ()), tasks)
+                )
+                roles += filter(None, map(_role_of, [*before, *named, *after]))
+    # Of two tasks the later one does the work.
     return list(dict.fromkeys(reversed(roles)))[::-1]
 
 
