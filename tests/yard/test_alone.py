@@ -164,7 +164,7 @@ def test_ctrl_c_leaves_a_run_that_attach_ends(alone: Alone) -> None:
     process = alone.start(*ASKED, '{"training_run_options": {"steps": 60}}')
     metrics = alone.root / "runs/latest/metrics.jsonl"
     wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    followed = alone.yard("attach", "latest")
+    followed = YardHere(alone.root)("attach", "latest")
     assert "another command follows 2" in followed.stderr
     interrupt(process)
     output, _ = process.communicate(timeout=60)
