@@ -1,7 +1,7 @@
 """Role dataset where one of several nodes lacks room: nothing is sent to the others either.
 
-That a node without room fails, and says so with figures, is shown by
-tests/node/test_dataset_transfer.py; what the role puts, mends and leaves alone, by molecule/dataset.
+tests/node/test_dataset_transfer.py shows that a node without room fails, and says so with figures;
+molecule/dataset what the role puts, mends and leaves alone.
 """
 
 from ansible_here import tasks_of
