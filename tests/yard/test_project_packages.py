@@ -356,7 +356,10 @@ def test_a_conflict_names_both_sides(
 
 
 @pytest.mark.process
-def test_what_cannot_be_read_or_built_is_told_from_a_conflict(index: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_built_is_told_from_a_conflict(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # some shells tell it to all that they start
     said = refused(lambda: settled(tmp_path, "pip install tidy"))
     assert said.startswith("requirements.txt: cannot be read\n")
     assert "pip install tidy" in said
