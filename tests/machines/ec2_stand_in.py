@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -98,12 +99,13 @@ class Ec2:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def client(self, region: str = REGION) -> Any:
+    @cached_property
+    def client(self) -> Any:
         """A client of its own, whose calls are recorded too."""
         return boto3.client(
             "ec2",
             endpoint_url=self.address,
-            region_name=region,
+            region_name=REGION,
             aws_access_key_id=KEY_ID,
             aws_secret_access_key=SECRET,
         )
@@ -112,7 +114,7 @@ class Ec2:
         """Machines that have not ended, in order of their names."""
         found = [
             instance
-            for reservation in self.client().describe_instances()["Reservations"]
+            for reservation in self.client.describe_instances()["Reservations"]
             for instance in reservation["Instances"]
             if instance["State"]["Name"] != "terminated"
             and (site is None or tags_of(instance).get("trainyard:site") == site)

@@ -103,6 +103,14 @@ def test_those_with_the_largest_numbers_go() -> None:
     found = planned(machine(10), machine(2), machine(9), count=1)
     assert [gone["id"] for gone in found["remove"]] == ["i-9", "i-10"]
     assert [kept["name"] for kept in found["keep"]] == ["lab-2"]
+    started, given_back = (
+        task for task in tasks_of("ec2_machines", "make") if "amazon.aws.ec2_instance" in task
+    )
+    host = Host("ec2_machines", {"ec2_machines_plan": found})
+    asked = given_back["amazon.aws.ec2_instance"]
+    assert (asked["state"], host.template(asked["instance_ids"])) == ("absent", ["i-9", "i-10"])
+    assert not host.value(started["when"])
+    assert host.value(given_back["when"])
 
 
 @pytest.mark.parametrize("name", ["", "web", "lab-x", "lab-01", "lab-0", "other-1"])

@@ -34,6 +34,9 @@ class Machines:
         self.place = folder / "lib/node"
         self.runs = folder / "runs"
         self.runs.mkdir()
+        # What one of them was asked for, in turn
+        self.calls = folder / "calls"
+        self.counted = self.saying("counted", f'echo "$4" >>{self.calls}; exec {PYTHON} "$@"')
 
     def program(self, name: str, text: str) -> str:
         """A program of sh."""
@@ -79,29 +82,13 @@ class Machines:
         return told
 
 
-@pytest.fixture
-def machines(tmp_path: Path) -> Machines:
-    return Machines(tmp_path)
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Machines:
+    return Machines(tmp_path_factory.mktemp("nodes"))
 
 
 def says(document: Any) -> str:
     return f"cat >/dev/null; printf '%s\\n' {shlex.quote(json.dumps(document))}"
-
-
-def test_the_program_is_brought_once_and_then_called(machines: Machines) -> None:
-    calls = machines.folder / "calls"
-    counted = machines.saying("counted", f'echo "$4" >>{calls}; exec {PYTHON} "$@"')
-    chatty = machines.saying("chatty", f'echo "Welcome {{"; exec {PYTHON} "$@"')
-    # The control node is asked with its own Python.
-    here = {"ansible_python_interpreter": "/nowhere/it", "to": "localhost"}
-    told = machines.call({"one": counted, "here": {**here, "place": f"{machines.place}2"}})
-    assert (told["one"]["changed"], told["one"]["verb"]) == (False, "status")
-    assert told["one"]["answer"]["trouble"] is None
-    assert told["here"]["answer"]["runs"] == []
-    # A dry run looks as well, and a shell may have something to say before.
-    told = machines.call({"one": counted, "two": chatty}, "--check")
-    assert told["two"]["answer"]["runs"] == told["one"]["answer"]["runs"] == []
-    assert calls.read_text().split() == ["call", "bring", "call", "call"]
 
 
 # What a node lies, and the code under which it is known.
@@ -131,9 +118,8 @@ OF_ANOTHER = {"outcome": "No: ", "problems": [{**FOUND, "host": "two"}]}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def told(machines: Machines) -> dict[str, dict[str, Any]]:
     """What nodes of all kinds come to."""
-    machines = Machines(tmp_path_factory.mktemp("nodes"))
     refusing = "echo 'sudo: a password is required' >&2; exit 1"
     become = {"ansible_become": True, "ansible_become_user": "nobody"}
     # This Python, which says of itself that it is an older one.
@@ -142,7 +128,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     wide = machines.folder / "wide"
     wide.mkdir()
     wide.chmod(0o777)
+    # The control node is asked with its own Python.
+    here = {"ansible_python_interpreter": "/nowhere/it", "to": "localhost"}
     hosts = {
+        "one": machines.counted,
+        "here": {**here, "place": f"{machines.place}2"},
         **{name: machines.saying(name, lie) for name, (lie, _) in LIES.items()},
         "facts": machines.saying("facts", says({"answer": facts, **facts, "failed": True})),
         "none": {"ansible_python_interpreter": "/nowhere/python3"},
@@ -158,6 +148,19 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
         ),
     }
     return machines.call({name.replace(" ", "-"): host for name, host in hosts.items()})
+
+
+def test_the_program_is_brought_once_and_then_called(
+    machines: Machines, told: dict[str, dict[str, Any]]
+) -> None:
+    assert (told["one"]["changed"], told["one"]["verb"]) == (False, "status")
+    assert told["one"]["answer"]["trouble"] is None
+    assert told["here"]["answer"]["runs"] == []
+    # A dry run looks as well, and a shell may have something to say before.
+    chatty = machines.saying("chatty", f'echo "Welcome {{"; exec {PYTHON} "$@"')
+    dry = machines.call({"one": machines.counted, "two": chatty}, "--check")
+    assert dry["two"]["answer"]["runs"] == dry["one"]["answer"]["runs"] == []
+    assert machines.calls.read_text().split() == ["call", "bring", "call", "call"]
 
 
 @pytest.mark.parametrize("name", LIES)

@@ -4,8 +4,8 @@ import atexit
 import html
 import json
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -191,25 +191,30 @@ def opened(
     Returns:
         What an expression comes to there, once that is something, and the console's lines.
     """
-    with ExitStack() as stack:
-        if hasten:  # Such a browser hurries until it ends, whatever it shows.
-            page = stack.enter_context(open_browser())
+    # One that hastens hurries until it ends, whatever it shows.
+    with open_browser() if hasten else shared_page() as page:
+        if hasten:
             page.hasten()
-        else:
-            page = _shared()
         page.read_console()
         page.show_as(1280, dark, 1000)
         page.open(address)
         found = page.wait_for(expression, 120)
-        console = page.console.copy()
+        return found, page.console.copy()
+
+
+@contextmanager
+def shared_page() -> Iterator[Page]:
+    """One browser for all tests of this process: to start one takes longer than to use it."""
+    page = _shared()
+    try:
+        yield page
+    finally:
         page.open("about:blank")  # or its timers would come for ever
         page.console.clear()
-    return found, console
 
 
 @cache
 def _shared() -> Page:
-    """One browser for all tests of this process: to start one takes longer than to use it."""
     stack = ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(open_browser())

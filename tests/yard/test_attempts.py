@@ -206,7 +206,9 @@ def test_who_leaves_a_run_is_told_that_it_is_not_started_again(
     monkeypatch.setattr(training, "leave", lambda context, run: left.append(run))
     for retries_, told in ((0, False), (2, True)):
         said = io.StringIO()
-        context = Context(Project(tmp_path), local.path, Console(file=said), Interrupts())
+        context = Context(
+            Project(tmp_path), local.path, Console(file=said, width=200), Interrupts()
+        )
         request = TrainRequest(model="vit", nodes=2, retries=retries_)
         with pytest.raises(Detached):
             training.train(context, request, 0.0)

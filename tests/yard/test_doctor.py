@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import ssh_machines
 import yaml
-from ssh_machines import PASSWORD, Machine
+from ssh_machines import CARELESS, PASSWORD, Machine
 from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard
 
@@ -33,7 +33,8 @@ from yard.contact.host_keys import HostKey
 from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings, settings_of
 from yard.contact.way import trouble_at
 from yard.core.project import Project
-from yard.operations.first_contact import InventoryFiles
+from yard.operations.first_contact import InventoryFiles, ask_hosts
+from yard.plays.connections import read_connections
 
 WHY_NOT = why_not()
 machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
@@ -115,9 +116,9 @@ class Site:
         """The home of the user here. ssh itself looks elsewhere: where the system says."""
         return self.folder / "home"
 
-    def yard(self, *arguments: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def yard(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         yard = Yard(self.checkout)
-        yard.environment["HOME"] = str(home or self.home)
+        yard.environment |= {"HOME": str(self.home), **environment}
         return yard(*arguments)
 
 
@@ -185,7 +186,7 @@ def ask_all(site: Site) -> Asked:
     watcher = threading.Thread(target=watch)
     watcher.start()
     began = time.monotonic()
-    answer = site.yard("--inventory", str(site.inventory), "doctor", "--json")
+    answer = site.yard("--inventory", str(site.inventory), "doctor", "--json", **CARELESS)
     seconds = time.monotonic() - began
     done.set()
     watcher.join()
@@ -569,10 +570,13 @@ def test_a_host_that_is_fit(host: str, root: str, asked: Asked) -> None:
 def test_without_root_nobody_has_to_become_root(site: Site) -> None:
     """With containers it is told: `not_root` of the table."""
     host = site.plain_host(ansible_user="ops", ansible_become=False, trainyard_runtime="native")
-    inventory = site.inventory_of("native", gpu01=host)
-    answer = site.yard("--inventory", str(inventory), "doctor", "--json")
-    (told,) = json.loads(answer.stdout)["hosts"]
-    assert (told["trouble"], told["root"]) == (None, "needs no root")
+    other = site.plain_host(ansible_port=1, trainyard_runtime="native")
+    inventory = site.inventory_of("native", gpu01=host, gpu02=other)
+    answer = site.yard("--inventory", str(inventory), "doctor", "--on=gpu01")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "needs no root" in answer.stdout
+    assert "This machine and 1 host are fit." in answer.stdout
+    assert "gpu02" not in answer.stdout
 
 
 @pytest.mark.process
@@ -595,19 +599,19 @@ def test_all_at_once_and_without_a_trace(asked: Asked) -> None:
 
 @pytest.mark.process
 @machines
-def test_the_commands_mend(site: Site) -> None:
+def test_the_commands_mend(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is printed is given, as it is, until nothing is wrong: nobody edits a command."""
     folder = site.folder / "mended"
     public = site.key.with_name("key.pub").read_text()
     machine = ssh_machines.start(folder / "machine", public)
     try:
-        _mend(site, folder, machine)
+        _mend(site, folder, machine, monkeypatch)
     finally:
         machine.process.kill()
         machine.process.wait()
 
 
-def _mend(site: Site, folder: Path, machine: Machine) -> None:
+def _mend(site: Site, folder: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     known, changed = folder / "known_hosts", folder / "known_hosts_changed"
     known.write_text(machine.known)
     new = folder / "new_key"
@@ -635,27 +639,25 @@ def _mend(site: Site, folder: Path, machine: Machine) -> None:
     fingers.chmod(0o755)
     home = folder / "home"
     home.mkdir()
-    environment = {
-        **os.environ,
-        "HOME": str(home),
-        "SSH_ASKPASS": str(fingers),
-        "SSH_ASKPASS_REQUIRE": "force",
-    }
+    monkeypatch.setenv("HOME", str(home))
+    typing = {**os.environ, "SSH_ASKPASS": str(fingers), "SSH_ASKPASS_REQUIRE": "force"}
     codes: dict[str, list[str]] = {}
+    project = Project(site.checkout)
+    connections = read_connections(project, inventory)
     for _ in range(3):
-        answer = site.yard("--inventory", str(inventory), "doctor", "--json", home=home)
-        wrong = [told for told in json.loads(answer.stdout)["hosts"] if told["trouble"]]
-        for told in wrong:
-            codes.setdefault(told["host"], []).append(told["trouble"]["code"])
+        asked = ask_hosts(project, inventory, connections, connections.hosts, lambda: False)
+        wrong = [(told.host, told.trouble) for told in asked if told.trouble]
+        for name, trouble in wrong:
+            codes.setdefault(name, []).append(trouble.code)
             subprocess.run(
-                ["bash", "-c", told["trouble"]["remedy"]],
-                env=environment,
+                ["bash", "-c", trouble.remedy],
+                env=typing,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=30,
                 check=True,
             )
-    assert answer.returncode == 0
+    assert not wrong
     assert codes == {
         "unknown": ["host_key_unknown"],
         "changed": ["host_key_changed", "host_key_unknown"],
@@ -678,29 +680,22 @@ def test_make_doctor(site: Site) -> None:
         gpu03=reached(site.plain.port, unknown),
     )
 
-    def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [
-                *("make", f"--old-file={sys.prefix}/.complete", f"VENV={sys.prefix}", "doctor"),
-                *(f"INVENTORY={inventory}", *arguments),
-            ],
-            cwd=site.checkout,
-            env=Yard(site.checkout).environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    answer = make()
+    answer = subprocess.run(
+        [
+            *("make", f"--old-file={sys.prefix}/.complete", f"VENV={sys.prefix}", "doctor"),
+            f"INVENTORY={inventory}",
+        ],
+        cwd=site.checkout,
+        env=Yard(site.checkout).environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert answer.returncode == 2
     assert "Error 3" in answer.stderr
     assert "gpu02, gpu03  The host key is unknown here." in answer.stdout
     assert answer.stdout.count(f"echo '{site.plain.known.strip()}' >> ") == 1
     assert "Not fit: 2 of 3 hosts." in answer.stdout
-    alone = make("ON=gpu01")
-    assert alone.returncode == 0, alone.stdout + alone.stderr
-    assert "This machine and 1 host are fit." in alone.stdout
-    assert "gpu02" not in alone.stdout
 
 
 @pytest.mark.process

@@ -9,10 +9,12 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 from yard_command import REPOSITORY, processes_below, wait_for
 
@@ -354,12 +356,30 @@ def test_a_build_that_goes_on_by_itself_is_ended_with_its_command(project: Proje
 
     with pytest.raises(Interrupted):
         run_operation(context, "trainer_image", {}, take=take)
-    wait_for(lambda: not building(), "the end of the build", 5)
+    wait_for(lambda: not building(), "the end of the build")
     assert "The build of the image was ended" in screen.getvalue()
     (bystander,) = bystanders
     assert bystander.poll() is None
     os.killpg(bystander.pid, signal.SIGKILL)
     bystander.wait()
+
+
+@pytest.mark.process
+def test_a_build_that_has_no_group_of_its_own_yet_is_ended_too() -> None:
+    """As on a busy machine, where a job starts before its supervisor has made the group."""
+    supervised = ["sh", "-c", 'sh -c "sleep 600; :" supervisor "$JOB" & wait']
+    known = {**os.environ, "JOB": "j1234"}
+    (play,) = yaml.safe_load((REPOSITORY / "playbooks/trainer_image_end.yml").read_text())
+    job = subprocess.Popen(supervised, env=known, start_new_session=True)
+    try:
+        wait_for(Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text, "the supervisor")
+        command = ["sh", "-c", play["tasks"][0]["ansible.builtin.shell"]]
+        subprocess.run(command, env=known, check=True)
+        assert job.wait(10) == -signal.SIGTERM
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
 
 
 def test_a_build_that_has_ended_is_not_ended_once_more() -> None:

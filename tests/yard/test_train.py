@@ -30,10 +30,7 @@ def summary_of(yard: Yard) -> dict[str, object]:
     return document
 
 
-@pytest.mark.process
-def test_a_fresh_machine_is_set_up_and_trains(fresh_process: Yard) -> None:
-    """With Ansible, as all others are without."""
-    fresh = fresh_process
+def test_a_fresh_machine_is_set_up_and_trains(fresh: YardHere) -> None:
     done = fresh(*TRAIN, "--name", "first")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trains on 10,000 of 50,000 images (TRAIN_IMAGES=all for the whole set)" in done.stdout
@@ -51,18 +48,15 @@ def test_a_fresh_machine_is_set_up_and_trains(fresh_process: Yard) -> None:
     assert manifest["request"] == {"model": "vit", "nodes": 2, "name": "first"}
     assert manifest["configuration"]["engine"] == "horovod"
     assert manifest["versions"]["trainer"] == {"torch": "2.6.0"}
-    assert "TASK [training_run : Follow the run]" in (run / "ansible.log").read_text()
     assert (run / "report.html").is_file()
 
-    # What follows starts no Ansible.
-    here = YardHere(fresh.root)
-    runs = here("runs").stdout
+    runs = fresh("runs").stdout
     assert re.search(rf"{run.name} +succeeded .* 41\.0 % .* 120\.0 +\S+@\S+\s+vit-1 first\b", runs)
     assert f'href="{run.name}/report.html"' in (fresh.root / "runs/index.html").read_text()
-    logs = here("logs", "latest", "--rank", "1").stdout
+    logs = fresh("logs", "latest", "--rank", "1").stdout
     assert logs == "[1 node2] rank 1 of 2 on node2 (pid 17)\n"
     (run / "report.html").unlink()
-    assert here("report", run.name[:16]).returncode == 0
+    assert fresh("report", run.name[:16]).returncode == 0
     assert (run / "report.html").is_file()
 
 
@@ -390,7 +384,8 @@ def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready_process: Yard) -> No
     A run is left to go on in the background, and stopped from another terminal.
     """
     yard = ready_process
-    command, *arguments = yard.command(*TRAIN, "--set", "steps=600")
+    # More than it can do until it is stopped, however busy this machine is
+    command, *arguments = yard.command(*TRAIN, "--set", "steps=60000")
     seen = yard.root / "screen"
     with seen.open("wb") as screen:
         child = pexpect.spawn(
@@ -402,7 +397,7 @@ def test_on_a_terminal_nothing_wraps_and_ctrl_c_works(ready_process: Yard) -> No
             timeout=60,
         )
         child.logfile_read = screen
-        child.expect(rb"step \d+/600")
+        child.expect(rb"step \d+/60000")
         child.expect(rb"images/s")
         child.sendintr()
         child.expect(rb"s stops the run, d leaves it")

@@ -29,36 +29,29 @@ def bootstrap(checkout: Path) -> None:
     subprocess.run(command, cwd=checkout, env=environment, check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout whose environment was there before, with somebody's file in it."""
-    folder = tmp_path_factory.mktemp("checkout")
-    shutil.copy(CHECKOUT / "bootstrap.sh", folder)
-    (folder / "requirements.txt").touch()
-    (folder / "first").mkdir()
-    (folder / "first" / "python3").write_text(FIRST_ON_PATH)
-    (folder / "first" / "python3").chmod(0o755)
-    earlier = [DEBIAN_PYTHON, "-m", "venv", "--without-pip", "environment"]
-    subprocess.run(earlier, cwd=folder, check=True)
-    (folder / "environment" / "thesis.tex").touch()
-    bootstrap(folder)
-    return folder
-
-
-def test_an_environment_of_the_distributions_python_stays(checkout: Path) -> None:
-    made = (checkout / "environment" / "pyvenv.cfg").read_text().splitlines()
-    assert f"home = {Path(DEBIAN_PYTHON).parent}" in made
-    assert not (checkout / "first" / "used").exists()
-    assert (checkout / "environment" / "thesis.tex").exists()
-    assert (checkout / "environment" / "bin" / "pip").exists()
-
-
-def test_an_environment_of_another_python_is_made_anew(checkout: Path) -> None:
-    python = checkout / "environment" / "bin" / "python"
-    python.unlink()
+def test_another_python_s_environment_is_made_anew_and_that_of_the_distribution_s_stays(
+    tmp_path: Path,
+) -> None:
+    shutil.copy(CHECKOUT / "bootstrap.sh", tmp_path)
+    (tmp_path / "requirements.txt").touch()
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "python3").write_text(FIRST_ON_PATH)
+    (tmp_path / "first" / "python3").chmod(0o755)
+    made = tmp_path / "environment"
+    python = made / "bin" / "python"
+    python.parent.mkdir(parents=True)
     python.write_text(ANOTHER)
     python.chmod(0o755)
-    bootstrap(checkout)
-    assert not (checkout / "environment" / "thesis.tex").exists()
+    (made / "pyvenv.cfg").touch()
+    (made / "thesis.tex").touch()
+    bootstrap(tmp_path)
+    assert not (made / "thesis.tex").exists()
     said = subprocess.run([python, "-c", "print('runs')"], capture_output=True, text=True)
     assert said.stdout == "runs\n"
+    assert (made / "bin" / "pip").exists()
+    assert f"home = {Path(DEBIAN_PYTHON).parent}" in (made / "pyvenv.cfg").read_text().splitlines()
+
+    (made / "thesis.tex").touch()
+    bootstrap(tmp_path)
+    assert (made / "thesis.tex").exists()
+    assert not (tmp_path / "first" / "used").exists()

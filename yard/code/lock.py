@@ -108,10 +108,12 @@ def lock(
         command += ["--generate-hashes", "--no-header", "--no-annotate"]
         for name in held:
             command += ["--no-emit-package", name]
+        known = {**os.environ, **environment, **variables}
+        known.pop("COLUMNS", None)  # it would break the lines of what it says
         answer = subprocess.run(
             command,
             cwd=asked,
-            env={**os.environ, **environment, **variables},
+            env=known,
             capture_output=True,
             text=True,
             check=False,
