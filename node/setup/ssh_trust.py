@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 from ..failure import VerbError
 from .files import is_roots
 from .ssh_trust_lines import key_of, lines_of_control_nodes, read_public_key, text_of
-from .ssh_trust_pair import account_shut, pair_differences, server_differences, shut_out_by
+from .ssh_trust_pair import (
+    account_shut,
+    is_unread,
+    pair_differences,
+    server_differences,
+    shut_out_by,
+)
 
 DIRECTORY_MODE = 0o755
 SHADOW = Path("/etc/shadow")
@@ -101,6 +107,7 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
         "rotation": bool(second),
         "server_differences": server,
         "shut_out_by": shut_out,
+        "unread": bool(wanted.settings_text) and is_unread(Path(wanted.settings)),
         "user_keys": [key for key in (own, second) if key],
     }
 

@@ -8,6 +8,7 @@ import pwd
 import re
 import stat
 import subprocess
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,8 +16,6 @@ KEY_TYPE = "ssh-ed25519"
 # Login shells that run no command
 NO_SHELLS = ("false", "nologin")
 MAIN_SETTINGS = Path("/etc/ssh/sshd_config")
-INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf"
-INCLUDE_PATTERN = re.compile(r"^\s*Include\s+/etc/ssh/sshd_config\.d/\*\.conf")
 
 # There while sshd goes back to earlier settings unless somebody says that the new ones are good
 ROLLBACK = Path("/run/systemd/transient/ssh_trust-rollback.timer")
@@ -87,16 +86,31 @@ def server_differences(settings: Path, text: str) -> list[str]:
     differences = (
         ["an earlier run was cut off while it tried settings"] if ROLLBACK.exists() else []
     )
-    lines = MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines()
-    if next(filter(INCLUDE_PATTERN.match, lines), None) != INCLUDE:
-        differences.append(f"{MAIN_SETTINGS} does not read its drop-ins")
     if not text:
         return [*differences, f"{settings} is there"] if settings.exists() else differences
+    if is_unread(settings):
+        differences.append(f"{MAIN_SETTINGS} reads other settings before {settings}")
     if not has_attributes(settings, 0o644, 0, 0):
         differences.append(f"{settings} is missing or has other rights")
     elif settings.read_text(encoding="utf-8", errors="replace") != text.rstrip("\n") + "\n":
         differences.append(f"{settings} says something else")
     return differences
+
+
+def is_unread(settings: Path) -> bool:
+    """Whether sshd reads other settings before a file, or does not read it: the first value counts.
+
+    What is named behind `Match` holds for some alone.
+    """
+    for line in MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines():
+        word, *names = line.replace("=", " ").split() or [""]
+        if word.lower() == "include":
+            paths = [str(MAIN_SETTINGS.parent / name.strip('"')) for name in names]
+            if any(fnmatchcase(str(settings), path) for path in paths):
+                return False
+        elif word and not word.startswith("#"):
+            return True
+    return True
 
 
 def shut_out_by(settings: str, user: str) -> str:
@@ -160,4 +174,9 @@ def _groups_of(user: str) -> list[str]:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
     except KeyError:
         return []
-    return [group.gr_name for group in grp.getgrall() if group.gr_gid in numbers]
+    # By number: a directory service lists its groups to nobody.
+    names = []
+    for number in numbers:
+        with suppress(KeyError):  # a number without a name
+            names.append(grp.getgrgid(number).gr_name)
+    return names
