@@ -18,8 +18,10 @@ from .docker_engine_group import GroupPlan, Note, make_group_plan, note_of_membe
 from .docker_engine_kept import is_pending
 from .docker_engine_plan import SettingsError, make_plan, read
 from .docker_engine_units import (
+    SERVICE,
     Units,
     is_stopped,
+    masked_units,
     network_lines,
     read_units,
     replaced_units,
@@ -125,6 +127,11 @@ def user_exists(name: str) -> bool:
     return True
 
 
+def unknown_users(wanted: Engine) -> list[str]:
+    """Return who is to be let in and is no user; those of a directory service are."""
+    return [name for name in wanted.users if not user_exists(name)]
+
+
 def group_plan(wanted: Engine) -> GroupPlan | None:
     """Compare who may talk to the engine; None where the role goes and never touched the group."""
     now, record = members() or [], Path(wanted.record)
@@ -145,8 +152,7 @@ def group_plan(wanted: Engine) -> GroupPlan | None:
 def access_differences(wanted: Engine, plan: GroupPlan | None) -> Iterator[str]:
     """Compare who may talk to the engine."""
     record = Path(wanted.record)
-    unknown = [name for name in wanted.users if not user_exists(name)]
-    if unknown:
+    if unknown := unknown_users(wanted):
         yield f"there is no user {', '.join(unknown)}"
     if members() is None or (plan and (plan.joins or plan.leaves)):
         yield f"the group {GROUP} has other members"
@@ -238,10 +244,14 @@ def look_at_engine(wanted: Engine) -> dict[str, Any]:
     told, found = ask_engine()
     units = read_units() if wanted.systemd else {}
     group = group_plan(wanted)
+    masked = masked_units(units)
     absent = wanted.state == "absent"
     result: dict[str, Any] = {
         "answers": told is not None,
         "stopped": is_stopped(units),
+        # An engine that runs needs no socket of systemd's.
+        "masked": masked if told is None or SERVICE in masked else [],
+        "unknown_users": unknown_users(wanted),
         "files": [file.path for file in wanted.files if not is_as_wanted(file)],
         "network": network_lines(units, OPTIONS_FILE),
         "replaced": replaced_units(units),
@@ -272,6 +282,9 @@ def look_at_engine(wanted: Engine) -> dict[str, Any]:
     result["other_installed"] = other in installed
     result["unmanaged"] = sorted(set(wanted.conflicts) & set(installed) - ours)
     result["held"] = holds
+    # Of a snap, say, or unpacked by hand: one of a package would take its socket.
+    engines = {"docker.io", "docker-ce", *map(bare_name, wanted.packages[:1])}
+    result["unpackaged"] = bool(told is not None and installed and engines.isdisjoint(installed))
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [f"{path} is not as it is to be" for path in result["files"]]
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]

@@ -264,6 +264,48 @@ def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert words in found
 
 
+@pytest.mark.parametrize(
+    ("told", "installed", "masked", "unpackaged", "named"),
+    [
+        (None, "dpkg", "docker.service", False, ["docker.service"]),
+        (None, "dpkg", "docker.socket", False, ["docker.socket"]),
+        ({}, "docker-ce", "docker.socket", False, []),
+        ({}, "moby-engine", "docker.service", False, ["docker.service"]),
+        # A snap, or unpacked by hand
+        ({}, "containerd", "", True, []),
+    ],
+)
+def test_an_engine_that_no_package_of_the_role_may_take_the_place_of(
+    told: Any,
+    installed: str,
+    masked: str,
+    unpackaged: bool,
+    named: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = units()
+    for name in there.keys() & {masked}:
+        there[name]["UnitFileState"] = ["masked"]
+    listed = f"{installed}\tamd64\t1.0\tinstalled\niptables\tamd64\t1.0\tinstalled\n"
+    monkeypatch.setattr(look, "ask_engine", lambda: (told, []))
+    monkeypatch.setattr(look, "read_units", lambda: there)
+    monkeypatch.setattr(look, "output_of", lambda command: listed if "-query" in command[0] else "")
+    monkeypatch.setattr(look, "unsettled", lambda owner, names: [])
+    wanted = Engine(
+        packages=["moby-engine=25*", "iptables"],
+        other_package="docker-ce",
+        settings=str(tmp_path / "daemon.json"),
+        record=str(tmp_path / "record"),
+        kept=str(tmp_path / "kept.json"),
+        users=["root", "nobody-knows"],
+        systemd=True,
+    )
+    result = look.look_at_engine(wanted)
+    assert (result["unpackaged"], result["masked"]) == (unpackaged, named)
+    assert result["unknown_users"] == ["nobody-knows"]
+
+
 def test_containers_end_where_the_engine_goes_or_has_other_settings(tmp_path: Path) -> None:
     """What an admin installed and chose stays when the role goes, with all that runs."""
     settings, record = tmp_path / "daemon.json", tmp_path / "record"
