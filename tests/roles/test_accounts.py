@@ -1,5 +1,7 @@
 """The plan of the role accounts: what it refuses, and what it finds to do."""
 
+import grp
+import pwd
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -384,6 +386,38 @@ def test_reads_a_machine(tmp_path: Path) -> None:
     assert machine.made_users == {"root"}
     assert machine.made_groups == {"root"}
     assert machine.runs == (Run("vit", tmp_path.stat().st_uid),)
+
+
+def test_a_directory_service_is_asked_for_what_it_does_not_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SSSD lists nobody by default. Else the training account would get somebody's number."""
+    unlisted = {"eve": ("eve", "x", 2000, 2100, "", "/net/eve", "/bin/sh")}
+    people = {name: pwd.struct_passwd(entry) for name, entry in unlisted.items()}
+    groups = {"staff": grp.struct_group(("staff", "x", 2100, ["eve"]))}
+    for module, get, entries in ((pwd, "getpw", people), (grp, "getgr", groups)):
+        monkeypatch.setattr(module, f"{get}all", list)
+        monkeypatch.setattr(module, f"{get}nam", entries.__getitem__)
+        numbered = {entry[2]: entry for entry in entries.values()}
+        by_number = "getpwuid" if module is pwd else "getgrgid"
+        monkeypatch.setattr(module, by_number, numbered.__getitem__)
+
+    def conflicts(user: Any) -> list[str]:
+        lists = Lists([], [user])
+        machine = accounts_machine.read_machine(lists, tmp_path / "record", "")
+        problems: list[str] = accounts_problems.problems_of_presence(lists, machine, "ops")
+        return problems
+
+    number = "choose another number (trainyard_uid is that of the account that trains)."
+    assert conflicts(User("trainer", uid=2000)) == [
+        f"uid 2000 of user trainer belongs to user eve: {number}"
+    ]
+    assert conflicts(User("eve", uid=2000, group="staff", sudo="password")) == []
+    alone = "user eve comes from a directory service (LDAP, say), where alone its"
+    [said] = conflicts(User("eve", group="staff", shell="/bin/bash", password_hash=HASH))
+    assert said.startswith(f"{alone} shell, password_hash can be changed: list what `id eve`")
+    [said] = conflicts(User("eve", state="absent"))
+    assert said.startswith(f"{alone} state can be changed")
 
 
 def test_reads_rules_of_the_role_alone(tmp_path: Path) -> None:
