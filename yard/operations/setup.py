@@ -20,6 +20,7 @@ from yard.core.errors import (
 from yard.core.project import Project
 from yard.plays.contract import (
     AGREE,
+    DECODE_DATA,
     HAVE_OWN_DATA,
     INVENTORY_CHECK,
     LAST_OF_SETUP,
@@ -158,14 +159,25 @@ def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bo
 def _put(context: Context, inventory: Inventory, variables: Mapping[str, Any]) -> None:
     """Run playbooks/data.yml; where some nodes do not get the data, say which have it."""
     have: set[str] = set()
+    decoding = False
 
     def note(event: Event) -> None:
+        nonlocal decoding
+        if Path(event.task_file).parts[-3:] == DECODE_DATA:
+            decoding = event.kind != "runner_on_ok"
         complete = event.module == STAGE_DATA and event.result.get("complete") is True
         if event.kind == "runner_on_ok" and (complete or event.module == SETTLE_DATA):
             have.add(event.host)
 
     try:
         run_operation(context, "data", variables, take=note)
+    except Interrupted:
+        if decoding:
+            log = dated_log(context, "data_end")
+            ended = play(context, "data_end", variables, note, log=log, to_its_end=True).ok
+            said = "was ended" if ended else f"goes on here: {context.project.shown(log)}"
+            context.console.print(f"The decoding {said}", markup=False)
+        raise
     except ClusterError:
         if have:
             hosts = ", ".join(host for host in inventory.trainers if host in have)
