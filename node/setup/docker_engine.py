@@ -44,8 +44,9 @@ from .packages_records import (
 OPTIONS_FILE = Path("/etc/default/docker")
 GROUP = "docker"
 OWNER = "docker_engine"
-# Seconds that an engine may take. One that its socket has just started takes some.
-PATIENCE = 30.0
+# Seconds that an engine may take. One that its socket has just started takes some; one that runs
+# needs none to say that it does.
+PATIENCE, PATIENCE_WITH_RUNNING = 30.0, 15.0
 
 
 class EngineFile(NamedTuple):
@@ -185,12 +186,21 @@ def held(packages: Iterable[str]) -> list[str]:
     return sorted(holds & set(packages))
 
 
-def ask_engine() -> tuple[dict[str, Any] | None, list[str]]:
-    """Return what the engine tells of itself, None where none answers, and what was wrong."""
+def ask_engine(runs: bool = False) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what the engine tells of itself, None where none answers, and what was wrong.
+
+    Args:
+        runs: whether its unit has started.
+
+    Raises:
+        TimeoutError: it runs and says nothing.
+    """
     try:
-        if ask("GET", "/_ping", PATIENCE)[0] != HTTPStatus.OK:
+        if ask("GET", "/_ping", PATIENCE_WITH_RUNNING if runs else PATIENCE)[0] != HTTPStatus.OK:
             return None, []
-    except EngineError:
+    except EngineError as error:
+        if runs and isinstance(error.__cause__, TimeoutError):
+            raise error.__cause__ from error
         return None, []
     try:
         status, answer = ask("GET", "/info", PATIENCE)
@@ -240,9 +250,21 @@ def differences(
 
 
 def look_at_engine(wanted: Engine) -> dict[str, Any]:
-    """Return what differs, and what the tasks that change it need to know."""
-    told, found = ask_engine()
+    """Return what differs, and what the tasks that change it need to know.
+
+    Raises:
+        VerbError: `failed`: the engine hangs.
+    """
     units = read_units() if wanted.systemd else {}
+    try:
+        told, found = ask_engine(units.get(SERVICE, {}).get("ActiveState") == ["active"])
+    except TimeoutError as error:
+        raise VerbError(
+            "failed",
+            message=f"docker_engine: the engine runs and says nothing for {PATIENCE_WITH_RUNNING:g}"
+            " s. Nothing was changed. `systemctl restart docker` there starts it anew; `journalctl"
+            " --unit docker` tells more.",
+        ) from error
     group = group_plan(wanted)
     masked = masked_units(units)
     absent = wanted.state == "absent"
