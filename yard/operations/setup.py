@@ -213,6 +213,7 @@ def run_operation(
     log = dated_log(context, playbook, inventory)
     messages: list[str] = []
     jobs: set[str] = set()
+    under_way: dict[str, str] = {}
     roles: list[str] = []
 
     def follow(event: Event) -> None:
@@ -220,6 +221,10 @@ def run_operation(
             roles[:] = roles_of(project, event.play)
         _show(progress, event, roles)
         _note_job(jobs, event)
+        if event.kind == "runner_on_start":
+            under_way[event.host] = event.task
+        elif event.kind.startswith("runner_on_"):
+            under_way.pop(event.host, None)
         wait = wait_for_apt(event)
         if wait:
             progress.note(wait)
@@ -242,7 +247,7 @@ def run_operation(
     for message in messages:
         context.console.print(escape(message))
     if outcome.cancelled:
-        raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
+        raise Interrupted(f"interrupted; {project.shown(log)} has what was done{_left(under_way)}")
     raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
         show_failures(context, outcome, inventory)
@@ -301,6 +306,16 @@ def wait_for_apt(event: Event) -> str:
     if not isinstance(held, str) or not held:
         return ""
     return f"{event.host}: {shortened(held)} has apt's lock; what is installed waits for it"
+
+
+def _left(under_way: Mapping[str, str]) -> str:
+    """Say what machines were doing: a package that is being installed, say, goes on there."""
+    there = [host for host in under_way if host != HERE]
+    if not there:
+        return ""
+    more = f" and {len(there) - 3} more" if len(there) > 3 else ""
+    tasks = ", ".join(dict.fromkeys(f'"{under_way[host]}"' for host in there))
+    return f". On {', '.join(there[:3])}{more} this may go on to its end: {tasks}"
 
 
 def _note_job(jobs: set[str], event: Event) -> None:
