@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.template import trust_as_template
+from ansible_here import Host
 from role_files import ROLES
 
 from node.failure import VerbError
@@ -418,6 +420,27 @@ def test_a_directory_service_is_asked_for_what_it_does_not_list(
     assert said.startswith(f"{alone} shell, password_hash can be changed: list what `id eve`")
     [said] = conflicts(User("eve", state="absent"))
     assert said.startswith(f"{alone} state can be changed")
+
+
+@pytest.mark.parametrize(
+    ("msg", "hint"),
+    [
+        ("useradd: cannot create directory /home/trainer", True),
+        ("useradd: existing lock file /etc/subuid.lock", False),
+    ],
+)
+def test_a_home_that_root_may_not_make_has_a_way_out(msg: str, hint: bool) -> None:
+    """As on a share that takes root for nobody."""
+    (block, *_) = yaml.safe_load((ROLES / "accounts/tasks/users.yml").read_text())
+    (task,) = block["rescue"]
+    results = [{"item": {"name": "ada"}}, {"failed": True, "msg": msg, "item": {"name": "trainer"}}]
+    host = Host("accounts", {"ansible_failed_result": {"results": results}})
+    failed = host.template(trust_as_template(task["vars"]["accounts_failed"]))
+    said = host.template(
+        trust_as_template(task["ansible.builtin.fail"]["msg"]), accounts_failed=failed
+    )
+    assert said.startswith(f"accounts: trainer: {msg}.")
+    assert ("trainyard_account" in said) is hint
 
 
 def test_reads_rules_of_the_role_alone(tmp_path: Path) -> None:
