@@ -14,6 +14,7 @@ from .files import is_roots
 from .ssh_trust_lines import key_of, lines_of_control_nodes, read_public_key, text_of
 from .ssh_trust_pair import (
     account_shut,
+    asks_for_more,
     is_unread,
     pair_differences,
     server_differences,
@@ -100,6 +101,7 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
         differs = texts is None or not _as_wanted(texts, wanted.files, wanted.user, host_key, own)
         digests = {name: _digest(text) for name, text in (texts or {}).items()}
     return {
+        "asks_for_more": asks_for_more(Path(wanted.settings)) if wanted.settings_text else "",
         "differs": differs,
         "digests": digests,
         "host_key": host_key,

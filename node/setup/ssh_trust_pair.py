@@ -113,6 +113,22 @@ def is_unread(settings: Path) -> bool:
     return True
 
 
+def asks_for_more(own: Path) -> str:
+    """Return the setting of sshd that lets nobody in by a key alone, and its file; else empty.
+
+    Args:
+        own: the role's file, which says nothing of it.
+    """
+    for path in (MAIN_SETTINGS, *sorted(MAIN_SETTINGS.with_suffix(".d").glob("*.conf"))):
+        text = "" if path == own else path.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            word, *ways = line.replace("=", " ").split() or [""]
+            more = [re.search(r"\b(password|keyboard-interactive)\b", way) for way in ways]
+            if word.lower() == "authenticationmethods" and more and all(more):
+                return f"{line.strip()} in {path}"
+    return ""
+
+
 def shut_out_by(settings: str, user: str) -> str:
     """Return the setting of sshd that keeps a user out, and what to do; empty where none does.
 
@@ -120,6 +136,15 @@ def shut_out_by(settings: str, user: str) -> str:
         settings: as `sshd -T` prints them, names in small letters.
         user: not of this machine, perhaps; then no setting of groups holds.
     """
+    reload = "below /etc/ssh, then `systemctl reload ssh`"
+    ways = re.search(r"^authenticationmethods (.+)$", settings, re.MULTILINE)
+    if ways and not {"any", "publickey"} & {*ways[1].split()}:
+        return (
+            f"AuthenticationMethods {ways[1]} of sshd: have `Match User {user}` and "
+            f"`AuthenticationMethods publickey` before it, {reload}"
+        )
+    if re.search(r"^pubkeyauthentication no$", settings, re.MULTILINE):
+        return f"PubkeyAuthentication no of sshd: take it out there, {reload}"
     names = {"Users": [user], "Groups": _groups_of(user)}
     for kind, own in names.items():
         for verb in ("Deny", "Allow"):
@@ -130,10 +155,7 @@ def shut_out_by(settings: str, user: str) -> str:
             if patterns and own and meant is (verb == "Deny"):
                 who = user if kind == "Users" else "a group of it"
                 change = f"take {who} out there" if meant else f"put {who} there"
-                return (
-                    f"{verb}{kind} {' '.join(patterns)} of sshd: {change}, below /etc/ssh, then "
-                    "`systemctl reload ssh`"
-                )
+                return f"{verb}{kind} {' '.join(patterns)} of sshd: {change}, {reload}"
     return ""
 
 

@@ -125,7 +125,14 @@ def test_whether_sshd_reads_the_role_s_settings_first(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("port 22\n", ""),
+        ("port 22\nauthenticationmethods any\npubkeyauthentication yes\n", ""),
+        ("authenticationmethods publickey,password publickey\n", ""),
+        (
+            "authenticationmethods publickey,keyboard-interactive\n",
+            "AuthenticationMethods publickey,keyboard-interactive of sshd: have `Match User root` "
+            "and `AuthenticationMethods publickey` before it",
+        ),
+        ("pubkeyauthentication no\n", "PubkeyAuthentication no of sshd: take it out there"),
         ("allowusers ada\nallowusers bob\n", "AllowUsers ada bob of sshd: put root there"),
         ("allowusers ada\nallowusers root@10.*\n", ""),
         ("allowusers r*\n", ""),
@@ -139,6 +146,32 @@ def test_whether_sshd_reads_the_role_s_settings_first(
 def test_who_is_shut_out_is_told_by_what_and_how_to_let_it_in(settings: str, said: str) -> None:
     reload = ", below /etc/ssh, then `systemctl reload ssh`"
     assert ssh_trust_pair.shut_out_by(settings, "root") == (f"{said}{reload}" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("AuthenticationMethods publickey,keyboard-interactive:pam", True),
+        ("  authenticationmethods=password publickey,password", True),
+        ("AuthenticationMethods publickey,keyboard-interactive publickey", False),
+        ("AuthenticationMethods any", False),
+        ("#AuthenticationMethods publickey,password", False),
+    ],
+)
+def test_a_second_factor_is_seen_wherever_it_is_asked_for(
+    line: str, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the role switches passwords off, those who are asked for one would be locked out."""
+    main, folder = tmp_path / "sshd_config", tmp_path / "sshd_config.d"
+    monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
+    folder.mkdir()
+    main.write_text("Port 22\n")
+    (folder / "10-ssh_trust.conf").write_text(f"{line}\n")
+    own = folder / "10-ssh_trust.conf"
+    assert ssh_trust_pair.asks_for_more(own) == ""
+    (folder / "50-site.conf").write_text(f"Match Group staff\n{line}\n")
+    said = f"{line.strip()} in {folder}/50-site.conf"
+    assert ssh_trust_pair.asks_for_more(own) == (said if told else "")
 
 
 def test_groups_that_a_directory_service_does_not_list_count(
