@@ -108,7 +108,6 @@ def test_keeps_lines_after_the_block() -> None:
     assert others("", "node1") == ""
 
 
-@pytest.mark.process  # the module asks whether there is SELinux
 def test_a_link_of_an_admin_s_stays_one(tmp_path: Path) -> None:
     (tmp_path / "site").write_text("127.0.0.1 localhost\n")
     (tmp_path / "hosts").symlink_to("site")
