@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_here import tasks_of
 from role_files import action_plugin
 
 from node.setup import packages_records as records
@@ -155,6 +156,13 @@ def test_a_machine_is_settled_once_all_is_there_and_recorded(
 )
 def test_what_helps_follows_from_what_apt_said(said: str, told: str) -> None:
     assert ACTION.remedy(said, ["rsync"]) == told
+
+
+@pytest.mark.parametrize(("role", "tasks"), [("chrony", "present"), ("docker_engine", "install")])
+def test_roles_say_what_the_action_takes(role: str, tasks: str) -> None:
+    (asked,) = (task["packages"] for task in tasks_of(role, tasks) if "packages" in task)
+    assert "replaces" in asked
+    assert asked.keys() <= ACTION.OPTIONS.keys()
 
 
 # As apt of Debian 12 says it with --no-remove

@@ -53,6 +53,14 @@ INTERRUPTED = "dpkg was interrupted"
 REMOVALS = re.compile(r"^The following packages will be REMOVED:\n((?: .*\n)+)", re.MULTILINE)
 REFUSED = "Packages need to be removed but remove is disabled"
 
+OPTIONS = {
+    "owner": {"type": "str", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "replaces": {"type": "list", "elements": "str", "default": []},
+    "start_services": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+
 Result = dict[str, Any]
 
 
@@ -96,14 +104,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Bring the packages, or take them away."""
         super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {
-                "owner": {"type": "str", "required": True},
-                "names": {"type": "list", "elements": "str", "default": []},
-                "start_services": {"type": "bool", "default": True},
-                "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            }
-        )
+        _, options = self.validate_argument_spec(OPTIONS)
         self._variables = task_vars
         look = self._step("look", options["owner"], names=options["names"])
         if look.get("failed"):
