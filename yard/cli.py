@@ -21,7 +21,7 @@ from yard.core.project import Project
 from yard.core.room import full_disk_told
 from yard.core.typed import COMMANDS as TYPED
 from yard.core.typed import as_typed
-from yard.core.unheard import forget_settings
+from yard.core.unheard import ENGINE, forget_settings, other_engine
 
 if TYPE_CHECKING:
     from yard.request.own_code import ProjectRequest
@@ -46,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     parsed = parser.parse_args(arguments)
+    engine = other_engine()
     forget_settings()
+    if engine and parsed.operates:
+        print(f"yard: {engine} counts for nothing: {ENGINE} is asked here.", file=sys.stderr)
     parsed.locale = have_utf8()
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200

@@ -36,9 +36,7 @@ def differences_of_presence(lists: Lists, machine: Machine, dry_run: bool) -> di
         ],
         "new_users": sorted({user.name for user in lists.present_users} - machine.users.keys()),
         "missing_homes": [user.name for user in lists.present_users if _lost_home(user, machine)],
-        "passwords": [
-            user.name for user in lists.present_users if _password_differs(user, machine)
-        ],
+        "passwords": [user.name for user in lists.present_users if password_differs(user, machine)],
         "authorized_keys": [
             {
                 "user": user.name,
@@ -95,19 +93,25 @@ def _differs(group: Group, machine: Machine) -> bool:
 
 def _user_differs(user: User, machine: Machine) -> bool:
     account = machine.users.get(user.name)
-    if account is None:
-        return True
-    primary = machine.groups.get(user.group or user.name)
-    numbers = {"uid": user.uid, "gid": primary.gid if primary else -1}
-    words = {"comment": user.comment, "home": user.home, "shell": user.shell}
     return (
-        any(
-            value is not None and value != getattr(account, name)
-            for name, value in {**numbers, **words}.items()
-        )
-        or _memberships_differ(user, machine)
-        or (user.home or account.home) not in machine.homes
+        account is None
+        or bool(entry_differences(user, account, machine))
+        or _lost_home(user, machine)
     )
+
+
+def entry_differences(user: User, account: Account, machine: Machine) -> list[str]:
+    """Return which values of the list the machine's entry of a user does not have."""
+    primary = machine.groups.get(user.group or user.name)
+    wanted = {
+        "uid": (user.uid, account.uid),
+        "group": (primary.gid if primary else -1, account.gid),
+        "comment": (user.comment, account.comment),
+        "home": (user.home, account.home),
+        "shell": (user.shell, account.shell),
+    }
+    differing = [name for name, (value, now) in wanted.items() if value not in (None, now)]
+    return differing + (["groups"] if _memberships_differ(user, machine) else [])
 
 
 def _lost_home(user: User, machine: Machine) -> bool:
@@ -142,7 +146,7 @@ def _user_parameters(user: User, machine: Machine, dry_run: bool) -> dict[str, A
     return _without_none(parameters)
 
 
-def _password_differs(user: User, machine: Machine) -> bool:
+def password_differs(user: User, machine: Machine) -> bool:
     if user.password_hash is None:
         return False
     account = machine.users.get(user.name)

@@ -6,13 +6,18 @@ import grp
 import os
 import pwd
 import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .accounts_keys import Home, KeysError, read_keys
 from .accounts_lists import Lists
 
-SHADOW = Path("/etc/shadow")
+# Of pwd or grp: name and number are its first and third field
+Entry = Any
+PASSWD, SHADOW = Path("/etc/passwd"), Path("/etc/shadow")
 # Of the files in which the role gives the right to sudo
 PREFIX = "/etc/sudoers.d/accounts-"
 
@@ -25,6 +30,7 @@ class Account:
         password: the field of shadow(5); empty where there is none.
         authorized_keys: lines of the file of that name, without comments; None where something
             else is in its place.
+        local: whether /etc/passwd has it, and not a directory service.
     """
 
     uid: int
@@ -34,6 +40,7 @@ class Account:
     shell: str = "/bin/sh"
     password: str = ""
     authorized_keys: frozenset[str] | None = frozenset()
+    local: bool = True
 
 
 @dataclass(frozen=True)
@@ -94,30 +101,44 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
         OSError: a file that exists cannot be read.
     """
     passwords = shadow_passwords(_text(SHADOW))
+    entries = with_asked(
+        {entry.pw_name: entry for entry in pwd.getpwall()},
+        (pwd.getpwnam, pwd.getpwuid),
+        [user.name for user in lists.users],
+        [user.uid for user in lists.users],
+    )
+    groups_of_users = [*lists.present_groups, *lists.absent_groups, *lists.own_groups]
     groups = {
-        group.gr_name: UnixGroup(group.gr_gid, frozenset(group.gr_mem)) for group in grp.getgrall()
+        name: UnixGroup(group.gr_gid, frozenset(group.gr_mem))
+        for name, group in with_asked(
+            {entry.gr_name: entry for entry in grp.getgrall()},
+            (grp.getgrnam, grp.getgrgid),
+            [group.name for group in groups_of_users]
+            + [name for user in lists.present_users for name in (user.group, *user.groups) if name],
+            [group.gid for group in groups_of_users] + [entry.pw_gid for entry in entries.values()],
+        ).items()
     }
+    local = {line.partition(":")[0] for line in _text(PASSWD).splitlines()}
     listed = {user.name: user for user in lists.present_users}
     users: dict[str, Account] = {}
     homes = set()
-    for entry in pwd.getpwall():
+    for name, entry in entries.items():
         keys: frozenset[str] | None = frozenset()
-        if user := listed.get(entry.pw_name):
+        if user := listed.get(name):
             home = user.home or entry.pw_dir
             if Path(home).exists():
                 homes.add(home)
             if user.authorized_keys or user.authorized_keys_exclusive:
-                keys = authorized_keys(
-                    Home(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
-                )
-        users[entry.pw_name] = Account(
+                keys = authorized_keys(Home(name, entry.pw_uid, entry.pw_gid, entry.pw_dir))
+        users[name] = Account(
             uid=entry.pw_uid,
             gid=entry.pw_gid,
             comment=entry.pw_gecos,
             home=entry.pw_dir,
             shell=entry.pw_shell,
-            password=passwords.get(entry.pw_name, ""),
+            password=passwords.get(name, ""),
             authorized_keys=keys,
+            local=name in local,
         )
     recorded = frozenset(_text(record).splitlines())
     return Machine(
@@ -140,6 +161,28 @@ def read_machine(lists: Lists, record: Path, run_directory: str) -> Machine:
         ),
         runs=read_runs(run_directory),
     )
+
+
+def with_asked(
+    entries: dict[str, Entry],
+    ask: tuple[Callable[[str], Entry], Callable[[int], Entry]],
+    names: Iterable[str],
+    numbers: Iterable[int | None],
+) -> dict[str, Entry]:
+    """Return entries by name, with those of these names and numbers.
+
+    A directory service (LDAP by SSSD, say) need not list its entries. It tells of one that it is
+    asked for.
+    """
+    found = dict(entries)
+    for name in {*names} - found.keys():
+        with suppress(KeyError):
+            found[name] = ask[0](name)
+    for number in {*numbers} - {entry[2] for entry in found.values()} - {None}:
+        with suppress(KeyError):
+            entry = ask[1](number)
+            found[entry[0]] = entry
+    return found
 
 
 def read_rules(prefix: str) -> dict[str, Rule]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from .accounts_differences import entry_differences, password_differs
 from .accounts_keys import without_key
 from .accounts_lists import Group, Lists, User
 from .accounts_machine import Machine, rule_path
@@ -40,6 +41,7 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
         ),
         *_group_conflicts(lists, machine),
         *_user_conflicts(lists, machine),
+        *_directory_conflicts(lists, machine),
         *_held_runs(leavers, machine),
     ]
 
@@ -164,6 +166,24 @@ def _own_group_conflicts(user: User, machine: Machine) -> Iterator[str]:
             f"gid {user.uid} of the own group of user {user.name} belongs to group "
             f"{owners[user.uid]}: {ANOTHER_NUMBER}, or name a group."
         )
+
+
+def _directory_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
+    """Yield what usermod(8) and userdel(8) do not change: entries that /etc/passwd lacks."""
+    for user in lists.users:
+        account = machine.users.get(user.name)
+        if account is None or account.local:
+            continue
+        differing = ["state"]
+        if user.state == "present":
+            differing = entry_differences(user, account, machine)
+            differing += ["password_hash"] if password_differs(user, machine) else []
+        if differing:
+            yield (
+                f"user {user.name} comes from a directory service (LDAP, say), where alone its "
+                f"{', '.join(differing)} can be changed: list what `id {user.name}` and `getent "
+                f"passwd {user.name}` tell, or leave it out."
+            )
 
 
 def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[str]:

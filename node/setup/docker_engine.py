@@ -18,8 +18,10 @@ from .docker_engine_group import GroupPlan, Note, make_group_plan, note_of_membe
 from .docker_engine_kept import is_pending
 from .docker_engine_plan import SettingsError, make_plan, read
 from .docker_engine_units import (
+    SERVICE,
     Units,
     is_stopped,
+    masked_units,
     network_lines,
     read_units,
     replaced_units,
@@ -42,8 +44,9 @@ from .packages_records import (
 OPTIONS_FILE = Path("/etc/default/docker")
 GROUP = "docker"
 OWNER = "docker_engine"
-# Seconds that an engine may take. One that its socket has just started takes some.
-PATIENCE = 30.0
+# Seconds that an engine may take. One that its socket has just started takes some; one that runs
+# needs none to say that it does.
+PATIENCE, PATIENCE_WITH_RUNNING = 30.0, 15.0
 
 
 class EngineFile(NamedTuple):
@@ -125,6 +128,11 @@ def user_exists(name: str) -> bool:
     return True
 
 
+def unknown_users(wanted: Engine) -> list[str]:
+    """Return who is to be let in and is no user; those of a directory service are."""
+    return [name for name in wanted.users if not user_exists(name)]
+
+
 def group_plan(wanted: Engine) -> GroupPlan | None:
     """Compare who may talk to the engine; None where the role goes and never touched the group."""
     now, record = members() or [], Path(wanted.record)
@@ -145,8 +153,7 @@ def group_plan(wanted: Engine) -> GroupPlan | None:
 def access_differences(wanted: Engine, plan: GroupPlan | None) -> Iterator[str]:
     """Compare who may talk to the engine."""
     record = Path(wanted.record)
-    unknown = [name for name in wanted.users if not user_exists(name)]
-    if unknown:
+    if unknown := unknown_users(wanted):
         yield f"there is no user {', '.join(unknown)}"
     if members() is None or (plan and (plan.joins or plan.leaves)):
         yield f"the group {GROUP} has other members"
@@ -179,12 +186,21 @@ def held(packages: Iterable[str]) -> list[str]:
     return sorted(holds & set(packages))
 
 
-def ask_engine() -> tuple[dict[str, Any] | None, list[str]]:
-    """Return what the engine tells of itself, None where none answers, and what was wrong."""
+def ask_engine(runs: bool = False) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what the engine tells of itself, None where none answers, and what was wrong.
+
+    Args:
+        runs: whether its unit has started.
+
+    Raises:
+        TimeoutError: it runs and says nothing.
+    """
     try:
-        if ask("GET", "/_ping", PATIENCE)[0] != HTTPStatus.OK:
+        if ask("GET", "/_ping", PATIENCE_WITH_RUNNING if runs else PATIENCE)[0] != HTTPStatus.OK:
             return None, []
-    except EngineError:
+    except EngineError as error:
+        if runs and isinstance(error.__cause__, TimeoutError):
+            raise error.__cause__ from error
         return None, []
     try:
         status, answer = ask("GET", "/info", PATIENCE)
@@ -234,14 +250,30 @@ def differences(
 
 
 def look_at_engine(wanted: Engine) -> dict[str, Any]:
-    """Return what differs, and what the tasks that change it need to know."""
-    told, found = ask_engine()
+    """Return what differs, and what the tasks that change it need to know.
+
+    Raises:
+        VerbError: `failed`: the engine hangs.
+    """
     units = read_units() if wanted.systemd else {}
+    try:
+        told, found = ask_engine(units.get(SERVICE, {}).get("ActiveState") == ["active"])
+    except TimeoutError as error:
+        raise VerbError(
+            "failed",
+            message=f"docker_engine: the engine runs and says nothing for {PATIENCE_WITH_RUNNING:g}"
+            " s. Nothing was changed. `systemctl restart docker` there starts it anew; `journalctl"
+            " --unit docker` tells more.",
+        ) from error
     group = group_plan(wanted)
+    masked = masked_units(units)
     absent = wanted.state == "absent"
     result: dict[str, Any] = {
         "answers": told is not None,
         "stopped": is_stopped(units),
+        # An engine that runs needs no socket of systemd's.
+        "masked": masked if told is None or SERVICE in masked else [],
+        "unknown_users": unknown_users(wanted),
         "files": [file.path for file in wanted.files if not is_as_wanted(file)],
         "network": network_lines(units, OPTIONS_FILE),
         "replaced": replaced_units(units),
@@ -272,6 +304,9 @@ def look_at_engine(wanted: Engine) -> dict[str, Any]:
     result["other_installed"] = other in installed
     result["unmanaged"] = sorted(set(wanted.conflicts) & set(installed) - ours)
     result["held"] = holds
+    # Of a snap, say, or unpacked by hand: one of a package would take its socket.
+    engines = {"docker.io", "docker-ce", *map(bare_name, wanted.packages[:1])}
+    result["unpackaged"] = bool(told is not None and installed and engines.isdisjoint(installed))
     found += [f"{other} is installed"] if result["other_installed"] else []
     found += [f"{path} is not as it is to be" for path in result["files"]]
     found += [*result["network"], *(f"{unit} was replaced" for unit in result["replaced"])]

@@ -16,7 +16,8 @@ from .docker_engine_plan import read
 def write_for_root(
     path: Path, text: str, mode: int = 0o600, owner: tuple[int, int] = (0, 0)
 ) -> None:
-    """Replace a file at once; until it is there nobody else can read it."""
+    """Replace a file at once; until it is there nobody else can read it. A link stays one."""
+    path = path.resolve()
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)

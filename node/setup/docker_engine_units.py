@@ -97,6 +97,11 @@ def runs_and_starts(units: Units) -> bool:
     return service.get("ActiveState") == ["active"] and service.get("UnitFileState") == ["enabled"]
 
 
+def masked_units(units: Units) -> list[str]:
+    """Return the units that somebody has forbidden to start."""
+    return [name for name, unit in units.items() if unit.get("UnitFileState") == ["masked"]]
+
+
 def is_stopped(units: Units) -> bool:
     """Whether the engine does not run, and no use of its socket starts it."""
     states = [units.get(unit, {}).get("ActiveState") for unit in (SERVICE, SOCKET)]

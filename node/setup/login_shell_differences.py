@@ -165,7 +165,10 @@ def problems_of_presence(settings: Settings, machine: Machine, dry_run: bool) ->
         if account and account.uid == 0:
             yield f"{user} is root: keep the shell that the machine is repaired with."
         if account is None and not dry_run:
-            yield f"{user} is not a user of this machine; list users in site_accounts."
+            yield (
+                f"{user} is not in /etc/passwd of this machine: list the user in site_accounts, or "
+                "set the shell in the directory service (LDAP, say) that the user comes from."
+            )
         if user in settings.listed_elsewhere:
             yield f"{user} has a shell in accounts_users too; name it in one place."
     for directory in settings.directories:

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 from ..failure import VerbError
 from .files import is_roots
 from .ssh_trust_lines import key_of, lines_of_control_nodes, read_public_key, text_of
-from .ssh_trust_pair import account_shut, pair_differences, server_differences, shut_out_by
+from .ssh_trust_pair import (
+    account_shut,
+    asks_for_more,
+    is_unread,
+    pair_differences,
+    server_differences,
+    shut_out_by,
+)
 
 DIRECTORY_MODE = 0o755
 SHADOW = Path("/etc/shadow")
@@ -94,6 +101,7 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
         differs = texts is None or not _as_wanted(texts, wanted.files, wanted.user, host_key, own)
         digests = {name: _digest(text) for name, text in (texts or {}).items()}
     return {
+        "asks_for_more": asks_for_more(Path(wanted.settings)) if wanted.settings_text else "",
         "differs": differs,
         "digests": digests,
         "host_key": host_key,
@@ -101,6 +109,7 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
         "rotation": bool(second),
         "server_differences": server,
         "shut_out_by": shut_out,
+        "unread": bool(wanted.settings_text) and is_unread(Path(wanted.settings)),
         "user_keys": [key for key in (own, second) if key],
     }
 

@@ -8,6 +8,7 @@ import pwd
 import re
 import stat
 import subprocess
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,8 +16,6 @@ KEY_TYPE = "ssh-ed25519"
 # Login shells that run no command
 NO_SHELLS = ("false", "nologin")
 MAIN_SETTINGS = Path("/etc/ssh/sshd_config")
-INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf"
-INCLUDE_PATTERN = re.compile(r"^\s*Include\s+/etc/ssh/sshd_config\.d/\*\.conf")
 
 # There while sshd goes back to earlier settings unless somebody says that the new ones are good
 ROLLBACK = Path("/run/systemd/transient/ssh_trust-rollback.timer")
@@ -87,16 +86,47 @@ def server_differences(settings: Path, text: str) -> list[str]:
     differences = (
         ["an earlier run was cut off while it tried settings"] if ROLLBACK.exists() else []
     )
-    lines = MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines()
-    if next(filter(INCLUDE_PATTERN.match, lines), None) != INCLUDE:
-        differences.append(f"{MAIN_SETTINGS} does not read its drop-ins")
     if not text:
         return [*differences, f"{settings} is there"] if settings.exists() else differences
+    if is_unread(settings):
+        differences.append(f"{MAIN_SETTINGS} reads other settings before {settings}")
     if not has_attributes(settings, 0o644, 0, 0):
         differences.append(f"{settings} is missing or has other rights")
     elif settings.read_text(encoding="utf-8", errors="replace") != text.rstrip("\n") + "\n":
         differences.append(f"{settings} says something else")
     return differences
+
+
+def is_unread(settings: Path) -> bool:
+    """Whether sshd reads other settings before a file, or does not read it: the first value counts.
+
+    What is named behind `Match` holds for some alone.
+    """
+    for line in MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines():
+        word, *names = line.replace("=", " ").split() or [""]
+        if word.lower() == "include":
+            paths = [str(MAIN_SETTINGS.parent / name.strip('"')) for name in names]
+            if any(fnmatchcase(str(settings), path) for path in paths):
+                return False
+        elif word and not word.startswith("#"):
+            return True
+    return True
+
+
+def asks_for_more(own: Path) -> str:
+    """Return the setting of sshd that lets nobody in by a key alone, and its file; else empty.
+
+    Args:
+        own: the role's file, which says nothing of it.
+    """
+    for path in (MAIN_SETTINGS, *sorted(MAIN_SETTINGS.with_suffix(".d").glob("*.conf"))):
+        text = "" if path == own else path.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            word, *ways = line.replace("=", " ").split() or [""]
+            more = [re.search(r"\b(password|keyboard-interactive)\b", way) for way in ways]
+            if word.lower() == "authenticationmethods" and more and all(more):
+                return f"{line.strip()} in {path}"
+    return ""
 
 
 def shut_out_by(settings: str, user: str) -> str:
@@ -106,6 +136,15 @@ def shut_out_by(settings: str, user: str) -> str:
         settings: as `sshd -T` prints them, names in small letters.
         user: not of this machine, perhaps; then no setting of groups holds.
     """
+    reload = "below /etc/ssh, then `systemctl reload ssh`"
+    ways = re.search(r"^authenticationmethods (.+)$", settings, re.MULTILINE)
+    if ways and not {"any", "publickey"} & {*ways[1].split()}:
+        return (
+            f"AuthenticationMethods {ways[1]} of sshd: have `Match User {user}` and "
+            f"`AuthenticationMethods publickey` before it, {reload}"
+        )
+    if re.search(r"^pubkeyauthentication no$", settings, re.MULTILINE):
+        return f"PubkeyAuthentication no of sshd: take it out there, {reload}"
     names = {"Users": [user], "Groups": _groups_of(user)}
     for kind, own in names.items():
         for verb in ("Deny", "Allow"):
@@ -116,10 +155,7 @@ def shut_out_by(settings: str, user: str) -> str:
             if patterns and own and meant is (verb == "Deny"):
                 who = user if kind == "Users" else "a group of it"
                 change = f"take {who} out there" if meant else f"put {who} there"
-                return (
-                    f"{verb}{kind} {' '.join(patterns)} of sshd: {change}, below /etc/ssh, then "
-                    "`systemctl reload ssh`"
-                )
+                return f"{verb}{kind} {' '.join(patterns)} of sshd: {change}, {reload}"
     return ""
 
 
@@ -160,4 +196,9 @@ def _groups_of(user: str) -> list[str]:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
     except KeyError:
         return []
-    return [group.gr_name for group in grp.getgrall() if group.gr_gid in numbers]
+    # By number: a directory service lists its groups to nobody.
+    names = []
+    for number in numbers:
+        with suppress(KeyError):  # a number without a name
+            names.append(grp.getgrgid(number).gr_name)
+    return names

@@ -76,7 +76,7 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     main, settings = tmp_path / "sshd_config", tmp_path / "10-ssh_trust.conf"
     monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
     monkeypatch.setattr(ssh_trust_pair, "ROLLBACK", tmp_path / "rollback.timer")
-    main.write_text("Include /etc/ssh/sshd_config.d/*.conf\nPort 22\n")
+    main.write_text(f"Include {tmp_path}/*.conf\nPort 22\n")
     assert ssh_trust_pair.server_differences(settings, "") == []
     assert ssh_trust_pair.server_differences(settings, "a") == [
         f"{settings} is missing or has other rights"
@@ -91,7 +91,7 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ]
     main.write_text("Port 22\n")
     assert ssh_trust_pair.server_differences(settings, "a")[0] == (
-        f"{main} does not read its drop-ins"
+        f"{main} reads other settings before {settings}"
     )
     (tmp_path / "rollback.timer").touch()
     assert ssh_trust_pair.server_differences(settings, "a")[0] == (
@@ -100,9 +100,39 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("# Debian's\n\nInclude {0}/d/*.conf\nPort 22\n", False),
+        ('include "d/*.conf" other.conf\n', False),
+        ("Include other.conf\nInclude={0}/d/10-ssh_trust.conf\n", False),
+        # An admin's, whose drop-ins are to stay unread, or come last
+        ("#Include {0}/d/*.conf\nPort 22\n", True),
+        ("PasswordAuthentication yes\nInclude {0}/d/*.conf\n", True),
+        ("Match User ada\nInclude {0}/d/*.conf\n", True),
+        ("Include {0}/d/20-*.conf\n", True),
+        ("", True),
+    ],
+)
+def test_whether_sshd_reads_the_role_s_settings_first(
+    text: str, unread: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = tmp_path / "sshd_config"
+    monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
+    main.write_text(text.format(tmp_path))
+    assert ssh_trust_pair.is_unread(tmp_path / "d/10-ssh_trust.conf") is unread
+
+
+@pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("port 22\n", ""),
+        ("port 22\nauthenticationmethods any\npubkeyauthentication yes\n", ""),
+        ("authenticationmethods publickey,password publickey\n", ""),
+        (
+            "authenticationmethods publickey,keyboard-interactive\n",
+            "AuthenticationMethods publickey,keyboard-interactive of sshd: have `Match User root` "
+            "and `AuthenticationMethods publickey` before it",
+        ),
+        ("pubkeyauthentication no\n", "PubkeyAuthentication no of sshd: take it out there"),
         ("allowusers ada\nallowusers bob\n", "AllowUsers ada bob of sshd: put root there"),
         ("allowusers ada\nallowusers root@10.*\n", ""),
         ("allowusers r*\n", ""),
@@ -116,6 +146,39 @@ def test_settings_of_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_who_is_shut_out_is_told_by_what_and_how_to_let_it_in(settings: str, said: str) -> None:
     reload = ", below /etc/ssh, then `systemctl reload ssh`"
     assert ssh_trust_pair.shut_out_by(settings, "root") == (f"{said}{reload}" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("AuthenticationMethods publickey,keyboard-interactive:pam", True),
+        ("  authenticationmethods=password publickey,password", True),
+        ("AuthenticationMethods publickey,keyboard-interactive publickey", False),
+        ("AuthenticationMethods any", False),
+        ("#AuthenticationMethods publickey,password", False),
+    ],
+)
+def test_a_second_factor_is_seen_wherever_it_is_asked_for(
+    line: str, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the role switches passwords off, those who are asked for one would be locked out."""
+    main, folder = tmp_path / "sshd_config", tmp_path / "sshd_config.d"
+    monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
+    folder.mkdir()
+    main.write_text("Port 22\n")
+    (folder / "10-ssh_trust.conf").write_text(f"{line}\n")
+    own = folder / "10-ssh_trust.conf"
+    assert ssh_trust_pair.asks_for_more(own) == ""
+    (folder / "50-site.conf").write_text(f"Match Group staff\n{line}\n")
+    said = f"{line.strip()} in {folder}/50-site.conf"
+    assert ssh_trust_pair.asks_for_more(own) == (said if told else "")
+
+
+def test_groups_that_a_directory_service_does_not_list_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ssh_trust_pair.grp, "getgrall", list)
+    assert ssh_trust_pair.shut_out_by("allowgroups root\n", "root") == ""
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The plan of the role accounts: what it refuses, and what it finds to do."""
 
+import grp
+import pwd
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.template import trust_as_template
+from ansible_here import Host
 from role_files import ROLES
 
 from node.failure import VerbError
@@ -384,6 +388,59 @@ def test_reads_a_machine(tmp_path: Path) -> None:
     assert machine.made_users == {"root"}
     assert machine.made_groups == {"root"}
     assert machine.runs == (Run("vit", tmp_path.stat().st_uid),)
+
+
+def test_a_directory_service_is_asked_for_what_it_does_not_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SSSD lists nobody by default. Else the training account would get somebody's number."""
+    unlisted = {"eve": ("eve", "x", 2000, 2100, "", "/net/eve", "/bin/sh")}
+    people = {name: pwd.struct_passwd(entry) for name, entry in unlisted.items()}
+    groups = {"staff": grp.struct_group(("staff", "x", 2100, ["eve"]))}
+    for module, get, entries in ((pwd, "getpw", people), (grp, "getgr", groups)):
+        monkeypatch.setattr(module, f"{get}all", list)
+        monkeypatch.setattr(module, f"{get}nam", entries.__getitem__)
+        numbered = {entry[2]: entry for entry in entries.values()}
+        by_number = "getpwuid" if module is pwd else "getgrgid"
+        monkeypatch.setattr(module, by_number, numbered.__getitem__)
+
+    def conflicts(user: Any) -> list[str]:
+        lists = Lists([], [user])
+        machine = accounts_machine.read_machine(lists, tmp_path / "record", "")
+        problems: list[str] = accounts_problems.problems_of_presence(lists, machine, "ops")
+        return problems
+
+    number = "choose another number (trainyard_uid is that of the account that trains)."
+    assert conflicts(User("trainer", uid=2000)) == [
+        f"uid 2000 of user trainer belongs to user eve: {number}"
+    ]
+    assert conflicts(User("eve", uid=2000, group="staff", sudo="password")) == []
+    alone = "user eve comes from a directory service (LDAP, say), where alone its"
+    [said] = conflicts(User("eve", group="staff", shell="/bin/bash", password_hash=HASH))
+    assert said.startswith(f"{alone} shell, password_hash can be changed: list what `id eve`")
+    [said] = conflicts(User("eve", state="absent"))
+    assert said.startswith(f"{alone} state can be changed")
+
+
+@pytest.mark.parametrize(
+    ("msg", "hint"),
+    [
+        ("useradd: cannot create directory /home/trainer", True),
+        ("useradd: existing lock file /etc/subuid.lock", False),
+    ],
+)
+def test_a_home_that_root_may_not_make_has_a_way_out(msg: str, hint: bool) -> None:
+    """As on a share that takes root for nobody."""
+    (block, *_) = yaml.safe_load((ROLES / "accounts/tasks/users.yml").read_text())
+    (task,) = block["rescue"]
+    results = [{"item": {"name": "ada"}}, {"failed": True, "msg": msg, "item": {"name": "trainer"}}]
+    host = Host("accounts", {"ansible_failed_result": {"results": results}})
+    failed = host.template(trust_as_template(task["vars"]["accounts_failed"]))
+    said = host.template(
+        trust_as_template(task["ansible.builtin.fail"]["msg"]), accounts_failed=failed
+    )
+    assert said.startswith(f"accounts: trainer: {msg}.")
+    assert ("trainyard_account" in said) is hint
 
 
 def test_reads_rules_of_the_role_alone(tmp_path: Path) -> None:

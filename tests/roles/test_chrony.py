@@ -1,13 +1,14 @@
 """The files of role chrony, with the settings of group_vars/: who asks whom, and who may ask."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_here import Host, Inventory
+from ansible_here import Host, Inventory, refusal, tasks_of
 from role_files import ROLES
 
 # As chronyc 4.6 wrote it in tries of a second each
@@ -125,6 +126,37 @@ def test_it_is_started_where_nothing_limits_it() -> None:
         templar = Templar(loader=DataLoader(), variables=variables)
         service = templar.template(start["ansible.builtin.systemd_service"])
         assert (service["daemon_reload"], service["state"]) == (reload, state)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        # As Debian has it
+        (
+            "confdir /etc/chrony/conf.d\nsourcedir /run/dhcp\nsourcedir /etc/chrony/sources.d\n",
+            True,
+        ),
+        ("confdir /srv/x /etc/chrony/conf.d/\nsourcedir /etc/chrony/sources.d /srv/y\n", True),
+        ("server time.example.org\nsourcedir /etc/chrony/sources.d\n", False),
+        ("#confdir /etc/chrony/conf.d\nsourcedir /etc/chrony/sources.d\n", False),
+        (None, True),
+    ],
+)
+def test_a_chrony_that_reads_no_files_of_others_is_refused(
+    text: str | None, reads: bool, tmp_path: Path
+) -> None:
+    tasks = {task["name"]: task for task in tasks_of("chrony", "present")}
+    look = tasks["Look whether chrony of an admin's reads the files of others"]
+    refuse = tasks["Refuse to write what nobody reads"]
+    file = tmp_path / "chrony.conf"
+    if text is not None:
+        file.write_text(text)
+    *grep, _ = look["ansible.builtin.command"]["argv"]
+    done = subprocess.run([*grep, file], capture_output=True, text=True)
+    known = {"chrony_reads": {"rc": done.returncode, "stdout": done.stdout}}
+    said = refusal([refuse], {**Host("chrony", {}).variables, **known})
+    assert ("Put `confdir /etc/chrony/conf.d`" in said) is not reads
 
 
 NOTE = "/var/lib/trainyard/chrony"

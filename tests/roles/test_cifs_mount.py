@@ -100,6 +100,7 @@ def test_the_line_of_fstab() -> None:
         "x-systemd.mount-timeout=20,x-systemd.automount 0 0"
     )
     assert cifs_mount_share.by_mount_point(["# x /y", "", line]) == {one.path: line}
+    assert cifs_mount_share.by_mount_point(["nas:/x /srv/x/ nfs"]).keys() == {"/srv/x"}
 
 
 def test_lines_of_fstab_outside_of_the_block_are_others() -> None:

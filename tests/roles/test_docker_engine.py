@@ -240,7 +240,8 @@ def test_the_note_of_a_role_before_this_one() -> None:
 def test_what_an_engine_ran_with_is_put_back(tmp_path: Path) -> None:
     kept, tried = tmp_path / "record/kept.json", tmp_path / "record/tried"
     settings, proxy, new = (tmp_path / name for name in ("daemon.json", "proxy.env", "new.conf"))
-    settings.write_text("old")
+    (tmp_path / "site.json").write_text("old")
+    settings.symlink_to("site.json")
     settings.chmod(0o640)
     proxy.write_text("same")
     paths = [settings, proxy, new]
@@ -256,6 +257,7 @@ def test_what_an_engine_ran_with_is_put_back(tmp_path: Path) -> None:
     new.write_text("new")
     assert docker_engine_kept.put_back(kept, settings, tried) == [str(settings), str(new)]
     assert (settings.read_text(), settings.stat().st_mode & 0o777) == ("old", 0o640)
+    assert settings.is_symlink()
     assert (proxy.read_text(), tried.read_text()) == ("same", "tried")
     assert not new.exists()
     assert not kept.exists()
@@ -292,8 +294,12 @@ def test_where_the_kernel_confines_containers_its_parser_comes_along(
     assert host.value("docker_engine_default_packages | join(' ')") == packages
 
 
-# By the host: whether the engine starts later, and whether its settings are there already.
-ENGINES = {"runs": (False, False), "later": (True, False), "same": (False, True)}
+# By the host: whether the engine starts later, and the settings that an admin has linked there.
+ENGINES = {
+    "runs": (False, ""),
+    "later": (True, "{}"),
+    "same": (False, '{"live-restore": true}'),
+}
 
 
 @pytest.fixture(scope="module")
@@ -301,11 +307,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     """What the role has done to engines in folders, and what Ansible says of each."""
     root = tmp_path_factory.mktemp("engines")
     hosts: dict[str, Any] = {}
-    for host, (later, there) in ENGINES.items():
+    for host, (later, linked) in ENGINES.items():
         folder = root / host
         folder.mkdir()
-        if there:
-            (folder / "daemon.json").write_text('{"live-restore": true}')
+        if linked:
+            (folder / "site.json").write_text(linked)
+            (folder / "daemon.json").symlink_to("site.json")
         stub, asked = folder / "systemctl", folder / "asked"
         stub.write_text(f'#!/bin/sh\n[ $1 = show ] || echo "$@" >>{asked}\nexit 1\n')
         stub.chmod(0o755)
@@ -370,7 +377,7 @@ def test_an_engine_is_restarted_for_what_it_has_not_read(
     # One that does not start has what it ran with before, and the message tells what is where.
     settings = folder / ("tried" if due else "daemon.json")
     assert json.loads(settings.read_text()) == {"live-restore": True}
-    assert (folder / "daemon.json").exists() is not due
+    assert (folder / "daemon.json").is_symlink() is not due
     said = " ".join(
         str(task["hosts"].get(host, {}).get("msg", ""))
         for play in document["plays"]

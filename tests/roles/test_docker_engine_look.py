@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from node.engine import docker
 from node.engine.docker import EngineError
+from node.failure import VerbError
 from node.setup import docker_engine as look
 from node.setup import docker_engine_plan, docker_engine_units
 from node.setup.docker_engine import Engine, EngineFile
@@ -139,6 +141,38 @@ def test_an_engine_is_asked(
     assert bool(said) == bool(wrong)
 
 
+@pytest.mark.parametrize("state", ["active", "activating"])
+def test_an_engine_that_hangs_is_told_from_one_that_starts(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set-up once took 164 s to name a node whose engine takes connections and says nothing."""
+    there = units()
+    there["docker.service"]["ActiveState"] = [state]
+    path = tmp_path / "docker.sock"
+    monkeypatch.setattr(docker, "SOCKET", str(path))
+    monkeypatch.setattr(look, "PATIENCE", 0.1)
+    monkeypatch.setattr(look, "PATIENCE_WITH_RUNNING", 0.1)
+    monkeypatch.setattr(look, "read_units", lambda: there)
+    monkeypatch.setattr(look, "output_of", lambda command: "")
+    monkeypatch.setattr(look, "unsettled", lambda owner, names: [])
+    wanted = Engine(
+        other_package="docker-ce",
+        settings=str(tmp_path / "daemon.json"),
+        record=str(tmp_path / "record"),
+        kept=str(tmp_path / "kept.json"),
+        systemd=True,
+    )
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        if state == "active":
+            with pytest.raises(VerbError) as refused:
+                look.look_at_engine(wanted)
+            assert "says nothing for 0.1 s" in refused.value.values["message"]
+        else:
+            assert not look.look_at_engine(wanted)["answers"]
+
+
 def test_settings_that_are_as_planned_have_no_difference(tmp_path: Path) -> None:
     settings, record = tmp_path / "daemon.json", tmp_path / "record"
     record.mkdir()
@@ -217,7 +251,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"dpkg-query": "dpkg\tamd64\t1.0\tinstalled\n"}
-    monkeypatch.setattr(look, "ask_engine", lambda: (None, []))
+    monkeypatch.setattr(look, "ask_engine", lambda runs: (None, []))
     monkeypatch.setattr(look, "output_of", lambda command: installed.get(command[0], ""))
     monkeypatch.setattr(look, "unsettled", lambda owner, names: ["surely-not-there"])
     proxy = tmp_path / "proxy.env"
@@ -262,6 +296,48 @@ def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "dpkg is installed",
     ):
         assert words in found
+
+
+@pytest.mark.parametrize(
+    ("told", "installed", "masked", "unpackaged", "named"),
+    [
+        (None, "dpkg", "docker.service", False, ["docker.service"]),
+        (None, "dpkg", "docker.socket", False, ["docker.socket"]),
+        ({}, "docker-ce", "docker.socket", False, []),
+        ({}, "moby-engine", "docker.service", False, ["docker.service"]),
+        # A snap, or unpacked by hand
+        ({}, "containerd", "", True, []),
+    ],
+)
+def test_an_engine_that_no_package_of_the_role_may_take_the_place_of(
+    told: Any,
+    installed: str,
+    masked: str,
+    unpackaged: bool,
+    named: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = units()
+    for name in there.keys() & {masked}:
+        there[name]["UnitFileState"] = ["masked"]
+    listed = f"{installed}\tamd64\t1.0\tinstalled\niptables\tamd64\t1.0\tinstalled\n"
+    monkeypatch.setattr(look, "ask_engine", lambda runs: (told, []))
+    monkeypatch.setattr(look, "read_units", lambda: there)
+    monkeypatch.setattr(look, "output_of", lambda command: listed if "-query" in command[0] else "")
+    monkeypatch.setattr(look, "unsettled", lambda owner, names: [])
+    wanted = Engine(
+        packages=["moby-engine=25*", "iptables"],
+        other_package="docker-ce",
+        settings=str(tmp_path / "daemon.json"),
+        record=str(tmp_path / "record"),
+        kept=str(tmp_path / "kept.json"),
+        users=["root", "nobody-knows"],
+        systemd=True,
+    )
+    result = look.look_at_engine(wanted)
+    assert (result["unpackaged"], result["masked"]) == (unpackaged, named)
+    assert result["unknown_users"] == ["nobody-knows"]
 
 
 def test_containers_end_where_the_engine_goes_or_has_other_settings(tmp_path: Path) -> None:

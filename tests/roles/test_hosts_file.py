@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_here import Inventory
+from ansible_here import Inventory, module_answer
 from role_files import ROLES, action_plugin
 
 from node.setup.hosts_file import other_lines
@@ -106,6 +106,17 @@ def test_keeps_lines_after_the_block() -> None:
     block = f"{BEGIN}\n10.0.0.11 node1\n{END}\n"
     assert others(f"{block}192.0.2.13 printer\n", "node1") == "192.0.2.13 printer\n"
     assert others("", "node1") == ""
+
+
+def test_a_link_of_an_admin_s_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "site").write_text("127.0.0.1 localhost\n")
+    (tmp_path / "hosts").symlink_to("site")
+    block = {"begin": BEGIN, "end": END, "lines": ["10.0.0.11 node1"], "names": ["node1"]}
+    assert module_answer("hosts_file", "hosts_file_write", path=str(tmp_path / "hosts"), **block)[
+        "changed"
+    ]
+    assert (tmp_path / "hosts").is_symlink()
+    assert "10.0.0.11 node1" in (tmp_path / "site").read_text()
 
 
 def entries(folder: Path, hosts: dict[str, Any], *groups: str) -> dict[str, Any]:

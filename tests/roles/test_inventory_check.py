@@ -702,6 +702,35 @@ def test_names_values_that_cannot_be_meant(
     assert lines[0].startswith(f"group_vars/all.yml:2: {variable}: {said}")
 
 
+def test_names_values_of_ini_files_and_templates(inventory: Path) -> None:
+    """What no node of YAML shows: Ansible tells where it stands."""
+    (inventory / "more.ini").write_text(
+        "[trainers]\ngpu01 training_run_memory_share=25\n\n[trainers:vars]\n"
+        "training_node_ssh_port=70000\ndocker_engine_users=ada\nopenmpi_network=''\n"
+        """site_accounts=[{"name": "ada", "shell": "zsh"}]\n"""
+    )
+    (inventory / "group_vars/trainers.yml").write_text(
+        "bad: -3\ntraining_run_grace_seconds: '{{ bad }}'\ntraining_run_secrets: '{{ bad }}'\n"
+        "firewall_ssh_ports: ['{{ 7 * 31000 }}', 22]\ndocker_engine_data_root: '{{ later }}'\n"
+        'cifs_mount_seconds: \'{{ lookup("pipe", "echo -3") }}\'\n'
+        "accounts_groups:\n  - {name: '{{ lab }}'}\n  - {name: '{{ bad }}', gid: -5}\n"
+    )
+    status, lines = look(inventory, training_node_probe_seconds="0")
+    assert status == 2
+    assert sorted(line.partition(". roles/")[0] for line in lines) == [
+        "group_vars/trainers.yml:2: training_run_grace_seconds: -3 must be 0 or more and at most "
+        "2147483647",
+        "group_vars/trainers.yml:4: firewall_ssh_ports: 217000 must be 0 or more and at most 65535",
+        "group_vars/trainers.yml:9: accounts_groups: gid -5 must be 0 or more and at most "
+        "4294967294",
+        "hosts gpu01, gpu02: training_node_probe_seconds: 0 must be above 0 and at most 2147483647",
+        "more.ini:2: training_run_memory_share: 25.0 must be above 0 and at most 1",
+        "more.ini:5: training_node_ssh_port: 70000 must be above 0 and at most 65535",
+        "more.ini:6: docker_engine_users is a text (ada), and must be a list",
+        'more.ini:8: site_accounts: shell "zsh" must be a whole path',
+    ]
+
+
 @pytest.mark.parametrize("file", ["more.yml", "group_vars/all.yml", "group_vars/trainers"])
 def test_names_links_to_nowhere(inventory: Path, file: str, capsys: Capture) -> None:
     (inventory / file).symlink_to("/nowhere")

@@ -72,7 +72,7 @@ def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
     [
         ({"names": ("ada", "ada")}, "ada is listed more than once"),
         ({"names": ("root",)}, "root is root"),
-        ({"names": ("eve",)}, "eve is not a user of this machine"),
+        ({"names": ("eve",)}, "eve is not in /etc/passwd of this machine: list"),
         ({"listed_elsewhere": {"ada", "eve"}}, "ada has a shell in accounts_users too"),
         *(
             ({"directories": (directory,)}, f'"{directory}" in login_shell_path')

@@ -151,10 +151,16 @@ def test_the_library_has_a_version_while_its_file_is_there(tmp_path: Path) -> No
     library = tmp_path / "libnvidia-ml.so.550.163.01"
     link.symlink_to(library)
     listed = f"\tlibnvidia-ml.so.1 (libc6,x86-64) => {link}\n"
-    names["ask"] = lambda *command, seconds: (0, listed)
-    assert names["library_version"]() == ""
+    packages: set[str] = set()
+    names["ask"] = lambda *command, seconds: (
+        (int(command[-1] not in packages), "") if command[0] == "dpkg-query" else (0, listed)
+    )
+    assert names["library"]() == ("", False)
     library.touch()
-    assert names["library_version"]() == "550.163.01"
+    # As NVIDIA's installer leaves one, which packages would overwrite.
+    assert names["library"]() == ("550.163.01", True)
+    packages.add(str(library))
+    assert names["library"]() == ("550.163.01", False)
 
 
 # modinfo(8) of a machine that has modules of these names; its words are those of kmod 30.
@@ -261,7 +267,7 @@ def debian(version: str, architecture: str = "x86_64") -> dict[str, str]:
 
 
 # The check ends with it where nothing before is wrong.
-PASSED = {"misfit": "passed until here"}
+PASSED = {"misfit": "passed until here", "unpackaged": False}
 
 
 @pytest.mark.parametrize(
@@ -284,6 +290,12 @@ def test_what_nvidias_source_does_not_have_is_refused(
     facts: dict[str, str], branch: int, said: str
 ) -> None:
     assert said in on(facts, source="nvidia", branch=branch, found=PASSED).refused("check")
+
+
+def test_a_driver_of_nvidias_installer_is_mixed_with_no_packages() -> None:
+    found = {"unpackaged": True, "library": "575.57.08"}
+    said = on(debian("12"), found=found).refused("check")
+    assert "has driver 575.57.08, which came with no package" in said
 
 
 def test_the_distributions_branch_needs_no_source_of_nvidia() -> None:

@@ -1,8 +1,11 @@
 """What dpkg says, what is missing, and the records of what came with a role."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from ansible_here import tasks_of
 from role_files import action_plugin
 
 from node.setup import packages_records as records
@@ -153,3 +156,58 @@ def test_a_machine_is_settled_once_all_is_there_and_recorded(
 )
 def test_what_helps_follows_from_what_apt_said(said: str, told: str) -> None:
     assert ACTION.remedy(said, ["rsync"]) == told
+
+
+@pytest.mark.parametrize(("role", "tasks"), [("chrony", "present"), ("docker_engine", "install")])
+def test_roles_say_what_the_action_takes(role: str, tasks: str) -> None:
+    (asked,) = (task["packages"] for task in tasks_of(role, tasks) if "packages" in task)
+    assert "replaces" in asked
+    assert asked.keys() <= ACTION.OPTIONS.keys()
+
+
+# As apt of Debian 12 says it with --no-remove
+REFUSED = """\
+The following packages will be REMOVED:
+  ntpsec python3-ntp
+The following NEW packages will be installed:
+  chrony
+0 upgraded, 1 newly installed, 2 to remove and 140 not upgraded.
+"""
+
+
+@pytest.mark.parametrize(
+    ("replaces", "own", "installed"),
+    [([], [], False), (["ntp*"], [], False), (["ntp*"], ["python3-ntp"], True), (["*"], [], True)],
+)
+def test_apt_takes_nothing_away_that_somebody_else_installed(
+    replaces: list[str], own: list[str], installed: bool
+) -> None:
+    class Machine(ACTION.ActionModule):  # type: ignore[misc, name-defined]  # has no types
+        """A machine where apt would remove two packages for chrony."""
+
+        def __init__(self) -> None:
+            self._task = SimpleNamespace(check_mode=False)
+            self._variables: dict[str, Any] = {}
+
+        def _ahead(self, names: list[str]) -> list[str]:
+            return []
+
+        def _execute(self, module: str, **arguments: Any) -> dict[str, Any]:
+            if module == "packages_step":
+                return {"changed": False, "recorded": []}
+            if not arguments["fail_on_autoremove"]:
+                return {"changed": True}
+            error = "E: Packages need to be removed but remove is disabled.\n"
+            return {"failed": True, "msg": "apt failed", "stdout": REFUSED, "stderr": error}
+
+    options = {"owner": "chrony", "names": ["chrony"], "start_services": True}
+    look = {"missing": ["chrony"], "shared": [], "installed": [], "own": own}
+    result = Machine()._install({**options, "replaces": replaces}, look)
+    assert result.get("failed", False) is not installed
+    if not installed:
+        those = "python3-ntp" if replaces else "ntpsec, python3-ntp"
+        assert result["msg"] == (
+            "packages: chrony needs chrony, and apt did not install that: it would remove "
+            f"{those}, which this machine has from elsewhere. Nothing was changed. Remove {those} "
+            "there yourself, or leave role chrony off for this host."
+        )

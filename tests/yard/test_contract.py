@@ -99,6 +99,16 @@ def test_what_a_node_finds_is_read_by_a_shell_alone() -> None:
     assert uses(ROLES / "training_node/tasks/watch.yml", contract.READ_WATCH)
 
 
+def test_the_decoding_that_outlives_its_playbook_has_an_end() -> None:
+    files = [
+        ROLES.joinpath(*contract.DECODE_DATA).with_stem(stem) for stem in ("decode", "decode_end")
+    ]
+    module = "community.docker.docker_container"
+    names = [task[module]["name"] for file in files for task in tasks_of(file) if module in task]
+    assert names == ["{{ dataset_container }}"] * 2
+    assert uses(REPOSITORY / "playbooks/data_end.yml", "include_role")
+
+
 def test_exec_has_the_one_command() -> None:
     assert uses(REPOSITORY / "playbooks/exec.yml", contract.RUN_COMMAND)
 

@@ -1,18 +1,23 @@
 """`yard data`: what is handed to the playbook, and what is refused before it runs."""
 
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from yard_command import REPOSITORY, Yard
 
-from yard.core.errors import RequestError
+from yard.core.context import Context
+from yard.core.errors import Interrupted, RequestError
+from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations import setup
 from yard.operations.setup import raise_refusal
-from yard.plays.contract import HAVE_OWN_DATA
-from yard.plays.events import Outcome, TaskFailure
+from yard.plays.contract import DECODE_DATA, HAVE_OWN_DATA
+from yard.plays.events import Event, Outcome, TaskFailure
 from yard.plays.inventory import VAULT, Inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.own_data import check_own_data, note_own_data, read_own_data, with_own_data
@@ -185,6 +190,32 @@ def test_what_was_fetched_is_shown_without_its_key(tmp_path: Path, lab: Inventor
         "make data SOURCE=https://data.example.com/faces.tar NAME=faces"
     )
     assert "secret" not in with_own_data(checkout, lab).datasets["faces"].description
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_decoding_does_not_go_on_after_its_command(
+    done: bool, lab: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = io.StringIO()
+    context = Context(Project(tmp_path), lab.path, Console(file=said), Interrupts())
+    played: list[str] = []
+
+    def stopped(context: Context, playbook: str, variables: object, take: Any) -> None:
+        file = str(Path("/roles", *DECODE_DATA))
+        for kind in ("playbook_on_task_start", "runner_on_ok")[: 1 + done]:
+            take(Event(kind, 0.0, host="localhost", task_file=file))
+        raise Interrupted("interrupted")
+
+    def play(context: Context, playbook: str, *given: object, **further: object) -> Outcome:
+        played.append(playbook)
+        return Outcome("successful", (), {})
+
+    monkeypatch.setattr(setup, "run_operation", stopped)
+    monkeypatch.setattr(setup, "play", play)
+    with pytest.raises(Interrupted):
+        setup.put_dataset(context, lab, "cifar10", None)
+    assert played == ([] if done else ["data_end"])
+    assert ("The decoding was ended" in said.getvalue()) is not done
 
 
 def test_data_that_cannot_be_had_is_a_request_that_makes_no_sense() -> None:

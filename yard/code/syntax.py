@@ -74,8 +74,9 @@ def syntax_errors(
                 tree = ast.parse(content, path)
         except SyntaxError as error:
             line = (error.text or "").strip()
-            text = f"{path}:{error.lineno}: {error.msg}" + (f"\n    {line}" if line else "")
-            (doubtful if _may_be_newer(error) else wrong).append(text)
+            newer = _may_be_newer(error)
+            text = f"{path}:{error.lineno}: {error.msg}" + ", or newer than the Python here" * newer
+            (doubtful if newer else wrong).append(text + (f"\n    {line}" if line else ""))
         else:
             if path == start and not as_module and b"__package__" not in content:
                 wrong += _without_package(tree, path)

@@ -7,6 +7,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.words import plural
 from yard.operations.setup import put_dataset, put_own_data, run_operation, run_setup
+from yard.operations.turn import turn
 from yard.plays.inventory import NATIVE, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
@@ -19,7 +20,8 @@ def setup(context: Context, nodes: int | None) -> Exit:
     """Prepare the machines; `nodes` is the size of a local cluster, None leaves it as it is."""
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
-    ready = run_setup(context, inventory, nodes)
+    with turn(context):
+        ready = run_setup(context, inventory, nodes)
     count = len(ready.trainers)
     if count:
         context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:")
@@ -45,7 +47,9 @@ def data(
     if (dataset is None) == (name is None):
         raise RequestError("data: takes DATASET=, or SOURCE= and NAME= for data of your own")
     if name is not None:
-        put_own_data(context, inventory, check_own_data(name, source, sha256, inventory))
+        own = check_own_data(name, source, sha256, inventory)
+        with turn(context):
+            put_own_data(context, inventory, own)
         return Exit.DONE
     if sha256 is not None:
         raise RequestError("SHA256=: goes with NAME=; the checksums of known data sets are known")
@@ -54,7 +58,8 @@ def data(
     path = Path(source).expanduser().absolute() if source else None
     if path is not None and not path.exists():
         raise RequestError(f"source {source}: no file or folder on this machine")
-    put_dataset(context, inventory, dataset, path)
+    with turn(context):
+        put_dataset(context, inventory, dataset, path)
     return Exit.DONE
 
 

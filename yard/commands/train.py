@@ -258,7 +258,7 @@ def _announce_project(console: Console, job: ProjectRun) -> None:
     for line in lines:
         console.print(escape(line))
     for warning in code.warnings:
-        console.print(f"[yellow]may be wrong[/], or newer than the Python here: {escape(warning)}")
+        console.print(f"[yellow]may be wrong:[/] {escape(warning)}")
 
 
 def _announce_training(console: Console, training: Training) -> None:

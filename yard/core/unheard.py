@@ -1,8 +1,8 @@
-"""Settings that the environment has no say in: host keys, chosen tasks, questions nobody hears."""
+"""Settings that the environment has no say in: host keys, chosen tasks, questions, the engine."""
 
 import os
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 # The first two say whether host keys are checked, the next two which tasks run. The next three ask
 # for a password; nobody sees the question here, so the command would wait for ever. Git's own are
@@ -19,6 +19,22 @@ ARGUMENTS = re.compile(r"ANSIBLE_(SSH|SCP|SFTP)_(\w+_)?ARGS")
 UNCHECKED = re.compile(
     r"StrictHostKeyChecking\W+(no|off|accept-new)|KnownHostsFile\W+/dev/null", re.IGNORECASE
 )
+# Which engine the client and Ansible's modules ask; the client alone hears of a context, and what
+# root does by sudo hears of none of these. So all ask that of this machine, as the roles do.
+ENGINE = "unix:///var/run/docker.sock"
+ELSEWHERE = re.compile(r"DOCKER_(CONTEXT|TLS.*|CERT_PATH|API_VERSION)")
+
+
+def other_engine(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the setting that names another engine than this machine's; empty where none does."""
+    return next(
+        (
+            f"{name}={environment[name]}"
+            for name, own in (("DOCKER_HOST", ENGINE), ("DOCKER_CONTEXT", "default"))
+            if environment.get(name, own).replace("///run", "///var/run") not in ("", own)
+        ),
+        "",
+    )
 
 
 def forget_settings(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -26,6 +42,8 @@ def forget_settings(environment: MutableMapping[str, str] = os.environ) -> None:
 
     `ansible.cfg` and the inventory have the last word.
     """
+    environment["DOCKER_HOST"] = ENGINE
     for name, value in tuple(environment.items()):
-        if name in NAMES or (ARGUMENTS.fullmatch(name) and UNCHECKED.search(value)):
+        unchecked = ARGUMENTS.fullmatch(name) and UNCHECKED.search(value)
+        if name in NAMES or ELSEWHERE.fullmatch(name) or unchecked:
             del environment[name]

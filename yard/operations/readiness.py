@@ -12,9 +12,10 @@ from yard.core.errors import (
 )
 from yard.operations.packages import Packages, deliver_packages
 from yard.operations.setup import deliver_image, put_dataset, put_own_data, run_setup
+from yard.operations.turn import turn
 from yard.plays.contract import IMAGE_MISSING, MENDED_BY_SETUP
 from yard.plays.events import Outcome
-from yard.plays.inventory import Inventory
+from yard.plays.inventory import Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.job import Job
 from yard.request.own_data import OwnData, is_folder, read_own_data
@@ -32,6 +33,29 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
     Raises:
         ClusterError: it is needed and not ours to do, or it failed.
     """
+    if not force and _is_ready(context, inventory, job):
+        return inventory
+    with turn(context) as waited:
+        if waited:
+            inventory = read_inventory(context.project, inventory.path)
+        return _make_ready(context, inventory, job, force)
+
+
+def _is_ready(context: Context, inventory: Inventory, job: Job) -> bool:
+    stale = find_staleness(context.project, inventory, job.min_nodes)
+    return not stale.reasons and _missing_dataset(context, inventory, job) is None
+
+
+def _missing_dataset(context: Context, inventory: Inventory, job: Job) -> str | None:
+    """Return the data set that is to be put on nodes of ours."""
+    record = read_record(context.project, inventory)
+    # A folder that the nodes have is theirs: it is not put there.
+    if not inventory.container_hosts or job.dataset is None or is_folder(job.dataset):
+        return None
+    return None if record is not None and job.dataset in record.datasets else job.dataset
+
+
+def _make_ready(context: Context, inventory: Inventory, job: Job, force: bool) -> Inventory:
     project, console = context.project, context.console
     stale = find_staleness(project, inventory, job.min_nodes)
     reasons = stale.reasons
@@ -56,10 +80,8 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
             # The nodes are not as was noted. What is noted of their data is in doubt, too.
             forget_setup(project, inventory)
         inventory = run_setup(context, inventory, job.min_nodes)
-    record = read_record(project, inventory)
-    # A folder that the nodes have is theirs: it is not put there.
-    dataset = None if job.dataset is None or is_folder(job.dataset) else job.dataset
-    if ours and dataset is not None and (record is None or dataset not in record.datasets):
+    dataset = _missing_dataset(context, inventory, job)
+    if dataset is not None:
         own = read_own_data(project, inventory).get(dataset)
         try:
             if own is None:
@@ -71,7 +93,7 @@ def make_ready(context: Context, inventory: Inventory, job: Job, force: bool = F
             if force:
                 raise
             console.print(CHANGED)
-            return make_ready(context, inventory, job, force=True)
+            return _make_ready(context, inventory, job, force=True)
     return inventory
 
 

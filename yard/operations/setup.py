@@ -20,6 +20,7 @@ from yard.core.errors import (
 from yard.core.project import Project
 from yard.plays.contract import (
     AGREE,
+    DECODE_DATA,
     HAVE_OWN_DATA,
     INVENTORY_CHECK,
     LAST_OF_SETUP,
@@ -158,14 +159,25 @@ def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bo
 def _put(context: Context, inventory: Inventory, variables: Mapping[str, Any]) -> None:
     """Run playbooks/data.yml; where some nodes do not get the data, say which have it."""
     have: set[str] = set()
+    decoding = False
 
     def note(event: Event) -> None:
+        nonlocal decoding
+        if Path(event.task_file).parts[-3:] == DECODE_DATA:
+            decoding = event.kind != "runner_on_ok"
         complete = event.module == STAGE_DATA and event.result.get("complete") is True
         if event.kind == "runner_on_ok" and (complete or event.module == SETTLE_DATA):
             have.add(event.host)
 
     try:
         run_operation(context, "data", variables, take=note)
+    except Interrupted:
+        if decoding:
+            log = dated_log(context, "data_end")
+            ended = play(context, "data_end", variables, note, log=log, to_its_end=True).ok
+            said = "was ended" if ended else f"goes on here: {context.project.shown(log)}"
+            context.console.print(f"The decoding {said}", markup=False)
+        raise
     except ClusterError:
         if have:
             hosts = ", ".join(host for host in inventory.trainers if host in have)
@@ -201,6 +213,7 @@ def run_operation(
     log = dated_log(context, playbook, inventory)
     messages: list[str] = []
     jobs: set[str] = set()
+    under_way: dict[str, str] = {}
     roles: list[str] = []
 
     def follow(event: Event) -> None:
@@ -208,6 +221,10 @@ def run_operation(
             roles[:] = roles_of(project, event.play)
         _show(progress, event, roles)
         _note_job(jobs, event)
+        if event.kind == "runner_on_start":
+            under_way[event.host] = event.task
+        elif event.kind.startswith("runner_on_"):
+            under_way.pop(event.host, None)
         wait = wait_for_apt(event)
         if wait:
             progress.note(wait)
@@ -230,7 +247,7 @@ def run_operation(
     for message in messages:
         context.console.print(escape(message))
     if outcome.cancelled:
-        raise Interrupted(f"interrupted; {project.shown(log)} has what was done")
+        raise Interrupted(f"interrupted; {project.shown(log)} has what was done{_left(under_way)}")
     raise_refusal(outcome, inventory or context.inventory)
     if not outcome.ok:
         show_failures(context, outcome, inventory)
@@ -289,6 +306,16 @@ def wait_for_apt(event: Event) -> str:
     if not isinstance(held, str) or not held:
         return ""
     return f"{event.host}: {shortened(held)} has apt's lock; what is installed waits for it"
+
+
+def _left(under_way: Mapping[str, str]) -> str:
+    """Say what machines were doing: a package that is being installed, say, goes on there."""
+    there = [host for host in under_way if host != HERE]
+    if not there:
+        return ""
+    more = f" and {len(there) - 3} more" if len(there) > 3 else ""
+    tasks = ", ".join(dict.fromkeys(f'"{under_way[host]}"' for host in there))
+    return f". On {', '.join(there[:3])}{more} this may go on to its end: {tasks}"
 
 
 def _note_job(jobs: set[str], event: Event) -> None:

@@ -36,6 +36,8 @@ SAY = "debug"
 INVENTORY_CHECK = "inventory_check"
 # The tasks that have a user's own data on the control node, before any node is asked for anything.
 HAVE_OWN_DATA = ("dataset", "tasks", "own.yml")
+# The task that decodes a known one in a container, which outlives its playbook.
+DECODE_DATA = ("dataset", "tasks", "decode.yml")
 # The one task of playbooks/exec.yml.
 RUN_COMMAND = "command"
 

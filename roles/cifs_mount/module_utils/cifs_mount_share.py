@@ -172,7 +172,7 @@ def split_fstab(text: str) -> tuple[list[str], list[str]]:
 def by_mount_point(lines: Sequence[str]) -> dict[str, str]:
     """The line of each mount point."""
     fields = {line: line.split() for line in lines if not line.lstrip().startswith("#")}
-    return {words[1]: line for line, words in fields.items() if len(words) > 1}
+    return {words[1].rstrip("/") or "/": line for line, words in fields.items() if len(words) > 1}
 
 
 def _escaped(word: str) -> str:

@@ -25,7 +25,8 @@ from ansible.module_utils.training_node.setup.docker_engine_units import (
 
 
 def write(module: AnsibleModule, path: Path, text: str, mode: int) -> None:
-    """Replace a file at once; one that is there keeps its owner and mode."""
+    """Replace a file at once; one that is there keeps its owner and mode, and a link its place."""
+    path = path.resolve()
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "w", encoding="utf-8") as file:

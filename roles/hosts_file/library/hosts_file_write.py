@@ -25,7 +25,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     parameters = module.params
-    path = parameters["path"]
+    # A link of an admin's stays one.
+    path = os.path.realpath(parameters["path"])
     before = Path(path).read_bytes()
     wanted = {name: parameters[name] for name in HostsFile._fields}
     after = content(before, HostsFile(**wanted))

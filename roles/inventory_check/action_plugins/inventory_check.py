@@ -68,42 +68,52 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             problems = check_files(files, expectation) if files.unreadable else []
         else:
             groups = variables["groups"]
-            hosts = _hosts(groups["all"], variables["hostvars"], self._loader)
+            known = _Known(groups["all"], variables["hostvars"], self._loader)
             playbook = Path(options["playbook"]).resolve()
-            problems = check_inventory(files, expectation, groups, hosts, playbook, _expand)
+            problems = check_inventory(
+                *(files, expectation, groups, known.hosts(), playbook),
+                *(_expand, known.written, known.computed),
+            )
         if problems:
             return {"changed": False, "failed": True, "msg": report(problems)}
         return {"changed": False}
 
 
-def _hosts(
-    names: Iterable[str], hostvars: HostVars, loader: DataLoader
-) -> dict[str, dict[str, Any]]:
-    """Names of the variables of each host, and the values of those that are read.
+class _Known:
+    """What is known of hosts, each asked for once."""
 
-    A value that cannot be computed is None.
-    """
-    hosts = {}
-    for host in names:
-        raw = hostvars.raw_get(host)
-        computed = HostVarsVars(raw, loader=loader, host=host)
-        hosts[host] = {name: _value(name, raw, computed) if is_read(name) else None for name in raw}
-    return hosts
+    def __init__(self, names: Iterable[str], hostvars: HostVars, loader: DataLoader) -> None:
+        self._raw: dict[str, Mapping[str, Any]] = {host: hostvars.raw_get(host) for host in names}
+        self._computed = {
+            host: HostVarsVars(raw, loader=loader, host=host) for host, raw in self._raw.items()
+        }
 
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        """Names of the variables of each host, and the values of those that are read."""
+        return {
+            host: {name: self.computed(host, name) if is_read(name) else None for name in raw}
+            for host, raw in self._raw.items()
+        }
 
-def _value(name: str, raw: Mapping[str, Any], computed: HostVarsVars) -> Any:
-    # Most networks are "{{ cluster_network }}". To follow the name is ten times as fast as Jinja,
-    # which compiles the template anew for every host.
-    for _ in range(DEPTH):
-        reference = REFERENCE.fullmatch(raw[name]) if isinstance(raw[name], str) else None
-        if reference is None or reference[1] not in raw:
-            break
-        name = reference[1]
-    try:
-        return computed[name]
-    except Exception:
-        # Whatever a template raises. What is wrong with it is said where the value is used.
-        return None
+    def written(self, host: str, name: str) -> Any:
+        """The value of a variable as it is written."""
+        return self._raw[host][name]
+
+    def computed(self, host: str, name: str) -> Any:
+        """What comes of it; None where it cannot be computed."""
+        raw = self._raw[host]
+        # Most networks are "{{ cluster_network }}". To follow the name is ten times as fast as
+        # Jinja, which compiles the template anew for every host.
+        for _ in range(DEPTH):
+            reference = REFERENCE.fullmatch(raw[name]) if isinstance(raw[name], str) else None
+            if reference is None or reference[1] not in raw:
+                break
+            name = reference[1]
+        try:
+            return self._computed[host][name]
+        except Exception:
+            # Whatever a template raises. What is wrong with it is said where the value is used.
+            return None
 
 
 def _expand(pattern: str) -> list[str]:

@@ -16,6 +16,7 @@ from ansible.module_utils.inventory_check_addresses import (
 )
 from ansible.module_utils.inventory_check_closed_network import READ as CLOSED_NETWORK
 from ansible.module_utils.inventory_check_closed_network import closed_network_problems
+from ansible.module_utils.inventory_check_computed import Value, computed_problems
 from ansible.module_utils.inventory_check_files import InventoryFiles
 from ansible.module_utils.inventory_check_groups import group_file_problems, group_problems
 from ansible.module_utils.inventory_check_problem import Problem
@@ -82,6 +83,8 @@ def check_inventory(
     hosts: Mapping[str, Mapping[str, Any]],
     playbook: Path,
     expand: Callable[[str], Iterable[str]],
+    written: Value,
+    computed: Value,
 ) -> list[Problem]:
     """Find all that is wrong with an inventory.
 
@@ -90,6 +93,7 @@ def check_inventory(
         hosts: names of all variables of each host; the values of those that `is_read` says.
         playbook: the playbook whose groups must exist.
         expand: gives the hosts that a pattern such as gpu[01:16] stands for.
+        written, computed: give the value of a variable of a host, before and after templates.
     """
     playbooks = groups_of_plays(playbook)
     trainers = groups.get(TRAINERS, [])
@@ -98,10 +102,15 @@ def check_inventory(
     members = {host for name in ours_by_group for host in groups.get(name, [])}
     ours = {host: variables for host, variables in hosts.items() if host in members}
     places = Places(files, expand)
+    in_files = check_files(files, expectation, hosts)
+    # An entry of a list with a template in it was looked at without that.
+    told = {problem.text.partition(": ")[2] for problem in in_files}
+    computed_ones = computed_problems(files, hosts, expectation.declared, written, computed)
     return [
         *group_problems(files, groups, hosts, playbooks, GPU_GROUPS),
         *group_file_problems(files, groups),
-        *check_files(files, expectation, hosts),
+        *in_files,
+        *(each for each in computed_ones if each.text.partition(": ")[2] not in told),
         *host_name_problems(places, ours, trainers),
         *reach_problems(places, ours),
         *network_problems(places, hosts, trainers, expectation.declared),

@@ -186,7 +186,6 @@ def _readable(entry: yaml.MappingNode, known: dict[str, Any]) -> Iterator[tuple[
 def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> Finding | None:
     declared = option.get("type", "str")
     kind = {yaml.SequenceNode: list, yaml.MappingNode: dict}.get(type(definition.node))
-    values = {"variable": definition.name, "role": role}
     try:
         value = literal(definition.node)
     except ValueError:
@@ -194,8 +193,19 @@ def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> 
         if kind is None or kind.__name__ == declared or declared == "raw":
             return None
         value = kind()
+    return value_finding(definition.name, value, option, role)
+
+
+def value_finding(name: str, value: Any, option: Mapping[str, Any], role: str) -> Finding | None:
+    """Say why a value cannot be that of a role's variable, or an entry of it; None where it can.
+
+    Args:
+        option: what the role's specification says of it.
+    """
     if value is None:
         return None
+    values = {"variable": name, "role": role}
+    declared = option.get("type", "str")
     # Ansible takes "a,b" for a list where it validates, and the role would then get a text.
     if isinstance(value, list | dict) != (declared in ("list", "dict")) and declared != "raw":
         wanted = {"list": "a list", "dict": "a mapping", "str": "a text"}.get(declared, declared)
@@ -203,15 +213,14 @@ def _role_type(option: Mapping[str, Any], role: str, definition: Definition) -> 
     keys = option.get("options", {}) if isinstance(value, dict) else {}
     for key in value if keys else ():
         if key not in keys:
-            return _unknown(f"{definition.name}.{key}", key, keys, role)
+            return _unknown(f"{name}.{key}", key, keys, role)
     spec = {key: entry for key, entry in option.items() if key not in ("default", "required")}
-    validator = ArgumentSpecValidator({definition.name: spec})
-    result = validator.validate({definition.name: value})
+    result = ArgumentSpecValidator({name: spec}).validate({name: value})
     if result.error_messages:
         reason = "; ".join(result.error_messages).rstrip(".")
         return "role_variable_type", values | {"reason": reason}
-    valid = result.validated_parameters[definition.name]
-    if reason := trouble(definition.name, valid, option) or trouble(definition.name, value, option):
+    valid = result.validated_parameters[name]
+    if reason := trouble(name, valid, option) or trouble(name, value, option):
         return "role_variable_type", values | {"reason": reason}
     if role == "accounts" and isinstance(value, dict) and "name" in value:
         entry = Group(**valid) if "gid" in option["options"] else user_of(valid)

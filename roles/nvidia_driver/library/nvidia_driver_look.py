@@ -3,9 +3,9 @@
 
 Lists the GPUs on the PCI bus (`cards`), chooses the kind of kernel modules that fits them, and
 compares the module that is `loaded`, the one `built` for the running kernel and the installed
-`library`. `misfit` says why no driver of this branch and kind fits, `reboot` why the machine must
-be rebooted before the driver works, `trouble` why nvidia-smi could not tell; each is empty where
-all is well.
+`library`, which perhaps no package brought (`unpackaged`). `misfit` says why no driver of this
+branch and kind fits, `reboot` why the machine must be rebooted before the driver works, `trouble`
+why nvidia-smi could not tell; each is empty where all is well.
 """
 
 import os
@@ -20,14 +20,19 @@ from ansible.module_utils.training_node.machine.hardware import read_text
 PATIENCE = 60
 
 
-def library_version() -> str:
-    """Version of NVML, which is in the name of the file that its link leads to; "" without that."""
+def library() -> tuple[str, bool]:
+    """Version of NVML, which is in the name of the file that its link leads to; "" without that.
+
+    And whether no package brought it.
+    """
     _, listed = ask("/sbin/ldconfig", "--print-cache", seconds=PATIENCE)
     match = re.search(r"libnvidia-ml\.so\.1 \(.*=> (\S+)", listed)
     name = os.path.realpath(match[1]) if match else ""
     # The cache and the link outlive the file.
-    named = re.search(r"\.so\.\d+\.\d+", name) and os.path.exists(name)
-    return name.rpartition(".so.")[2] if named else ""
+    if not (re.search(r"\.so\.\d+\.\d+", name) and os.path.exists(name)):
+        return "", False
+    owned, _ = ask("dpkg-query", "--search", name, seconds=PATIENCE)
+    return name.rpartition(".so.")[2], owned != 0
 
 
 def built_version(kernel: str, branch: int) -> str:
@@ -86,12 +91,12 @@ def main() -> None:
     cards = find_cards(sys)
     modules, misfit = settle_modules(cards, module.params["branch"], module.params["modules"])
     loaded = loaded_release(sys)
-    library = library_version()
+    programs, unpackaged = library()
     reboot = []
     if os.path.isdir(os.path.join(sys, "module/nouveau")):
         reboot.append("the kernel drives the GPUs with nouveau")
-    if loaded and library and loaded != library:
-        reboot.append(f"the kernel has {loaded} loaded, and the programs are of {library}")
+    if loaded and programs and loaded != programs:
+        reboot.append(f"the kernel has {loaded} loaded, and the programs are of {programs}")
     gpus, trouble = look_at_gpus()
     container, _ = ask("systemd-detect-virt", "--quiet", "--container", seconds=PATIENCE)
     module.exit_json(
@@ -102,7 +107,8 @@ def main() -> None:
         misfit=misfit,
         loaded=loaded,
         built=built_version(kernel, module.params["branch"]),
-        library=library,
+        library=programs,
+        unpackaged=unpackaged,
         reboot=reboot,
         gpus=gpus,
         trouble=trouble,

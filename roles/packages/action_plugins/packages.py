@@ -5,6 +5,7 @@
         owner: openmpi          # the role; the record on the machine bears its name
         names: [openmpi-bin, libopenmpi-dev]    # each with =VERSION behind it where it matters
         start_services: false   # true unless the role writes settings before services start
+        replaces: [mpich]       # what may go for them, by name or pattern
 
     - name: Remove what came with it
       packages:
@@ -15,6 +16,9 @@ It looks first, which is quick; apt, which is slow, comes only where there is so
 was not there before is recorded on the machine for each role, dependencies included. Packages that
 only are recommended do not come. What the variable `packages_ahead` lists, which a play sets to
 what its other roles will ask for, comes in the same run of apt.
+
+Where apt would remove a package that did not come with the role and is not among `replaces`,
+nothing is installed.
 
 Removed is, with its configuration, what the role's record names. Packages that were there before
 stay, and so do those that another role needs too, and those that a package from elsewhere has come
@@ -27,6 +31,7 @@ Returns `missing`, those of the names that were not installed; `recorded`, what 
 record; `removed`.
 """
 
+import fnmatch
 import re
 from typing import Any
 
@@ -44,7 +49,30 @@ STUCK = re.compile(
 )
 INTERRUPTED = "dpkg was interrupted"
 
+# What apt lists before it refuses to remove anything, and how it says so.
+REMOVALS = re.compile(r"^The following packages will be REMOVED:\n((?: .*\n)+)", re.MULTILINE)
+REFUSED = "Packages need to be removed but remove is disabled"
+
+OPTIONS = {
+    "owner": {"type": "str", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "replaces": {"type": "list", "elements": "str", "default": []},
+    "start_services": {"type": "bool", "default": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+
 Result = dict[str, Any]
+
+
+def words_of(apt: Result) -> str:
+    """Return all that apt and dpkg said."""
+    return f"{apt.get('msg', '')}\n{apt.get('stdout', '')}\n{apt.get('stderr', '')}"
+
+
+def refused_removals(said: str) -> list[str]:
+    """Return the packages that apt was not to remove, and so did nothing at all."""
+    found = REMOVALS.search(said) if REFUSED in said else None
+    return found[1].split() if found else []
 
 
 def remedy(said: str, missing: list[str]) -> str:
@@ -76,14 +104,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
     def run(self, tmp: str | None = None, task_vars: Result | None = None) -> Result:
         """Bring the packages, or take them away."""
         super().run(tmp, task_vars)
-        _, options = self.validate_argument_spec(
-            {
-                "owner": {"type": "str", "required": True},
-                "names": {"type": "list", "elements": "str", "default": []},
-                "start_services": {"type": "bool", "default": True},
-                "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            }
-        )
+        _, options = self.validate_argument_spec(OPTIONS)
         self._variables = task_vars
         look = self._step("look", options["owner"], names=options["names"])
         if look.get("failed"):
@@ -108,20 +129,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
         owner, missing, shared = options["owner"], look["missing"], look["shared"]
         result: Result = {"changed": False, "missing": missing}
         apt: Result = {}
+        foreign: list[str] = []
         if missing:
             if self._task.check_mode:
                 apt = self._fetch_lists()
             if not apt.get("failed"):
-                apt = self._execute(
-                    "ansible.builtin.apt",
-                    # All, not the missing alone: apt then keeps one from pushing out another.
-                    name=options["names"] + self._ahead(options["names"]),
-                    install_recommends=False,
-                    update_cache=True,
-                    cache_valid_time=LISTS_VALID,
-                    policy_rc_d=None if options["start_services"] else FORBIDDEN,
-                    lock_timeout=LOCK_TIMEOUT,
-                )
+                apt = self._fetch(options, keep_all=True)
+                going = refused_removals(words_of(apt))
+                foreign = [
+                    name
+                    for name in going
+                    if name not in look["own"]
+                    and not any(fnmatch.fnmatchcase(name, one) for one in options["replaces"])
+                ]
+                if going and not foreign:
+                    apt = self._fetch(options, keep_all=False)
             result |= apt
         if (missing and not self._task.check_mode) or shared:
             # Also where apt failed: some packages may have come before that.
@@ -131,13 +153,33 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible's classes have 
             result["recorded"] = record["recorded"]
             result["changed"] = result["changed"] or record["changed"]
         if apt.get("failed"):
+            reason = f"{apt.get('msg', '').strip().rstrip('.')}."
             came = "Nothing was changed." if self._task.check_mode else "What came is recorded."
-            said = f"{apt.get('msg', '')}\n{apt.get('stdout', '')}\n{apt.get('stderr', '')}"
+            advice = remedy(words_of(apt), missing)
+            if foreign:
+                those = ", ".join(foreign)
+                reason = f"it would remove {those}, which this machine has from elsewhere."
+                came = "Nothing was changed."
+                advice = f"Remove {those} there yourself, or leave role {owner} off for this host."
             result["msg"] = (
                 f"packages: {owner} needs {', '.join(missing)}, and apt did not install that: "
-                f"{apt.get('msg', '').strip().rstrip('.')}. {came} {remedy(said, missing)}"
+                f"{reason} {came} {advice}"
             )
         return result
+
+    def _fetch(self, options: Result, *, keep_all: bool) -> Result:
+        """Have apt install; where it is to keep all that is there, it removes nothing for that."""
+        return self._execute(
+            "ansible.builtin.apt",
+            # All, not the missing alone: apt then keeps one from pushing out another.
+            name=options["names"] + self._ahead(options["names"]),
+            install_recommends=False,
+            update_cache=True,
+            cache_valid_time=LISTS_VALID,
+            fail_on_autoremove=keep_all,
+            policy_rc_d=None if options["start_services"] else FORBIDDEN,
+            lock_timeout=LOCK_TIMEOUT,
+        )
 
     def _ahead(self, names: list[str]) -> list[str]:
         """Return what other roles of the play will ask for, as the play says."""

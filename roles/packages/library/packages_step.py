@@ -57,6 +57,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     return {
         "installed": installed,
         "missing": missing_requests(names, packages, native),
+        "own": sorted(own),
         "shared": packages_to_share(owner, names, records),
         # Or directories that hold no record any more
         "recorded": owner in records or bool(empty_directories(DIRECTORY.parent)),
