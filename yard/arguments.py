@@ -114,11 +114,11 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--models", metavar="NAME,...", help="some of training_models")
     command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
-    command.add_argument("--batch", type=int, metavar="N", help="images a rank and step")
+    command.add_argument("--batch", type=int, metavar="N", help="images per rank and step")
     command.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="turns of each measurement"
     )
-    text = "length of a turn of training, about"
+    text = "approximate length of a turn of training"
     command.add_argument("--seconds", type=float, default=5.0, metavar="S", help=text)
     command.add_argument("--transport", help="how the ranks talk to each other")
 
@@ -155,7 +155,7 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--to", type=Path, required=True, metavar="FILE", help=text)
     command = _add_checkpoint(commands, "evaluate", "test the model of a run, on this machine")
     command.add_argument("--dataset", help="one of training_datasets (default: the run's)")
-    command = _add_checkpoint(commands, "predict", "tell the classes of images by a run's model")
+    command = _add_checkpoint(commands, "predict", "classify images with a run's model")
     text = "with image files, here"
     command.add_argument("--source", type=Path, required=True, metavar="FOLDER", help=text)
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
@@ -341,7 +341,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         "inventory's training_run_* variables, then one node with one rank."
     )
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training images")
-    parser.add_argument("--batch", type=int, metavar="N", help="images a rank and step")
+    parser.add_argument("--batch", type=int, metavar="N", help="images per rank and step")
     parser.add_argument(
         "--lr", type=float, metavar="RATE", help="peak learning rate of the whole job"
     )
