@@ -111,7 +111,8 @@ def build_parser() -> argparse.ArgumentParser:
         "measure matrix products, allreduce, and every way to train",
         operates=True,
     )
-    command.add_argument("--models", metavar="NAME,...", help="some of training_models")
+    models = command.add_argument("--models", metavar="NAME,...", help="some of training_models")
+    _completed(models, completion.several(completion.models))
     command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
     command.add_argument("--batch", type=int, metavar="N", help="images per rank and step")
@@ -148,7 +149,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
     text = "names, ids, unique parts of ids, or `latest`"
-    command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
+    compared = command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
+    _completed(compared, completion.several(completion.runs))
     text = "write the weights of a run as a file for plain PyTorch"
     command = _add_checkpoint(commands, "export", text)
     text = ".pt, .pth or .safetensors"
@@ -233,7 +235,7 @@ def _add_checkpoint(commands: Any, name: str, text: str) -> argparse.ArgumentPar
 
 def _add_on(parser: argparse.ArgumentParser, text: str) -> None:
     on = parser.add_argument("--on", type=_names, default="", metavar="HOST,...", help=text)
-    _completed(on, completion.hosts)
+    _completed(on, completion.several(completion.hosts))
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

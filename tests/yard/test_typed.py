@@ -117,6 +117,8 @@ def offered(line: str, home: Path) -> list[str]:
         ("yard train --nod", ["--nodes "]),
         ("yard logs 20261128T12", ["20261128T120000Z_vit_cifar10_b32_e1_n2_p1 "]),
         ("yard --inventory inventory/lab notebook node", ["node7 "]),
+        ("yard report 2026", ["20261128T120000Z_vit_cifar10_b32_e1_n2_p1 "]),
+        ("yard --inventory inventory/lab verify --on gpu,node", ["gpu,node7 "]),
     ],
 )
 def test_a_shell_is_offered_the_names_of_the_checkout(
