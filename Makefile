@@ -50,7 +50,7 @@ UNKNOWN := $(if $(TYPED),$(firstword $(filter-out $(EVERYWHERE) $(KNOWN),$(TYPED
 ifneq ($(UNKNOWN),)
 NEAREST := $(shell python3 -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' \
 	$(call quoted,$(UNKNOWN)) $(EVERYWHERE) $(KNOWN))
-$(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST),; did you mean $(NEAREST)=?,: it takes $(addsuffix =,$(sort $(KNOWN) $(EVERYWHERE)))))
+$(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST), (did you mean $(NEAREST)=?),: it takes $(addsuffix =,$(sort $(KNOWN) $(EVERYWHERE)))))
 endif
 endif
 
@@ -63,6 +63,8 @@ else
 .PHONY: targets help
 targets:
 	@python3 yard/make_help.py Makefile
+.DEFAULT:
+	@python3 yard/make_help.py Makefile unknown $(call quoted,$@)
 help: ## print a line for each target
 	@python3 yard/make_help.py Makefile all
 

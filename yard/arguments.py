@@ -10,6 +10,7 @@ import yaml
 
 from yard import __version__, completion
 from yard.code.settings import PER
+from yard.core.command_line import CommandLine
 from yard.plays.contract import CHECK_PARTS, RELEASES
 from yard.request.job import AS_EACH_HAS
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
@@ -24,7 +25,7 @@ EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the requ
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="yard",
         description="Run distributed training on the machines of an inventory.",
         epilog=EPILOG,
@@ -148,8 +149,10 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "rerun", text, operates=True)
     _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
-    text = "names, ids, unique parts of ids, or `latest`"
-    compared = command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
+    text = "names, ids, unique parts of ids, or `latest` (default)"
+    compared = command.add_argument(
+        "runs", nargs="?", type=_names, default="latest", metavar="RUN[,RUN...]", help=text
+    )
     _completed(compared, completion.several(completion.runs))
     text = "write the weights of a run as a file for plain PyTorch"
     command = _add_checkpoint(commands, "export", text)

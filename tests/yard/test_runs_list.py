@@ -73,8 +73,13 @@ def test_a_run_is_found_by_all_that_is_said_of_it(recorded: Recorded) -> None:
         "ada@desk",
     ):
         assert shown in text
+    wide = io.StringIO()
+    show_runs(Console(file=wide, width=200, force_terminal=True, color_system=None), [overview])
+    assert re.search(r"^.{70,82}failed", wide.getvalue(), re.M), "not far apart"
     narrow = io.StringIO()
     show_runs(Console(file=narrow, width=80), [overview])
+    lines = narrow.getvalue().splitlines()
+    assert all(line.startswith((" ", "run ", run.name)) for line in lines), "the rest is indented"
     assert max(map(len, narrow.getvalue().splitlines())) <= 80
     assert re.search(rf"^{run.name} +failed", narrow.getvalue(), re.M), "whole, to be copied"
     page = write_index(run.parent).read_text()
