@@ -699,7 +699,7 @@ def test_make_doctor(site: Site) -> None:
     assert "Not fit: 2 of 3 hosts." in answer.stdout
     alone = make("ON=gpu01")
     assert alone.returncode == 0, alone.stdout + alone.stderr
-    assert "This machine and 1 host are fit." in alone.stdout
+    assert "This machine and 1 host are fit. Next: make setup" in alone.stdout
     assert "gpu02" not in alone.stdout
 
 
