@@ -20,8 +20,8 @@ from yard.request.training import ALL_IMAGES, AUTO, HOLD, OPTIONS, RANK_BATCH
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
 WEB_PORT = 8642
-EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
-3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
+EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request is
+invalid, 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
 
 
 def build_parser() -> argparse.ArgumentParser:
