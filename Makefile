@@ -117,8 +117,8 @@ doctor: $(READY) ## before set-up: check this machine, the inventory and SSH to 
 bootstrap: $(READY) ## for machines with only root's password: make an account with key and sudo, install Python, pin host keys
 	@$(PLAY) playbooks/bootstrap.yml
 
-setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
-	@$(YARD) setup
+setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml): NODES=2 of a local cluster
+	@$(YARD) setup $(call option,NODES,--nodes)
 
 verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi,containers ON=host,group
 	@$(YARD) verify $(call option,CHECKS,--checks) $(call option,ON,--on)

@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from browser import do
 from rich.console import Console
-from yard_command import DATA, Yard, made
+from yard_command import DATA, REPOSITORY, Yard, made
 
 from yard.core.errors import RequestError
 from yard.core.files import room_of
@@ -218,3 +220,24 @@ def test_the_page_on_disk_filters_and_sorts(recorded: Recorded) -> None:
         [slow.name, run.name],
         [run.name, slow.name],
     ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", [["-m", "yard", "runs", "--csv"], ["yard/make_help.py", "Makefile", "all"]]
+)
+def test_a_reader_that_has_seen_enough_is_no_error(words: list[str]) -> None:
+    there, ours = os.pipe()
+    os.close(there)
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TRAINYARD_TYPES_YARD": "1"},
+        stdout=ours,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(ours)
+    assert (done.returncode, done.stderr) == (0, "")
