@@ -210,7 +210,15 @@ def test_the_page_on_disk_filters_and_sorts(recorded: Recorded) -> None:
         press("time");
         const down = order();
         press("time");
-        return [...found, down, order()];
+        // No heading is broken where its column has nothing, and another one much.
+        document.querySelector("td.what").append(" a long cause".repeat(20));
+        for (const cell of document.querySelectorAll("td.curve")) cell.replaceChildren();
+        const lines = [...document.querySelectorAll("thead th")].map((head) => {
+          const text = document.createRange();
+          text.selectNodeContents(head.querySelector("button") ?? head);
+          return new Set([...text.getClientRects()].map((box) => box.top)).size;
+        });
+        return [...found, down, order(), Math.max(...lines)];
         """,
     )
     assert seen == [
@@ -219,6 +227,7 @@ def test_the_page_on_disk_filters_and_sorts(recorded: Recorded) -> None:
         [slow.name, run.name],
         [slow.name, run.name],
         [run.name, slow.name],
+        1,
     ]
 
 
