@@ -50,7 +50,7 @@ UNKNOWN := $(if $(TYPED),$(firstword $(filter-out $(EVERYWHERE) $(KNOWN),$(TYPED
 ifneq ($(UNKNOWN),)
 NEAREST := $(shell python3 -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' \
 	$(call quoted,$(UNKNOWN)) $(EVERYWHERE) $(KNOWN))
-$(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST),; did you mean $(NEAREST)=?,: it takes $(addsuffix =,$(sort $(KNOWN) $(EVERYWHERE)))))
+$(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST), (did you mean $(NEAREST)=?),: it takes $(addsuffix =,$(sort $(KNOWN) $(EVERYWHERE)))))
 endif
 endif
 
@@ -63,6 +63,8 @@ else
 .PHONY: targets help
 targets:
 	@python3 yard/make_help.py Makefile
+.DEFAULT:
+	@python3 yard/make_help.py Makefile unknown $(call quoted,$@)
 help: ## print a line for each target
 	@python3 yard/make_help.py Makefile all
 
@@ -115,8 +117,8 @@ doctor: $(READY) ## before set-up: check this machine, the inventory and SSH to 
 bootstrap: $(READY) ## for machines with only root's password: make an account with key and sudo, install Python, pin host keys
 	@$(PLAY) playbooks/bootstrap.yml
 
-setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml)
-	@$(YARD) setup
+setup: $(READY) ## make the machines of INVENTORY= ready (ansible-playbook site.yml): NODES=2 of a local cluster
+	@$(YARD) setup $(call option,NODES,--nodes)
 
 verify: $(READY) ## prove the cluster, and name the machine at fault: CHECKS=nodes,ssh,pairs,mpi,containers ON=host,group
 	@$(YARD) verify $(call option,CHECKS,--checks) $(call option,ON,--on)

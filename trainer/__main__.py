@@ -69,24 +69,32 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     export = commands.add_parser("export", help="write the weights of a checkpoint")
-    export.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
+    export.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a run")
     export.add_argument("--to", type=Path, required=True, help=".pt, .pth or .safetensors")
 
-    predict = commands.add_parser("predict", help="tell the classes of images by a checkpoint")
-    predict.add_argument("--checkpoint", type=Path, required=True, help="a file of a run")
+    predict = commands.add_parser("predict", help="classify images with a checkpoint")
+    predict.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a run")
     predict.add_argument("--data", type=Path, required=True, help="where prepared data sets lie")
-    predict.add_argument("--dataset", help="whose test set; else that of the run")
-    predict.add_argument("--source", type=Path, help="a folder of image files, in its place")
+    predict.add_argument(
+        "--dataset", help="data set whose test set is classified; default: that of the run"
+    )
+    predict.add_argument("--source", type=Path, help="folder of image files to classify instead")
     predict.add_argument("--out", type=Path, required=True, help="folder to write to")
 
     bench = commands.add_parser("bench", help="measure; every rank runs this")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True)
     suite = benchmarks.add_parser("suite", help="everything; under mpirun")
-    suite.add_argument("--model", action="append", required=True, help="may be repeated")
-    suite.add_argument("--rounds", type=int, default=5, help="turns of whatever is compared")
-    suite.add_argument("--seconds", type=float, default=5.0, help="of a turn of training, about")
     suite.add_argument(
-        "--bf16", action="store_true", help="measure bf16 too: all processors multiply it"
+        "--model", action="append", required=True, help="model to measure; may be repeated"
+    )
+    suite.add_argument(
+        "--rounds", type=int, default=5, help="rounds; each variant has one turn in each"
+    )
+    suite.add_argument(
+        "--seconds", type=float, default=5.0, help="approximate length of a turn of training"
+    )
+    suite.add_argument(
+        "--bf16", action="store_true", help="measure bf16 too; all processors support it"
     )
     turn = benchmarks.add_parser("turn", help="one turn of the suite; under torchrun")
     turn.add_argument("--model", required=True)
@@ -181,11 +189,11 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process without having Python take the interpreter and PyTorch apart.
+    """End this process without the teardown of the interpreter and PyTorch.
 
-    That costs each rank 0.8 s of a slow processor, and nothing comes of it: files, engine and
-    threads were closed before. After an error this rank does not leave MPI either, which would wait
-    for ranks that wait for this one: mpirun sees the status and ends the others.
+    The teardown costs each rank 0.8 s of a slow processor for nothing: files, engine and threads
+    were closed before. After an error this rank does not leave MPI either, which would wait for
+    ranks that wait for this one: mpirun sees the status and ends the others.
     """
     if status == 0:
         # What libraries have registered for the end of a process, W&B among them.

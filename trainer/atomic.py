@@ -1,4 +1,4 @@
-"""Files that are there complete or not at all, even if the machine stops while they are written."""
+"""Atomic writes: a file is complete or absent, even if the machine stops during the write."""
 
 import contextlib
 import json
@@ -13,8 +13,8 @@ from typing import IO, Any
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that takes the place of `path` when the block ends without error.
 
-    The data is on the disk before the name is: without the two calls of fsync, a power cut could
-    leave the new name with nothing behind it.
+    The data reaches the disk before the name does. Without the two calls of fsync, a power cut
+    could leave an empty file under the new name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -27,7 +27,7 @@ _NAME = re.compile(r"epoch-([0-9]{1,9})(?:-step-([0-9]{1,12}))?\.pt")
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Ignore a report of progress."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def load_newest(folder: Path, report: Callable[[str], None]) -> Checkpoint:
         if good:
             return max(good, key=lambda checkpoint: checkpoint.epoch_images)
     raise CheckpointError(
-        f"no checkpoint to go on from in {folder}: "
+        f"no checkpoint to resume from in {folder}: "
         + (f"all {len(files)} are damaged" if files else "there is no epoch-<n>.pt")
     )
 

@@ -1,4 +1,4 @@
-"""How long it is from one checkpoint to the next: what one costs against what a failure costs.
+"""The interval between checkpoints: the cost of a checkpoint against that of a failure.
 
 After J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9),
 1974, and J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart

@@ -51,9 +51,9 @@ def find_device(local_rank: int) -> tuple[torch.device, str]:
 
 
 class Marks:
-    """Moments between pieces of work, at which the device has done all that was asked before.
+    """Moments at which the device has finished all work that was queued before.
 
-    A GPU notes them itself while it works: to wait for it at each would cost it its head start.
+    A GPU records them itself while it works. Waiting for it at each moment would drain its queue.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Where a number stopped being one."""
+"""Finds the layer in which the loss became infinite or NaN."""
 
 import socket
 
@@ -13,7 +13,7 @@ from trainer.step import autocast
 def divergence(
     loss: float, images: Tensor, step: int, learner: Learner, rank: int
 ) -> DivergenceError:
-    """Return the error to raise when the loss is no number: it never becomes one again."""
+    """Return the error to raise when the loss is infinite or NaN: training cannot recover."""
     place = first_non_finite(learner.network, images, learner.train_step.precision)
     return DivergenceError(
         f"the training loss became {loss} at step {step} on rank {rank} "
@@ -38,7 +38,7 @@ def first_non_finite(model: nn.Module, images: Tensor, precision: str) -> str:
         return "the images of its batch are not finite"
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
-            return f"an update before it had left parameter {name} not finite"
+            return f"an earlier update made parameter {name} infinite or NaN"
     culprits: list[str] = []
 
     def look(name: str, module: nn.Module) -> None:

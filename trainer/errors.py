@@ -76,13 +76,13 @@ class ClusterAddressError(WorldError):
 
 
 class DivergenceError(TrainerError):
-    """The loss is no longer a number."""
+    """The loss became infinite or NaN."""
 
     code = "loss_not_a_number"
 
 
 class NonFiniteLossError(DivergenceError):
-    """The loss of a batch, the tensor `images`, is infinite or no number."""
+    """The loss of a batch, the tensor `images`, is infinite or NaN."""
 
     def __init__(self, loss: float, images: Any) -> None:
         super().__init__(f"the training loss became {loss}")

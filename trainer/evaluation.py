@@ -29,7 +29,7 @@ MOST_CONFUSED = 100
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model does on a split.
+    """Results of a model on a split.
 
     Attributes:
         loss: mean cross-entropy in nats.

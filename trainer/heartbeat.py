@@ -1,4 +1,4 @@
-"""A rank's sign of life, one line in `ranks/<rank>.beat`: what it does, and when it said so.
+"""A rank's heartbeat, one line in `ranks/<rank>.beat`: its state, and the time of the report.
 
     c 81234.567
 
@@ -27,7 +27,7 @@ def clock() -> float:
 
 
 def beat(state: bytes = COMPUTES) -> None:
-    """Say that this rank has got on; to be called wherever it has, it costs microseconds."""
+    """Report that this rank made progress; call it wherever it does. It costs microseconds."""
     if _descriptor is not None:
         # The line never gets shorter while the node is up, so nothing of an older one is left.
         os.pwrite(_descriptor, b"%b %.3f\n" % (state, clock()), 0)

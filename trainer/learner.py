@@ -1,4 +1,4 @@
-"""What learns: a model, its optimizer, the step, and the way they come out of a checkpoint."""
+"""The learner: a model, its optimizer and its step, made anew or from a checkpoint."""
 
 import shutil
 from dataclasses import dataclass

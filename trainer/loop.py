@@ -60,7 +60,7 @@ class TrainingLoop:
         """Train from there to the end; every rank must call it.
 
         Raises:
-            DivergenceError: the loss is no longer a number.
+            DivergenceError: the loss became infinite or NaN.
         """
         config, engine, metrics = self._config, self._engine, self._metrics
         self._progress, self._first_step = start.progress, start.progress.step + 1
@@ -110,7 +110,7 @@ class TrainingLoop:
             meter = Meter()
         if self._progress.epoch < config.epochs:
             since = self._progress.validations_since_best
-            print(f"ends early: no better in {since} validations in a row", flush=True)
+            print(f"early stop: no higher accuracy in {since} validations in a row", flush=True)
         # A run whose last checkpoint is not on the disk has not ended well.
         self._checkpointer.finish()
         metrics.write(

@@ -58,7 +58,7 @@ def mounts(table: Path = MOUNTINFO) -> list[Mount]:
 
 
 def mount_of(path: Path, table: Path = MOUNTINFO) -> Mount:
-    """Return what a path lies on, without touching it: that may take for ever."""
+    """Return the mount that holds a path, without touching the path: that could block."""
     nearest = Mount("/", "unknown", "unknown")
     for mount in mounts(table):
         if path.is_relative_to(mount.point) and len(mount.point) >= len(nearest.point):

@@ -1,4 +1,4 @@
-"""What a trained model makes of images: of the test set of a data set, or of files in a folder."""
+"""Classifies images with a trained model: a test set, or the files of a folder."""
 
 import base64
 import csv
@@ -43,7 +43,7 @@ class Images(NamedTuple):
 
 
 def predict(path: Path, data: Path, dataset: str | None, source: Path | None, out: Path) -> None:
-    """Have a checkpoint's model tell the classes of images, and write down what it says.
+    """Classify images with the model of a checkpoint, and write the results.
 
     `predictions.csv` has a line for each image: its class where that is known, and up to five
     classes with their probabilities, the likeliest first. `evaluation.json` has what they come to,
@@ -70,7 +70,7 @@ def predict(path: Path, data: Path, dataset: str | None, source: Path | None, ou
     )
     classes, size = trained_on.classes, checkpoint.data.get("image_size")
     if size is None:
-        raise ConfigError(f"{path.name} is of an older version, and does not say its image size")
+        raise ConfigError(f"{path.name} is of an older version that did not record the image size")
     network = build_model(checkpoint.config["model"], len(classes), size)
     network.load_state_dict(evaluated_weights(checkpoint))
     network.eval()

@@ -59,7 +59,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     # Why mpirun was ended, or not even started.
     "peer_silent": "no answer from {host}",
-    "stalled": "no rank of this node has got on for {seconds} s",
+    "stalled": "no rank of this node has made progress for {seconds} s",
     "start_stalled": "the ranks have not begun to train within {seconds} s",
     "peer_unreachable": "the container on {host} ({address}) cannot be reached: {message}",
     "mpirun_killed": "mpirun on {host} ended by signal {signal} ({word})",

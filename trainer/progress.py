@@ -1,4 +1,4 @@
-"""How far a run is, whatever number of ranks has brought it there."""
+"""Progress of a run, independent of its number of ranks."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Going on from the checkpoint of an earlier run, in the same world or in another one."""
+"""Resuming from the checkpoint of an earlier run, in a world of the same or another size."""
 
 import math
 from dataclasses import dataclass, field
@@ -131,7 +131,7 @@ def _require_same(name: str, before: Any, now: Any) -> None:
 
 def _described(checkpoint: Checkpoint, config: TrainConfig, sampler: ShardedSampler) -> str:
     """Where the run goes on, and what of the world is not as it was, for the log."""
-    text = f"going on after epoch {checkpoint.epoch}, step {checkpoint.step}"
+    text = f"resuming after epoch {checkpoint.epoch}, step {checkpoint.step}"
     if checkpoint.epoch_images:
         text += f", {checkpoint.epoch_images} images into epoch {checkpoint.epoch + 1}"
     before = checkpoint.config
@@ -140,7 +140,7 @@ def _described(checkpoint: Checkpoint, config: TrainConfig, sampler: ShardedSamp
         ranks = "rank" if sampler.world_size == 1 else "ranks"
         changes.append(f"{sampler.world_size} {ranks} in place of {before['world_size']}")
     if before["batch_per_rank"] != sampler.batch_per_rank:
-        batch = f"{sampler.batch_per_rank} images a rank and step"
+        batch = f"{sampler.batch_per_rank} images per rank and step"
         changes.append(f"{batch} in place of {before['batch_per_rank']}")
     if not changes:
         return text

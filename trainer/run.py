@@ -26,8 +26,8 @@ def train(config: TrainConfig) -> None:
     Every rank calls it. Only rank 0 writes files, but for what the first rank of a node samples.
 
     Raises:
-        TrainerError: the world, the data or the request is not as it should be, or the loss
-            stops being a number.
+        TrainerError: the world, the data or the request is not as it should be, or the loss became
+            infinite or NaN.
     """
     set_process_up(config)
     engine = start_engine(config.engine, config.backend)

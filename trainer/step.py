@@ -67,8 +67,8 @@ class TrainStep:
             labels: int64, batch; or float32, batch x classes, the probabilities of a mixture.
 
         Raises:
-            NonFiniteLossError: the loss is no number; nothing was exchanged or updated. Only on
-                CPUs: reading it would make an accelerator wait for every step.
+            NonFiniteLossError: the loss is infinite or NaN; nothing was exchanged or updated. Only
+                on CPUs: reading it would make an accelerator wait for every step.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate

@@ -1,4 +1,4 @@
-"""Small files in which the kernel tells about devices."""
+"""Reads small files of sysfs about devices."""
 
 from pathlib import Path
 

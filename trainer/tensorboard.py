@@ -74,7 +74,7 @@ class EventWriter:
 
 
 def masked_crc(data: bytes) -> int:
-    """CRC-32C, rotated and shifted: a checksum of data that holds checksums is no good."""
+    """CRC-32C, rotated and shifted, because a CRC of data that contains CRCs is weak."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)

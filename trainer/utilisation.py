@@ -1,4 +1,4 @@
-"""What a run takes of its node, sampled every few seconds beside the training."""
+"""Utilisation of the node by a run, sampled every few seconds during training."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Beginning from weights that were trained before: fine-tuning."""
+"""Fine-tuning: training that starts from given weights."""
 
 import json
 import tarfile
@@ -63,7 +63,7 @@ def adopt(network: nn.Module, weights: dict[str, Tensor]) -> str:
     if not (missing or other):
         return ""
     before = f", not {len(weights[other[0]])}" if other else ""
-    return f"the head {head} is made new: {len(own[f'{head}.weight'])} classes{before}"
+    return f"the head {head} starts at random: {len(own[f'{head}.weight'])} classes{before}"
 
 
 def read_weights(path: Path, sha256: str | None) -> dict[str, Tensor]:

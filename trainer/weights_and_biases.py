@@ -42,7 +42,7 @@ def start_wandb(run_dir: Path, config: dict[str, Any]) -> tuple[Listener | None,
         reason = str(error).partition("\n")[0]
         if key := os.environ.get(KEY):
             reason = reason.replace(key, "***")
-        refused = f"it does not take this run ({reason}); it is kept for `wandb sync`"
+        refused = f"the service refused this run ({reason}). The run is kept for `wandb sync`"
         print(f"W&B: {refused}", flush=True)
         run = wandb.init(**options, mode="offline")
 

@@ -1,4 +1,4 @@
-"""Who is where: the ranks that really run, against those of the configuration."""
+"""Compares the ranks that run, and their hosts, with the configuration."""
 
 import collections
 import os
@@ -41,9 +41,8 @@ def gather_ranks(engine: Engine) -> list[Rank]:
 def check_ranks(ranks: Sequence[Rank], ranks_by_host: Mapping[str, int]) -> None:
     """Compare the real world with the requested one.
 
-    A launcher that ignores a host file starts every rank on its own host, or each in a world of
-    its own, and reports success. This is where that ends. A host name matches with or without
-    its domain.
+    A launcher that ignores a host file starts every rank on its own host, or each in a world of its
+    own, and reports success. This check catches it. A host name matches with or without its domain.
 
     Args:
         ranks_by_host: how many ranks were asked for on each host.
@@ -58,8 +57,8 @@ def check_ranks(ranks: Sequence[Rank], ranks_by_host: Mapping[str, int]) -> None
     if running == requested:
         return
     raise WorldError(
-        f"asked were {sum(requested.values())} ranks ({_spread(requested)}), "
-        f"running are {len(ranks)} ({_spread(running)})"
+        f"{sum(requested.values())} ranks were requested ({_spread(requested)}), "
+        f"{len(ranks)} are running ({_spread(running)})"
     )
 
 

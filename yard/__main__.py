@@ -1,5 +1,6 @@
 """`python -m yard`."""
 
+import os
 import sys
 
 # The Makefile keeps Python from writing byte code beside sources that are sent somewhere. Those of
@@ -8,5 +9,24 @@ sys.dont_write_bytecode = False
 
 from yard.cli import main  # noqa: E402
 
+
+def is_read(more: str = "") -> bool:
+    """Whether somebody reads the output; where nobody does, the rest of it goes nowhere."""
+    try:
+        print(more, end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        status = main()
+    except BrokenPipeError:
+        # What could not be written is not there any more, so that something has to be.
+        if is_read("\n"):
+            raise
+        status = 0  # `make runs CSV=1 | head`: the reader has seen enough
+    is_read()
+    raise SystemExit(status)

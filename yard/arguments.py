@@ -10,6 +10,7 @@ import yaml
 
 from yard import __version__, completion
 from yard.code.settings import PER
+from yard.core.command_line import CommandLine
 from yard.plays.contract import CHECK_PARTS, RELEASES
 from yard.request.job import AS_EACH_HAS
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
@@ -19,12 +20,12 @@ from yard.request.training import ALL_IMAGES, AUTO, HOLD, OPTIONS, RANK_BATCH
 # Where TensorBoard listens, as its own documents have it.
 TENSORBOARD_PORT = 6006
 WEB_PORT = 8642
-EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request makes no sense,
-3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
+EPILOG = """exit status: 0 done, 1 the run failed (with a diagnosis), 2 the request is
+invalid, 3 the cluster is not fit, 130 interrupted (run stopped, logs collected)"""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="yard",
         description="Run distributed training on the machines of an inventory.",
         epilog=EPILOG,
@@ -111,14 +112,15 @@ def build_parser() -> argparse.ArgumentParser:
         "measure matrix products, allreduce, and every way to train",
         operates=True,
     )
-    command.add_argument("--models", metavar="NAME,...", help="some of training_models")
+    models = command.add_argument("--models", metavar="NAME,...", help="some of training_models")
+    _completed(models, completion.several(completion.models))
     command.add_argument("--nodes", type=int, default=2, metavar="N", help="machines")
     command.add_argument("--procs-per-node", type=int, metavar="N", help="ranks on each machine")
-    command.add_argument("--batch", type=int, metavar="N", help="images a rank and step")
+    command.add_argument("--batch", type=int, metavar="N", help="images per rank and step")
     command.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="turns of each measurement"
     )
-    text = "length of a turn of training, about"
+    text = "approximate length of a turn of training"
     command.add_argument("--seconds", type=float, default=5.0, metavar="S", help=text)
     command.add_argument("--transport", help="how the ranks talk to each other")
 
@@ -147,15 +149,18 @@ def build_parser() -> argparse.ArgumentParser:
     command = _add(commands, "rerun", text, operates=True)
     _add_run(command)
     command = _add(commands, "report", "draw the report of a run, or compare several")
-    text = "names, ids, unique parts of ids, or `latest`"
-    command.add_argument("runs", type=_names, metavar="RUN[,RUN...]", help=text)
+    text = "names, ids, unique parts of ids, or `latest` (default)"
+    compared = command.add_argument(
+        "runs", nargs="?", type=_names, default="latest", metavar="RUN[,RUN...]", help=text
+    )
+    _completed(compared, completion.several(completion.runs))
     text = "write the weights of a run as a file for plain PyTorch"
     command = _add_checkpoint(commands, "export", text)
     text = ".pt, .pth or .safetensors"
     command.add_argument("--to", type=Path, required=True, metavar="FILE", help=text)
     command = _add_checkpoint(commands, "evaluate", "test the model of a run, on this machine")
     command.add_argument("--dataset", help="one of training_datasets (default: the run's)")
-    command = _add_checkpoint(commands, "predict", "tell the classes of images by a run's model")
+    command = _add_checkpoint(commands, "predict", "classify images with a run's model")
     text = "with image files, here"
     command.add_argument("--source", type=Path, required=True, metavar="FOLDER", help=text)
     command = _add(commands, "tensorboard", "serve the runs' events to a browser here")
@@ -233,7 +238,7 @@ def _add_checkpoint(commands: Any, name: str, text: str) -> argparse.ArgumentPar
 
 def _add_on(parser: argparse.ArgumentParser, text: str) -> None:
     on = parser.add_argument("--on", type=_names, default="", metavar="HOST,...", help=text)
-    _completed(on, completion.hosts)
+    _completed(on, completion.several(completion.hosts))
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -341,7 +346,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         "inventory's training_run_* variables, then one node with one rank."
     )
     parser.add_argument("--epochs", type=int, metavar="N", help="passes over the training images")
-    parser.add_argument("--batch", type=int, metavar="N", help="images a rank and step")
+    parser.add_argument("--batch", type=int, metavar="N", help="images per rank and step")
     parser.add_argument(
         "--lr", type=float, metavar="RATE", help="peak learning rate of the whole job"
     )

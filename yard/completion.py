@@ -1,7 +1,7 @@
 """What a shell offers after TAB for the names that a checkout has; argcomplete does the rest."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,16 @@ def hosts(parsed_args: Any = None, **_: Any) -> list[str]:
     inventory = _project().inventory(getattr(parsed_args, "inventory", None))
     files = [*inventory.glob("*.yml"), *inventory.glob("*.yaml")]
     return sorted({host for file in files or [inventory] for host in _hosts_in(_read(file))})
+
+
+def several(names: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The same for an option that takes several of them, with commas between."""
+
+    def offer(prefix: str = "", **known: Any) -> list[str]:
+        given = prefix.rpartition(",")[0].split(",") if "," in prefix else []
+        return [",".join([*given, name]) for name in names(**known) if name not in given]
+
+    return offer
 
 
 def _project() -> Project:

@@ -3,8 +3,10 @@
 make_help.py MAKEFILE            the names, by group
 make_help.py MAKEFILE all        a line for each target
 make_help.py MAKEFILE train ...  all of some targets, with the options of yard behind them
+make_help.py MAKEFILE unknown X  which target is meant by a name that is none
 """
 
+import difflib
 import os
 import re
 import shutil
@@ -126,10 +128,15 @@ def main(makefile: str, *names: str) -> int:
     groups = targets(Path(makefile).read_text(encoding="utf-8"))
     every = {name: text for texts in groups.values() for name, text in texts.items()}
     python = Path(shutil.which("python", path=os.environ.get("VENV_BIN", "")) or "/nonexistent")
-    if not {"all", *every} & {*names}:
+    if not {"all", "unknown", *every} & {*names}:
         print(short(groups))
     if names == ("all",):
         print(whole(groups))
+    if names[:1] == ("unknown",):
+        near = difflib.get_close_matches(names[1], every, 1)
+        says = f"did you mean make {near[0]}?" if near else "make help lists all targets"
+        print(f"make {names[1]}: no such target; {says}", file=sys.stderr)
+        return 2
     for name in names:
         if name in every:
             print(of_target(name, every[name], python))
@@ -137,4 +144,10 @@ def main(makefile: str, *names: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    try:
+        ended = main(*sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        ended = 0
+    sys.exit(ended)

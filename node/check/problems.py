@@ -54,11 +54,11 @@ PROBLEMS = {
     "taken": Wording("it was taken by run {run} of {owner} since {since}", WAIT),
     # Of a run that wants some GPUs of each node and not the whole node.
     "gpus_lacking": Wording(
-        "it gives {count} GPUs to runs, and {wanted} of each node are asked for",
+        "GPUs that it gives to runs: {count}; asked for: {wanted}",
         "take fewer with GPUS_PER_NODE=, or correct training_node_gpus of this host",
     ),
     "gpus_too_few": Wording(
-        "{free} of its {count} GPUs are free, and {wanted} are asked for",
+        "free GPUs: {free} of {count}; asked for: {wanted}",
         "wait for the runs on it, or take fewer with GPUS_PER_NODE=",
     ),
     "gpus_held": Wording("its GPUs {gpus} are held by run {run} of {owner} since {since}", WAIT),
@@ -204,7 +204,7 @@ PROBLEMS = {
     ),
     # While a run is brought here: the check of the disk was passed.
     "no_room": Wording(
-        "no space is left in {path} for {what}: {needed} bytes are needed, {free} are free",
+        "no space is left in {path} for {what}: {needed:,} bytes are needed, {free:,} are free",
         "make room on the disk of {path}: du -x tells what takes it",
     ),
     "no_inode": Wording(
@@ -212,7 +212,7 @@ PROBLEMS = {
         "remove files from the disk of {path}: du -x --inodes tells where they are",
     ),
     "quota_used_up": Wording(
-        "the quota is used up in {path} for {what}: {needed} bytes are needed",
+        "the quota is used up in {path} for {what}: {needed:,} bytes are needed",
         "raise the quota of root or of the training user there, or make room: quota -v tells",
     ),
     "low_memory": Wording(

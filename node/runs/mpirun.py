@@ -66,7 +66,7 @@ class Launch(NamedTuple):
             nodes.
         gpus: of the run on the node where it has the fewest.
         dataset: a directory below /data of the container.
-        batch_per_rank: images a rank and step.
+        batch_per_rank: images per rank and step.
         bf16: whether whatever computes in the run multiplies it.
         threads: that a rank computes with; 0 shares the cores of a node out among its ranks.
         network: CIDR of the training network; empty lets Open MPI choose.

@@ -192,5 +192,5 @@ def _held_runs(leavers: Iterable[str], machine: Machine) -> Iterator[str]:
     if names:
         yield (
             f"the machine holds training runs of a user that is to be removed: {', '.join(names)}. "
-            "`make stop RUN=` ends a run and brings home what it left."
+            "`make stop RUN=` ends a run and collects its files."
         )

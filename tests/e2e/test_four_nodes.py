@@ -61,7 +61,7 @@ def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died
     run.wait_for_output("It starts from its newest checkpoint; retries left: 0.")
     log = f"{RUN_ROOT}/{run.run_id}/work/logs/rank-0.log"
     # Until it begins there is no such log.
-    goes_on = f"grep 'going on after epoch' {log} 2>/dev/null || true"
+    goes_on = f"grep 'resuming after epoch' {log} 2>/dev/null || true"
     run.wait_for("the second attempt", lambda: in_machine("node2", goes_on))
     # It ends the run where it is, and says that the dead node cannot be asked.
     stopped = make("stop", RUN=run.run_id)
@@ -74,7 +74,7 @@ def test_a_retry_goes_on_from_a_copy_of_the_checkpoint_where_the_first_node_died
     assert (summary["status"], summary["attempts"]) == ("stopped", 2)
     assert summary["hosts"] == NODES[1:]
     first_log = (run.directory / "logs/rank-0.log").read_text()
-    resumed = re.search(r"going on after epoch (\d+)", first_log)
+    resumed = re.search(r"resuming after epoch (\d+)", first_log)
     assert resumed is not None, first_log
     assert int(resumed[1]) > at_home
     # The files of the attempt that failed are home too, but for those of the node that is gone.

@@ -347,4 +347,4 @@ def test_training_refuses_an_unfit_node(good: Verdict) -> None:
     assert outcome.status == 3
     unfit = "node3 is not fit for a run: disk /srv/trainyard/runs: 0.0 GB free"
     assert unfit in outcome.output
-    assert "4 nodes are needed and 3 are fit. Nothing was started." in outcome.output
+    assert "Too few nodes: 4 needed, 3 fit. Nothing was started." in outcome.output

@@ -64,7 +64,7 @@ def test_a_node_that_failed_twice_is_out() -> None:
     assert choice.left_out == ("a: it was at fault in 2 attempts of this run",)
     choice = choose(2, 2, {"a": 2}, a=FIT, b=FIT)
     assert choice.message.splitlines() == [
-        "2 nodes are needed and 1 are fit. Nothing was started.",
+        "Too few nodes: 2 needed, 1 fit. Nothing was started.",
         "a: it was at fault in 2 attempts of this run",
         "b: fit, image sha256:1",
     ]
@@ -78,7 +78,7 @@ def test_fewer_than_wanted_are_enough_where_the_request_says_so() -> None:
 def test_too_few_nodes_are_refused_with_what_each_node_is() -> None:
     choice = choose(3, 3, a=FIT, b=UNFIT, c=DOWN, d=BROKEN, e={})
     assert choice.message.splitlines() == [
-        "3 nodes are needed and 1 are fit. Nothing was started.",
+        "Too few nodes: 3 needed, 1 fit. Nothing was started.",
         "a: fit, image sha256:1",
         f"b: {HELD['text']}; {MISSING['text']}",
         "c: unreachable: Connection timed out",

@@ -149,9 +149,9 @@ def test_the_code_has_no_room(
     assert values["free"] < 300 * KIB
     assert failed["msg"].splitlines() == [
         "The run was not started.",
-        f"node2: no space is left in {root} for the code of the run: {values['needed']} bytes are "
-        f"needed, {values['free']} are free: make room on the disk of {root}: du -x tells what "
-        "takes it",
+        f"node2: no space is left in {root} for the code of the run: {values['needed']:,} bytes "
+        f"are needed, {values['free']:,} are free: make room on the disk of {root}: "
+        "du -x tells what takes it",
     ]
     # What came whole is kept for the next launch, and nothing else.
     kept = contents(root / ".code")

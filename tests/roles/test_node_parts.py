@@ -98,7 +98,7 @@ def test_two_runs_share_a_node_and_a_third_is_told_of_both(
     assert taken(tmp_path, "b", wanted) == ([0, 1], ports)
     assert taken(tmp_path, "a", replace(wanted, gpus=1)) == ([2], ports + 1)
     few, one, other = refused(tmp_path, "c", wanted)
-    assert few.startswith("1 of its 4 GPUs are free, and 2 are asked for: wait for the runs on it")
+    assert few.startswith("free GPUs: 1 of 4; asked for: 2: wait for the runs on it")
     assert one.startswith("its GPUs 0, 1 are held by run b of ada@control since 1970-01-01")
     assert other.startswith("its GPUs 2 are held by run a of ada@control since ")
     assert taken(tmp_path, "c", replace(wanted, gpus=1)) == ([3], ports + 2)

@@ -113,7 +113,7 @@ def test_ends_where_validations_get_no_better(
     taken = [accuracy for _, accuracy in results[done:]]
     assert kept.accuracies == (taken or [0.25])
     assert kept.events[-3:] == ["finish", "best of 4", "end"]
-    assert "ends early: no better in 2 validations in a row" in capsys.readouterr().out
+    assert "early stop: no higher accuracy in 2 validations in a row" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("done", [0, PATIENCE, PATIENCE + 1])

@@ -102,7 +102,7 @@ def test_resumed_equals_uninterrupted(run: Callable[..., Path], tmp_path: Path) 
 
     log = (resumed / "logs" / "rank-0.log").read_text()
     assert "refused: cannot read the checkpoint" in log
-    assert "going on after epoch 1, step 3" in log
+    assert "resuming after epoch 1, step 3" in log
     start, *rest = curve(resumed)
     assert start[:3] == ("start", 3, 2)
     assert rest == [entry for entry in curve(whole) if entry[2] > 1]

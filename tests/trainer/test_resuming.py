@@ -62,14 +62,14 @@ def test_says_where_it_goes_on(
 ) -> None:
     save()
     loaded(config, tmp_path)
-    assert capsys.readouterr().out == "going on after epoch 1, step 20, 160 images into epoch 2\n"
+    assert capsys.readouterr().out == "resuming after epoch 1, step 20, 160 images into epoch 2\n"
     loaded(config, tmp_path, world_size=1)
     loaded(config, tmp_path, world_size=4, batch_per_rank=4)
     assert capsys.readouterr().out.splitlines() == [
-        "going on after epoch 1, step 20, 160 images into epoch 2, with 1 rank in place of 2: "
+        "resuming after epoch 1, step 20, 160 images into epoch 2, with 1 rank in place of 2: "
         "in steps of this world, 40 of 90",
-        "going on after epoch 1, step 20, 160 images into epoch 2, with 4 ranks in place of 2 "
-        "and 4 images a rank and step in place of 16: in steps of this world, 40 of 90",
+        "resuming after epoch 1, step 20, 160 images into epoch 2, with 4 ranks in place of 2 "
+        "and 4 images per rank and step in place of 16: in steps of this world, 40 of 90",
     ]
 
 
@@ -103,7 +103,7 @@ def test_contradiction_is_refused(
 def test_where_there_is_nothing_to_go_on_from_that_is_said(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(CheckpointError, match="no checkpoint to go on from in"):
+    with pytest.raises(CheckpointError, match="no checkpoint to resume from in"):
         loaded(config, tmp_path)
 
 

@@ -22,7 +22,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 DIVERGED = (
     r"trainer: the training loss became (nan|inf) at step 2 on rank (?P<rank>[01]) \(.+\): "
-    r"(the first output that is not finite is that of layer|an update before it had left parameter)"
+    r"(the first output that is not finite is that of layer|an earlier update made parameter)"
 )
 
 MakeRunDir = Callable[[dict[str, Any]], Path]

@@ -40,7 +40,7 @@ def test_another_world_is_refused(world: list[Rank], asked: dict[str, int]) -> N
 def test_refusal_says_what_was_asked_and_what_runs() -> None:
     with pytest.raises(WorldError) as refusal:
         check_ranks(ranks("node1", "node1"), {"node1": 1, "node2": 1})
-    message = "asked were 2 ranks (1 on node1, 1 on node2), running are 2 (2 on node1)"
+    message = "2 ranks were requested (1 on node1, 1 on node2), 2 are running (2 on node1)"
     assert refusal.value.problem == Problem("wrong_world", {"message": message})
     assert f"the world is not the one asked for: {message}. No step was" in str(refusal.value)
 

@@ -515,7 +515,7 @@ class _Training:
         result: dict[str, Any] = {"nodes": chosen}
         if problems:
             lines = [f"{problem['host']}: {problem['text']}" for problem in problems]
-            first = f"{count} nodes are needed and 0 are fit. Nothing was started."
+            first = f"Too few nodes: {count} needed, 0 fit. Nothing was started."
             result = {"failed": True, "msg": "\n".join([first, *lines]), "problems": problems}
         running.task(
             *("Choose the nodes", lambda host: result),

@@ -234,6 +234,6 @@ def test_a_run_that_was_deleted_while_nodes_were_made_ready_is_not_begun_anew(
     context = Context(Project(runs.parent), local.path, Console(file=io.StringIO()), Interrupts())
     held_out = {"validation_fraction": 0}
     request = TrainRequest(model="vit", nodes=2, epochs=9, resume=earlier.name, options=held_out)
-    with pytest.raises(RequestError, match="has no checkpoint to go on from"):
+    with pytest.raises(RequestError, match="has no checkpoint to resume from"):
         training.train(context, request, 0.0)
     assert list(runs.iterdir()) == []

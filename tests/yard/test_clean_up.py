@@ -52,6 +52,16 @@ def test_all_runs_stay_without_a_limit(ended: Make) -> None:
     assert why(ended("old", 4000), None) == "runs stay unless DAYS= gives a limit"
 
 
+def test_many_that_stay_for_one_reason_have_one_row() -> None:
+    runs = [clean_up.Thing(clean_up.HERE, "run", f"r{n}", 1000, "no limit") for n in range(9)]
+    other = clean_up.Thing("node1", "image", "a", None, "in use")
+    shown = [(thing.name, thing.bytes) for thing in clean_up._together([*runs, other])]
+    assert shown == [("9 runs", 9000), ("a", None)]
+    assert [*clean_up._together(runs[:5])] == runs[:5]
+    needless = [replace(run, kept="") for run in runs]
+    assert [*clean_up._together(needless)] == needless, "each that is removed is named"
+
+
 def test_what_somebody_may_miss_stays(ended: Make) -> None:
     assert why(ended("named", 31, name="paper"), 30) == "it was given the name paper"
     parts = ended("parts", 31, missing_hosts=("node2",))

@@ -164,12 +164,14 @@ def test_host_keys_are_not_for_the_environment_to_switch_off(typed: Typed) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["train", "NODE=4"], "make train takes no NODE=; did you mean NODES=?"),
-        (["train", "EPOCH=3", "MODEL=vit"], "make train takes no EPOCH=; did you mean EPOCHS=?"),
-        (["train", "INVENTRY=x"], "make train takes no INVENTRY=; did you mean INVENTORY=?"),
+        (["train", "NODE=4"], "make train takes no NODE= (did you mean NODES=?)"),
+        (["train", "EPOCH=3", "MODEL=vit"], "make train takes no EPOCH= (did you mean EPOCHS=?)"),
+        (["train", "INVENTRY=x"], "make train takes no INVENTRY= (did you mean INVENTORY=?)"),
         (["scaling", "RETRIES=2"], "make scaling takes no RETRIES="),
         (["status", "FOO=1"], "make status takes no FOO=: it takes BUNDLE= HELP= INVENTORY= "),
         (["setup", "it's=1"], "make setup takes no it's=: it takes BUNDLE="),
+        (["rusn"], "make rusn: no such target; did you mean make runs?"),
+        (["rusn;touch record #"], "make rusn;touch record #: no such target"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(

@@ -413,7 +413,7 @@ def test_what_ended_with_the_container_is_told_with_the_place_to_write_to(run: P
     )
     assert first.startswith("the program wrote 1 file of 5.2 MB to /tmp/test-clm on node1, which")
     assert "the copy is outputs/left-in-container/tmp/test-clm. Have it write to" in first
-    assert "nothing of it came home" in second
+    assert "nothing of it was collected" in second
     assert "the copy is nodes/node2/outputs/left-in-container/tmp/own. " in third
 
 

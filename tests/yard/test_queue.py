@@ -16,7 +16,7 @@ from yard.operations import queue
 from yard.plays.events import Outcome, Problem, TaskFailure
 
 HELD = Problem("held", "it is held", "node2")
-TOO_FEW = Problem("too_few_nodes", "2 nodes are needed and 1 is fit", None)
+TOO_FEW = Problem("too_few_nodes", "Too few nodes: 2 needed, 1 fit", None)
 DRAINED = Problem("drained", "it is drained", "node4")
 DEAD = Problem("unreachable", "no answer", "node3")
 

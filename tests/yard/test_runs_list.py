@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from browser import do
 from rich.console import Console
-from yard_command import DATA, Yard, made
+from yard_command import DATA, REPOSITORY, Yard, made
 
 from yard.core.errors import RequestError
 from yard.core.files import room_of
@@ -73,8 +75,13 @@ def test_a_run_is_found_by_all_that_is_said_of_it(recorded: Recorded) -> None:
         "ada@desk",
     ):
         assert shown in text
+    wide = io.StringIO()
+    show_runs(Console(file=wide, width=200, force_terminal=True, color_system=None), [overview])
+    assert re.search(r"^.{70,82}failed", wide.getvalue(), re.M), "not far apart"
     narrow = io.StringIO()
     show_runs(Console(file=narrow, width=80), [overview])
+    lines = narrow.getvalue().splitlines()
+    assert all(line.startswith((" ", "run ", run.name)) for line in lines), "the rest is indented"
     assert max(map(len, narrow.getvalue().splitlines())) <= 80
     assert re.search(rf"^{run.name} +failed", narrow.getvalue(), re.M), "whole, to be copied"
     page = write_index(run.parent).read_text()
@@ -203,7 +210,15 @@ def test_the_page_on_disk_filters_and_sorts(recorded: Recorded) -> None:
         press("time");
         const down = order();
         press("time");
-        return [...found, down, order()];
+        // No heading is broken where its column has nothing, and another one much.
+        document.querySelector("td.what").append(" a long cause".repeat(20));
+        for (const cell of document.querySelectorAll("td.curve")) cell.replaceChildren();
+        const lines = [...document.querySelectorAll("thead th")].map((head) => {
+          const text = document.createRange();
+          text.selectNodeContents(head.querySelector("button") ?? head);
+          return new Set([...text.getClientRects()].map((box) => box.top)).size;
+        });
+        return [...found, down, order(), Math.max(...lines)];
         """,
     )
     assert seen == [
@@ -212,4 +227,26 @@ def test_the_page_on_disk_filters_and_sorts(recorded: Recorded) -> None:
         [slow.name, run.name],
         [slow.name, run.name],
         [run.name, slow.name],
+        1,
     ]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", [["-m", "yard", "runs", "--csv"], ["yard/make_help.py", "Makefile", "all"]]
+)
+def test_a_reader_that_has_seen_enough_is_no_error(words: list[str]) -> None:
+    there, ours = os.pipe()
+    os.close(there)
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TRAINYARD_TYPES_YARD": "1"},
+        stdout=ours,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(ours)
+    assert (done.returncode, done.stderr) == (0, "")

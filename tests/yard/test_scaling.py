@@ -47,7 +47,7 @@ def test_gains_are_by_speed_and_by_time(lab: Inventory) -> None:
     assert result.throughput.speed_up == pytest.approx(240 / 63, abs=1e-4)
     assert result.throughput.efficiency == pytest.approx(240 / 63 / 4, abs=1e-4)
     assert result.training.speed_up == pytest.approx(400 / 110, abs=1e-4)
-    assert "64 images a rank and step" in result.held
+    assert "64 images per rank and step" in result.held
     assert "from 64 to 256" in result.held
     smaller = compare(
         "scaling-1", training, GLOBAL_BATCH, [ONE], [replace(FOUR, batch_per_rank=16)]

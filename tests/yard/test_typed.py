@@ -92,6 +92,42 @@ def test_the_screen_speaks_make_unless_the_user_types_yard(monkeypatch: pytest.M
     assert screen.getvalue() == "make stop RUN=vit\nyard stop vit\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "by_yard", "by_make"),
+    [
+        ("rusn", "COMMAND: rusn: unknown; did you mean runs?", None),
+        ("train --nodess 2", "--nodess: unknown; did you mean --nodes?", None),
+        ("train --epochs x", "--epochs: 'x' is not a whole number", "EPOCHS: 'x' is not a whole"),
+        ("train --launch r", "--launch: r: unknown; there is rank, node", "LAUNCH: r: unknown;"),
+        (
+            "train --model a --code b",
+            "--code: not together with --model",
+            "CODE: not together with",
+        ),
+        ("train --set x", "--set: 'x' is not key=value", "--set: 'x' is not key=value"),
+        ("exec --seconds x ls", "--seconds: 'x' is not a whole number", "LIMIT: 'x' is not"),
+        ("export", "--to: missing", "TO: missing"),
+        ("logs a b", "b: not expected", "b: not expected"),
+    ],
+)
+def test_a_mistyped_word_is_refused_in_the_words_of_who_typed_it(
+    words: str,
+    by_yard: str,
+    by_make: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for typed, said in (("1", by_yard), ("", by_make)):
+        monkeypatch.setenv(TYPES_YARD, typed)
+        with pytest.raises(SystemExit) as ended:
+            build_parser().parse_args(words.split())
+        assert ended.value.code == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"yard: {said or by_yard}")
+        assert told.count("\n") == 2
+        assert ("--help lists all" if typed else "HELP=1 lists all") in told
+
+
 def offered(line: str, home: Path) -> list[str]:
     """What a shell is offered for the last word of a line."""
     answer = home / "answer"
@@ -117,6 +153,8 @@ def offered(line: str, home: Path) -> list[str]:
         ("yard train --nod", ["--nodes "]),
         ("yard logs 20261128T12", ["20261128T120000Z_vit_cifar10_b32_e1_n2_p1 "]),
         ("yard --inventory inventory/lab notebook node", ["node7 "]),
+        ("yard report 2026", ["20261128T120000Z_vit_cifar10_b32_e1_n2_p1 "]),
+        ("yard --inventory inventory/lab verify --on gpu,node", ["gpu,node7 "]),
     ],
 )
 def test_a_shell_is_offered_the_names_of_the_checkout(

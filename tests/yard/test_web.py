@@ -521,7 +521,7 @@ def opened(page: Page, address: str) -> None:
 @pytest.mark.process
 def test_a_browser_shows_a_run_and_all_runs_at_desk_and_phone(site: Site) -> None:
     run, failed = site.run(), site.run("20261121T000000Z_vit_cifar10_b64_e5_n2_p1", "killed")
-    # Without a name it has its whole id as its title.
+    # Without a name its title says what was trained.
     manifest = json.loads((failed / "manifest.json").read_text())
     (failed / "manifest.json").write_text(json.dumps({**manifest, "name": None}))
     going = site.run("20261122T000000Z_c", over=False)
@@ -534,6 +534,17 @@ def test_a_browser_shows_a_run_and_all_runs_at_desk_and_phone(site: Site) -> Non
                 opened(page, f"{address}/{path}?key={KEY}")
                 if not path:
                     page.wait_for("document.body.innerText.includes('node2')", 30)
+                    # What ticks a row lies beside its title, on a phone too.
+                    box = "row.querySelector({!r}).getBoundingClientRect().{}".format
+                    apart = (
+                        f"(row) => {box('.tick input', 'bottom')} - {box('.what > a', 'bottom')}"
+                    )
+                    rows = f"[...document.querySelectorAll('tbody tr')].map({apart})"
+                    assert max(page.value(rows)) < 12, f"at {width} pixels"
+                if path.endswith(failed.name):
+                    heading = page.value("document.querySelector('h1').textContent")
+                    assert heading.startswith("vit on cifar10")
+                    assert page.value("document.querySelector('.diagnosis pre') !== null")
                 scroll = page.value("document.documentElement.scrollWidth")
                 assert scroll <= width, f"{path} scrolls sideways at {width} pixels"
                 ratio, faintest = page.value(f"({CONTRAST})(window)")

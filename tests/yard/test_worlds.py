@@ -25,7 +25,7 @@ IMAGES = 480
 def attempt(
     world_size: int, begin: int, end: int, first_image: int, began_at: float
 ) -> list[Metric]:
-    """Lines of two epochs of 480 images, eight images a rank and step, a line every step."""
+    """Lines of two epochs of 480 images, eight images per rank and step, a line every step."""
     batch = 8 * world_size
     per_epoch = IMAGES // batch
 

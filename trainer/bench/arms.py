@@ -1,4 +1,4 @@
-"""What the throughput benchmark compares: ways to train the same model on the same images."""
+"""The arms of the throughput benchmark: ways to train one model on the same images."""
 
 import json
 import os
@@ -192,7 +192,7 @@ def _configuration(workload: Workload, engine: Engine, run_dir: str) -> TrainCon
 
 
 class MinimalArm:
-    """The least that trains: PyTorch alone, on a batch that is ready, nothing looked at."""
+    """The minimum: PyTorch alone, on a ready batch, without logs or timing of parts."""
 
     ranks: Ranks = "first"
 

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engines import DEFAULT_OPTIONS, ExchangeOptions, HorovodEngine
-from trainer.engines.horovod import NHWC, as_it_lies
+from trainer.engines.horovod import NHWC, contiguous_view
 
 # From the order in which channels last lies in memory to channels first.
 NCHW = tuple(NHWC.index(dimension) for dimension in range(len(NHWC)))
 
 
-class _AsTheyLie:
-    """A compression of Horovod's that exchanges gradients in the order in which they lie."""
+class _InMemoryOrder:
+    """Wraps a compression of Horovod's to exchange gradients in their order in memory."""
 
     def __init__(self, compression: Any) -> None:
         self._compression = compression
 
     def compress(self, tensor: Tensor) -> tuple[Tensor, tuple[Any, bool]]:
-        view = as_it_lies(tensor)
+        view = contiguous_view(tensor)
         compressed, context = self._compression.compress(view)
         return compressed, (context, view is not tensor)
 
@@ -49,7 +49,7 @@ class HorovodOptimizerEngine(HorovodEngine):
         wrapped = hvd.DistributedOptimizer(
             optimizer,
             named_parameters=model.named_parameters(),
-            compression=_AsTheyLie(getattr(hvd.Compression, options.compression)),
+            compression=_InMemoryOrder(getattr(hvd.Compression, options.compression)),
         )
         return model, wrapped
 

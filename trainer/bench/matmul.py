@@ -1,4 +1,4 @@
-"""Matrix products: what a core computes, and what all of them compute together."""
+"""Speed of matrix products: of one core, and of all cores together."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ LABELS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Matmul:
-    """What matrix products came to.
+    """Results of the matrix products.
 
     Attributes:
         gflops: medians in 10^9 multiplications and additions a second, by the keys of `LABELS`.

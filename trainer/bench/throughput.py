@@ -83,7 +83,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the turns come to.
+    """Results over all turns.
 
     Attributes:
         images_per_second: median of every arm's speeds, by arm.
@@ -126,8 +126,8 @@ def measure_throughput(
 ) -> Throughput:
     """Let all arms take turns, round after round.
 
-    All run in the same processes on the same cores, so that whatever else the machine does meets
-    all of them. Each round begins with another arm and every second goes backwards: a drift of
+    All run in the same processes on the same cores, so that other load of the machine affects all
+    of them alike. Each round begins with another arm and every second goes backwards: a drift of
     the machine favours none, and none is always behind the same neighbour.
 
     Args:
@@ -182,8 +182,8 @@ def images_per_second(ranks: Ranks, images: int, seconds: Sequence[float]) -> fl
 def lockstep_seconds(by_rank: Sequence[Sequence[float]]) -> float:
     """What the same steps take where every rank waits for the slowest after each of them.
 
-    It is what no exchange of gradients, however fast, can do better than: where the machine holds
-    up now one rank and now the other, ranks that need each other lose the time of both.
+    No exchange of gradients, however fast, can do better: where the machine delays one rank in one
+    step and another rank in the next, ranks that wait for each other lose the time of both.
 
     Args:
         by_rank: seconds of every step of every rank, taken at the same time.

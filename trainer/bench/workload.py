@@ -1,4 +1,4 @@
-"""What every arm of the throughput benchmark trains: a model on images of a data set."""
+"""The workload of every arm of the throughput benchmark: a model and images."""
 
 from dataclasses import dataclass
 from pathlib import Path

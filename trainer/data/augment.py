@@ -1,4 +1,4 @@
-"""Random crops, flips, mixtures and normalisation, on a whole batch at once."""
+"""Random crops, flips, mixing and normalisation of whole batches."""
 
 from dataclasses import dataclass
 

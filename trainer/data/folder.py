@@ -107,7 +107,7 @@ def classes_of(directory: Path) -> tuple[str, ...]:
         ) from error
     if differ := sorted(set(train).symmetric_difference(*test or [train])):
         raise DataError(
-            f"{directory}: train/ and val/ have other classes: {', '.join(differ[:5])}"
+            f"{directory}: train/ and val/ have different classes: {', '.join(differ[:5])}"
             + (f" and {len(differ) - 5} more" if len(differ) > 5 else "")
         )
     return tuple(train)

@@ -1,9 +1,9 @@
 """ImageNet (Russakovsky et al., 2015): 1,281,167 training and 50,000 validation photographs.
 
 Its two archives are published as `ILSVRC2012_img_train.tar`, which holds a tar file for each of
-1,000 classes, and `ILSVRC2012_img_val.tar`, a flat heap of images. Which class a validation image
-belongs to is not in there: `imagenet_validation.txt.xz` beside this file has it, one class a line
-in the order of the images' numbers, as tensorflow-datasets publishes it (Apache-2.0).
+1,000 classes, and `ILSVRC2012_img_val.tar`, a flat list of images. It lacks the classes of the
+validation images: `imagenet_validation.txt.xz` beside this file has them, one class a line in the
+order of the images' numbers, as tensorflow-datasets publishes it (Apache-2.0).
 
 They become a folder for each class, beside the data set's own until all of them are right.
 Unpacking can be interrupted at any moment and goes on with the class it had come to. A source that

@@ -176,6 +176,6 @@ def check_same(files: dict[str, FileSet], engine: Engine) -> None:
         if other[0] != first[0]:
             told = [f"{host}: {train:,} and {test:,}" for _, (train, test), host in (first, other)]
             raise DataError(
-                f"the nodes have other images for training and test ({'; '.join(told)}): "
+                f"the nodes have different images for training and test ({'; '.join(told)}): "
                 "put the data set there again with make data"
             )

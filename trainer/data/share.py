@@ -1,4 +1,4 @@
-"""Data sets often lie on a network share: a server that goes must not be taken for damaged data."""
+"""Errors of network shares: a server that is gone must not look like damaged data."""
 
 import os
 from pathlib import Path

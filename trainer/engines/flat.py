@@ -158,7 +158,7 @@ class FlatGradients:
         bucket = self._bucket_of[index]
         if index not in bucket.missing:
             raise RuntimeError(
-                "a second backward pass before the exchange: hold the first back by accumulating()"
+                "a second backward pass before the exchange: run the first within accumulating()"
             )
         bucket.missing.remove(index)
         if not bucket.missing:

@@ -30,10 +30,10 @@ NICE = "TRAINYARD_EXCHANGE_NICE"
 NHWC = (0, 2, 3, 1)
 
 
-def as_it_lies(tensor: Tensor) -> Tensor:
-    """A contiguous view of a tensor that is channels last: Horovod takes none that is not."""
-    lies_otherwise = tensor.dim() == len(NHWC) and not tensor.is_contiguous()
-    return tensor.permute(NHWC) if lies_otherwise else tensor
+def contiguous_view(tensor: Tensor) -> Tensor:
+    """A contiguous view of a channels-last tensor, because Horovod requires contiguous ones."""
+    is_channels_last = tensor.dim() == len(NHWC) and not tensor.is_contiguous()
+    return tensor.permute(NHWC) if is_channels_last else tensor
 
 
 @contextmanager
@@ -105,7 +105,7 @@ class HorovodEngine:
 
     def broadcast_state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Give every rank the parameters, buffers and optimizer state of rank 0."""
-        state = {name: as_it_lies(value) for name, value in model.state_dict().items()}
+        state = {name: contiguous_view(value) for name, value in model.state_dict().items()}
         self._hvd.broadcast_parameters(state, root_rank=0)
         # Not Horovod's broadcast_optimizer_state: on a fresh optimizer it takes a step with
         # gradients of zero to have a state to send, and that step decays the weights.
@@ -126,7 +126,7 @@ class HorovodEngine:
             f"{1000 * total / self.world_size:.1f} with {candidate}"
             for candidate, total in zip(tuning.candidates, seconds, strict=True)
         )
-        print(f"gradients go in {count} bucket(s); ms a step: {by_count}", flush=True)
+        print(f"buckets of gradients: {count}; ms per step: {by_count}", flush=True)
 
     def sum(self, values: Tensor) -> Tensor:
         with waiting():

@@ -1,4 +1,4 @@
-"""Reads the signs of life of ranks, which may have put anything in their place."""
+"""Reads the heartbeats of ranks, whose programs may have put anything in their place."""
 
 import os
 import re

@@ -1,8 +1,8 @@
 """Whether a program of this container holds a TCP connection to another node of the run.
 
 The containers of a run share their nodes' networks, whose table proc(5) shows as net/tcp; whose a
-connection is, the descriptors of the processes say. Ranks that never hold one train alone: each
-believes that the world is itself.
+connection is, the descriptors of the processes say. Ranks that never hold one train alone, each in
+a world of size 1.
 """
 
 import contextlib

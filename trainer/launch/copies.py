@@ -152,7 +152,7 @@ class CheckpointCopies:
         self._next_look = now + pause
         self.say(
             f"the checkpoints could not be copied to {peer}: {reason}; "
-            f"tries {self.peers[self._peer]} in {pause:g} s"
+            f"next attempt, to {self.peers[self._peer]}, in {pause:g} s"
         )
 
 

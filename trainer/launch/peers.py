@@ -13,7 +13,7 @@ PAUSE = 0.1
 
 
 def await_peers(peers: Mapping[str, str], interrupted: Callable[[], bool]) -> Problem | None:
-    """Wait until every peer's sshd takes connections: mpirun gives up on the first that does not.
+    """Wait until every peer's sshd accepts connections: mpirun gives up at the first refusal.
 
     Args:
         peers: address and port by host.

@@ -1,4 +1,4 @@
-"""The ranks of this container, as proc(5) shows them."""
+"""The processes of the ranks in this container, from proc(5)."""
 
 import contextlib
 import os

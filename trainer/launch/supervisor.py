@@ -1,4 +1,4 @@
-"""Runs one mpirun after the other, watches the ranks, and ends what hangs."""
+"""Runs one mpirun after the other, watches the ranks, and ends a run that hangs."""
 
 import contextlib
 import math
@@ -122,10 +122,10 @@ class Supervisor:
         return copies
 
     def _tell_silence(self, seconds: int, log: BinaryIO, failures: LaunchFailures) -> None:
-        """Have all ranks write their stacks, and note that; the run goes on."""
+        """Have all ranks write their stacks, and record it; the run continues."""
         failures.say(
-            f"no line in a log, no number and no work of a processor for {seconds} s; "
-            "the run goes on, and this is what the ranks do:"
+            f"no output, no metrics and no processor use for {seconds} s; "
+            "the run continues. This is what the ranks do:"
         )
         for report in collect_reports(self._settings.peers, log, goes_on=True):
             failures.say(report.text)

@@ -1,4 +1,4 @@
-"""Whether the ranks of this node get on."""
+"""Watches whether the ranks of this node make progress."""
 
 import math
 import os
@@ -21,7 +21,7 @@ PATIENCE_WITH_COMPUTING = 10
 
 @dataclass
 class Watch:
-    """Tells whether the ranks of this node get on, from what they change in the run directory.
+    """Tells whether the ranks of this node make progress, by their changes to the run directory.
 
     It is to be made before mpirun is started: what is there by then is no sign of life. A change
     is dated by when it was seen, so that a clock that is set neither ends a run nor keeps one.
@@ -33,8 +33,7 @@ class Watch:
     Attributes:
         limits: when the run counts as lost.
         began_at: when mpirun was started, monotonic seconds.
-        is_project: the ranks are those of a project: a log that grows, and metrics, are what shows
-            that they get on.
+        is_project: the ranks are those of a project: a growing log and metrics show their progress.
     """
 
     run_dir: Path

@@ -44,7 +44,7 @@ def bench(
     Args:
         request: nodes and ranks; its model is one of `models`.
         rounds: turns of each thing that is compared.
-        seconds: of a turn of training, about.
+        seconds: approximate length of a turn of training.
 
     Raises:
         Interrupted: the user stopped it; its containers are gone.

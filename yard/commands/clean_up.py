@@ -33,6 +33,8 @@ PACKAGES = ".trainyard/packages"
 DAY = 86400.0
 # Days after which logs of commands, and packages that no run was launched with, are let go.
 OLD_DAYS = 30
+# Things that stay for one reason and have a row each; a site may have thousands of runs.
+MOST_ALIKE = 5
 # Why something stays, by the code of it.
 REASONS = {
     "current": "the image in use",
@@ -217,13 +219,26 @@ def _remove(thing: Thing) -> None:
         thing.path.unlink(missing_ok=True)
 
 
+def _together(things: Sequence[Thing]) -> Iterator[Thing]:
+    """The things; many of one place that stay for one reason have one row together."""
+    alike: dict[tuple[str, str, str], list[Thing]] = {}
+    for thing in things:
+        alike.setdefault((thing.place, thing.kind, thing.kept), []).append(thing)
+    for (place, kind, kept), group in alike.items():
+        if kept and len(group) > MOST_ALIKE:
+            room = sum(thing.bytes or 0 for thing in group)
+            yield Thing(place, kind, plural(len(group), kind), room, kept)
+        else:
+            yield from group
+
+
 def _show(console: Console, title: str, things: list[Thing], reason: str) -> None:
     if not things:
         return
     total = sum(thing.bytes or 0 for thing in things)
     console.print(f"\n[bold]{title}[/]: {plural(len(things), 'thing')}, {size(total)}")
     table = plain_table("where", "what", "name", "size", reason)
-    for thing in things:
+    for thing in _together(things):
         room = "" if thing.bytes is None else size(thing.bytes)
         table.add_row(*map(Text, (thing.place, thing.kind, thing.name, room, thing.kept)))
     console.print(table)

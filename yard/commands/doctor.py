@@ -76,7 +76,8 @@ def _check_inventory(context: Context, there: Inventory) -> Check:
             "count": plural(len(mistakes), "mistake"),
             "edit": f"${{EDITOR:-vi}} {shlex.join(files)}" if files else edit,
         }
-        return Check(INVENTORY, found, Trouble("here_inventory", values, tuple(mistakes)))
+        trouble = Trouble("here_inventory", values, tuple(mistakes))
+        return Check(INVENTORY, values["count"], trouble)
     if not outcome.ok:
         raise ClusterError(f"the check of the inventory failed; see {context.project.shown(log)}")
     return Check(INVENTORY, found)

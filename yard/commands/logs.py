@@ -116,7 +116,8 @@ def show_logs(context: Context, run: Path, rank: int | None, follow: bool = Fals
                 view.show(number, 0, len(content), content.decode(errors="replace"))
     there = sorted({*files, *view.ranks})
     if not there:
-        raise RequestError(f"{run.name}: no rank has written a log")
+        why = f"; make report RUN={run.name} says why" if is_over(run) else ""
+        raise RequestError(f"{run.name}: no rank has written a log{why}")
     if rank is not None and rank not in there:
         names = ", ".join(map(str, there))
         raise RequestError(f"{run.name}: there is no log of rank {rank}, only of {names}")

@@ -42,15 +42,15 @@ def ask_nodes(context: Context, limit: Sequence[str] = ()) -> ClusterState:
     if outcome.cancelled:
         raise Interrupted("interrupted")
     if answers.is_empty or not outcome.ok:
-        if not outcome.stats:
-            # A file of the inventory may be at fault, which this names and Ansible may not.
-            read_inventory(context.project, context.inventory)
+        # A file of the inventory may be at fault, which this names and Ansible may not.
+        there = None if outcome.stats else read_inventory(context.project, context.inventory)
         show_failures(context, outcome)
         shown = context.project.shown(context.inventory)
         if outcome.ok:
-            raise ClusterError(
-                f"there is no node in {shown}; INVENTORY= names the inventory of your machines"
-            )
+            ways = ["INVENTORY= names the inventory of your machines"]
+            if there is not None and there.container_hosts:
+                ways.insert(0, "make setup makes the local ones")
+            raise ClusterError(f"there is no node in {shown}; {', '.join(ways)}")
         raise ClusterError(f"the nodes of {shown} could not be asked")
     # A run that begins or ends during the look was not left both before and after it.
     after = left_runs(runs, context.inventory)

@@ -42,17 +42,21 @@ def write_index(runs: Path) -> Path:
     return path
 
 
+def title_of(run: Overview) -> str:
+    """Its name, or what was trained."""
+    model, dataset = map(run.configuration.get, ("model", "dataset"))
+    return run.name or (subject_of(str(model or "?"), dataset) if model else run.run_id)
+
+
 def row_of(run: Path, overview: Overview) -> Row:
     """Read what the page says of a run."""
-    configuration = overview.configuration
-    what = subject_of(str(configuration.get("model", "?")), configuration.get("dataset"))
     # Of a program of the user's own the lines are others: as metrics of the trainer there are none.
     points = loss_points(read_metrics(run / METRICS)) or curve_of(all_readings(run), "loss").points
     start = overview.started_at
     moment = None if start is None else datetime.fromtimestamp(start, UTC)
     return Row(
         run=overview,
-        title=overview.name or (what if overview.configuration else run.name),
+        title=title_of(overview),
         has_report=(run / "report.html").is_file(),
         started="" if moment is None else f"{moment:%d %b %Y, %H:%M}",
         curve=Markup(spark(points)),

@@ -320,7 +320,7 @@ def key_numbers(summary: Summary) -> list[Number]:
         ("Images/s", summary.images_per_second, "{:,.1f}".format, "all ranks together"),
         ("Time", summary.seconds_total, duration, until),
         ("Useful time", ratio, percent, useful),
-        ("First step after", summary.seconds_to_first_step, duration, "after the command"),
+        ("First step", summary.seconds_to_first_step, duration, "after the command"),
         ("World", summary.world_size, "{} ranks".format, hosts),
         ("Training images", summary.train_images, "{:,}".format, of_all),
         ("Steps", steps, "{:,}".format, work),

@@ -32,11 +32,11 @@ class ContainerFiles:
     @property
     def text(self) -> str:
         """What people read of it."""
-        here = f"the copy is {self.home}" if self.home else "nothing of it came home"
+        here = f"the copy is {self.home}" if self.home else "nothing of it was collected"
         return (
             f"the program wrote {plural(self.files, 'file')} of {size(self.size)} to {self.path} "
             f"on {self.host}, which ends with the container; {here}. Have it write to "
-            "$TRAINYARD_OUTPUT_DIR, which comes home"
+            "$TRAINYARD_OUTPUT_DIR, which is collected"
         )
 
 

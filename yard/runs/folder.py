@@ -119,7 +119,7 @@ def way_on(run: Path) -> list[str]:
     if (run / "summary.json").exists():
         return [f"{name} is over and summed up. Make room, then: make report RUN={name}"]
     goes_on = f"What {name} has started on the nodes goes on there. Make room, then:"
-    ways = [f"    make stop RUN={name}     ends it and brings home what it left"]
+    ways = [f"    make stop RUN={name}     ends it and collects its files"]
     if (run / "manifest.json").exists():
         ways.insert(0, f"    make attach RUN={name}   follows it to its end, and sums it up")
     return [goes_on, *ways]

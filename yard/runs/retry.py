@@ -128,7 +128,7 @@ def check_resumable(run: Path) -> None:
         raise RequestError(
             f"{run.name} left no file to go on from: {', '.join(OF_PROGRAMS)} are empty"
         )
-    raise RequestError(f"{run.name} has no checkpoint to go on from")
+    raise RequestError(f"{run.name} has no checkpoint to resume from")
 
 
 def _has_checkpoint(folder: Path) -> bool:

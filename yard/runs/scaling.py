@@ -106,7 +106,7 @@ def compare(
         common += f", learning rate {one.learning_rate:g}"
     if hold == RANK_BATCH:
         held = (
-            f"{common}, {one.batch_per_rank} images a rank and step. The global batch grows with "
+            f"{common}, {one.batch_per_rank} images per rank and step. The global batch grows with "
             f"the nodes, from {one.global_batch} to {many.global_batch}; the steps get fewer."
         )
     else:

@@ -109,7 +109,7 @@ def _conclusion(contact: Contact) -> str:
     wrong = [host for host in asked if host.trouble]
     here = dict.fromkeys(_whose(check) for check in contact.here if check.trouble)
     if contact.ok:
-        return f"This machine and {plural(len(asked), 'host')} are fit."
+        return f"This machine and {plural(len(asked), 'host')} are fit. Next: make setup"
     parts = [f"{len(wrong)} of {plural(len(asked), 'host')}"] if wrong else []
     parts += here
     return f"Not fit: {' and '.join(parts)}. Nothing was changed. Mend it, then ask again."

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
@@ -15,6 +16,8 @@ from yard.screen.result import COLOURS
 
 # Columns of the screen from which there is room for when a run started, and for everything.
 STARTED_FROM, ALL_FROM = 112, 150
+# Columns of the first one at the most: a long cause moves the others away from their ids.
+RUN_UP_TO = 80
 
 
 def show_runs(console: Console, runs: Sequence[Overview]) -> None:
@@ -24,7 +27,8 @@ def show_runs(console: Console, runs: Sequence[Overview]) -> None:
         return
     # A narrow gap keeps the id of a run of the trainer's on one line, from which it can be copied.
     gap = 2 if console.width >= STARTED_FROM else 1
-    table = plain_table("run", gap=gap)
+    most = RUN_UP_TO if console.is_terminal else None
+    table = plain_table(Column("run", overflow="fold", max_width=most), gap=gap)
     table.add_column("result", no_wrap=True)
     for name in ("time", "accuracy", "loss"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -56,12 +60,12 @@ def show_models(console: Console, models: Mapping[str, Model]) -> None:
     console.print(table)
 
 
-def _row(run: Overview) -> list[Text]:
+def _row(run: Overview) -> list[RenderableType]:
     summary = run.summary
     seconds = summary.seconds_total if summary else None
     speed = summary.images_per_second if summary else None
     started = run.started_at
-    what = Text(run.run_id)
+    what: list[RenderableType] = [Text(run.run_id)]
     names = (run.short, run.name, *(f"#{tag}" for tag in run.labels.tags))
     for text, style in (
         (" ".join(filter(None, names)), "bold"),
@@ -70,9 +74,9 @@ def _row(run: Overview) -> list[Text]:
         (run.cause, "red"),
     ):
         if text:
-            what.append(f"\n  {text}", style=style)
+            what.append(Padding(Text(text, style=style), (0, 0, 0, 2)))
     return [
-        what,
+        Group(*what),
         Text(run.status, style=COLOURS.get(run.status, "dim")),
         Text("" if seconds is None else duration(seconds)),
         Text(run.accuracy),

@@ -32,6 +32,7 @@ from yard.core.words import printable, size
 from yard.operations.beside import start_beside
 from yard.operations.deletion import delete, words_of_deletion
 from yard.pages.comparison import comparison_of
+from yard.pages.index import title_of
 from yard.pages.page import render
 from yard.plays.play import log_of
 from yard.runs.labels import label_run, tags_in
@@ -176,7 +177,7 @@ def _about(run: Path) -> dict[str, Any]:
     logs = {rank: tail_of(path) for rank, path in files[:MOST_RANKS]} if summary else {}
     records = ("manifest.json", "summary.json", "metrics.jsonl")
     return {
-        "title": overview.name or run.name,
+        "title": title_of(overview),
         "run": overview,
         "logs": logs,
         "has_report": (run / "report.html").is_file(),

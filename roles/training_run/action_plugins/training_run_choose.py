@@ -33,7 +33,7 @@ SENTENCES = {
     "foreign_folder": "{folder} holds files of another run: training_run_collect_dir must be a "
     "folder of this run's own.",
     "unknown_transport": "Transport {transport} is not known; there are {transports}.",
-    "too_few_nodes": "{minimum} nodes are needed and {fit} are fit. Nothing was started.",
+    "too_few_nodes": "Too few nodes: {minimum} needed, {fit} fit. Nothing was started.",
     "failed_twice": "it was at fault in {failures} attempts of this run",
     "images_differ": "The nodes hold different images under the name {image}. Nothing was started.",
     "unreachable": "unreachable: {message}",

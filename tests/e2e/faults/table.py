@@ -13,7 +13,7 @@ BEGIN = "<!-- The rows below are written by pytest tests/e2e/faults --write-tabl
 END = "<!-- End of the table -->\n"
 # The last measurement of every fault in this checkout
 RECORDS = CHECKOUT / ".trainyard/faults.json"
-COLUMNS = ("case", "seconds to notice", "end", "left behind", "logs at home", "measured")
+COLUMNS = ("case", "seconds to notice", "end", "left behind", "logs collected", "measured")
 
 
 @dataclass(frozen=True)

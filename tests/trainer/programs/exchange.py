@@ -98,7 +98,7 @@ for buckets in BUCKETS:
     # A second pass that nobody has announced would be sent in part.
     optimizer.zero_grad()
     loss(dict.fromkeys(NAMES, 1.0)).backward()
-    with pytest.raises(RuntimeError, match="hold the first back by accumulating"):
+    with pytest.raises(RuntimeError, match="run the first within accumulating"):
         loss(dict.fromkeys(NAMES, 1.0)).backward()
     with engine.synchronized(optimizer):
         pass

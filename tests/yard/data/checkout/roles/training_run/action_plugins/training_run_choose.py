@@ -48,7 +48,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         ]
         if problems:
             lines = [f"{problem['host']}: {problem['text']}" for problem in problems]
-            first = f"{count} nodes are needed and 0 are fit. Nothing was started."
+            first = f"Too few nodes: {count} needed, 0 fit. Nothing was started."
             return {
                 **result,
                 "failed": True,
