@@ -13,7 +13,7 @@ from yard.code.settings import PER
 from yard.plays.contract import CHECK_PARTS, RELEASES
 from yard.request.job import AS_EACH_HAS
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
-from yard.request.parse import number_or, parse_nodes, parse_option
+from yard.request.parse import as_number, number_or, parse_nodes, parse_option
 from yard.request.training import ALL_IMAGES, AUTO, HOLD, OPTIONS, RANK_BATCH
 
 # Where TensorBoard listens, as its own documents have it.
@@ -376,7 +376,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         dest="options",
         action="append",
         default=[],
-        type=_argument(lambda text: parse_option(text, yaml.safe_load), "key=value"),
+        type=_argument(partial(parse_option, load=_value), "key=value"),
         metavar="KEY=VALUE",
         help="any further key of the trainer's configuration, like ema=0.999; may be repeated",
     )
@@ -393,7 +393,14 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def _named_option(name: str, text: str) -> tuple[str, Any]:
-    return parse_option(f"{name}={text}", yaml.safe_load)
+    return parse_option(f"{name}={text}", _value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return as_number(yaml.safe_load(text))
+    except yaml.YAMLError:
+        return text
 
 
 def _names(text: str) -> list[str]:
