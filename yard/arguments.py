@@ -303,6 +303,7 @@ def _add_scaling(commands: Any) -> None:
     text = "the same job on one node and on several: speed-up and efficiency"
     parser = _add(commands, "scaling", text, operates=True)
     _add_request(parser)
+    _add_on(parser, "only on these nodes or groups")
     text = (
         "what is the same: the images of a rank in a step (the global batch grows with the "
         "nodes), or those of all ranks; default: rank-batch"

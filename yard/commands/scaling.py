@@ -29,7 +29,8 @@ def scaling(
         hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
             the nodes; with the same images of all ranks the batch of a rank shrinks.
     """
-    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
+    inventory = read_inventory(context.project, context.inventory).narrowed(request.on)
+    inventory = with_own_data(context.project, inventory)
     several = replace(request, nodes=request.nodes or 2, min_nodes=None)
     if several.nodes == 1:
         raise RequestError("nodes 1: scaling compares one node with more")
