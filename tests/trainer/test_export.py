@@ -15,20 +15,22 @@ from trainer.models import build_model
 Save = Callable[..., Path]
 
 
+# MNASNet loads nothing that does not say of which version it is.
+@pytest.mark.parametrize("name", ["cnn_a", "mnasnet0_5"])
 @pytest.mark.parametrize("averages", [False, True])
-def test_a_state_dict_loads_into_the_model(save: Save, averages: bool) -> None:
-    path = save(averages)
+def test_a_state_dict_loads_into_the_model(save: Save, averages: bool, name: str) -> None:
+    path = save(averages, name)
     to = path.with_name("cnn_a.pt")
     export(path, to)
     weights = torch.load(to, weights_only=True)
-    model = build_model("cnn_a", 10, 32)
+    model = build_model(name, 10, 32)
     model.load_state_dict(weights)
     checkpoint = Checkpoint.load(path)
     expected = checkpoint.ema or checkpoint.model
     prefix = "module." if averages else ""
     assert all(torch.equal(value, expected[prefix + name]) for name, value in weights.items())
     about = json.loads(to.with_suffix(".json").read_text())
-    assert about["model"] == "cnn_a"
+    assert about["model"] == name
     assert (about["epoch"], about["classes"], about["image_size"]) == (2, 10, 32)
 
 
