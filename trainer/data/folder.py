@@ -34,6 +34,8 @@ AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 # Evaluation scales the shorter edge to 256 for images of 224, then takes the middle.
 EVALUATION_MARGIN = 256 / 224
+# What Pillow raises for files that are damaged, or say that they are larger than any photograph.
+UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 Load = Callable[[Path, int], np.ndarray]
 
@@ -283,7 +285,7 @@ def _open(path: Path) -> Image.Image:
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
-    except OSError as error:
+    except UNDECODABLE as error:
         raise cannot_read(path, error, f"cannot read the image {path}: {error}") from error
 
 
