@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchvision
+from torch import nn
 
 from trainer.checkpoint import Checkpoint
 from trainer.errors import CheckpointError, ConfigError
@@ -32,6 +34,21 @@ def test_a_state_dict_loads_into_the_model(save: Save, averages: bool, name: str
     about = json.loads(to.with_suffix(".json").read_text())
     assert about["model"] == name
     assert (about["epoch"], about["classes"], about["image_size"]) == (2, 10, 32)
+
+
+def test_plain_pytorch_loads_it_as_the_documents_say(save: Save) -> None:
+    """docs/training.md#weights"""
+    path = save(name="resnet18")
+    to = path.with_name("resnet18.pt")
+    export(path, to)
+    model = torchvision.models.resnet18(num_classes=10)
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    model.load_state_dict(torch.load(to))
+    own = build_model("resnet18", 10, 32)
+    own.load_state_dict(Checkpoint.load(path).model)
+    images = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        assert torch.equal(model.eval()(images), own.eval()(images))
 
 
 def test_safetensors_have_the_same_values(save: Save) -> None:
