@@ -131,7 +131,8 @@ def test_offline_run_has_the_metrics_and_no_key(
     assert "end/loss" in kept[-1]
     matrix = lines[-1]["test_confusion"]
     assert kept[-1]["test_accuracy/cat"] == matrix[3][3] / sum(matrix[3])
-    assert kept[-1]["end/test_confusion"]["_type"] == "table-file"
+    (table,) = run_dir.rglob("test_confusion*.table.json")
+    assert json.loads(table.read_text())["data"][3] == ["cat", *matrix[3]]
     # The environment arrived as it was written, and the key went nowhere from there.
     assert holding(run_dir / "wandb", "a 'b' $HOME") != []
     assert holding(run_dir, KEY) == [environment]
