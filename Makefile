@@ -197,8 +197,8 @@ notebook: $(READY) ## Jupyter Lab on a node, at an address of this machine; Ctrl
 		$(call option,GPUS_PER_NODE,--gpus-per-node) $(call option,REQUIREMENTS,--requirements) \
 		$(call option,IDLE,--idle)
 
-scaling: $(READY) ## train on 1 and on NODES= nodes: speed-up and efficiency: MODEL= RECIPE= CODE= NODES= GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ROUNDS= ARGS=
-	@$(YARD) scaling $(ASKED) $(call option,HOLD,--hold) $(call option,ROUNDS,--rounds) $(call arguments,ARGS)
+scaling: $(READY) ## train on 1 and on NODES= nodes: speed-up and efficiency: MODEL= RECIPE= CODE= NODES= ON=host,group GPUS_PER_NODE= PROCS_PER_NODE= EPOCHS= BATCH= LR= DATASET= PRECISION= ENGINE= TRANSPORT= TRAIN_IMAGES= VALIDATION= EVALUATE_EVERY= EARLY_STOP= WEIGHTS=run|file FREEZE=backbone SEED= OPTIMIZER=adamw|sgd WEIGHT_DECAY= SCHEDULE=cosine|step|constant|plateau AUGMENT=none|basic|randaugment|trivial CHECKPOINT_SECONDS= STALL= HOLD=rank-batch|global-batch ROUNDS= ARGS=
+	@$(YARD) scaling $(ASKED) $(call option,ON,--on) $(call option,HOLD,--hold) $(call option,ROUNDS,--rounds) $(call arguments,ARGS)
 
 runs: $(READY) ## list runs, also as runs/index.html: FIND='failed vit' LAST=10 JSON=1 CSV=1
 	@$(YARD) runs $(call option,FIND,--find) $(call option,LAST,--last) $(call switch,JSON,--json) \

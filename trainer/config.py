@@ -152,6 +152,8 @@ class TrainConfig:
             value = getattr(self, name)
             _require(value is None or value >= 0, f"{name} must not be below 0")
         _require(self.seconds_between_failures > 0, "seconds_between_failures must be above 0")
+        # A generator of torch's for processors uses no more bits of its seed.
+        _require(0 <= self.seed < 2**32, f"seed must be at least 0 and below {2**32}")
         for name in FRACTIONS:
             _require(0 <= getattr(self, name) < 1, f"{name} must be at least 0 and below 1")
         _require(

@@ -1,6 +1,7 @@
 """A trained model as a file that plain PyTorch reads: parameters and buffers, nothing else."""
 
 import json
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,12 @@ def export(path: Path, to: Path) -> None:
 
 def evaluated_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The parameters and buffers that were evaluated, by the names that the model has for them."""
-    if checkpoint.ema is None:
-        return dict(checkpoint.model)
-    prefix = "module."
-    averaged = checkpoint.ema.items()
-    return {name.removeprefix(prefix): value for name, value in averaged if name.startswith(prefix)}
+    weights = OrderedDict(checkpoint.model)
+    if checkpoint.ema is not None:
+        weights = OrderedDict((name, checkpoint.ema[f"module.{name}"]) for name in weights)
+    # The versions of the modules: torchvision's MNASNet loads nothing without them.
+    vars(weights)["_metadata"] = getattr(checkpoint.model, "_metadata", {})
+    return weights
 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -84,6 +84,12 @@ class MetricsLine:
         }
 
 
+def class_accuracies(results: Mapping[str, Any]) -> dict[str, float]:
+    """Of each class that the test set has, the fraction of its images that were right."""
+    rows = zip(results.get("classes", ()), results.get("test_confusion", ()), strict=True)
+    return {name: row[n] / sum(row) for n, (name, row) in enumerate(rows) if sum(row)}
+
+
 Listener = Callable[[MetricsLine], None]
 
 

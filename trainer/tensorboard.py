@@ -1,15 +1,16 @@
 """TensorBoard event files, written without TensorBoard.
 
 The format is TFRecord: for every record its length, the length's checksum, the data, the data's
-checksum. The data is a protocol buffer `tensorflow.Event`; scalars need six of its fields.
+checksum. The data is a protocol buffer `tensorflow.Event`, of which few fields are needed here.
 """
 
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.metrics import MetricsLine
+from trainer.metrics import MetricsLine, class_accuracies
 
 # The lines of metrics.jsonl and where their values go.
 TAGS = {
@@ -36,7 +37,7 @@ MASK_DELTA = 0xA282EAD8
 
 
 class EventWriter:
-    """Writes the scalars of metrics lines into an event file.
+    """Writes metrics lines into an event file: scalars, and the confusion matrix as a table.
 
     Args:
         folder: where event files go; TensorBoard joins several of a run.
@@ -52,15 +53,19 @@ class EventWriter:
         self._stream.close()
 
     def __call__(self, line: MetricsLine) -> None:
-        """Write the scalars of one line."""
+        """Write what one line has."""
         values_by_key = line.to_json()
-        tags = TAGS.get(line.event, {})
+        scalars = {tag: values_by_key.get(key) for key, tag in TAGS.get(line.event, {}).items()}
+        accuracies = class_accuracies(line.results)
+        scalars |= {f"test_accuracy/{name}": value for name, value in accuracies.items()}
         values = b"".join(
             # Summary.value = 1; of it tag = 1, simple_value = 2.
-            _bytes(1, _bytes(1, tag.encode()) + _float(2, values_by_key[key]))
-            for key, tag in tags.items()
-            if values_by_key.get(key) is not None
+            _bytes(1, _bytes(1, tag.encode()) + _float(2, value))
+            for tag, value in scalars.items()
+            if value is not None
         )
+        if accuracies:
+            values += _text("test/confusion", _table(**line.results))
         if values:
             # Event: wall_time = 1, step = 2, summary = 5.
             step = _key(2, 0) + _varint(line.position.step)
@@ -71,6 +76,23 @@ class EventWriter:
         checksums = (struct.pack("<I", masked_crc(part)) for part in (length, data))
         self._stream.write(length + next(checksums) + data + next(checksums))
         self._stream.flush()
+
+
+def _table(
+    classes: Sequence[str], test_confusion: Sequence[Sequence[int]], **others: object
+) -> str:
+    """A confusion matrix in Markdown: the classes of the images down, the answers across."""
+    rows = [["", *classes], ["---"] * (len(classes) + 1)]
+    rows += [[name, *map(str, row)] for name, row in zip(classes, test_confusion, strict=True)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _text(tag: str, text: str) -> bytes:
+    # Of Summary.value: tag = 1, tensor = 8 (type = 1 with 7 for strings, value = 8), and
+    # metadata = 9, which names the plugin that shows it.
+    tensor = _key(1, 0) + _varint(7) + _bytes(8, text.encode())
+    metadata = _bytes(1, _bytes(1, b"text"))
+    return _bytes(1, _bytes(1, tag.encode()) + _bytes(8, tensor) + _bytes(9, metadata))
 
 
 def masked_crc(data: bytes) -> int:

@@ -1,7 +1,9 @@
 """Fine-tuning: training that starts from given weights."""
 
 import json
+import re
 import tarfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,11 @@ from trainer.checkpoint import Checkpoint
 from trainer.checksum import file_checksum
 from trainer.errors import CheckpointError, ConfigError
 from trainer.export import SAFE_TYPES, evaluated_weights
+
+# Of the networks that are made without further heads; torchvision's files have them.
+FURTHER_HEADS = ("aux1.", "aux2.", "AuxLogits.")
+# In torchvision's files of DenseNet: norm.1 for norm1.
+DENSE_LAYER = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(?=[12]\.)")
 
 
 def head_of(network: nn.Module) -> str:
@@ -41,9 +48,15 @@ def adopt(network: nn.Module, weights: dict[str, Tensor]) -> str:
         ConfigError: they are of another network.
     """
     own, head = network.state_dict(), head_of(network)
-    missing = [name for name in own if name not in weights]
     other = [name for name in own if name in weights and own[name].shape != weights[name].shape]
-    mismatched = [name for name in (*missing, *other) if not name.startswith(f"{head}.")]
+    fitting = OrderedDict((name, weights[name]) for name in weights if name not in other)
+    # Modules then take what older versions of them saved, which knew other names and no counters.
+    vars(fitting)["_metadata"] = {"": {"version": network._version}}
+    missing, further = other, []
+    if all(name.startswith(f"{head}.") for name in other):
+        missing, further = network.load_state_dict(fitting, strict=False)
+    misfits = [*missing, *(name for name in further if not name.startswith(FURTHER_HEADS))]
+    mismatched = [name for name in misfits if not name.startswith(f"{head}.")]
     if mismatched:
         name = mismatched[0]
         shapes = [
@@ -51,16 +64,11 @@ def adopt(network: nn.Module, weights: dict[str, Tensor]) -> str:
             for those in (weights, own)
         ]
         raise ConfigError(
-            f"the weights are of another network: {len(mismatched)} of {len(own)} tensors do not "
-            "fit. "
+            f"the weights are of another network: {len(mismatched)} tensors do not fit. "
             f"{name} is {shapes[0]} there, and {shapes[1]} here; for images of up to 64 pixels a "
             "network has another first layer"
         )
-    network.load_state_dict(
-        {name: value for name, value in weights.items() if name in own and name not in other},
-        strict=False,
-    )
-    if not (missing or other):
+    if not missing:
         return ""
     before = f", not {len(weights[other[0]])}" if other else ""
     return f"the head {head} starts at random: {len(own[f'{head}.weight'])} classes{before}"
@@ -91,7 +99,10 @@ def read_weights(path: Path, sha256: str | None) -> dict[str, Tensor]:
         if {"model", "optimizer", "epoch", "rng"} <= content.keys():
             return evaluated_weights(Checkpoint(**content))
         content = content.get("model", content.get("state_dict", content))
-        tensors = {name.removeprefix("module."): value for name, value in content.items()}
+        tensors = {
+            DENSE_LAYER.sub(r"\1", name.removeprefix("module.")): value
+            for name, value in content.items()
+        }
         if not all(isinstance(value, Tensor) for value in tensors.values()):
             raise ValueError("it holds no state_dict")
     except Exception as error:  # torch raises half a dozen types for a damaged file

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trainer.metrics import Listener, MetricsLine
+from trainer.metrics import Listener, MetricsLine, class_accuracies
 
 KEY, MODE = "WANDB_API_KEY", "WANDB_MODE"
 # Seconds that training waits for the service to answer.
@@ -47,14 +47,18 @@ def start_wandb(run_dir: Path, config: dict[str, Any]) -> tuple[Listener | None,
         run = wandb.init(**options, mode="offline")
 
     def listen(line: MetricsLine) -> None:
-        values = line.to_json()
-        run.log(
-            {
-                f"{line.event}/{key}": value
-                for key, value in values.items()
-                if isinstance(value, int | float)
-            }
-        )
+        logged: dict[str, Any] = {
+            f"{line.event}/{key}": value
+            for key, value in line.to_json().items()
+            if isinstance(value, int | float)
+        }
+        for name, accuracy in class_accuracies(line.results).items():
+            logged[f"test_accuracy/{name}"] = accuracy
+        if "test_confusion" in line.results:
+            names, matrix = line.results["classes"], line.results["test_confusion"]
+            rows = [[name, *row] for name, row in zip(names, matrix, strict=True)]
+            logged["end/test_confusion"] = wandb.Table(columns=["truth", *names], data=rows)
+        run.log(logged)
         if line.event == "end":
             run.finish()
 

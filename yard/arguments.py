@@ -14,7 +14,7 @@ from yard.core.command_line import CommandLine
 from yard.plays.contract import CHECK_PARTS, RELEASES
 from yard.request.job import AS_EACH_HAS
 from yard.request.notebook_defaults import IDLE_MINUTES, NOTEBOOKS
-from yard.request.parse import number_or, parse_nodes, parse_option
+from yard.request.parse import as_number, number_or, parse_nodes, parse_option
 from yard.request.training import ALL_IMAGES, AUTO, HOLD, OPTIONS, RANK_BATCH
 
 # Where TensorBoard listens, as its own documents have it.
@@ -308,6 +308,7 @@ def _add_scaling(commands: Any) -> None:
     text = "the same job on one node and on several: speed-up and efficiency"
     parser = _add(commands, "scaling", text, operates=True)
     _add_request(parser)
+    _add_on(parser, "only on these nodes or groups")
     text = (
         "what is the same: the images of a rank in a step (the global batch grows with the "
         "nodes), or those of all ranks; default: rank-batch"
@@ -381,7 +382,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         dest="options",
         action="append",
         default=[],
-        type=_argument(lambda text: parse_option(text, yaml.safe_load), "key=value"),
+        type=_argument(partial(parse_option, load=_value), "key=value"),
         metavar="KEY=VALUE",
         help="any further key of the trainer's configuration, like ema=0.999; may be repeated",
     )
@@ -398,7 +399,14 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def _named_option(name: str, text: str) -> tuple[str, Any]:
-    return parse_option(f"{name}={text}", yaml.safe_load)
+    return parse_option(f"{name}={text}", _value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return as_number(yaml.safe_load(text))
+    except yaml.YAMLError:
+        return text
 
 
 def _names(text: str) -> list[str]:

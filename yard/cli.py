@@ -149,7 +149,8 @@ def _scaling(context: Context, options: argparse.Namespace) -> Exit:
             "scaling: compares what the trainer measures; of a project of your own, start a "
             "run with NODES=1 and one with more"
         )
-    return scaling(context, _request(context, options), options.hold, options.rounds)
+    request = replace(_request(context, options), on=options.on)
+    return scaling(context, request, options.hold, options.rounds)
 
 
 def _request(context: Context, options: argparse.Namespace) -> "TrainRequest":

@@ -113,13 +113,13 @@ def make_run_dir(tmp_path: Path, small_cifar10: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def save(tmp_path: Path) -> Callable[..., Path]:
-    """Write a checkpoint of `cnn_a`, with the average of its parameters where that is asked for."""
+    """Write a checkpoint of a model, with the average of its parameters where that is asked for."""
 
-    def write(averages: bool = False) -> Path:
-        model = build_model("cnn_a", 10, 32)
+    def write(averages: bool = False, name: str = "cnn_a") -> Path:
+        model = build_model(name, 10, 32)
         ema = None
         if averages:
-            averaged = torch.optim.swa_utils.AveragedModel(build_model("cnn_a", 10, 32))
+            averaged = torch.optim.swa_utils.AveragedModel(build_model(name, 10, 32))
             ema = averaged.state_dict()
         checkpoint = Checkpoint(
             model=model.state_dict(),
@@ -132,7 +132,7 @@ def save(tmp_path: Path) -> Callable[..., Path]:
             epoch=2,
             accuracy=0.5,
             best_accuracy=0.5,
-            config={"model": "cnn_a", "dataset": "cifar10"},
+            config={"model": name, "dataset": "cifar10"},
             data={"classes": 10, "image_size": 32},
         )
         checkpoint.save(tmp_path / "epoch-2.pt")

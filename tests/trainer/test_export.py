@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchvision
+from torch import nn
 
 from trainer.checkpoint import Checkpoint
 from trainer.errors import CheckpointError, ConfigError
@@ -15,21 +17,38 @@ from trainer.models import build_model
 Save = Callable[..., Path]
 
 
+# MNASNet loads nothing that does not say of which version it is.
+@pytest.mark.parametrize("name", ["cnn_a", "mnasnet0_5"])
 @pytest.mark.parametrize("averages", [False, True])
-def test_a_state_dict_loads_into_the_model(save: Save, averages: bool) -> None:
-    path = save(averages)
+def test_a_state_dict_loads_into_the_model(save: Save, averages: bool, name: str) -> None:
+    path = save(averages, name)
     to = path.with_name("cnn_a.pt")
     export(path, to)
     weights = torch.load(to, weights_only=True)
-    model = build_model("cnn_a", 10, 32)
+    model = build_model(name, 10, 32)
     model.load_state_dict(weights)
     checkpoint = Checkpoint.load(path)
     expected = checkpoint.ema or checkpoint.model
     prefix = "module." if averages else ""
     assert all(torch.equal(value, expected[prefix + name]) for name, value in weights.items())
     about = json.loads(to.with_suffix(".json").read_text())
-    assert about["model"] == "cnn_a"
+    assert about["model"] == name
     assert (about["epoch"], about["classes"], about["image_size"]) == (2, 10, 32)
+
+
+def test_plain_pytorch_loads_it_as_the_documents_say(save: Save) -> None:
+    """docs/training.md#weights"""
+    path = save(name="resnet18")
+    to = path.with_name("resnet18.pt")
+    export(path, to)
+    model = torchvision.models.resnet18(num_classes=10)
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    model.load_state_dict(torch.load(to))
+    own = build_model("resnet18", 10, 32)
+    own.load_state_dict(Checkpoint.load(path).model)
+    images = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        assert torch.equal(model.eval()(images), own.eval()(images))
 
 
 def test_safetensors_have_the_same_values(save: Save) -> None:

@@ -1,5 +1,6 @@
 """A folder of images of a user's own."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
+from trainer.config import TrainConfig
 from trainer.data import folder
 from trainer.data.folder import FileSet, is_folder, read_data_set
-from trainer.data.loading import check_same
+from trainer.data.loading import Data, check_same, load_data
 from trainer.engines.independent import IndependentEngine
 from trainer.errors import ConfigError, DataError, DatasetMissingError
 
@@ -34,6 +36,32 @@ def test_train_and_val_with_a_folder_a_class(tmp_path: Path) -> None:
     assert description.channel_means == folder.MEANS
     assert files["test"].files == ("ann/0.png", "bob/0.png", "bob/1.png")
     assert files["test"].labels.tolist() == [0, 1, 1]
+
+
+def test_a_validation_split_of_its_own_is_used(tmp_path: Path, config: dict[str, Any]) -> None:
+    for part, images in (("train", 30), ("val", 4), ("test", 7)):
+        write(tmp_path / "faces" / part, ann=images, bob=images)
+    asked = {**config, "data_dir": str(tmp_path), "dataset": "faces", "train_images": 40}
+    asked |= {"engine": "independent", "world_size": 1, "hosts": ["a"], "image_size": 32}
+
+    def loaded() -> Data:
+        return load_data(TrainConfig(**asked), IndependentEngine(), torch.device("cpu"))
+
+    data = loaded()
+    assert (data.train_images, data.validation_images) == (40, 8)
+    assert (data.description.train_images, data.description.test_images) == (68, 14)
+    assert sum(len(labels) for _, labels in data.validation) == 8
+    assert sum(len(labels) for _, labels in data.test) == 14
+    # Images of no known class, as ImageNet has them.
+    shutil.rmtree(tmp_path / "faces/test")
+    (tmp_path / "faces/test").mkdir()
+    (tmp_path / "faces/test/1.png").touch()
+    data = loaded()
+    assert (data.description.train_images, data.description.test_images) == (60, 8)
+    assert data.validation_images == 4
+    write(tmp_path / "faces/test", ann=1, eve=1)
+    with pytest.raises(DataError, match=r"train/ and test/ have other classes: bob, eve"):
+        loaded()
 
 
 def test_one_folder_is_parted_by_the_seed(tmp_path: Path) -> None:

@@ -311,8 +311,9 @@ def test_evaluation_sees_each_image_once(prepared: Path) -> None:
     assert labels.tolist() == [0, 1, 2, 3]
 
 
-def test_damaged_image_is_named(prepared: Path) -> None:
+@pytest.mark.parametrize("content", [None, b"P6\n2 2\nx\n", b"P6 100000 100000 255\n"])
+def test_damaged_image_is_named(prepared: Path, content: bytes | None) -> None:
     broken = next((prepared / "train" / CLASSES[2]).iterdir())
-    broken.write_bytes(broken.read_bytes()[:200])
+    broken.write_bytes(content or broken.read_bytes()[:200])
     with pytest.raises(DataError, match=broken.name):
         list(training(prepared, 0, 1).epoch(1))

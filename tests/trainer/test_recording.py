@@ -59,6 +59,21 @@ def test_events_hold_the_scalars(tmp_path: Path) -> None:
     )
 
 
+def test_events_hold_what_the_end_says_of_classes(tmp_path: Path) -> None:
+    results = {"classes": ["cat", "dog", "none"], "test_confusion": [[3, 1, 0], [0, 2, 0], [0] * 3]}
+    with closing(EventWriter(tmp_path)) as write:
+        write(MetricsLine("end", 12.5, Position(1, 1, 1, 1, 9), results=results))
+    (path,) = tmp_path.iterdir()
+    _, event = records(path)
+    for tag, value in ((b"test_accuracy/cat", 0.75), (b"test_accuracy/dog", 1.0)):
+        assert tag + b"\x15" + struct.pack("<f", value) in event
+    assert b"test_accuracy/none" not in event
+    table = b"|  | cat | dog | none |\n| --- | --- | --- | --- |\n| cat | 3 | 1 | 0 |\n"
+    assert table + b"| dog | 0 | 2 | 0 |\n| none | 0 | 0 | 0 |" in event
+    # Bytes as protoc's own encoder gives them: metadata, with its plugin_data.
+    assert event.endswith(b"\x4a\x08\x0a\x06\x0a\x04text")
+
+
 def test_samples_name_memory_by_rank(tmp_path: Path) -> None:
     path = tmp_path / "nodes" / "node1" / "utilisation.jsonl"
     with UtilisationSampler(path, lambda: {3: os.getpid()}, every=0.05):

@@ -129,6 +129,10 @@ def test_offline_run_has_the_metrics_and_no_key(
     (accuracy,) = (line["end/test_accuracy"] for line in kept if "end/test_accuracy" in line)
     assert accuracy == lines[-1]["test_accuracy"]
     assert "end/loss" in kept[-1]
+    matrix = lines[-1]["test_confusion"]
+    assert kept[-1]["test_accuracy/cat"] == matrix[3][3] / sum(matrix[3])
+    (table,) = run_dir.rglob("test_confusion*.table.json")
+    assert json.loads(table.read_text())["data"][3] == ["cat", *matrix[3]]
     # The environment arrived as it was written, and the key went nowhere from there.
     assert holding(run_dir / "wandb", "a 'b' $HOME") != []
     assert holding(run_dir, KEY) == [environment]

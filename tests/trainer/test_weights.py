@@ -1,5 +1,6 @@
 """What a network begins from, and what of it learns."""
 
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,41 @@ def test_other_weights_are_refused(save: Save, config: dict[str, Any], tmp_path:
         packed.add(path, "storages")
     with pytest.raises(CheckpointError, match=r"old\.pt: it is a tar archive"):
         begun(config, weights=str(tmp_path / "old.pt"))
+
+
+def test_a_part_of_another_network_is_refused() -> None:
+    """Each tensor of resnet18 is in resnet34, with the same shape."""
+    weights = build_model("resnet34", 10, 32).state_dict()
+    with pytest.raises(ConfigError, match=r"layer1\.2\.conv1\.weight is 64 x .* and missing here"):
+        adopt(build_model("resnet18", 10, 32), weights)
+
+
+@pytest.mark.parametrize(
+    ("model", "older"),
+    [
+        ("resnet18", (r"\.num_batches_tracked$", None)),
+        ("densenet121", (r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.")),
+        ("vit_b_32", (r"mlp\.(0)", "mlp.linear_1")),
+        ("googlenet", (r"^fc\.", "aux1.fc2.")),
+        ("mnasnet0_5", (r"^$", None)),
+    ],
+)
+def test_files_as_torchvision_has_them(
+    model: str, older: tuple[str, str | None], tmp_path: Path
+) -> None:
+    """Some are of versions that had other names, and no counters; some have further heads."""
+    saved = build_model(model, 1000, 224).state_dict()
+    pattern, name_before = older
+    file = {
+        re.sub(pattern, name_before or "", name): value
+        for name, value in saved.items()
+        if name_before is not None or not re.search(pattern, name)
+    }
+    torch.save(file, tmp_path / "weights.pth")
+    fresh = build_model(model, 7, 224)
+    assert "is made new: 7 classes" in adopt(fresh, read_weights(tmp_path / "weights.pth", None))
+    first = next(iter(saved))
+    assert torch.equal(fresh.state_dict()[first], saved[first])
 
 
 def test_a_frozen_backbone_does_not_learn(config: dict[str, Any]) -> None:

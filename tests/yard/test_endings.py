@@ -97,10 +97,10 @@ def test_the_shipped_trainer_goes_on_for_more_epochs_or_gives_its_weights(
         (run / "checkpoints" / name).write_text("x")
     (results,) = results_of(run)
     assert results.names == ("epoch-5.pt",)
-    lines = end_of(run, model="vit", nodes=2, options={"seed": 3})
+    lines = end_of(run, model="vit", nodes=2, options={"seed": 3}, weights="older.pt")
     assert [line.strip() for line in lines[-3:]] == [
         f"make report RUN={run.name}",
-        f"make export RUN={run.name}",
+        f"make export RUN={run.name} TO=vit.safetensors",
         f"make train MODEL=vit NODES=2 EPOCHS=10 SEED=3 RESUME={run.name}",
     ]
 

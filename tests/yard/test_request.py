@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from yard.arguments import build_parser
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.plays.inventory import Inventory, Option, parse_inventory, read_inventory
@@ -288,6 +289,12 @@ def test_all_problems_are_told_together(lab: Inventory) -> None:
 
 def test_options_are_read_as_yaml() -> None:
     assert parse_option("seed=2", int) == ("seed", 2)
+    # To YAML 5e-4 is a text.
+    typed = ["train", "--model", "vit", "--weight-decay", "5e-4", "--set", "clip_norm=1e0"]
+    typed += ["--seed", "{"]
+    assert build_parser().parse_args(typed).options == [
+        *(("weight_decay", 5e-4), ("clip_norm", 1.0), ("seed", "{"))
+    ]
     with pytest.raises(ValueError, match="not key=value"):
         parse_option("seed", int)
     assert (number_or("all", "all"), number_or("all", "500")) == ("all", 500)
@@ -436,6 +443,39 @@ def test_all_that_is_wrong_with_a_request_is_told_at_once(shipped: Inventory) ->
     )
     none_held_out = replace(asked, options={"validation_fraction": 0})
     assert resolve(none_held_out, shipped).train_images == 48_000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"accumulate": 5}, "accumulate 5: does not divide batch 32"),
+        ({"timeline": True}, "timeline True: needs ENGINE=horovod"),
+        ({"buckets": 2}, "buckets 2: needs ENGINE=horovod"),
+        ({"compression": "fp16"}, "compression fp16: needs ENGINE=horovod"),
+        ({"image_size": 64}, "image_size 64: cifar10 has 32"),
+        ({"mixup": float("inf")}, "mixup inf: must be finite"),
+        ({"seed": -1}, "seed -1: must be at least 0"),
+        ({"seed": 2**32}, "seed 4294967296: must be below 4294967296"),
+    ],
+)
+def test_what_ranks_would_refuse_is_refused_before(
+    options: dict[str, Any], said: str, shipped: Inventory
+) -> None:
+    assert problems_of(TrainRequest("vit", engine="ddp", options=options), shipped) == said
+
+
+def test_what_fits_together_is_taken(shipped: Inventory) -> None:
+    fitting = {"accumulate": 4, "timeline": True, "buckets": 2, "compression": "fp16"}
+    resolve(TrainRequest("vit", options={**fitting, "image_size": 32}), shipped)
+    unused = {"timeline": False, "compression": "none", "seed": 2**32 - 1}
+    resolve(TrainRequest("vit", engine="ddp", options=unused), shipped)
+
+
+def test_the_seed_that_nobody_says_is_the_role_s(shipped: Inventory) -> None:
+    defaults = yaml.safe_load(
+        (REPOSITORY.root / "roles/training_run/defaults/main.yml").read_text()
+    )
+    assert shipped.options["seed"].default == defaults["training_run_recipe"]["seed"]
 
 
 def test_a_slip_of_the_pen_is_no_reason_to_list_all_models(shipped: Inventory) -> None:

@@ -1,15 +1,17 @@
 """What of a failed run is put aside, and which failures another attempt cannot mend."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from yard.commands.train import check_same_training
+from yard.commands.train import check_same_training, judge_all
 from yard.core.errors import RequestError
-from yard.plays.inventory import Inventory
+from yard.core.project import Project
+from yard.plays.inventory import Inventory, Option
 from yard.request.resolve import resolve
 from yard.request.training import TrainRequest
 from yard.runs.findings import Finding
@@ -115,14 +117,63 @@ def test_what_cannot_go_on_is_told_before_a_machine_is_touched(
 ) -> None:
     run = recorded("succeeded")
     asked = TrainRequest(model="vit", options={"validation_fraction": 0})
-    check_same_training(resolve(asked, lab), run)
+    check_same_training(resolve(asked, lab), run, lab)
     options = {"optimizer": "sgd", "seed": 2}
     other = resolve(TrainRequest(model="vit", options=options), lab)
     (run / "config.json").write_text('{"optimizer": "adamw", "seed": 1}')
     with pytest.raises(RequestError) as caught:
-        check_same_training(replace(other, model="cnn_a"), run)
+        check_same_training(replace(other, model="cnn_a"), run, lab)
     model, optimizer, seed, validation = caught.value.problems
     assert model.startswith(f"model cnn_a: {run.name} was trained with vit")
     assert optimizer.startswith(f"optimizer sgd: {run.name} was trained with adamw")
     assert seed.startswith(f"seed 2: {run.name} was trained with 1")
+    assert validation.endswith("go on with VALIDATION=0")
+
+
+def test_what_is_not_said_counts_as_what_it_then_is(
+    recorded: Callable[[str], Path], lab: Inventory
+) -> None:
+    run = recorded("succeeded")
+    world = json.loads((run / "world.json").read_text())
+    split = {"train_images": 640, "validation_images": 2500, "train_images_available": 50_000}
+    (run / "world.json").write_text(json.dumps({**world, **split}))
+    config = {"optimizer": "sgd", "seed": 2, "freeze": "backbone", "image_size": 64}
+    (run / "config.json").write_text(json.dumps(config))
+    defaults = {"seed": 1, "optimizer": "adamw", "freeze": "none", "image_size": None}
+    options = {
+        name: Option("", default=value)
+        for name, value in {**defaults, "validation_fraction": 0.05}.items()
+    }
+    site = replace(lab, options=options)
+    with pytest.raises(RequestError) as caught:
+        check_same_training(resolve(TrainRequest("vit"), site), run, site)
+    assert [problem.partition(" was ")[0] for problem in caught.value.problems] == [
+        f"{said}: {run.name}"
+        for said in (
+            *("optimizer adamw", "seed 1", "freeze none", "train_images 10000"),
+            "image_size unsaid",
+        )
+    ]
+    same = TrainRequest("vit", options=config, train_images=640)
+    check_same_training(resolve(same, site), run, site)
+    # All of the images that are not held out, said and unsaid.
+    (run / "world.json").write_text(json.dumps({**world, **split, "train_images": 47_500}))
+    for images in ("all", 47_500):
+        check_same_training(resolve(replace(same, train_images=images), site), run, site)
+
+
+def test_all_that_is_wrong_with_what_it_begins_from_is_told_at_once(
+    recorded: Callable[[str], Path], lab: Inventory
+) -> None:
+    run = recorded("succeeded")
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints/epoch-5.pt").touch()
+    (run / "checkpoints/epoch-5.pt.sha256").touch()
+    request = TrainRequest("cnn_a", resume=run.name, weights="none.pt", train_images=60_000)
+    with pytest.raises(RequestError) as caught:
+        judge_all(Project(run.parents[1]), request, lab)
+    images, weights, model, validation = caught.value.problems
+    assert images == "train images 60,000: cifar10 has 50,000"
+    assert weights.startswith("WEIGHTS= and RESUME=")
+    assert model.startswith(f"model cnn_a: {run.name} was trained with vit")
     assert validation.endswith("go on with VALIDATION=0")

@@ -103,9 +103,8 @@ def test_scaling_trains_in_turns_and_writes_what_it_found(ready: Yard) -> None:
 
 @pytest.mark.process
 def test_the_target_of_make() -> None:
-    assert made("scaling", "MODEL=vit", "HOLD=global-batch", "ROUNDS=5").endswith(
-        " --hold='global-batch' --rounds='5'"
-    )
+    told = made("scaling", "MODEL=vit", "ON=gpu_nodes", "HOLD=global-batch", "ROUNDS=5")
+    assert told.endswith(" --on='gpu_nodes' --hold='global-batch' --rounds='5'")
 
 
 def test_one_node_is_not_compared_with_itself(fresh: Yard) -> None:
@@ -114,4 +113,6 @@ def test_one_node_is_not_compared_with_itself(fresh: Yard) -> None:
     assert "compares one node with more" in done.stderr
     done = fresh("scaling", "--model", "vit", "--nodes", "2", "--rounds", "0")
     assert "ROUNDS=0: must be 1 or more" in done.stderr
+    site = ("--inventory", "inventory/lab", "scaling", "--model", "vit", "--on", "beta")
+    assert "nodes 2: this inventory has 1: beta" in fresh(*site).stderr
     assert not (fresh.root / "runs").exists()

@@ -47,6 +47,14 @@ def test_a_sweep_is_every_combination() -> None:
     assert (last.lr, last.batch, last.options) == (3e-4, 64, {"ema": 0.9, "deterministic": True})
 
 
+def test_a_sweep_over_nodes_has_no_least_number() -> None:
+    """NODES=2..4 says it of all of them."""
+    request = TrainRequest("vit", nodes=4, min_nodes=2)
+    cases = cases_of(request, {"nodes": [1, 2]}, 1)
+    assert [(case.nodes, case.min_nodes) for case in cases.values()] == [(1, None), (2, None)]
+    assert cases_of(request, {"lr": [0.1]}, 1)["lr=0.1"].min_nodes == 2
+
+
 def test_seeds_begin_at_that_of_the_request() -> None:
     cases = cases_of(TrainRequest("vit", options={"seed": 5}), {"epochs": [1]}, 3)
     assert list(cases) == ["epochs=1 seed=5", "epochs=1 seed=6", "epochs=1 seed=7"]
@@ -161,6 +169,25 @@ def test_another_request_of_the_same_name_is_trained_anew(train: Train, tmp_path
         assert (status, begun) == (Exit.DONE, ["batch=32", "batch=64"])
         assert "2 trainings: ../mine-" in text
     assert len(list((tmp_path / "runs").glob("series-*/series.json"))) == 2
+
+
+def test_the_nodes_that_are_named_are_those_it_is_judged_by(train: Train, lab: Inventory) -> None:
+    with pytest.raises(RequestError, match="nodes 2: this inventory has 1: beta"):
+        train("nodes=1,2", request=TrainRequest("vit", on=["beta"]))
+    status, _, begun = train("batch=32,64", request=TrainRequest("vit", on=["beta"]))
+    assert (status, begun) == (Exit.DONE, ["batch=32", "batch=64"])
+
+
+def test_all_of_them_begin_from_the_same_weights(train: Train, tmp_path: Path) -> None:
+    """`latest` would be the run of the one before."""
+    for typed in ("latest", "runs/latest"):
+        with pytest.raises(RequestError, match="WEIGHTS=latest: these trainings make new runs"):
+            train("batch=32,64", request=TrainRequest("vit", weights=typed))
+    with pytest.raises(RequestError, match="no such file"):
+        train("batch=32,64", request=TrainRequest("vit", weights="none.pt"))
+    (tmp_path / "w.pt").touch()
+    status, *_ = train("batch=32", request=TrainRequest("vit", weights=str(tmp_path / "w.pt")))
+    assert status == Exit.DONE
 
 
 def test_a_value_that_is_none_is_said(train: Train) -> None:

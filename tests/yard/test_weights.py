@@ -9,7 +9,7 @@ from yard_command import DATA, RUN_ID
 
 from yard.core.errors import RequestError
 from yard.core.project import Project
-from yard.operations.weights import with_weights
+from yard.operations.weights import find_weights
 from yard.plays.inventory import Inventory
 from yard.request.resolve import resolve
 from yard.request.training import Training, TrainRequest
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def begun(root: Path, lab: Inventory, request: TrainRequest) -> Training:
-    return with_weights(Project(root), request, resolve(request, lab))
+    return replace(resolve(request, lab), **find_weights(Project(root), request))
 
 
 @pytest.mark.process

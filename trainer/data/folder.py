@@ -1,5 +1,6 @@
 """Images that stay files: read, cut and scaled by threads while the model computes."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,8 @@ from trainer.data.store import Description
 from trainer.errors import DataError
 
 FOLDERS = {"train": "train", "test": "val"}
+# Where there are these three, the validation split is parted too.
+ALL_FOLDERS = {"train": "train", "validation": "val", "test": "test"}
 # Of one folder that nobody has parted, so much of each class is the test set.
 TEST_FRACTION = 0.1
 # Of ImageNet, known from torchvision's reference training; usual for other photographs too.
@@ -34,6 +37,8 @@ AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 # Evaluation scales the shorter edge to 256 for images of 224, then takes the middle.
 EVALUATION_MARGIN = 256 / 224
+# What Pillow raises for files that are damaged, or say that they are larger than any photograph.
+UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 Load = Callable[[Path, int], np.ndarray]
 
@@ -93,9 +98,7 @@ def classes_of(directory: Path) -> tuple[str, ...]:
     # As in `FileSet.below`.
     from torchvision.datasets.folder import find_classes
 
-    roots = [directory]
-    if (directory / FOLDERS["train"]).is_dir():
-        roots = [directory / folder for folder in FOLDERS.values()]
+    roots = [directory / folder for folder in _parted(directory).values()] or [directory]
     try:
         train, *test = (find_classes(root)[0] for root in roots)
     except OSError as error:
@@ -105,28 +108,42 @@ def classes_of(directory: Path) -> tuple[str, ...]:
             f"{directory} is no data set of images: {error} It has train/ and val/ with a folder "
             "for each class, or the folders of the classes",
         ) from error
-    if differ := sorted(set(train).symmetric_difference(*test or [train])):
-        raise DataError(
-            f"{directory}: train/ and val/ have different classes: {', '.join(differ[:5])}"
-            + (f" and {len(differ) - 5} more" if len(differ) > 5 else "")
-        )
+    for root, classes in zip(roots[1:], test, strict=True):
+        if differ := sorted(set(train).symmetric_difference(classes)):
+            raise DataError(
+                f"{directory}: train/ and {root.name}/ have different classes: {', '.join(differ[:5])}"
+                + (f" and {len(differ) - 5} more" if len(differ) > 5 else "")
+            )
     return tuple(train)
+
+
+def _parted(directory: Path) -> dict[str, str]:
+    """The folders that a data set is parted into, by split; none where nobody has parted it."""
+    if not (directory / FOLDERS["train"]).is_dir():
+        return {}
+    folders = [directory / folder for folder in ALL_FOLDERS.values()]
+    if not all(folder.is_dir() for folder in folders):
+        return FOLDERS
+    # Images of which nobody has told the class, as in ImageNet's test/, are in no folder of one.
+    with os.scandir(folders[-1]) as entries:
+        return ALL_FOLDERS if any(entry.is_dir() for entry in entries) else FOLDERS
 
 
 def find_files(directory: Path, classes: tuple[str, ...], seed: int) -> dict[str, FileSet]:
     """Find the image files of a data set, by split, in the order of their paths.
 
     Args:
-        directory: the data set: `train/` and `val/` with a folder for each class, or one folder
-            with the folders of the classes, of which the seed parts the test set.
+        directory: the data set: `train/` and `val/` with a folder for each class, and `test/`
+            where there is one; or one folder with the folders of the classes, of which the seed
+            parts the test set.
 
     Raises:
         DataError: a class has no image, or the data set cannot be read.
         ConfigError: a class has too few images to be parted.
     """
-    if (directory / FOLDERS["train"]).is_dir():
+    if parted := _parted(directory):
         return {
-            split: FileSet.below(directory / folder, classes) for split, folder in FOLDERS.items()
+            split: FileSet.below(directory / folder, classes) for split, folder in parted.items()
         }
     whole = FileSet.below(directory, classes)
     parts = training_and_validation(whole.labels, None, TEST_FRACTION, seed)
@@ -159,7 +176,9 @@ def read_data_set(directory: Path, seed: int) -> tuple[Description, dict[str, Fi
         return store.read_description(directory), {}
     classes = classes_of(directory)
     files = find_files(directory, classes, seed)
-    train, test = (len(files[split]) for split in store.SPLITS)
+    test = len(files["test"])
+    # As with all others, what is held out of them counts.
+    train = sum(map(len, files.values())) - test
     if not (directory / "dataset.json").exists():
         given = directory.name, classes, train, test, MEANS, DEVIATIONS
         return Description(*given, source=directory.name, source_sha256="", layout="folder"), files
@@ -283,7 +302,7 @@ def _open(path: Path) -> Image.Image:
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
-    except OSError as error:
+    except UNDECODABLE as error:
         raise cannot_read(path, error, f"cannot read the image {path}: {error}") from error
 
 

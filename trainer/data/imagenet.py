@@ -28,7 +28,14 @@ from PIL import Image
 
 from trainer.atomic import write_json
 from trainer.data import store
-from trainer.data.folder import DEVIATIONS, FOLDERS, MEANS, classes_of, find_files
+from trainer.data.folder import (
+    DEVIATIONS,
+    FOLDERS,
+    MEANS,
+    UNDECODABLE,
+    classes_of,
+    find_files,
+)
 from trainer.data.preparation import Report
 from trainer.data.store import Description
 from trainer.errors import DataError
@@ -299,7 +306,7 @@ def _check_images(folder: Path) -> None:
             with Image.open(path) as image:
                 image.draft("RGB", (1, 1))
                 image.load()
-        except (OSError, SyntaxError, ValueError):  # what Pillow raises for damaged files
+        except UNDECODABLE:
             broken.append(path.name)
     if broken:
         more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""

@@ -110,10 +110,12 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
         # The launch gives a rank its part of the cores to compute with.
         workers = config.workers or torch.get_num_threads()
         all_files = files["train"]
+        own = files.get("validation")
+        fraction = config.validation_fraction if own is None else 0.0
         train, held_out = training_and_validation(
-            all_files.labels, config.train_images, config.validation_fraction, config.seed
+            all_files.labels, config.train_images, fraction, config.seed
         )
-        trained = all_files.chosen(train)
+        trained, validation = all_files.chosen(train), own or all_files.chosen(held_out)
 
         def shown(those: FileSet) -> FolderEvaluationBatches:
             return FolderEvaluationBatches(those.shard(*shard), size, workers, normalise, device)
@@ -130,14 +132,14 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
                 crops,
                 policy,
             ),
-            shown(all_files.chosen(held_out)),
+            shown(validation),
             shown(files["test"]),
             description,
             size,
             len(trained),
-            len(held_out),
+            len(validation),
         )
-    images, validation = ImageSet.load_training(
+    images, held_out_images = ImageSet.load_training(
         directory, config.train_images, config.validation_fraction, config.seed
     )
     test_images = ImageSet.load(directory, "test").shard(*shard)
@@ -153,12 +155,12 @@ def load_data(config: TrainConfig, engine: Engine, device: torch.device) -> Data
             crops=crops and description.augmentation == "crop_flip",
             policy=policy,
         ),
-        EvaluationBatches(validation.shard(*shard).to(device), normalise),
+        EvaluationBatches(held_out_images.shard(*shard).to(device), normalise),
         EvaluationBatches(test_images.to(device), normalise),
         description,
         size,
         len(images),
-        len(validation),
+        len(held_out_images),
     )
 
 
@@ -168,9 +170,10 @@ def check_same(files: dict[str, FileSet], engine: Engine) -> None:
     Raises:
         DataError: a host has others.
     """
-    names = "\n".join(name for split in store.SPLITS for name in files[split].files)
+    names = "\n".join(name for split in files.values() for name in split.files)
     digest = zlib.crc32(os.fsencode(names))
-    counts = [len(files[split]) for split in store.SPLITS]
+    test = len(files["test"])
+    counts = [sum(map(len, files.values())) - test, test]
     first, *others = engine.gather([digest, counts, socket.gethostname()])
     for other in others:
         if other[0] != first[0]:

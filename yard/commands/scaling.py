@@ -10,6 +10,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.files import write_json, write_text
 from yard.core.words import plural
+from yard.operations.weights import find_weights
 from yard.plays.inventory import read_inventory
 from yard.request.job import AS_EACH_HAS
 from yard.request.own_data import with_own_data
@@ -28,12 +29,16 @@ def scaling(
         hold: one of `HOLD`: with the same images of a rank in a step the global batch grows with
             the nodes; with the same images of all ranks the batch of a rank shrinks.
     """
-    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
+    inventory = read_inventory(context.project, context.inventory).narrowed(request.on)
+    inventory = with_own_data(context.project, inventory)
     several = replace(request, nodes=request.nodes or 2, min_nodes=None)
     if several.nodes == 1:
         raise RequestError("nodes 1: scaling compares one node with more")
     if rounds < 1:
         raise RequestError(f"ROUNDS={rounds}: must be 1 or more")
+    # Of `latest` each run would be the next one's.
+    weights = find_weights(context.project, request).get("weights")
+    several = replace(several, weights=weights)
     many = resolve(several, inventory)
     if many.procs_per_node == AS_EACH_HAS:
         raise RequestError(

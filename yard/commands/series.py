@@ -15,6 +15,7 @@ from yard.core.context import Context
 from yard.core.errors import Detached, Exit, RequestError
 from yard.core.files import write_json, write_text
 from yard.core.words import plural
+from yard.operations.weights import find_weights
 from yard.plays.inventory import read_inventory
 from yard.request.own_data import with_own_data
 from yard.request.resolve import resolve
@@ -44,14 +45,20 @@ def train_series(
     """
     if request.resume is not None or seeds < 1:
         raise RequestError("SEEDS= and SWEEP=: begin anew, without RESUME=, with one seed or more")
-    inventory = with_own_data(context.project, read_inventory(context.project, context.inventory))
+    inventory = read_inventory(context.project, context.inventory).narrowed(request.on)
+    if request.on:
+        request = replace(request, nodes=request.nodes or len(inventory.trainers))
+    inventory = with_own_data(context.project, inventory)
     # What all of them have in common, the first seed among it.
     resolve(request, inventory)
     try:
         values = read_sweep(sweep, yaml.safe_load)
     except yaml.YAMLError as error:
         raise RequestError(f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64") from error
-    cases = cases_of(request, values, seeds)
+    if request.weights and Path(request.weights).name == "latest":
+        raise RequestError("WEIGHTS=latest: these trainings make new runs; name the one you mean")
+    weights = find_weights(context.project, request).get("weights")
+    cases = cases_of(replace(request, weights=weights), values, seeds)
     problems: list[str] = []
     for case in cases.values():
         try:

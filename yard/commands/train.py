@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +15,7 @@ from yard.code.settings import NODE
 from yard.code.snapshot import FOLDER
 from yard.core.context import Context
 from yard.core.errors import Detached, Exit, Interrupted, RequestError
+from yard.core.project import Project
 from yard.core.words import plural, size
 from yard.operations.beside import leave
 from yard.operations.ending import finish
@@ -29,13 +31,13 @@ from yard.operations.queue import have_nodes
 from yard.operations.readiness import make_ready, mended
 from yard.operations.retries import going_on, try_again
 from yard.operations.run_code import keep_code
-from yard.operations.weights import with_weights
+from yard.operations.weights import find_weights
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.request.job import Job
 from yard.request.own_code import ProjectRequest, ProjectRun, resolve_project
 from yard.request.own_data import with_own_data
-from yard.request.resolve import VALIDATION, resolve
+from yard.request.resolve import VALIDATION, judge
 from yard.request.training import Training, TrainRequest
 from yard.runs.failure_rate import expected_failures
 from yard.runs.folder import create_run, followed, remove_run
@@ -47,7 +49,7 @@ from yard.runs.retry import check_resumable, epochs_done, resume_variables
 from yard.runs.world import read_world
 
 # What a run must have in common with the one it goes on from; see trainer/resuming.py.
-FIXED = ("model", "dataset", "optimizer", "seed")
+FIXED = ("model", "dataset", "optimizer", "seed", "freeze")
 
 
 def train(
@@ -69,18 +71,8 @@ def train(
     wanted = inventory.narrowed(request.on)
     if request.on:
         request = replace(request, nodes=request.nodes or len(wanted.trainers))
-    job: Job
-    if isinstance(request, ProjectRequest):
-        job = resolve_project(request, wanted, project)
-    else:
-        known = with_own_data(project, wanted)
-        job = with_weights(project, request, resolve(request, known))
-    earlier = None if request.resume is None else find_training(project, request.resume)
+    job, earlier = judge_all(project, request, wanted)
     if earlier is not None:
-        _check_same_kind(job, earlier)
-        check_same_training(job, earlier)
-        check_resumable(earlier)
-        _check_more_is_asked(job, earlier)
         # Its whole name, for the record: `latest` is another run tomorrow.
         request = replace(request, resume=earlier.name)
     announce(console, wanted, job)
@@ -146,35 +138,81 @@ def _packages(
     return packages
 
 
-def _check_same_kind(job: Job, earlier: Path) -> None:
+def judge_all(
+    project: Project, request: TrainRequest | ProjectRequest, inventory: Inventory
+) -> tuple[Job, Path | None]:
+    """The job, and the run that it goes on from.
+
+    Raises:
+        RequestError: with all that is wrong with the request, its weights and that run.
+    """
+    job: Job | None = None
+    earlier: Path | None = None
+    weights: dict[str, Any] = {}
+    problems: list[str] = []
+    if isinstance(request, ProjectRequest):
+        job = resolve_project(request, inventory, project)
+    else:
+        job, problems = judge(request, with_own_data(project, inventory))
+        try:
+            weights = find_weights(project, request)
+        except RequestError as error:
+            problems += error.problems
+    try:
+        if request.resume is not None:
+            earlier = find_training(project, request.resume)
+            _check_same_kind(request, earlier)
+            check_resumable(earlier)
+            if isinstance(job, Training):
+                check_same_training(job, earlier, inventory)
+                _check_more_is_asked(job, earlier)
+    except RequestError as error:
+        problems += error.problems
+    if job is None or problems:
+        raise RequestError(*problems)
+    return (replace(job, **weights) if isinstance(job, Training) else job), earlier
+
+
+def _check_same_kind(request: TrainRequest | ProjectRequest, earlier: Path) -> None:
     """See that a project goes on from a project, and the trainer from the trainer."""
     manifest = read_manifest(earlier)
     was_project = manifest is not None and manifest.project is not None
-    if was_project != isinstance(job, ProjectRun):
+    if was_project != isinstance(request, ProjectRequest):
         ran = "a project (CODE=)" if was_project else "the trainer (MODEL=)"
         raise RequestError(
             f"{earlier.name} ran {ran}, and no other program can go on from its files"
         )
 
 
-def check_same_training(job: Job, earlier: Path) -> None:
+def check_same_training(job: Training, earlier: Path, inventory: Inventory) -> None:
     """See that what a checkpoint is for is asked for again, as far as the earlier run tells.
 
     Raises:
         RequestError: with everything that is not the same.
     """
     manifest = read_manifest(earlier)
-    if not isinstance(job, Training) or manifest is None:
+    if manifest is None:
         return
-    asked = {**job.options, "model": job.model, "dataset": job.dataset}
-    before = configuration_of(earlier, manifest.configuration)
+    unsaid = {name: option.default for name, option in inventory.options.items()}
+    unsaid |= inventory.defaults.get("recipe", {})
+    asked = {**unsaid, **job.options, "model": job.model, "dataset": job.dataset}
+    before = {**unsaid, **configuration_of(earlier, manifest.configuration)}
+    fixed = [*FIXED]
+    world = read_world(earlier / "world.json")
+    if world.validation_images is not None:
+        fixed += [VALIDATION, "train_images"]
+        everything = (world.train_images_available or 0) - world.validation_images
+        asked["train_images"] = job.train_images or everything
+        before["train_images"] = world.train_images
+    dataset = inventory.datasets.get(job.dataset)
+    if dataset is None or dataset.image_size is None:
+        fixed.append("image_size")
     problems = [
-        f"{name} {asked[name]}: {earlier.name} was trained with {before[name]}, and its "
-        "checkpoints fit nothing else"
-        for name in FIXED
+        f"{name} {_said(asked[name])}: {earlier.name} was trained with {_said(before[name])}, and "
+        "its checkpoints fit nothing else"
+        for name in fixed
         if name in asked and name in before and asked[name] != before[name]
     ]
-    world = read_world(earlier / "world.json")
     if world.ranks and world.validation_images is None and asked.get(VALIDATION) != 0:
         problems.append(
             f"validation: {earlier.name} is of an earlier version, which held no training images "
@@ -184,10 +222,12 @@ def check_same_training(job: Job, earlier: Path) -> None:
         raise RequestError(*problems)
 
 
-def _check_more_is_asked(job: Job, earlier: Path) -> None:
+def _said(value: Any) -> str:
+    return "unsaid" if value is None else str(value)
+
+
+def _check_more_is_asked(job: Training, earlier: Path) -> None:
     """See that something is left to train."""
-    if not isinstance(job, Training):
-        return
     epochs = epochs_done(earlier, job.epochs)
     if epochs is not None:
         done = f"{earlier.name} has done {plural(epochs, 'epoch')}"

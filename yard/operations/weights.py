@@ -1,12 +1,12 @@
 """The weights that a training begins from: a run's, or a file's."""
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.project import Project
-from yard.request.training import Training, TrainRequest
+from yard.request.training import TrainRequest
 from yard.runs.folder import list_runs
 from yard.runs.measurements import find_training
 
@@ -14,15 +14,15 @@ from yard.runs.measurements import find_training
 SUFFIXES = (".pt", ".pth", ".safetensors")
 
 
-def with_weights(project: Project, request: TrainRequest, job: Training) -> Training:
-    """The training with the file that it begins from and its checksum, where one is asked for.
+def find_weights(project: Project, request: TrainRequest) -> dict[str, Any]:
+    """The file that a training begins from and its checksum, as fields of it; else nothing.
 
     Raises:
         RequestError: there is no such run or file, or it cannot serve.
     """
     typed = request.weights
     if typed is None:
-        return job
+        return {}
     if request.resume is not None:
         raise RequestError(
             "WEIGHTS= and RESUME=: a run that goes on has its parameters; give one of them"
@@ -47,4 +47,4 @@ def with_weights(project: Project, request: TrainRequest, job: Training) -> Trai
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RequestError(f"WEIGHTS={typed}: cannot be read: {error.strerror}") from error
-    return replace(job, weights=str(path), weights_sha256=digest)
+    return {"weights": str(path), "weights_sha256": digest}

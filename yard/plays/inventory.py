@@ -3,6 +3,7 @@
 import codecs
 import hashlib
 import json
+import math
 import os
 import re
 import subprocess
@@ -52,14 +53,18 @@ class Model:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set; `train_images` is the size of its training part where the inventory tells.
+    """A data set.
 
-    `own` says that a user has put it on the nodes.
+    Attributes:
+        train_images: size of its training part, where the inventory tells.
+        image_size: edge of its images in pixels; None where they are scaled to what is asked for.
+        own: whether a user has put it on the nodes.
     """
 
     name: str
     description: str
     train_images: int | None = None
+    image_size: int | None = None
     own: bool = False
 
 
@@ -113,12 +118,14 @@ class Option:
         fits = isinstance(value, self.KINDS[self.kind])
         if not fits or is_switch != (self.kind == "true or false"):
             return f"must be {'' if self.kind.startswith('t') else 'a '}{self.kind}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return "must be finite"
         if self.least is not None and not value >= self.least:
             return f"must be at least {self.least:g}"
         if self.above is not None and not value > self.above:
             return f"must be above {self.above:g}"
         if self.below is not None and not value < self.below:
-            return f"must be below {self.below:g}"
+            return f"must be below {self.below}"
         return ""
 
 
@@ -349,7 +356,12 @@ def parse_inventory(
         trainers=trainers,
         models=_models(variables),
         datasets={
-            name: Dataset(name, str(entry.get("description", "")), entry.get("train_images"))
+            name: Dataset(
+                name,
+                str(entry.get("description", "")),
+                entry.get("train_images"),
+                entry.get("image_size"),
+            )
             for name, entry in variables.get("training_datasets", {}).items()
         },
         defaults={

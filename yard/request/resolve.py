@@ -11,6 +11,8 @@ from yard.request.training import ALL_IMAGES, NAMED, Training, TrainRequest
 from yard.request.values import Values, listed, too_many_nodes, unknown
 
 VALIDATION = "validation_fraction"
+# Options that other engines do not have, and what they are where they are not used.
+OF_HOROVOD = {"timeline": False, "buckets": None, "compression": "none"}
 
 
 def resolve(request: TrainRequest, inventory: Inventory) -> Training:
@@ -23,11 +25,19 @@ def resolve(request: TrainRequest, inventory: Inventory) -> Training:
     Raises:
         RequestError: with every problem found, each naming what there is instead.
     """
-    resolver = _Resolver(request, inventory, [])
-    training = resolver.resolve()
-    if training is None or resolver.problems:
-        raise RequestError(*resolver.problems)
+    training, problems = judge(request, inventory)
+    if training is None or problems:
+        raise RequestError(*problems)
     return training
+
+
+def judge(request: TrainRequest, inventory: Inventory) -> tuple[Training | None, list[str]]:
+    """What `resolve` returns, and the problems that it raises, to be told with others.
+
+    The training is None where a number that it needs is missing or wrong.
+    """
+    resolver = _Resolver(request, inventory, [])
+    return resolver.resolve(), resolver.problems
 
 
 def check_nodes(nodes: int | None, inventory: Inventory) -> None:
@@ -72,7 +82,7 @@ class _Resolver(Values):
         return {**self.model.defaults, **(recipe.defaults if recipe else {})}
 
     def resolve(self) -> Training | None:
-        """The training; None where a number that it needs is missing or wrong."""
+        """The training; see `judge`."""
         request = self.request
         nodes, procs_per_node = self.world()
         gpus_per_node = self.gpus_per_node()
@@ -96,6 +106,7 @@ class _Resolver(Values):
         transport = self.choice("transport", request.transport)
         self.check_checkpoint_seconds()
         self.check_options()
+        self.check_together(engine, batch, dataset)
         if None in (nodes, procs_per_node, epochs, batch, rate):
             return None
         return Training(
@@ -190,11 +201,28 @@ class _Resolver(Values):
             elif options:
                 abouts = {known: option.about for known, option in options.items()}
                 self.problems.append(listed(f"--set {name}", abouts, name))
-        early_stop, schedule = self.options.get("early_stop"), self.options.get("schedule")
-        if self.options.get(VALIDATION) == 0 and (early_stop or schedule == "plateau"):
+
+    def check_together(
+        self, engine: str | None, batch: int | None, dataset: Dataset | None
+    ) -> None:
+        """Check what is right by itself, and not beside another value."""
+        options = self.options
+        early_stop, schedule = options.get("early_stop"), options.get("schedule")
+        if options.get(VALIDATION) == 0 and (early_stop or schedule == "plateau"):
             self.problems.append(
                 "early_stop and schedule plateau need the validation split: leave VALIDATION=0 out"
             )
+        parts = options.get("accumulate")
+        if isinstance(parts, int) and parts > 0 and batch is not None and batch % parts:
+            self.problems.append(f"accumulate {parts}: does not divide batch {batch}")
+        if dataset is not None and dataset.image_size is not None:
+            size = options.get("image_size", dataset.image_size)
+            if size != dataset.image_size:
+                said = f"image_size {size}: {dataset.name} has {dataset.image_size}"
+                self.problems.append(said)
+        for name, unused in OF_HOROVOD.items():
+            if engine == "ddp" and options.get(name) not in (None, unused):
+                self.problems.append(f"{name} {options[name]}: needs ENGINE=horovod")
 
     def held_out(self, available: int | None) -> int:
         """How many of so many training images are held out for validation, about."""

@@ -75,4 +75,6 @@ def label_of(values: dict[str, Any]) -> str:
 def _with(request: TrainRequest, values: dict[str, Any]) -> TrainRequest:
     named = {name: value for name, value in values.items() if name in FIELDS}
     options = {name: value for name, value in values.items() if name not in FIELDS}
+    if "nodes" in named:
+        named["min_nodes"] = None
     return replace(request, **named, options={**request.options, **options})

@@ -21,7 +21,8 @@ CHECKSUM = ".sha256"
 TYPED = (
     *("model", "code", "entry", "script_args", "launch", "requirements", "grace", "nodes"),
     *("gpus_per_node", "procs_per_node", "dataset", "epochs", "batch", "lr", "precision", "engine"),
-    *("train_images", "checkpoint_seconds", "transport", "retries", "stall", "on", "name"),
+    *("train_images", "checkpoint_seconds", "weights", "transport", "retries", "stall", "on"),
+    "name",
 )
 # What the command says itself.
 SAID = ("min_nodes", "options", "resume")
@@ -69,14 +70,17 @@ def next_commands(run: Path, manifest: Manifest, summary: Summary) -> list[str]:
     goes_on = _is_resumable(run)
     is_done = summary.status == "succeeded"
     if is_done and goes_on and manifest.project is None:
-        commands.append(f"make export RUN={run.name}")
+        model = shlex.quote(f"{manifest.configuration['model']}.safetensors")
+        commands.append(f"make export RUN={run.name} TO={model}")
     if manifest.project is not None and "notebook" in manifest.project:
         return commands
-    changes: dict[str, Any] = {"resume": run.name} if goes_on else {}
+    # Which goes on has its parameters.
+    changes: dict[str, Any] = {"resume": run.name, "weights": None} if goes_on else {}
     if is_done and manifest.project is None and summary.epochs:
         changes["epochs"] = 2 * summary.epochs  # it has done those that were asked for
     if goes_on or not is_done:
-        again = train_command({**manifest.request, **changes})
+        asked = {**manifest.request, **changes}
+        again = train_command({name: asked[name] for name in asked if asked[name] is not None})
         commands.append(again or f"make rerun RUN={run.name}")
     return commands
 
