@@ -15,13 +15,7 @@ Event = Literal["start", "step", "epoch", "end"]
 
 @dataclass(frozen=True)
 class Position:
-    """How far the run is.
-
-    Attributes:
-        step, steps: those done, and those of the whole run.
-        epoch, epochs: the one under way, from 1, and the number of them in the whole run.
-        images: training images seen so far, by all ranks of the whole run together.
-    """
+    """How far the run is."""
 
     step: int
     steps: int
@@ -32,13 +26,7 @@ class Position:
 
 @dataclass(frozen=True)
 class SecondsPerStep:
-    """Where the time of a step went, a mean over several.
-
-    Attributes:
-        data_seconds: waiting for the batch.
-        compute_seconds: all the rest.
-        communication_seconds: waiting for gradients of other ranks.
-    """
+    """Where the time of a step went, a mean over several."""
 
     data_seconds: float
     compute_seconds: float
@@ -47,17 +35,7 @@ class SecondsPerStep:
 
 @dataclass(frozen=True)
 class MetricsLine:
-    """A line of `metrics.jsonl`.
-
-    Attributes:
-        time: when, Unix seconds.
-        loss: mean cross-entropy of training images in nats.
-        accuracy: fraction of training images classified right, 0 to 1.
-        images_per_second: of the whole world.
-        lr: the learning rate of the last step.
-        seconds_per_step: where the time went; None leaves the keys out.
-        results: of the validation split or the test set, by keys that say which.
-    """
+    """A line of `metrics.jsonl`; the keys of `results` say of which split each is."""
 
     event: Event
     time: float

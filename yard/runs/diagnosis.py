@@ -62,12 +62,9 @@ OWN_LINE = re.compile(r"rank \d+ of \d+ on ")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The answer to "why".
+    """The answer to "why", see schemas/summary.schema.json.
 
-    Attributes:
-        signature: name of the signature that matched; None when the failure is unknown.
-        log: file the proof was found in, relative to the run directory.
-        proof: the lines that prove it, or the tail of the first failing rank's log.
+    Of an unknown failure the proof is the tail of the first failing rank's log.
     """
 
     host: str | None

@@ -22,14 +22,9 @@ from yard.runs.folder import short_name
 
 @dataclass(frozen=True)
 class Launch:
-    """How the launch went, as far as only the control node knows.
+    """How the launch went, as far as only the control node knows; times in Unix seconds.
 
-    Attributes:
-        playbook: `running`, or how `playbooks/train.yml` ended.
-        phase: the phase it ended in, see `yard.plays.contract`.
-        first_step_after, first_step_before: when the polls came between which the first step was
-            done, Unix seconds; see `summary.first_step_time`.
-        finished_at: when everything was collected, Unix seconds.
+    `phase` is one of `yard.plays.contract`; for the first step see `summary.first_step_time`.
     """
 
     playbook: str = "running"
@@ -50,22 +45,7 @@ LAUNCH_TIMES = ("first_step_after", "first_step_before", "finished_at")
 class Manifest:
     """The record of a run's making. Holds no environment and no secret.
 
-    Attributes:
-        started_at: when the command began, Unix seconds.
-        request: what was typed.
-        configuration: what that came to; after the run with the trainer's own `config.json`.
-        inventory: as shown to people, and `inventory_path` as used.
-        hosts: the nodes chosen; until then empty.
-        gpus: of a run that took some GPUs of its nodes, their numbers by host, once they are taken.
-        code: git revision of the checkout and whether it had changes; None where there is no git.
-        project: the user's own program and its files; None where the trainer ran.
-        versions: of what ran on the control node, and under `trainer` of what ran in the image.
-        image: name and digest of the trainer image, once containers have reported it.
-        memory_limits: limit of the memory of each host's container, in bytes, 0 for none, once they
-            have been reported.
-        owner: who began it, as user@host; of earlier versions None.
-        number: counts the runs of one model or program here; of earlier versions None.
-        home: the run's directory on the control node where it was begun; None where it is this one.
+    schemas/manifest.schema.json says what each field is; `started_at` is in Unix seconds here.
     """
 
     run_id: str

@@ -34,27 +34,8 @@ MEASURED = ("loss", "accuracy", "images_per_second", "lr", *SECONDS, *RESULTS)
 class Metric:
     """One line: `start`, `step`, `epoch` (after its validation) or `end` (after the test).
 
-    Attributes:
-        time: Unix seconds of the node's clock.
-        step, steps: steps done, and steps of the whole run, as the ranks of the attempt count them.
-        epoch, epochs: the same in epochs, from 1.
-        loss, accuracy: of the training images: those since the last line for `step`, those of the
-            epoch for `epoch` and `end`.
-        images_per_second: of the whole world.
-        data_seconds, compute_seconds, communication_seconds: what a step of the window took on
-            rank 0, on average: waiting for images, computing, blocked in the exchange of
-            gradients. None where it was not measured.
-        images: training images seen by all ranks of the whole run; None of an older run.
-        validation_loss, validation_accuracy: of `epoch`; None where no images are held out.
-        test_loss, test_accuracy: of `end`: what the last parameters do on the test set. An older
-            trainer looked at it after each epoch, and called it `loss` and `accuracy`.
-        best_epoch, best_test_loss, best_test_accuracy: of `end`: after which epoch the best
-            checkpoint was taken, and what it does on the test set.
-        validation_top5, test_top5, best_test_top5: likewise, how often the class was among the five
-            most likely; None of five classes or fewer.
-        wandb_refused: of `start`: why W&B has no such run.
-        classes, test_confusion: of `end`: the names of the classes, and how many test images of
-            each (row) got which answer (column); None of more than 100 classes.
+    schemas/metrics.schema.json says what each field is. None is what the line does not have. An
+    older trainer looked at the test set after each epoch, and called that `loss` and `accuracy`.
     """
 
     event: str

@@ -57,14 +57,7 @@ NEVER_CONNECTED = (
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """Files of ranks that did not come home from a node.
-
-    Attributes:
-        code: `files_refused`, no files of a run by name or kind, and gone with the run's directory;
-            or `files_beyond_limits`, more than may come home, and still on the node.
-        files: how many.
-        names: some of them, with the reason or the size.
-    """
+    """Files of ranks that did not come home from a node; see the schema of `Summary`."""
 
     host: str
     code: str
@@ -74,45 +67,7 @@ class LeftBehind:
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run went.
-
-    Attributes:
-        status: `succeeded`, `failed` or `stopped`.
-        exit_status: of the run, as the `yard` commands use it: 0, 1, 3 or 130.
-        launcher_exit_status: mpirun's own; None when it did not end by itself.
-        world_size: ranks that found each other; None when there was no world.
-        hosts: machines the ranks ran on, or, without ranks, those chosen.
-        dataset, batch_per_rank, epochs: None where a program of the user's own was not given one.
-        batch_per_rank: images of one rank in one step.
-        steps: steps done; of a program that counts them within an epoch the highest number.
-        images_per_second: of all ranks together, without evaluation.
-        final_loss: training loss of the last epoch, or the last one logged by an unfinished run.
-        test_accuracy: 0 to 1, of the last parameters on the whole test set, which is looked at when
-            training is over; of older runs after the last finished epoch.
-        test_loss: likewise, in nats.
-        best_epoch: after which epoch the best checkpoint was taken, by accuracy on the validation
-            split; None where it is not known.
-        best_test_accuracy: what that checkpoint does on the test set.
-        validation_accuracy, validation_loss: after the last finished epoch.
-        validation_images: training images held out for validation.
-        test_top5: how often the class was among the five most likely; None of five or fewer.
-        test_classes: of each class by name, the fraction of its test images classified right by the
-            last parameters; empty of older runs and of more than 100 classes.
-        test_confusion: how many test images of each of these (row) got which answer (column).
-        seconds_total: from the start of the command until everything was collected.
-        seconds_to_first_step: from the start of the command to the end of the first step.
-        started_at, finished_at: ISO 8601, UTC.
-        diagnosis: None unless the run failed.
-        missing_hosts: nodes that could not be reached at the end; their logs are not here.
-        left_behind: what ranks left that did not come home, by node.
-        attempts: how often it was launched, see `yard.runs.retry`.
-        readings: the last value of each number that a program of the user's own reported.
-        warnings: what is odd about a run, a sentence each: silences of its ranks, and what makes a
-            good end doubtful.
-        effective_training_time_ratio: 0 to 1, see `yard.runs.useful_time`; None of a program of the
-            user's own.
-        resumed: what the ranks of the last attempt went on from; None where they began anew.
-    """
+    """How a run went. schemas/summary.schema.json says what each field is."""
 
     run_id: str
     name: str | None

@@ -65,14 +65,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a cluster.
-
-    Attributes:
-        began_at: Unix seconds.
-        bandwidth_gigabits, latency_milliseconds: from the host of the row to that of the column, in
-            the order of `hosts`; None where nothing was measured.
-        allreduce: a dict for each message size, see `trainer/verify/sums.py`.
-    """
+    """The verdict on a cluster. schemas/verdict.schema.json says what each field is."""
 
     ok: bool
     began_at: float

@@ -19,12 +19,7 @@ class PlacedRank:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The checkpoint that a run went on from.
-
-    Attributes:
-        world_size, batch_per_rank: of the world that took it.
-        epoch, step, images: what was done by then, as that world counted it.
-    """
+    """The checkpoint that a run went on from; what was done is as the world that took it counts."""
 
     world_size: int
     batch_per_rank: int
