@@ -30,11 +30,11 @@ from yard_command import REPOSITORY, Yard
 from yard.contact.causes import Trouble, code_of, load_causes
 from yard.contact.here import check_here
 from yard.contact.host_keys import HostKey
-from yard.contact.ssh import ASKPASS, Answer, Settings, Target, parse_settings, settings_of
+from yard.contact.ssh import ASKPASS, Answer, Settings, parse_settings, settings_of
 from yard.contact.way import trouble_at
 from yard.core.project import Project
 from yard.operations.first_contact import InventoryFiles, ask_hosts
-from yard.plays.connections import read_connections
+from yard.plays.connections import Connection, read_connections
 
 WHY_NOT = why_not()
 machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
@@ -763,7 +763,7 @@ def test_words_of_ssh(words: str, code: str) -> None:
     """Stand-ins: words that ssh says where this machine cannot be brought to it."""
     settings = Settings("10.0.0.9", 22, "ops")
     answer = Answer(255, "", f"debug1: Connection refused\n{words}\n")
-    trouble = trouble_at(Target("10.0.0.9"), settings, answer, None)
+    trouble = trouble_at(Connection("host", address="10.0.0.9"), settings, answer)
     assert trouble.code == code
     assert trouble.proof == tuple(words.splitlines())
 
@@ -793,14 +793,16 @@ def test_options_for_terminals_keep_no_command_of_ansible_from_a_node(tmp_path: 
     parser.read(REPOSITORY / "ansible.cfg")
     # At blanks alone, as rsync does.
     arguments = parser["ssh_connection"]["ssh_args"].split(" ")
-    settings = settings_of(Target("10.0.0.9", arguments=(*arguments, "-F", str(config))))
+    settings = settings_of(
+        Connection("host", address="10.0.0.9", arguments=(*arguments, "-F", str(config)))
+    )
     assert not isinstance(settings, str)
     assert settings.in_the_way == ""
     # With QUIET a login that fails has no reason.
     quiet = ["ssh", *arguments, "-o", "LogLevel=QUIET", "-G", "10.0.0.9"]
     done = subprocess.run(quiet, capture_output=True, text=True, check=True)
     assert "loglevel INFO" in done.stdout.splitlines()
-    theirs = settings_of(Target("10.0.0.9", arguments=("-F", str(config))))
+    theirs = settings_of(Connection("host", address="10.0.0.9", arguments=("-F", str(config))))
     assert not isinstance(theirs, str)
     assert theirs.in_the_way == "RequestTTY force"
 
@@ -808,7 +810,7 @@ def test_options_for_terminals_keep_no_command_of_ansible_from_a_node(tmp_path: 
 def test_a_login_after_which_ssh_fails_is_no_fault_of_the_shell() -> None:
     said = "debug1: Authentication succeeded (publickey).\nCould not request local forwarding.\n"
     settings = Settings("10.0.0.9", 22, "ops", proxy_command="nc")
-    trouble = trouble_at(Target("10.0.0.9"), settings, Answer(255, "", said), None)
+    trouble = trouble_at(Connection("host", address="10.0.0.9"), settings, Answer(255, "", said))
     assert trouble.code == "forward_failed"
 
 

@@ -20,10 +20,10 @@ from ssh_machines import CARELESS
 from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY
 
-from yard.contact.ssh import Target, settings_of
+from yard.contact.ssh import settings_of
 from yard.contact.tunnel import open_tunnel
 from yard.core.project import Project
-from yard.plays.connections import read_connections
+from yard.plays.connections import Connection, read_connections
 
 WHY_NOT = why_not()
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
@@ -132,10 +132,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def target(site: Site) -> Target:
+def connection(site: Site) -> Connection:
     """The host, as ssh is told to reach it."""
-    [connection] = read_connections(Project(REPOSITORY), site.inventory).hosts
-    return Target.of(connection)
+    [found] = read_connections(Project(REPOSITORY), site.inventory).hosts
+    return found
 
 
 @pytest.fixture
@@ -208,12 +208,12 @@ def test_no_other_key_lets_plain_ansible_in(strangers: tuple[Site, list[Path]]) 
 
 
 @pytest.mark.parametrize("kind", ["right", "changed", "unknown"])
-def test_a_tunnel_opens_with_the_right_key_alone(site: Site, kind: str, target: Target) -> None:
+def test_a_tunnel_opens_with_the_right_key_alone(site: Site, kind: str, connection: Connection) -> None:
     site.knows(kind)
     before = site.logins()
-    settings = settings_of(target)
+    settings = settings_of(connection)
     assert not isinstance(settings, str)
-    with open_tunnel(target, settings, 22, stopped=lambda: False) as tunnel:
+    with open_tunnel(connection, settings, 22, stopped=lambda: False) as tunnel:
         assert tunnel.is_open is (kind == "right"), tunnel.words
     assert (site.logins() > before) is (kind == "right")
 

@@ -22,7 +22,7 @@ from yard_command import REPOSITORY, Yard, made
 from yard.code.jupyter import notebook_requirements
 from yard.code.requirements import Requirements
 from yard.commands.rerun import rerun
-from yard.contact.ssh import Target, settings_of
+from yard.contact.ssh import settings_of
 from yard.contact.tunnel import open_tunnel, tunnel_command
 from yard.core.context import Context
 from yard.core.errors import ClusterError, RequestError
@@ -30,7 +30,7 @@ from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations.ending import conclude
 from yard.operations.notebook import Server, private_file, read_server
-from yard.plays.connections import parse_connection
+from yard.plays.connections import Connection, parse_connection
 from yard.plays.inventory import NATIVE, Inventory
 from yard.request.notebook import Notebook, NotebookRequest, resolve_notebook
 from yard.request.notebook_defaults import NOTEBOOKS
@@ -199,7 +199,7 @@ SITE = {
 
 
 def test_the_way_is_the_one_of_ansible() -> None:
-    command = tunnel_command(Target.of(parse_connection(SITE)), 40001, 8888)
+    command = tunnel_command(parse_connection(SITE), 40001, 8888)
     assert command[:4] == ["ssh", "-N", "-L", "127.0.0.1:40001:127.0.0.1:8888"]
     assert command[-1] == "10.0.0.7"
     for option in (
@@ -214,8 +214,12 @@ def test_the_way_is_the_one_of_ansible() -> None:
     assert command.index("ControlMaster=no") < command.index("ControlMaster=auto")
 
 
+# A machine with an sshd, and how to get there
+Reached = tuple[Machine, Connection]
+
+
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[tuple[Machine, Target]]:
+def machine(tmp_path: Path) -> Iterator[Reached]:
     """A machine with an sshd, and how to get there."""
     if reason := why_not():
         pytest.skip(reason)
@@ -225,7 +229,7 @@ def machine(tmp_path: Path) -> Iterator[tuple[Machine, Target]]:
     known.write_text(one.known)
     arguments = ["-o", f"Port={one.port}", "-i", str(tmp_path / "key"), "-o", "User=ops"]
     arguments += ["-F", "none", "-o", f"UserKnownHostsFile={known}"]
-    yield one, Target("127.0.0.1", arguments=tuple(arguments))
+    yield one, Connection("machine", address="127.0.0.1", arguments=tuple(arguments))
     one.process.kill()
     one.process.wait()
 
@@ -244,7 +248,7 @@ class Words(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.process
 def test_the_way_leads_to_the_loopback_of_the_host_and_ends(
-    machine: tuple[Machine, Target],
+    machine: Reached,
 ) -> None:
     _, target = machine
     settings = settings_of(target)
@@ -265,7 +269,9 @@ def test_the_way_leads_to_the_loopback_of_the_host_and_ends(
 
 
 @pytest.mark.process
-def test_a_way_that_cannot_be_opened_says_what_ssh_said(machine: tuple[Machine, Target]) -> None:
+def test_a_way_that_cannot_be_opened_says_what_ssh_said(
+    machine: Reached,
+) -> None:
     one, target = machine
     one.process.kill()
     one.process.wait()

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from yard.code.snapshot import FOLDER
 from yard.commands.attach import attach
-from yard.contact.ssh import Target, settings_of
+from yard.contact.ssh import settings_of
 from yard.contact.tunnel import LOOPBACK, Tunnel, direct_way, open_tunnel
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
@@ -201,11 +201,10 @@ def _way(context: Context, node: str, server: Server) -> AbstractContextManager[
     connection = _connection(context, node)
     if connection.plugin == "local":
         return direct_way(server.port)
-    target = Target.of(connection)
-    settings = settings_of(target)
+    settings = settings_of(connection)
     if isinstance(settings, str):
         raise ClusterError(f"{node}: ssh rejects the settings of the inventory\n{settings}")
-    return open_tunnel(target, settings, server.port, lambda: context.interrupts.requested)
+    return open_tunnel(connection, settings, server.port, lambda: context.interrupts.requested)
 
 
 def _connection(context: Context, node: str) -> Connection:

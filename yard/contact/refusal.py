@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yard.contact.causes import Trouble
-from yard.contact.ssh import Answer, Settings, Target, run_program
+from yard.contact.ssh import Answer, Settings, run_program
+from yard.plays.connections import Connection
 
 # Words of ssh at LogLevel=DEBUG1. A key that an agent holds ends with `agent`.
 OFFERED = re.compile(
@@ -21,11 +22,10 @@ LOCKED = "incorrect passphrase"
 
 
 def explain(
-    target: Target,
+    target: Connection,
     settings: Settings,
     answer: Answer,
     methods: Sequence[str],
-    key_file: str | None,
 ) -> Trouble:
     """The reason of a login that sshd has refused.
 
@@ -37,6 +37,7 @@ def explain(
     """
     proof = tuple(line for line in answer.words.splitlines() if "Permission denied" in line)[-1:]
     taken = ", ".join(methods)
+    key_file = target.key_file
     if key_file is not None and not Path(key_file).is_file():
         return Trouble("key_file_missing", {"key": key_file}, proof)
     too_open = OPEN.search(answer.words)
@@ -57,7 +58,7 @@ def explain(
         return Trouble("password_untaken", values, proof)
     if not offered:
         return Trouble("no_key", {}, proof)
-    origin = "ansible_user" if target.login else "ssh (the inventory has no ansible_user)"
+    origin = "ansible_user" if target.user else "ssh (the inventory has no ansible_user)"
     values = {"methods": taken, "user_origin": origin}
     proof = (*proof, *(f"offered: {file}" for file in offered))
     if by_password:
@@ -79,7 +80,7 @@ def _adding(key: str) -> str:
     return add if os.environ.get("SSH_AUTH_SOCK") else f'eval "$(ssh-agent -s)" && {add}'
 
 
-def _copying(target: Target, settings: Settings, key: str) -> str:
+def _copying(target: Connection, settings: Settings, key: str) -> str:
     public = Path(f"{key}.pub")
     # ssh-copy-id keeps what it is about there, and does not make it.
     folder = Path("~/.ssh").expanduser()

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from yard.plays.connections import Connection
@@ -40,38 +40,6 @@ HARMLESS = {
 }
 ASKPASS = Path(__file__).with_name("askpass.sh")
 NO_FILE = ("none", "/dev/null")
-
-
-@dataclass(frozen=True)
-class Target:
-    """A machine that ssh goes to, and how.
-
-    Attributes:
-        address: what ssh is told to connect to.
-        executable, arguments: of ssh, those of `OURS` aside.
-        typed: those of the arguments that a person would have to type.
-        login: who logs in; None lets ssh decide.
-        password: None where only keys are tried.
-    """
-
-    address: str
-    executable: str = "ssh"
-    arguments: tuple[str, ...] = ()
-    typed: tuple[str, ...] = ()
-    login: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, connection: Connection) -> "Target":
-        """The host of a connection."""
-        return cls(
-            address=connection.address,
-            executable=connection.executable,
-            arguments=connection.arguments,
-            typed=connection.own_arguments,
-            login=connection.user,
-            password=connection.password,
-        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +93,7 @@ class Answer:
         return AUTHENTICATED.search(self.said) is not None
 
 
-def settings_of(target: Target) -> Settings | str:
+def settings_of(target: Connection) -> Settings | str:
     """Ask ssh what it makes of a target; contacts nobody.
 
     Returns:
@@ -196,7 +164,7 @@ def _in_the_way(said: Mapping[str, str]) -> str:
 
 
 def run_ssh(
-    target: Target,
+    target: Connection,
     settings: Settings,
     *command: str,
     options: tuple[str, ...] = (),
@@ -237,7 +205,7 @@ def run_ssh(
     return Answer(process.returncode, output, said)
 
 
-def environment_of(target: Target, settings: Settings) -> Mapping[str, str]:
+def environment_of(target: Connection, settings: Settings) -> Mapping[str, str]:
     """The environment of an ssh that gets the password of a target, or asks nobody for one."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     if target.password is None:

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from yard.contact.ssh import Settings, Target, environment_of
+from yard.contact.ssh import Settings, environment_of
+from yard.plays.connections import Connection
 
 LOOPBACK = "127.0.0.1"
 # How long it may take until ssh listens here, in seconds: it has to log in first.
@@ -33,7 +34,7 @@ OPTIONS = (
 )
 
 
-def tunnel_command(target: Target, local: int, remote: int) -> list[str]:
+def tunnel_command(target: Connection, local: int, remote: int) -> list[str]:
     """The command that opens the way; Ansible's own arguments for the host follow ours.
 
     Args:
@@ -75,7 +76,7 @@ def direct_way(port: int) -> Iterator[Tunnel]:
 
 @contextmanager
 def open_tunnel(
-    target: Target, settings: Settings, remote: int, stopped: Callable[[], bool]
+    target: Connection, settings: Settings, remote: int, stopped: Callable[[], bool]
 ) -> Iterator[Tunnel]:
     """Open a way to a port of a host's loopback; it ends with this.
 

@@ -12,10 +12,10 @@ from yard.contact.ssh import (
     CONNECT_SECONDS,
     Answer,
     Settings,
-    Target,
     run_ssh,
     settings_of,
 )
+from yard.plays.connections import Connection
 
 # Codes of what lies between here and an sshd.
 ON_THE_WAY = ("name_unknown", "refused", "no_route", "silent", "timed_out", "no_sshd", "closed")
@@ -35,7 +35,7 @@ SETTINGS_OF_BASTION = {
 MOST_LINES = 4
 
 
-def trouble_at_bastions(target: Target, settings: Settings) -> Trouble | None:
+def trouble_at_bastions(target: Connection, settings: Settings) -> Trouble | None:
     """The trouble of the first bastion that does not let ssh in; None where all do.
 
     They are asked before the target: the ssh that ProxyJump starts has only people's own
@@ -53,7 +53,7 @@ def trouble_at_bastions(target: Target, settings: Settings) -> Trouble | None:
         destination = f"{_bracketed(onward.address)}:{onward.port}"
         answer = run_ssh(hop, told, options=("-W", destination))
         if not answer.authenticated:
-            found = trouble_at(hop, told, answer, None)
+            found = trouble_at(hop, told, answer)
             return replace(
                 found,
                 values={**found.values, **SETTINGS_OF_BASTION},
@@ -62,7 +62,7 @@ def trouble_at_bastions(target: Target, settings: Settings) -> Trouble | None:
     return None
 
 
-def trouble_at(target: Target, settings: Settings, answer: Answer, key_file: str | None) -> Trouble:
+def trouble_at(target: Connection, settings: Settings, answer: Answer) -> Trouble:
     """Why a machine could not be logged in on.
 
     Args:
@@ -76,7 +76,7 @@ def trouble_at(target: Target, settings: Settings, answer: Answer, key_file: str
     denied = DENIED.search(words)
     if denied is not None and code_of(words) != "too_many_keys":
         methods = tuple(denied["methods"].split(","))
-        return refusal.explain(target, settings, answer, methods, key_file).with_values(values)
+        return refusal.explain(target, settings, answer, methods).with_values(values)
     code = code_of(words) or "ssh_failed"
     by_proxy = settings.proxy_command is not None and not answer.authenticated
     if by_proxy and code in (*ON_THE_WAY, "ssh_failed"):
@@ -92,7 +92,7 @@ def trouble_at(target: Target, settings: Settings, answer: Answer, key_file: str
     return Trouble(code, values, proof)
 
 
-def values_of(target: Target, settings: Settings) -> Mapping[str, str]:
+def values_of(target: Connection, settings: Settings) -> Mapping[str, str]:
     """What the sentences about a target are filled in with, and the commands to paste."""
     login = f"{settings.user}@{target.address}"
     port = [] if settings.port == 22 else ["-p", str(settings.port)]
@@ -143,22 +143,23 @@ def _changed_key(values: Mapping[str, str], words: str) -> Trouble:
     return Trouble("host_key_changed", values, tuple(proof))
 
 
-def _hop(target: Target, settings: Settings, number: int) -> Target:
+def _hop(target: Connection, settings: Settings, number: int) -> Connection:
     """A bastion as ssh goes to it: by its configuration, without the arguments for the host."""
     jump = settings.jumps[number]
     found = JUMP.fullmatch(jump)
     if found is None:
-        return Target(jump, target.executable)
+        return Connection(jump, address=jump, executable=target.executable)
     before = ("-J", ",".join(settings.jumps[:number])) if number else ()
     typed = (*_configuration(target.arguments), *before)
     port = ("-p", found["port"]) if found["port"] else ()
     login = ("-l", found["user"]) if found["user"] else ()
-    return Target(
+    return Connection(
+        jump,
         address=found["host"].strip("[]"),
         executable=target.executable,
         arguments=(*typed, *port, *login),
         typed=typed,
-        login=found["user"],
+        user=found["user"],
     )
 
 

@@ -27,7 +27,7 @@ from yard.contact.look import (
     trouble_with_shell,
 )
 from yard.contact.report import HostReport
-from yard.contact.ssh import COMMAND_SECONDS, Answer, Settings, Target, run_ssh, settings_of
+from yard.contact.ssh import COMMAND_SECONDS, Answer, Settings, run_ssh, settings_of
 from yard.contact.way import last_lines, trouble_at, trouble_at_bastions, values_of
 from yard.core.errors import Interrupted
 from yard.core.project import Project
@@ -163,28 +163,27 @@ def _ask_over_ssh(
     commands: Mapping[str, str],
     gates: dict[str, Semaphore],
 ) -> HostReport:
-    target = Target.of(connection)
-    settings = settings_of(target)
+    settings = settings_of(connection)
     if isinstance(settings, str):
         trouble = Trouble("ssh_unusable", commands, last_lines(settings))
         return HostReport(connection.host, trouble=trouble)
-    values = {**values_of(target, settings), **commands}
+    values = {**values_of(connection, settings), **commands}
     if settings.in_the_way:
         trouble = Trouble("ssh_option", {**values, "option": settings.in_the_way})
         return HostReport(connection.host, _place(settings), trouble)
     place = _place(settings)
 
     def run(command: str, text: str) -> Answer:
-        return run_ssh(target, settings, command, text=text)
+        return run_ssh(connection, settings, command, text=text)
 
     jump = settings.jumps[0] if settings.jumps else ""
     with gates.setdefault(jump, Semaphore(BY_BASTION)) if jump else nullcontext():
-        found = trouble_at_bastions(target, settings)
+        found = trouble_at_bastions(connection, settings)
         if found is None:
             answer, asked_at = ask(run, connection.python)
             if BEGIN in answer.output or (answer.authenticated and answer.status != SSH_FAILED):
                 return _look(connection, place, run, values, expectation, answer, asked_at)
-            found = trouble_at(target, settings, answer, connection.key_file)
+            found = trouble_at(connection, settings, answer)
     return HostReport(connection.host, place, found.with_values(values))
 
 

@@ -39,7 +39,7 @@ class Connection:
         key_file: the private key that the inventory names, if it does.
         arguments: everything else that ssh is told, in Ansible's order: the first of two that
             contradict each other holds.
-        own_arguments: those of them that the inventory has for this host, for people to type.
+        typed: those of them that the inventory has for this host: people would have to type them.
         password: for the login; None where the inventory has none.
         method: how to become another user: `sudo`, or another of Ansible's; None where not.
         python: the interpreter for modules, a path, or `auto` for the first that is found.
@@ -53,7 +53,7 @@ class Connection:
     key_file: str | None = None
     executable: str = "ssh"
     arguments: tuple[str, ...] = ()
-    own_arguments: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
     method: str | None = None
     sudo: Sudo = Sudo("root", "sudo")
@@ -113,7 +113,7 @@ def parse_connection(entry: Mapping[str, Any]) -> Connection:
         key_file=key_file,
         executable=str(ssh["ssh_executable"]),
         arguments=(*arguments, *further),
-        own_arguments=(*([] if key_file is None else ["-i", key_file]), *further),
+        typed=(*([] if key_file is None else ["-i", key_file]), *further),
         password=password,
         method=entry["method"] if becomes else None,
         sudo=Sudo(
