@@ -12,7 +12,7 @@ from pathspec import GitIgnoreSpec
 
 from yard.code.git import follows_git, ignored_paths, ignoring_rule, known_files
 from yard.core.errors import RequestError
-from yard.core.words import plural, printable, size
+from yard.core.words import first_names, plural, printable, size
 
 IGNORE = ".trainyardignore"
 
@@ -388,10 +388,9 @@ def looks_secret(files: Files) -> list[str]:
     ]
     if not named:
         return []
-    shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
     return [
-        f"{shown}: looks like a secret, and travels with the run to every node; a line in "
-        f"{IGNORE} leaves it out"
+        f"{first_names(named, 5)}: looks like a secret, and travels with the run to every node; "
+        f"a line in {IGNORE} leaves it out"
     ]
 
 

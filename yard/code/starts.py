@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yard.code.files import Files
 from yard.code.program import find_module, source_of
+from yard.core.words import first_names
 
 # Modules that start the ranks of a node
 LAUNCHER_MODULES = r"torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.\S+"
@@ -141,7 +142,7 @@ def lfs_pointers(files: Files) -> list[str]:
     ]
     if not named:
         return []
-    shown = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+    shown = first_names(named, 5)
     return [f"{shown}: only its git-lfs pointer is here, not the file; fetch it: git lfs pull"]
 
 

@@ -139,25 +139,29 @@ def _out_of_path(files: Files, tree: ast.Module, path: str, root: str) -> list[s
     def has(place: str, name: str) -> bool:
         return bool({f"{place}{name}.py", f"{place}{name}/__init__.py"} & files.travelling.keys())
 
-    names = _tops(tree)
+    names = _named(tree)
     found = {
         name: f"{path}:{line}: imports {name}, which is in {place or 'the top folder'}, not on "
         "Python's path: add that to sys.path, or start the program by a run.sh that sets "
         f"PYTHONPATH={place or '.'}"
         for place in ("", "src/")
-        for line, name in names
+        for line, name, _ in names
         if not has(root, name) and has(place, name)
     }
     return list(found.values())
 
 
-def _tops(tree: ast.Module) -> list[tuple[int, str]]:
-    """The lines and top names of what a module imports by absolute names at its beginning."""
+def _named(tree: ast.Module) -> list[tuple[int, str, str]]:
+    """What a module imports by absolute names at its beginning: line, first part and whole name."""
     return [
-        (node.lineno, name.partition(".")[0])
+        (node.lineno, name.partition(".")[0], name)
         for node in tree.body
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else _named(node))
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
     ]
 
 
@@ -188,7 +192,7 @@ def _foreign(files: Files, own: set[str], tree: ast.Module, path: str) -> list[t
     """
     return [
         (name, f"{path}:{line}")
-        for line, name in _tops(tree)
+        for line, name, _ in _named(tree)
         if (name not in sys.stdlib_module_names or name in {*GONE, "distutils"})
         and name not in own
         and not any(map(Path.exists, (files.folder / name, files.folder / f"{name}.py")))
@@ -202,24 +206,19 @@ def _not_there(files: Files, tree: ast.Module, path: str, root: str) -> list[str
         root: the folder that Python looks into, with a slash behind.
     """
     found = []
-    for node in tree.body:
-        names = _named(node) if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        for name in names:
-            place = root + name.replace(".", "/")
-            package = place[: len(root)] + name.partition(".")[0]
-            if "." not in name or f"{package}/__init__.py" not in files.travelling:
-                continue
-            beginnings = (f"{place}.", f"{place}/")
-            there = any(map(Path.exists, (files.folder / place, files.folder / f"{place}.py")))
-            if there or any(each.startswith(beginnings) for each in files.travelling):
-                continue
-            rule = named_rule(files, f"{place}/")
-            found.append(
-                f"{path}:{node.lineno}: imports {name}, and {package}/ here has no such module"
-                + (f"; {rule} leaves it out, of git clones too" if rule else "")
-            )
+    for line, first, name in _named(tree):
+        place = root + name.replace(".", "/")
+        if first == name or f"{root}{first}/__init__.py" not in files.travelling:
+            continue
+        beginnings = (f"{place}.", f"{place}/")
+        there = any(map(Path.exists, (files.folder / place, files.folder / f"{place}.py")))
+        if there or any(each.startswith(beginnings) for each in files.travelling):
+            continue
+        rule = named_rule(files, f"{place}/")
+        found.append(
+            f"{path}:{line}: imports {name}, and {root}{first}/ here has no such module"
+            + (f"; {rule} leaves it out, of git clones too" if rule else "")
+        )
     return found
 
 
@@ -242,10 +241,6 @@ def _packages(files: Files, module: str) -> list[str]:
     """What Python runs of the packages that a module lies in, before it."""
     parents = [f"{parent}/__init__.py" for parent in PurePosixPath(module).parents]
     return [path for path in parents if path in files.travelling]
-
-
-def _named(node: ast.Import) -> list[str]:
-    return [alias.name for alias in node.names]
 
 
 def _imported(

@@ -1,6 +1,6 @@
 """What was found out at the first contact, for people and for programs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,13 +86,6 @@ class Contact:
                 for host in self.hosts
             ],
         }
-
-
-def shown_names(names: Sequence[str], most: int) -> str:
-    """Names with commas, of many the first ones and how many more there are."""
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def _trouble(trouble: Trouble | None) -> Mapping[str, Any]:

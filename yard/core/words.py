@@ -1,4 +1,6 @@
-"""Numbers as people read them."""
+"""Numbers and names as people read them."""
+
+from collections.abc import Sequence
 
 
 def percent(fraction: float) -> str:
@@ -30,6 +32,12 @@ def duration(seconds: float) -> str:
 def printable(text: str) -> str:
     """A name of a file or the like as it is, or escaped where it cannot be printed."""
     return text if text.isprintable() else ascii(text)
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Names with commas, of many the first ones and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def size(number: int) -> str:

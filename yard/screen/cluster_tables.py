@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.project import Project
-from yard.core.words import clock, duration, size
+from yard.core.words import clock, duration, first_names, size
 from yard.plays.remedy import addressed
 from yard.runs.cluster_state import (
     UNREACHABLE,
@@ -119,11 +119,8 @@ def node_cells(load: NodeLoad | None) -> list[str]:
 
 def run_cells(run: RunState, now: float) -> list[str]:
     """What stands in a run's line of nodes, age, time left, progress and owner."""
-    hosts = ", ".join(run.hosts[:MOST_HOSTS])
-    if len(run.hosts) > MOST_HOSTS:
-        hosts += f" and {len(run.hosts) - MOST_HOSTS} more"
     return [
-        hosts,
+        first_names(run.hosts, MOST_HOSTS),
         "" if run.since is None else duration(max(0.0, now - run.since)),
         "" if run.seconds_left is None or run.state != "running" else clock(run.seconds_left),
         progress_of(run.newest),

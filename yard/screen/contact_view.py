@@ -8,8 +8,8 @@ from rich.text import Text
 
 from yard.contact.causes import Trouble
 from yard.contact.here import INVENTORY, Check
-from yard.contact.report import Contact, HostReport, TroubleGroup, shown_names
-from yard.core.words import plural, size
+from yard.contact.report import Contact, HostReport, TroubleGroup
+from yard.core.words import first_names, plural, size
 from yard.screen.plain_table import plain_table
 
 # More names of hosts than this make a line too long; of more than this many, one does not read
@@ -61,7 +61,7 @@ def _hosts(hosts: tuple[HostReport, ...]) -> Table:
 
 
 def _show_group(console: Console, group: TroubleGroup) -> None:
-    names = shown_names([host.host for host in group.hosts], MOST_HOSTS)
+    names = first_names([host.host for host in group.hosts], MOST_HOSTS)
     _heading(console, names, group.troubles[0])
     proofs = [
         (host.host, trouble) for host, trouble in zip(group.hosts, group.troubles, strict=True)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from yard.core.project import Project
 from yard.core.typed import as_typed
-from yard.core.words import duration, percent, plural, printable, short_number, size
+from yard.core.words import duration, first_names, percent, plural, printable, short_number, size
 from yard.plays.remedy import addressed, reaching
 from yard.runs.diagnosis import Diagnosis
 from yard.runs.folder import REPORT_ERROR
@@ -75,11 +75,9 @@ def _result(run: str, result: Results) -> str:
     """What came home of one folder, like `2 files, 1.2 MB in runs/a/outputs/: a.pt, b.pt`."""
     names = [
         name if len(name) <= MOST_OF_PATH else f"{name[: MOST_OF_PATH // 2]}…/{Path(name).name}"
-        for name in result.names[:MOST_NAMES]
+        for name in result.names
     ]
-    shown = ", ".join(map(printable, names))
-    more = len(result.names) - MOST_NAMES
-    shown += f" and {more:,} more" if more > 0 else ""
+    shown = first_names([*map(printable, names)], MOST_NAMES)
     whole = f"{plural(len(result.names), 'file')}, {size(result.bytes)}"
     return f"{whole} in {run}/{result.folder}/: {shown}"
 

@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.text import Text
 
 from yard.core.typed import as_typed
-from yard.core.words import duration, plural
+from yard.core.words import duration, first_names, plural
 from yard.runs.verdict import Verdict
 from yard.screen.plain_table import plain_table
 from yard.screen.verdict_cells import CHECK_HEADINGS, HARDWARE_HEADINGS, check_rows, hardware_cells
@@ -44,9 +44,7 @@ def show_findings(console: Console, verdict: Verdict) -> None:
         console.print(f"[bold green]Fit[/]: {nodes}, {took}")
         return
     at_fault = [fault.who for fault in verdict.faults]
-    named = ", ".join(at_fault[:MOST_NAMED])
-    if len(at_fault) > MOST_NAMED:
-        named += f" and {len(at_fault) - MOST_NAMED} more"
+    named = first_names(at_fault, MOST_NAMED)
     console.print(f"[bold red]Not fit[/]: {escape(named)}; {nodes} looked at, {took}")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yard.core.words import plural
+from yard.core.words import first_names, plural
 from yard.runs.verdict import Check
 
 CHECK_HEADINGS = ("check", "passed", "value", "limit")
@@ -97,8 +97,7 @@ def _values(checks: Sequence[Check]) -> str:
         text = f"{low:,.12g}" if low == high else f"{low:,.12g} to {high:,.12g}"
         return f"{text} {unit}".strip()
     texts = list(dict.fromkeys(_short(str(check.value)) for check in checks))
-    rest = f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else ""
-    return ", ".join(texts[:MOST_VALUES]) + rest
+    return first_names(texts, MOST_VALUES)
 
 
 def _short(text: str) -> str:
