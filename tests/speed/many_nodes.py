@@ -40,8 +40,11 @@ def inventory_of(folder: Path, machines: dict[str, Machine]) -> Path:
     }
     hosts = {name: {"ansible_port": one.port} for name, one in machines.items()}
     document = {"trainers": {"hosts": hosts, "vars": variables}, "container_hosts": {"hosts": {}}}
-    (folder / "hosts.yml").write_text(yaml.safe_dump(document))
-    return folder / "hosts.yml"
+    # Of one name each time, by which the checkout keeps its log
+    inventory = folder / "many-nodes/hosts.yml"
+    inventory.parent.mkdir(exist_ok=True)
+    inventory.write_text(yaml.safe_dump(document))
+    return inventory
 
 
 def turn(inventory: Path) -> tuple[float, float]:
