@@ -178,7 +178,8 @@ def with_asked(
     for name in {*names} - found.keys():
         with suppress(KeyError):
             found[name] = ask[0](name)
-    for number in {*numbers} - {entry[2] for entry in found.values()} - {None}:
+    known = {entry[2] for entry in found.values()}
+    for number in {number for number in numbers if number is not None} - known:
         with suppress(KeyError):
             entry = ask[1](number)
             found[entry[0]] = entry

@@ -177,7 +177,7 @@ def test_a_second_factor_is_seen_wherever_it_is_asked_for(
 def test_groups_that_a_directory_service_does_not_list_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ssh_trust_pair.grp, "getgrall", list)
+    monkeypatch.setattr("grp.getgrall", list)
     assert ssh_trust_pair.shut_out_by("allowgroups root\n", "root") == ""
 
 

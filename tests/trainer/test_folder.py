@@ -60,7 +60,7 @@ def test_a_validation_split_of_its_own_is_used(tmp_path: Path, config: dict[str,
     assert (data.description.train_images, data.description.test_images) == (60, 8)
     assert data.validation_images == 4
     write(tmp_path / "faces/test", ann=1, eve=1)
-    with pytest.raises(DataError, match=r"train/ and test/ have other classes: bob, eve"):
+    with pytest.raises(DataError, match=r"train/ and test/ have different classes: bob, eve"):
         loaded()
 
 

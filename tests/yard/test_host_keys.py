@@ -208,7 +208,9 @@ def test_no_other_key_lets_plain_ansible_in(strangers: tuple[Site, list[Path]]) 
 
 
 @pytest.mark.parametrize("kind", ["right", "changed", "unknown"])
-def test_a_tunnel_opens_with_the_right_key_alone(site: Site, kind: str, connection: Connection) -> None:
+def test_a_tunnel_opens_with_the_right_key_alone(
+    site: Site, kind: str, connection: Connection
+) -> None:
     site.knows(kind)
     before = site.logins()
     settings = settings_of(connection)

@@ -111,7 +111,8 @@ def classes_of(directory: Path) -> tuple[str, ...]:
     for root, classes in zip(roots[1:], test, strict=True):
         if differ := sorted(set(train).symmetric_difference(classes)):
             raise DataError(
-                f"{directory}: train/ and {root.name}/ have different classes: {', '.join(differ[:5])}"
+                f"{directory}: train/ and {root.name}/ have different classes: "
+                + ", ".join(differ[:5])
                 + (f" and {len(differ) - 5} more" if len(differ) > 5 else "")
             )
     return tuple(train)
