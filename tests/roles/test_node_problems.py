@@ -42,10 +42,11 @@ def test_every_check_of_a_node_has_a_code() -> None:
 
 @pytest.mark.parametrize("code", PROBLEMS)
 def test_a_sentence_is_filled_in_with_the_values(code: str) -> None:
-    names = {name for _, name, _, _ in Formatter().parse(texts(code)) if name}
-    found = training_node_problems.problem(code, **{name: f"<{name}>" for name in names})
+    kinds = {name: kind or "" for _, name, kind, _ in Formatter().parse(texts(code)) if name}
+    values = {name: 1234567 if kind else f"<{name}>" for name, kind in kinds.items()}
+    found = training_node_problems.problem(code, **values)
     assert found.asdict() == {"code": code, "values": found.values, "text": found.text}
-    assert all(f"<{name}>" in found.text for name in names)
+    assert all(format(value, kinds[name]) in found.text for name, value in values.items())
 
 
 @pytest.mark.parametrize("code", PROBLEMS)

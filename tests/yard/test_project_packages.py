@@ -19,7 +19,13 @@ from yard.code import lock as settling
 from yard.code.fetch import fetch_wheels
 from yard.code.files import find_files
 from yard.code.lock import lock, pip_settings, read_held, request_key
-from yard.code.requirements import NONE, Requirements, find_requirements, not_read
+from yard.code.requirements import (
+    NONE,
+    Requirements,
+    find_requirements,
+    not_read,
+    other_python,
+)
 from yard.code.settings import read_settings
 from yard.core.errors import ClusterError, Exit, Interrupted, RequestError
 from yard.operations import packages
@@ -306,6 +312,23 @@ def test_what_is_not_read_is_named(
     warnings = not_read(files, None, find_requirements(files, None))
     assert [warning.partition(": not read;")[0] for warning in warnings] == [named] * bool(named)
     assert not_read(files, NONE, None) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (">=3.9", None),
+        ("~=3.11", None),
+        (">=3.8,<3.12", "is >=3.8,<3.12, and the image has Python 3.13"),
+        ("3.x", "'3.x' is no version specifier, and is not compared"),
+    ],
+)
+def test_a_project_for_another_python_is_named(
+    wanted: str, told: str | None, tmp_path: Path
+) -> None:
+    text = f"[project]\nrequires-python = '{wanted}'\n"
+    files = find_files(project(tmp_path, **{"pyproject.toml": text}))
+    assert other_python(files) == [f"pyproject.toml: requires-python {told}"] * bool(told)
 
 
 def test_requirements_that_do_not_travel_are_named(tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from yard.code.requirements import Requirements
+from yard.code.requirements import PYTHON, Requirements
 from yard.core.errors import ClusterError, RequestError
 
-# The image's Python, and the platform as uv calls it: Debian trixie has glibc 2.41.
-PYTHON = "3.13"
+# The image's platform as uv calls it: Debian trixie has glibc 2.41.
 PLATFORM = f"{os.uname().machine}-manylinux_2_40"
 
 # Of a process that has this one's

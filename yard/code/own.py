@@ -8,7 +8,12 @@ from typing import Any
 from yard.code.files import Files, find_files, left_behind, looks_secret
 from yard.code.git import git_revision, missing_submodules
 from yard.code.program import find_program
-from yard.code.requirements import Requirements, find_requirements, not_read
+from yard.code.requirements import (
+    Requirements,
+    find_requirements,
+    not_read,
+    other_python,
+)
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.starts import (
     check_start,
@@ -103,7 +108,7 @@ def read_code(
         files = find_files(folder, ruled=snapshot_of is None)
         asked = requirements or settings.requirements
         required = find_requirements(files, asked)
-        warnings += not_read(files, asked, required)
+        warnings += [*not_read(files, asked, required), *other_python(files)]
         program = find_program(files, entry or settings.entry)
         per_rank = (launch or settings.launch or RANK) == RANK
         wrong, scripts = check_start(files, program, per_rank)

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from yard.code.files import Files, rule_of
 from yard.core.errors import RequestError
 
+# The image's
+PYTHON = "3.13"
 # Asked for in place of a file, where there is one that shall not count.
 NONE = "none"
 FROM_REPOSITORY = (
@@ -192,23 +196,41 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
     return warnings
 
 
+def other_python(files: Files) -> list[str]:
+    """Where a project says that the image's Python is none for it: a sentence."""
+    wanted = _in_pyproject(files, "project.requires-python")
+    try:
+        if not isinstance(wanted, str) or SpecifierSet(wanted).contains(f"{PYTHON}.0"):
+            return []
+    except InvalidSpecifier:
+        return [
+            f"{PYPROJECT}: requires-python {wanted!r} is no version specifier, and is not compared"
+        ]
+    return [f"{PYPROJECT}: requires-python is {wanted}, and the image has Python {PYTHON}"]
+
+
 def _tables(files: Files, names: Iterable[str]) -> list[str]:
     """Those of some tables that a `pyproject.toml` has."""
-    if PYPROJECT not in files.travelling:
-        return []
-    try:
-        document = tomllib.loads(_text(files.folder / PYPROJECT))
-    except ValueError:
-        return []  # another one counts
     tables = []
     for name in names:
-        table: object = document
-        for key in name.split("."):
-            table = table.get(key) if isinstance(table, dict) else None
+        table = _in_pyproject(files, name)
         # Poetry's has the Python itself.
         if isinstance(table, dict | list) and [each for each in table if each != "python"]:
             tables.append(f"{PYPROJECT} [{name}]")
     return tables
+
+
+def _in_pyproject(files: Files, name: str) -> object:
+    """What stands in a `pyproject.toml` under a name with dots; None where there is nothing."""
+    if PYPROJECT not in files.travelling:
+        return None
+    try:
+        found: object = tomllib.loads(_text(files.folder / PYPROJECT))
+    except ValueError:
+        return None  # another file counts
+    for key in name.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
 
 
 def _text(path: Path) -> str:

@@ -56,7 +56,9 @@ def train_series(
     except yaml.YAMLError as error:
         raise RequestError(f"SWEEP: {error}; it is like lr=1e-3,3e-4 batch=32,64") from error
     if request.weights and Path(request.weights).name == "latest":
-        raise RequestError("WEIGHTS=latest: these trainings make new runs; name the one you mean")
+        raise RequestError(
+            "WEIGHTS=latest: each of these trainings is a new run; name the one you mean"
+        )
     weights = find_weights(context.project, request).get("weights")
     cases = cases_of(replace(request, weights=weights), values, seeds)
     problems: list[str] = []
