@@ -71,6 +71,8 @@ class InventoryFiles:
         site: the site-wide ones among these.
         hosts, groups: where hosts and groups are named.
         form: of the last file that is none of YAML: ini, toml or program.
+        texts: of the files that may be INI.
+        encrypted: whether a file is, as a whole.
         group_files: the names that the inventory's own group_vars bear, with file or directory.
         problems: what is wrong with the files themselves.
         unreadable: whether one of these problems hides what a file says, so that Ansible stops.
@@ -93,6 +95,8 @@ class InventoryFiles:
         self.problems: list[Problem] = []
         self.unreadable = False
         self.form = "ini"
+        self.texts: dict[Path, str] = {}
+        self.encrypted = False
         # An inventory beside the checkout's group_vars would bring these twice.
         self._seen: set[Path] = set()
         for source in map(Path, sources):
@@ -219,6 +223,7 @@ class InventoryFiles:
             self.form = "program"
             return None
         if content.startswith(b"$ANSIBLE_VAULT"):
+            self.encrypted = True
             return None
         try:
             text = content.decode()
@@ -230,6 +235,8 @@ class InventoryFiles:
             line = content.count(b"\n", 0, broken) + 1
             self._problem("file_not_text", file, line, byte=f"0x{content[broken]:02x}")
             return None
+        if file.suffix not in YAML_SUFFIXES:
+            self.texts[file] = text
         if file.suffix and file.suffix not in YAML_SUFFIXES:
             self.form = "toml" if file.suffix == ".toml" else "ini"
             return None
