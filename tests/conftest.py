@@ -5,6 +5,7 @@ Docker engine, so that they pass where there is none.
 `promise`: the test is the one that proves it (tests/circles/promises.py).
 """
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -47,7 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks, and have Python tell of processes."""
+    """Declare the marks, have Python tell of processes, and forget the make that runs the tests.
+
+    It would tell what was typed behind it to each make that a test starts.
+    """
+    for name in [name for name in os.environ if name.startswith("MAKE")]:
+        del os.environ[name]
     config.addinivalue_line("markers", "process: the test starts a process")
     config.addinivalue_line("markers", "promise(name, ...): the test is the proof of these")
     sys.addaudithook(refuse_processes)

@@ -68,7 +68,6 @@ def packed(folder: Path, suffix: str, inside: str = "") -> Path:
 SUFFIXES = [".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".zip"]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("inside", ["", "faces-1.0"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_archive_is_unpacked_once_without_its_own_folder(
@@ -85,7 +84,6 @@ def test_an_archive_is_unpacked_once_without_its_own_folder(
     assert (again.folder, again.changed) == (had.folder, False)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("cut", [0.999, 0.5, 0])
 def test_an_archive_that_is_cut_short_is_told_and_leaves_nothing(
@@ -107,7 +105,6 @@ def test_an_archive_that_is_cut_short_is_told_and_leaves_nothing(
     assert not list(cache.glob("*"))
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar.xz"])
 def test_an_archive_with_a_wrong_byte_is_told(suffix: str, folder: Path, cache: Path) -> None:
     archive = packed(folder, suffix)
@@ -193,7 +190,6 @@ def test_a_device_in_an_archive_is_refused(kind: bytes, tmp_path: Path, cache: P
         dataset_source.have(str(tmp_path / "odd.tar"), str(cache))
 
 
-@pytest.mark.process
 def test_links_within_an_archive_are_copies(tmp_path: Path, cache: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -334,7 +330,6 @@ def test_a_file_that_is_no_archive_goes_as_it_is(tmp_path: Path, cache: Path) ->
     assert dataset_source.have(str(table), str(cache)).folder == str(table)
 
 
-@pytest.mark.process
 def test_another_checksum_than_was_said_is_told(folder: Path, cache: Path) -> None:
     archive = packed(folder, ".tar.gz")
     with pytest.raises(DataError, match=f"and not {'0' * 64}"):
@@ -349,7 +344,6 @@ def test_a_source_that_is_not_there_is_told(source: str, cache: Path) -> None:
         dataset_source.have(source, str(cache))
 
 
-@pytest.mark.process
 def test_an_archive_without_room_is_told_before_it_is_unpacked(folder: Path, cache: Path) -> None:
     archive = packed(folder, ".tar.gz")
     cache.mkdir(parents=True)
@@ -446,7 +440,6 @@ def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         listening.shutdown()
 
 
-@pytest.mark.process
 def test_what_is_fetched_is_kept_and_asked_for_again_only_if_it_changed(
     server: Server, cache: Path
 ) -> None:
@@ -461,7 +454,6 @@ def test_what_is_fetched_is_kept_and_asked_for_again_only_if_it_changed(
     assert str(cache) not in str(caught.value)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("known", ["checksum", "kept"])
 def test_what_is_known_is_not_asked_for(known: str, server: Server, cache: Path) -> None:
     had = dataset_source.have(server.url(), str(cache))
@@ -470,7 +462,6 @@ def test_what_is_known_is_not_asked_for(known: str, server: Server, cache: Path)
     assert len(server.asked) == 1
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_connection_that_is_cut_goes_on(ranges: bool, server: Server, cache: Path) -> None:
     server.ranges, server.cuts = ranges, [100_000, 50_000]
@@ -480,7 +471,6 @@ def test_a_connection_that_is_cut_goes_on(ranges: bool, server: Server, cache: P
     assert server.sent == [100_000, 50_000, left]
 
 
-@pytest.mark.process
 def test_the_command_goes_on_where_the_one_before_had_to_stop(server: Server, cache: Path) -> None:
     server.cuts = [100_000] + [0] * dataset_fetch.ATTEMPTS
     with pytest.raises(DataError, match="The same command resumes the download") as caught:
@@ -490,7 +480,6 @@ def test_the_command_goes_on_where_the_one_before_had_to_stop(server: Server, ca
     assert server.sent[-1] == len(server.content) - 100_000
 
 
-@pytest.mark.process
 def test_it_does_not_go_on_with_another_file(server: Server, cache: Path) -> None:
     whole = server.content
     server.content, server.mark = os.urandom(200_000), '"old"'
@@ -502,7 +491,6 @@ def test_it_does_not_go_on_with_another_file(server: Server, cache: Path) -> Non
     assert server.sent[-1] == len(whole)
 
 
-@pytest.mark.process
 def test_without_a_mark_only_a_checksum_lets_it_go_on(server: Server, cache: Path) -> None:
     server.mark, server.cuts = None, [100_000]
     dataset_source.have(server.url(), str(cache))
@@ -514,20 +502,17 @@ def test_without_a_mark_only_a_checksum_lets_it_go_on(server: Server, cache: Pat
     assert server.sent == [100_000, len(server.content) - 100_000]
 
 
-@pytest.mark.process
 def test_what_is_another_file_than_was_said_is_removed(server: Server, cache: Path) -> None:
     with pytest.raises(DataError, match="another file, or a damaged one"):
         dataset_source.have(server.url(), str(cache), sha256="0" * 64)
     assert not contents(cache)
 
 
-@pytest.mark.process
 def test_a_file_that_is_no_archive_keeps_its_name(server: Server, cache: Path) -> None:
     had = dataset_source.have(server.url("ta%20ble.parquet"), str(cache))
     assert contents(had.folder) == {"ta ble.parquet": server.content}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("status", [404, 403, 503])
 def test_an_answer_that_is_no_file_is_told(status: int, server: Server, cache: Path) -> None:
     server.status = status

@@ -85,7 +85,6 @@ def untouched(secret: Path, before: tuple[int, int, int]) -> bool:
     return (files, text, attributes(secret)) == (["authorized_keys"], OF_ROOT, before)
 
 
-@pytest.mark.process
 def test_a_new_home_gets_what_sshd_asks_for(home: accounts_keys.Home) -> None:
     Path(home.path, ".ssh").rmdir()
     assert write(home, A, B) == f"{A}\n{B}\n"
@@ -94,7 +93,6 @@ def test_a_new_home_gets_what_sshd_asks_for(home: accounts_keys.Home) -> None:
     assert os.listdir(Path(home.path, ".ssh")) == ["authorized_keys"]
 
 
-@pytest.mark.process
 def test_the_users_other_lines_stay(home: accounts_keys.Home) -> None:
     own = f'# mine\n\ncommand="echo \\"a b\\"",restrict {B}\nnonsense'
     keys_file(home).write_bytes(own.encode() + b"\xff")
@@ -107,20 +105,17 @@ def test_the_users_other_lines_stay(home: accounts_keys.Home) -> None:
     assert keys_file(home).stat().st_ino == before
 
 
-@pytest.mark.process
 def test_the_same_key_with_other_options_gives_way(home: accounts_keys.Home) -> None:
     keys_file(home).write_text(f"{B}\nssh-ed25519 AAAAC3A old comment\n{B}2\n")
     assert write(home, f"restrict {A}") == f"{B}\nrestrict {A}\n{B}2\n"
 
 
-@pytest.mark.process
 def test_exclusive_leaves_no_other_key(home: accounts_keys.Home) -> None:
     keys_file(home).write_text(f"{B}\n# mine\n")
     assert write(home, A, A, exclusive=True) == f"{A}\n"
     assert write(home, exclusive=True) == ""
 
 
-@pytest.mark.process
 def test_a_dry_run_changes_nothing(home: accounts_keys.Home) -> None:
     texts = accounts_keys.bring_about(home, Wish((A,)), dry_run=True)
     assert texts == ("", f"{A}\n")
@@ -148,7 +143,6 @@ def link_to_what_is_not_there(home: accounts_keys.Home, secret: Path) -> None:
     keys_file(home).symlink_to(secret / "new")
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("plant", [link_directory, link_file, link_to_what_is_not_there])
 def test_a_link_leads_nowhere(
     plant: Callable[[accounts_keys.Home, Path], None], home: accounts_keys.Home, secret: Path
@@ -163,7 +157,6 @@ def test_a_link_leads_nowhere(
     assert untouched(secret, before)
 
 
-@pytest.mark.process
 def test_what_is_no_file_is_refused_at_once(home: accounts_keys.Home) -> None:
     begin = time.monotonic()
     os.mkfifo(keys_file(home))
@@ -181,7 +174,6 @@ def test_what_is_no_file_is_refused_at_once(home: accounts_keys.Home) -> None:
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.process
 def test_a_huge_file_is_not_read(home: accounts_keys.Home) -> None:
     with keys_file(home).open("wb") as file:
         file.truncate(1 << 40)  # without a block on the disk
@@ -189,13 +181,11 @@ def test_a_huge_file_is_not_read(home: accounts_keys.Home) -> None:
         accounts_keys.read_keys(home)
 
 
-@pytest.mark.process
 def test_a_home_that_does_not_answer(home: accounts_keys.Home) -> None:
     with pytest.raises(KeysError, match="did not answer within 0 s"):
         accounts_keys.as_user(home, lambda: "".join(map(str, map(time.sleep, [60]))), patience=0.2)
 
 
-@pytest.mark.process
 def test_a_process_that_somebody_ended(home: accounts_keys.Home) -> None:
     with pytest.raises(KeysError, match="somebody ended it"):
         accounts_keys.as_user(home, lambda: str([*map(os.kill, [os.getpid()], [9])]))
@@ -203,7 +193,6 @@ def test_a_process_that_somebody_ended(home: accounts_keys.Home) -> None:
         accounts_keys.as_user(home, lambda: str(1 / 0))
 
 
-@pytest.mark.process
 @needs_root
 def test_all_of_it_is_done_with_the_users_rights_alone(home: accounts_keys.Home) -> None:
     said = accounts_keys.as_user(
@@ -216,7 +205,6 @@ def test_all_of_it_is_done_with_the_users_rights_alone(home: accounts_keys.Home)
     assert accounts_keys.as_user(home, lambda: str(os.stat("/proc/self/mem").st_uid)) == "0"
 
 
-@pytest.mark.process
 @needs_root
 def test_a_home_that_leads_elsewhere_opens_nothing_new(
     home: accounts_keys.Home, secret: Path
@@ -235,7 +223,6 @@ def test_a_home_that_leads_elsewhere_opens_nothing_new(
     assert (secret / ".ssh/authorized_keys").read_text() == OF_ROOT
 
 
-@pytest.mark.process
 def test_a_home_that_is_the_administrators_link(home: accounts_keys.Home, place: Path) -> None:
     (place / "home").symlink_to(home.path)
     assert write(home._replace(path=str(place / "home")), A) == f"{A}\n"
@@ -248,7 +235,6 @@ def exchange(one: Path, other: Path) -> None:
     assert call(here, bytes(one), here, bytes(other), rename_exchange) == 0
 
 
-@pytest.mark.process
 def test_a_link_put_in_place_meanwhile(home: accounts_keys.Home, secret: Path) -> None:
     # The user's processes change `.ssh` to and fro while root writes.
     before = attributes(secret)
@@ -279,7 +265,6 @@ def test_a_link_put_in_place_meanwhile(home: accounts_keys.Home, secret: Path) -
     assert untouched(secret, before)
 
 
-@pytest.mark.process
 def test_a_file_with_two_names_keeps_its_text(home: accounts_keys.Home, place: Path) -> None:
     other = place / "other"
     other.write_text(f"{B}\n")
@@ -306,7 +291,6 @@ def test_finds_the_key_of_a_line(line: str, key: str | None) -> None:
     assert accounts_keys.key_of(line) == key
 
 
-@pytest.mark.process
 def test_sshd_takes_what_was_written(home: accounts_keys.Home, place: Path) -> None:
     key = place / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -318,7 +302,6 @@ def test_sshd_takes_what_was_written(home: accounts_keys.Home, place: Path) -> N
     assert listed.stdout.endswith("(ED25519)\n")
 
 
-@pytest.mark.process
 def test_a_planted_link_is_seen_and_keeps_nobody_else_from_anything(
     home: accounts_keys.Home, secret: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """What role ec2_machines decides, and what it reads from EC2; nothing here asks anybody."""
 
 import json
+import os
 import runpy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from ansible.module_utils.ec2_machines_planning import (
     is_overdue,
     plan,
 )
-from ansible_here import Host, tasks_of
+from ansible_here import LOADER, Host, module_answer, tasks_of
 from role_files import ROLES
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -264,6 +265,28 @@ def test_the_remedy_is_that_of_what_aws_said(said: str, remedy: str) -> None:
     assert shown.startswith(said)
     assert remedy in shown
     assert ("AWS_PROFILE" in shown) != ("HTTPS_PROXY" in shown)
+
+
+def test_without_credentials_aws_is_not_asked_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    asked = {"region": "eu-central-1", "site": "lab"}
+    answer = module_answer("ec2_machines", "ec2_machines_tagged", **asked)
+    assert answer["failed"]
+    assert "Unable to locate credentials" in answer["msg"]
+    # Whoever asks says how it does.
+    for name in ("absent", "check", "look"):
+        (looks,) = (
+            task
+            for task in LOADER.load_from_file(str(ROLES / f"ec2_machines/tasks/{name}.yml"))
+            if "rescue" in task
+        )
+        assert "refused" in str(looks["rescue"])
 
 
 def test_here_is_the_address_that_this_machine_is_seen_from() -> None:

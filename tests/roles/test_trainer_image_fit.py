@@ -287,14 +287,20 @@ def site(tmp_path: Path) -> Site:
 @pytest.mark.process
 def test_the_choice_is_kept_and_a_change_is_said(site: Site) -> None:
     assert site.targets() == {"cuda12"}, "nothing is chosen yet"
-    said = site.set_up()
-    assert "The image for NVIDIA GPUs is cuda13 (PyTorch 2.13.0+cu130, CUDA 13.0). " in said
+    record = Inventory(site.write(), site.extra).hostvars["gpu01"]["trainer_image_fit_file"]
+    first = module_answer(
+        *("trainer_image", "trainer_image_choose"),
+        **{"images": TABLE, "hosts": ["Gpu02", "gpu01"], "record": record},
+        answers={"Gpu02": told("580.65.06", H100), "gpu01": told("580.65.06", A100)},
+    )
+    assert first["message"].startswith("The image for NVIDIA GPUs is cuda13 (PyTorch 2.13.0+cu130")
     assert site.targets() == {"cuda13"}
     # A host that cannot be asked counts with what it told.
     site.add("gpu01", 0x20B2, "550.163.01")
     site.hosts["Gpu02"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
     said = site.set_up()
     assert "failed=0" in said
+    assert "unreachable=1 failed" not in said
     assert "is cuda12 (PyTorch 2.10.0+cu128, CUDA 12.8); it was cuda13. " in said
     assert "gpu01: driver 550.163.01, compute capability 8.0" in said
     assert site.targets() == {"cuda12"}

@@ -8,16 +8,20 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from stand_in_nodes import YardHere
-from yard_command import Yard, wait_for
+from yard_command import Yard
 
 from yard.core.files import write_json
+from yard.core.project import Project
 from yard.core.room import NoRoomError, full_disk_told
+from yard.plays.events import Event
+from yard.plays.playbook import run_playbook
 from yard.runs.folder import followed
 
 TRAIN = ("train", "--model", "vit", "--nodes", "2")
@@ -112,23 +116,31 @@ def test_a_disk_without_inodes(ready: Yard, mount: Mount) -> None:
 
 
 @pytest.mark.process
-def test_no_room_for_temporary_files_while_it_trains(
-    ready_process: Yard, mount: Mount, tmp_path: Path
+def test_no_room_for_temporary_files_while_a_playbook_runs(
+    mount: Mount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ansible, whose callback cannot write, would wait for ever."""
     temporary = mount(tmp_path / "temporary", "size=1m")
-    ready = ready_process
-    # Without the lasting Python, whose own files have no room there.
-    ready.environment = {**Yard(ready.root).environment, "TMPDIR": str(temporary)}
-    process = ready.start(*TRAIN, "--set", "steps=60")
-    metrics = ready.root / "runs/latest/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    filler = fill(temporary)
-    output, _ = process.communicate(timeout=60)
-    assert "Traceback" not in output
-    assert process.returncode == 1, output
-    assert f"{FULL}{temporary}" in output
-    filler.unlink()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    # As a run is followed
+    task = "{ansible.builtin.command: 'true', until: false, retries: 600, delay: 0.1}"
+    (tmp_path / "play.yml").write_text(
+        f"- hosts: localhost\n  gather_facts: false\n  tasks: [{task}]\n"
+    )
+    (tmp_path / "hosts").write_text("localhost ansible_connection=local\n")
+
+    def take(event: Event) -> None:
+        if event.kind == "runner_retry":
+            fill(temporary)
+
+    files = [tmp_path / name for name in ("play.yml", "hosts")]
+    began = time.monotonic()
+    with pytest.raises(OSError, match="No space left"):
+        run_playbook(
+            *(Project(tmp_path), *files, {}, tmp_path / "log", take),
+            lambda: time.monotonic() - began > 60,
+        )
+    assert time.monotonic() - began < 50
 
 
 @pytest.mark.process

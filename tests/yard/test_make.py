@@ -35,15 +35,9 @@ def venv(tmp_path: Path) -> Path:
     return folder
 
 
-def below_no_make() -> dict[str, str]:
-    """The environment without what the make that runs these tests tells the commands it starts."""
-    return {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
-
-
 def run(venv: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run make as a person does."""
-    kept = below_no_make()
-    kept.pop("INVENTORY", None)
+    kept = {name: text for name, text in os.environ.items() if name != "INVENTORY"}
     return subprocess.run(
         ["make", *words, f"VENV={os.path.relpath(venv, REPOSITORY)}"],
         cwd=REPOSITORY,
@@ -131,7 +125,7 @@ def test_a_place_to_install_is_no_command(tmp_path: Path) -> None:
             done = subprocess.run(
                 ["make", "--dry-run", "help", *words],
                 cwd=REPOSITORY,
-                env={**below_no_make(), name: text},
+                env={**os.environ, name: text},
                 capture_output=True,
                 text=True,
             )

@@ -362,16 +362,6 @@ def test_a_site_from_the_first_look_to_the_end(story: Story) -> None:
         check(story)
 
 
-@pytest.mark.process
-def test_what_aws_refuses_is_said_with_the_remedy(renter: Renter) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        del renter.yard.environment[name]
-    done = renter("destroy", SITE, "--yes")
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert "Unable to locate credentials" in done.stdout
-    assert "set AWS_PROFILE" in done.stdout
-
-
 def write_inventory(renter: Renter, name: str = "lab", region: str = REGION) -> Path:
     """Leave the files that `make provision` writes."""
     folder = renter.yard.root / "inventory" / name

@@ -16,6 +16,10 @@ from ssh_machines import PASSWORD
 from unpacked_sshd import make_key, why_not
 from yard_command import REPOSITORY, Yard
 
+from yard.core.errors import RequestError
+from yard.core.project import Project
+from yard.plays.inventory import read_inventory
+
 WHY_NOT = why_not()
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.process]
 KEY_OF_VAULT = "opens the vault"
@@ -96,14 +100,15 @@ def test_the_environment_opens_the_vault(site: Site) -> None:
         assert KEY_OF_VAULT not in done.stdout + done.stderr
 
 
-def test_a_vault_that_stays_shut_is_said_with_what_opens_it(site: Site) -> None:
-    yard = Yard(REPOSITORY)
-    yard.environment.pop(VARIABLE, None)
-    for opened_by in ({}, {VARIABLE: str(site.password_file("file", "another password"))}):
-        yard.environment |= opened_by
-        asked = yard("--inventory", str(site.inventory), "doctor")
-        assert asked.returncode == 2, asked.stdout + asked.stderr
-        assert VARIABLE in asked.stdout + asked.stderr
+def test_a_vault_that_stays_shut_is_said_with_what_opens_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    for opened_by in ("", str(site.password_file("file", "another password"))):
+        if opened_by:
+            monkeypatch.setenv(VARIABLE, opened_by)
+        with pytest.raises(RequestError, match=VARIABLE):
+            read_inventory(Project(REPOSITORY), site.inventory)
 
 
 def test_the_document_names_the_same_ways() -> None:

@@ -14,7 +14,7 @@ class Tasks(PlainProgress):
     """A plain display that keeps what each task said."""
 
     def __init__(self) -> None:
-        super().__init__(Console(file=io.StringIO()))
+        super().__init__(Console(file=io.StringIO(), width=100))
         self.said: list[str] = []
 
     def task(self, text: str) -> None:
