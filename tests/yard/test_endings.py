@@ -135,9 +135,16 @@ def test_after_a_failure_come_the_logs_of_its_rank_and_the_request(
     ]
 
 
-@pytest.mark.parametrize("request_", [{"lock": "x"}, {"options": {"depth": 3}}, {"recipe": {}}])
+@pytest.mark.parametrize("request_", [{"lock": "x"}, {"recipe": {}}])
 def test_what_cannot_be_typed_is_run_again_by_its_name(request_: dict[str, Any]) -> None:
     assert train_command({"nodes": 2, **request_}) is None
+
+
+def test_options_without_a_name_of_their_own_are_typed_in_args() -> None:
+    options = {"ema": 0.9, "seed": 2, "timeline": True}
+    assert train_command({"model": "vit", "options": options}) == (
+        "make train MODEL=vit SEED=2 ARGS='--set ema=0.9 --set timeline=true'"
+    )
 
 
 @pytest.mark.process

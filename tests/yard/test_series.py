@@ -156,6 +156,15 @@ def test_it_goes_on_after_an_interruption_and_past_a_failure(train: Train) -> No
     assert "Best on the validation split: batch=64" in text
 
 
+def test_a_seed_that_failed_is_seen_in_the_table(train: Train, tmp_path: Path) -> None:
+    """Of three there are two; ACCURACIES has no third."""
+    status, text, _ = train("lr=1e-2", seeds=3)
+    assert status == Exit.FAILED
+    assert "lr=0.01  2 of 3" in text
+    (page,) = (tmp_path / "runs").glob("series-*/series.html")
+    assert "<small>1 failed</small>" in page.read_text()
+
+
 def test_a_run_that_is_left_to_the_background_is_not_the_last(train: Train) -> None:
     status, text, begun = train("batch=32,64,128", stop="batch=64")
     assert (status, begun) == (Exit.DONE, ["batch=32", "batch=64"])
@@ -212,7 +221,7 @@ def test_the_target_of_make(fresh: Yard) -> None:
 def test_the_best_is_chosen_among_several_that_have_an_accuracy() -> None:
     def row(label: str, accuracy: float | None) -> Row:
         measure = None if accuracy is None else Measure(accuracy, None)
-        return Row(label, (label,), measure, None, None, None)
+        return Row(label, 1, (label,), measure, None, None, None)
 
     none, worse, better = row("none", None), row("worse", 0.4), row("better", 0.5)
     assert best_of([]) is best_of([none, better]) is None

@@ -82,13 +82,15 @@ def train_series(
     if status not in (Exit.DONE, Exit.FAILED):
         context.console.print("The same command goes on with what is left.")
         return status
-    by_label: dict[str, list[Path]] = {}
+    by_label: dict[str, list[Path | None]] = {}
     for label, case in cases.items():
         own = label_of({SEED: case.options[SEED]}) if seeds > 1 else ""
         point = label.removesuffix(own).strip()
-        by_label.setdefault(point, []).extend([runs[label]] if label in runs else [])
+        by_label.setdefault(point, []).append(runs.get(label))
     rows = [
-        row_of(label, [summary for run in those if (summary := read_summary(run)) is not None])
+        row_of(
+            label, len(those), [summary for run in those if run and (summary := read_summary(run))]
+        )
         for label, those in by_label.items()
     ]
     best = best_of(rows)

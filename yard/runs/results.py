@@ -1,5 +1,6 @@
 """What a run has left that is home, and the commands that go on from there."""
 
+import json
 import shlex
 import stat
 from collections.abc import Mapping
@@ -91,14 +92,18 @@ def train_command(request: Mapping[str, Any]) -> str | None:
         return None
     options = dict(request.get("options") or {})
     flags = {name: flag for flag, name in OPTIONS.items()}
-    if not options.keys() <= flags.keys():
-        return None
     said = {name: request[name] for name in TYPED if name in request}
     if "min_nodes" in request:
         said["nodes"] = f"{request['min_nodes']}..{request['nodes']}"
     if "on" in said:
         said["on"] = ",".join(said["on"])
-    said |= {flags[name][2:].replace("-", "_"): value for name, value in options.items()}
+    others = []
+    for name, value in options.items():
+        if name in flags:
+            said[flags[name][2:].replace("-", "_")] = value
+        else:
+            others.append(f"--set {name}={value if isinstance(value, str) else json.dumps(value)}")
+    said |= {"args": " ".join(others)} if others else {}
     said |= {"resume": request["resume"]} if "resume" in request else {}
     words = [f"{name.upper()}={shlex.quote(str(value))}" for name, value in said.items()]
     # Of make a dollar is its own, and of the shell what is quoted here is none.

@@ -21,12 +21,14 @@ class Row:
 
     Attributes:
         label: what is its own, like `lr=0.001 batch=32`; empty where there are seeds alone.
-        runs: ids of the runs that succeeded, one a seed.
+        asked: how many runs it is to have, one a seed.
+        runs: ids of those that succeeded.
         validation_accuracy, test_accuracy, final_loss, images_per_second: over them; None where a
             run has none.
     """
 
     label: str
+    asked: int
     runs: tuple[str, ...]
     validation_accuracy: Measure | None
     test_accuracy: Measure | None
@@ -37,12 +39,12 @@ class Row:
 MEASURES = ("validation_accuracy", "test_accuracy", "final_loss", "images_per_second")
 
 
-def row_of(label: str, summaries: Sequence[Summary]) -> Row:
+def row_of(label: str, asked: int, summaries: Sequence[Summary]) -> Row:
     """The row of a combination; there may be no run of it that succeeded."""
     measures = {
         name: _measure([getattr(summary, name) for summary in summaries]) for name in MEASURES
     }
-    return Row(label, tuple(summary.run_id for summary in summaries), **measures)
+    return Row(label, asked, tuple(summary.run_id for summary in summaries), **measures)
 
 
 def best_of(rows: Sequence[Row]) -> Row | None:

@@ -25,10 +25,17 @@ def show_series(console: Console, rows: Sequence[Row], best: Row | None) -> None
     for row, values in zip(rows, cells, strict=True):
         name = escape(row.label or "all seeds")
         shown = f"[bold]{name}[/]" if row is best else name
-        table.add_row(shown, str(len(row.runs)) if row.runs else "failed", *values)
+        table.add_row(shown, runs_of(row), *values)
     console.print(table)
     if best is not None:
         console.print(f"Best on the validation split: [bold]{escape(best.label)}[/]")
+
+
+def runs_of(row: Row) -> str:
+    """How many runs of a combination succeeded."""
+    if not row.runs:
+        return "failed"
+    return str(row.asked) if len(row.runs) == row.asked else f"{len(row.runs)} of {row.asked}"
 
 
 def cells_of(row: Row) -> list[str]:
