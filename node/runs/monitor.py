@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -26,8 +27,10 @@ from .untrusted import logs_of, read_rank_file
 FOLDER = ".watch"
 # Without a reader for so long the process ends, in seconds.
 UNREAD_SECONDS = 20.0
-# Of the end of each rank's log, and of how many ranks: what fits on a screen.
-LOG_BYTES = 3000
+# Of the end of each rank's log, and of how many ranks: what fits on a screen. It is looked for in
+# more, because a bar that is drawn again and again fills kilobytes with one line.
+LOG_BYTES, READ_BYTES = 3000, 1 << 16
+DRAWN_OVER = re.compile(rb"[^\n\r]*\r+(?=[^\n\r])")
 MOST_LOGS = 32
 # It gives way to all that trains.
 NICE = 10
@@ -126,8 +129,11 @@ def ends_of(run: str) -> dict[str, str]:
     ends: dict[str, str] = {}
     for name in sorted(filter(is_rank_log, logs_of(run)))[:MOST_LOGS]:
         with suppress(OSError):  # collected meanwhile
-            offset, content = read_rank_file(run, "logs", name, size=LOG_BYTES)
+            offset, content = read_rank_file(run, "logs", name, size=READ_BYTES)
+            seen: bytes = DRAWN_OVER.sub(b"", content)
             # Begin with a whole line.
-            whole: bytes = content[content.find(b"\n") + 1 :] if offset else content
-            ends[name] = whole.decode(errors="replace")
+            if offset or len(seen) > LOG_BYTES:
+                seen = seen[-LOG_BYTES:]
+                seen = seen[seen.find(b"\n") + 1 :]
+            ends[name] = seen.decode(errors="replace")
     return ends

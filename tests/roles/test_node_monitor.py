@@ -88,6 +88,15 @@ def test_there_is_something_to_read_at_once_and_then_anew(
     wait_until(lambda: (found(root)["trouble"] or {}).get("code") == "drained")
 
 
+def test_a_bar_that_is_drawn_again_and_again_hides_no_line_before_it(root: Path) -> None:
+    drawn = "".join(f"\rEpoch 3/3: {n}/400 [00:10<00:10, loss=0.5]" for n in range(400))
+    log = root / RUN / "work/logs/rank-0.log"
+    log.write_text(f"epoch 1: loss 2\r\nepoch 2: loss 1\n{drawn}")
+    [first, second, bar] = training_node_keeper.ends_of(str(root / RUN))["rank-0.log"].split("\n")
+    assert (first, second) == ("epoch 1: loss 2\r", "epoch 2: loss 1")
+    assert bar == "Epoch 3/3: 399/400 [00:10<00:10, loss=0.5]"
+
+
 class OpenGpus:
     """GPUs whose driver is asked by a file that has to stay open, as NVML's are."""
 

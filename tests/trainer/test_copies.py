@@ -203,7 +203,7 @@ def test_where_one_node_takes_none_the_next_one_does(
     assert copied(tmp_path) == {}
     assert len(said) == 1
     assert said[0].startswith("the checkpoints could not be copied to gone: it does not answer")
-    assert said[0].endswith("tries peer in 30 s")
+    assert said[0].endswith("next attempt, to peer, in 30 s")
     clock.looks(made, copies.PAUSE + 5)
     assert copied(tmp_path) == {"epoch-1.pt": "one"}
     assert len(said) == 1
@@ -244,7 +244,7 @@ def test_where_no_process_can_be_started_the_run_goes_on_without_a_copy(
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", full)
         clock.looks(made)
-    assert "Resource temporarily unavailable; tries peer in 30 s" in said[0]
+    assert "Resource temporarily unavailable; next attempt, to peer, in 30 s" in said[0]
     clock.looks(made, 35)
     assert copied(tmp_path) == {"epoch-1.pt": "one"}
 

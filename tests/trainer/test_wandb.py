@@ -99,7 +99,7 @@ def test_out_of_reach_it_is_kept(
     listen(MetricsLine("step", 1.5, position, loss=0.5))
     listen(MetricsLine("end", 2.5, position, loss=0.25))
     told = capsys.readouterr()
-    assert "it is kept for `wandb sync`" in told.out
+    assert "The run is kept for `wandb sync`" in told.out
     assert KEY not in told.out + told.err
     # A run's file is written by a process of wandb's, to its end when a program leaves.
     import wandb

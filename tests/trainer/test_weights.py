@@ -59,11 +59,11 @@ def test_a_head_for_other_classes_is_made_new(
     path = save()
     fresh = build_model("cnn_a", 100, 32)
     weights = read_weights(path, None)
-    assert adopt(fresh, weights) == f"the head {HEAD} is made new: 100 classes, not 10"
+    assert adopt(fresh, weights) == f"the head {HEAD} starts at random: 100 classes, not 10"
     for name, value in fresh.state_dict().items():
         assert name.startswith(HEAD) or torch.equal(value, weights[name])
     begun(config, 100, weights=str(path))
-    assert f"begins from {path.name}; the head {HEAD} is made new" in capsys.readouterr().out
+    assert f"begins from {path.name}; the head {HEAD} starts at random" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,13 @@ def with_log(record: Record, where: str, text: str) -> Diagnosis:
 
 
 WORDS = [
+    (
+        "address_translated",
+        "container",
+        "Z /etc/trainyard/ssh/authorized_keys:1: Authentication tried for trainer with correct key "
+        "but not from a permitted host (host=10.0.0.1, ip=10.0.0.1, required=10.0.0.11).",
+        "came from 10.0.0.1 instead of 10.0.0.11",
+    ),
     ("disk_full", "rank", "OSError: [Errno 28] No space left on device", "disk"),
     ("gpu_out_of_memory", "rank", "torch.OutOfMemoryError: CUDA out of memory. Tried", "GPU"),
     (

@@ -273,6 +273,23 @@ def follow(run: Path, progress: Progress, answers: list[dict[str, Any]]) -> RunF
     return follower
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_waits_for_nodes_sees_no_failure_each_time(
+    waits: bool, recorded: Callable[[str], Path]
+) -> None:
+    run = recorded("succeeded")
+    manifest = read_manifest(run)
+    assert manifest is not None
+    console = Console(file=io.StringIO(), record=True)
+    context = Context(Project(run), run, console, Interrupts())
+    follower = RunFollower(context, run, manifest, "train", {}, waits=waits)
+    with LiveProgress(console) as progress:
+        for kind in ("playbook_on_task_start", "runner_on_failed"):
+            event = Event(kind, 1.8e9, role="training_run", task="Choose", task_file="check.yml")
+            follower.take(event, progress, 1.8e9)
+    assert ("Checking nodes" in console.export_text()) is not waits
+
+
 def test_lines_are_printed_plainly_without_a_terminal(recorded: Callable[[str], Path]) -> None:
     run = recorded("succeeded")
     make_project(run)

@@ -31,6 +31,7 @@ class Follower:
     directory: Path
     outcomes: list[Outcome]
     runs: int = field(default=0)
+    waits: bool = False
 
     def run(self) -> Outcome:
         self.runs += 1
@@ -73,7 +74,9 @@ def test_it_asks_again_until_the_nodes_are_free(
     follower: Any = Follower(tmp_path, [held, held, done])
     assert queue.have_nodes(context, follower, held, waits=True)
     assert (follower.runs, waits) == (3, [15, 30, 60])
+    assert follower.waits
     text = console.export_text()
+    assert text.count("asked again after 15 s") == 1
     assert text.count("ada@desk") == 1, "who has them is said once"
     follower = Follower(tmp_path, [])
     assert not queue.have_nodes(context, follower, held, waits=False)

@@ -16,7 +16,7 @@ from yard.operations.state import left_runs
 from yard.runs.cluster_state import Answers, ClusterState, known_line
 from yard.runs.folder import followed
 from yard.runs.metrics import Metric, read_metrics
-from yard.screen.cluster_tables import show_cluster
+from yard.screen.cluster_tables import run_line, show_cluster
 from yard.screen.top_view import TopView
 from yard.screen.training_view import progress_of
 
@@ -144,6 +144,8 @@ def test_the_time_left_follows_from_the_pace_of_this_attempt(tmp_path: Path) -> 
     newest = {**decoded(STEPS[11]), "step": 250, "time": NOW - 3}
     (run,) = cluster(tmp_path, node1=[entry(metric=newest, earlier=start)]).runs
     assert run.seconds_left == pytest.approx(2.0 * 140 - 3)
+    run = replace(run, since=NOW - 103)
+    assert run_line(run, NOW).startswith("for 1 min 43 s · 4:37 left · step 250")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import threading
 import time
 import tty
@@ -233,7 +234,10 @@ def test_nodes_are_put_in_order_and_keys_explained(view: TopView) -> None:
     assert [node.host for node in view.nodes] == ["node2", "node1"]
     view.history = {"node1": (0.0,) * 5 + (100.0,) * 5}
     assert "62 %" in drawn(view)
-    assert "1 % ▁█" in drawn(view)
+    long = view.history["node1"] * 9
+    one, other = (drawn(view) for view.history in ({"node1": long[:10]}, {"node1": long}))
+    assert re.search(r" 1 % +▁█  ", one)
+    assert one.index("GB of") == other.index("GB of"), "no column moves as more is known"
     assert "make attach RUN= fetches them" in drawn(press(view, "?"))
     assert "node2" in drawn(press(view, "q"))
     assert not view.is_over, "any key goes back, and does nothing else"

@@ -210,7 +210,7 @@ def remembered_datasets(yard: Yard) -> list[str]:
 def test_a_setup_that_changes_nothing_leaves_the_data_known(ready: YardHere) -> None:
     done = ready("setup")
     assert done.returncode == 0
-    assert "Ready: 2 nodes. Next:\n  shipped model make train MODEL=vit NODES=2" in done.stdout
+    assert "Ready: 2 nodes. Next:\n  a model       make train MODEL=vit NODES=2" in done.stdout
     assert remembered_datasets(ready) == ["cifar10"]
     done = ready(*TRAIN, "--set", "steps=4")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -25,7 +25,7 @@ def setup(context: Context, nodes: int | None) -> Exit:
     count = len(ready.trainers)
     if count:
         context.console.print(f"[green]Ready[/]: {plural(count, 'node')}. Next:")
-        for what, why in (("MODEL=vit", "shipped model"), ("CODE=folder", "your own code")):
+        for what, why in (("MODEL=vit", "a model"), ("CODE=folder", "your code")):
             command = f"make train {what} NODES={count}"
             command_row(context.console, why, addressed(command, context.project, ready.path))
     return Exit.DONE

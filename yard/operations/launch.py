@@ -53,6 +53,7 @@ class RunFollower:
         phase: of the launch, see `yard.plays.contract`.
         brings_checkpoints: whether a playbook of its own brings them home while the run goes on.
         asks: whether a Ctrl-C on a terminal asks, once ranks run, what it is to mean.
+        waits: whether it asks for nodes again that others had.
     """
 
     context: Context
@@ -64,6 +65,7 @@ class RunFollower:
     phase: str = CHECK
     brings_checkpoints: bool = True
     asks: bool = False
+    waits: bool = False
     _question: StopQuestion | None = field(init=False, default=None)
     _lines: Lines[Any] = field(init=False)
     _carrier: CheckpointCarrier = field(init=False)
@@ -168,7 +170,11 @@ class RunFollower:
             if phase == STOP:
                 self._carrier.run_ends()
         if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
-            progress.fail()
+            # Whoever waits for nodes has been told who has them: that is no failure each time.
+            if self.waits and phase == CHECK:
+                progress.forget()
+            else:
+                progress.fail()
         polls = event.module == POLL_RUN
         if event.task:
             progress.task(progress.view.waits_for if polls else event.task)

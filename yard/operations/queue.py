@@ -40,6 +40,7 @@ def have_nodes(context: Context, follower: RunFollower, outcome: Outcome, waits:
             _say_who_has_them(context)
         if wait_unless_interrupted(context, follower.directory, wait):
             wait = min(2 * wait, LONGEST_WAIT)
+            follower.waits = True
             outcome = follower.run()
     return True
 
@@ -52,9 +53,13 @@ def _say_who_has_them(context: Context) -> None:
     except ClusterError as error:
         # They may answer later.
         context.console.print(f"Waiting for nodes; {error}", markup=False)
-        return
-    context.console.print("Waiting for nodes; these have them:")
-    context.console.print(runs_table(state.runs, state.time))
+    else:
+        context.console.print("Waiting for nodes; these have them:")
+        context.console.print(runs_table(state.runs, state.time))
+    context.console.print(
+        f"The nodes are asked again after {FIRST_WAIT:g} s, then less often, up to every "
+        f"{LONGEST_WAIT:g} s. Ctrl-C ends the waiting."
+    )
 
 
 def nodes_are_held(outcome: Outcome) -> bool:

@@ -128,6 +128,13 @@ def run_cells(run: RunState, now: float) -> list[str]:
     ]
 
 
+def run_line(run: RunState, now: float) -> str:
+    """The same without the nodes in a line, where no heading says which time is which."""
+    _, age, left, *others = run_cells(run, now)
+    times = (f"for {age}" if age else "", f"{left} left" if left else "")
+    return " · ".join(filter(None, (*times, *others)))
+
+
 def _gpu_busy(gpu: GpuLoad) -> str:
     return UNKNOWN if gpu.utilisation_percent is None else f"{gpu.utilisation_percent:.0f} %"
 

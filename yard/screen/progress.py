@@ -58,6 +58,10 @@ class Progress:
         """Remember that something in the current phase failed, for when it ends."""
         self._phase_ok = False
 
+    def forget(self) -> None:
+        """End the current phase without a word."""
+        self._phase = ""
+
     def task(self, text: str) -> None:
         """Say what is being done within the phase."""
         raise NotImplementedError

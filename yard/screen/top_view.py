@@ -302,7 +302,8 @@ class TopView:
         state = state_text(node.runs[0].state if node.runs else node.state)
         names = ", ".join(run.shown for run in node.runs) or node.reason
         busy, *others = node_cells(node.load)
-        busy = f"{busy:>5} {bars_of(self.history.get(node.host, ()))}".rstrip()
+        # As wide from the beginning as it will be, so that the columns behind it stay.
+        busy = f"{busy:>5} {bars_of(self.history.get(node.host, ())):>{MOST_BARS}}"
         return [Text(node.host, style), state, *map(Text, (busy, *others)), Text(names)]
 
     def _ranks(self, width: int, height: int) -> RenderableType:

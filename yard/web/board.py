@@ -19,7 +19,7 @@ from yard.pages.page import TEMPLATES
 from yard.pages.spark import spark
 from yard.runs.folder import is_followed, list_runs
 from yard.runs.overview import Overview, overview_of
-from yard.screen.cluster_tables import node_cells, run_cells
+from yard.screen.cluster_tables import node_cells, run_cells, run_line
 
 # How often runs are looked at, in seconds; the nodes tell by themselves, every two.
 LOOK = 2.0
@@ -156,8 +156,11 @@ class Board:
         logs = self.seen.logs.get(run, {})
         ranks = {rank: text for of_host in logs.values() for rank, text in of_host.items()}
         state = self.seen.state
-        at = [run_cells(one, state.time) for one in state.runs if one.run == run] if state else []
-        return [("logs", dict(sorted(ranks.items()))), ("progress", at[0] if at else None)]
+        told = ""
+        if state is not None:
+            for one in (one for one in state.runs if one.run == run):
+                told = f"{run_cells(one, state.time)[0]} · {run_line(one, state.time)}"
+        return [("logs", dict(sorted(ranks.items()))), ("progress", told)]
 
     def nodes(self) -> str:
         """The nodes as HTML, and on the first of each run's how far that is."""
@@ -165,8 +168,7 @@ class Board:
         told: dict[tuple[str, str], str] = {}
         if state is not None:
             for run in state.runs:
-                _, *cells = run_cells(run, state.time)
-                told[run.hosts[0], run.run] = " · ".join(filter(None, cells))
+                told[run.hosts[0], run.run] = run_line(run, state.time)
         nodes = [
             (
                 node,

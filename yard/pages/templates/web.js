@@ -76,7 +76,7 @@
       // A node that ends first tells nothing more, and what came home is all of it.
       if (!over) { logs = { ...logs, ...told }; show(); }
     });
-    on("progress", (cells) => { by("progress").textContent = cells ? cells.filter(Boolean).join(" · ") : ""; });
+    on("progress", (text) => { by("progress").textContent = text && `${text} ·`; });
     let drawn_at = 0;
     const draw = () => {
       // A report that goes on shows itself anew; this one is loaded when there is one at last, and at the end.
