@@ -29,7 +29,7 @@ def chosen(choice: Choice) -> set[str]:
         # A module of a role: its unit tests by import, its scenario, and those that begin with it
         (
             "roles/login_shell/library/login_shell_start.py",
-            {"tests/roles/test_login_shell.py", "login_shell", "mixed_releases"},
+            {"tests/roles/test_login_shell.py", "login_shell", "history"},
         ),
         # By a role that another one depends on, and by a module_util
         ("roles/packages/library/packages_step.py", {"packages", "login_shell", "openmpi"}),
@@ -48,7 +48,7 @@ def chosen(choice: Choice) -> set[str]:
             {"tests/trainer/test_schedule.py", "trainer_image", "tests/e2e/test_main_job.py"},
         ),
         # By a playbook, and by settings of the site
-        ("playbooks/nodes.yml", {"mixed_releases", "tests/e2e/test_main_job.py"}),
+        ("playbooks/nodes.yml", {"history", "tests/e2e/test_main_job.py"}),
         ("group_vars/all/datasets.yml", {"tests/yard/test_request.py", "several_nodes"}),
         # A helper, its users; what they share, all of them
         ("tests/e2e/machines.py", {"tests/e2e/test_leaks.py", "tests/e2e/faults/test_ranks.py"}),
@@ -104,8 +104,8 @@ def test_its_own_tests_run_whatever_they_take_and_others_as_there_is_time(graph:
     measured = {"login_shell": 1000.0, "tests/node/test_look.py": 5.0}
     little = choose(CHECKOUT, graph, [file], 0, measured)
     assert {"login_shell", "tests/roles/test_login_shell.py"} <= chosen(little)
-    assert "mixed_releases" not in chosen(little)
-    assert {"mixed_releases", "tests/e2e/test_main_job.py"} <= {item.name for item in little.left}
+    assert "history" not in chosen(little)
+    assert {"history", "tests/e2e/test_main_job.py"} <= {item.name for item in little.left}
     spent = sum(item.seconds for item in little.chosen)
     more = choose(CHECKOUT, graph, [file], spent + 10, measured)
     # The nearest first, and of those the quickest.

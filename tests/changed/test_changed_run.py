@@ -95,7 +95,7 @@ def test_the_choice_alone(copy: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "scenario  hosts_file" in done.stdout
     assert "more have no room" in done.stdout
-    assert "mixed_releases" in done.stdout
+    assert "history" in done.stdout
     assert "Only make test-all shows what these touch: pyproject.toml" in done.stdout
     assert not (copy / ".trainyard").exists()
 

@@ -1,7 +1,7 @@
 """`make remove`: what goes, what stays, and what is in the way of it.
 
 Which roles go from real machines, and that nothing of them is left, is the scenarios' to show
-(`molecule/mixed_releases`). The playbook of the checkout here notes what it was asked for.
+(`molecule/history`). The playbook of the checkout here notes what it was asked for.
 """
 
 import json
