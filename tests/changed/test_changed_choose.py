@@ -36,7 +36,7 @@ def chosen(choice: Choice) -> set[str]:
         ("roles/ssh_trust/module_utils/ssh_trust_hosts.py", {"ssh_trust", "several_nodes"}),
         # By an image that a role names
         ("docker/node/Dockerfile", {"tests/roles/test_local_cluster.py", "hosts_file"}),
-        ("docker/engine_node/Dockerfile", {"training_node"}),
+        ("docker/engine_node/Dockerfile", {"history"}),
         ("docker/file_server/smb.conf", {"cifs_mount"}),
         ("docker/trainer/Dockerfile", {"tests/trainer/test_image.py", "trainer_image"}),
         # A module of yard: what imports it, and what starts the command
