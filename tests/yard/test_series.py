@@ -190,7 +190,7 @@ def test_the_nodes_that_are_named_are_those_it_is_judged_by(train: Train, lab: I
 def test_all_of_them_begin_from_the_same_weights(train: Train, tmp_path: Path) -> None:
     """`latest` would be the run of the one before."""
     for typed in ("latest", "runs/latest"):
-        with pytest.raises(RequestError, match="WEIGHTS=latest: each of these trainings is a new run"):
+        with pytest.raises(RequestError, match="WEIGHTS=latest: each of these trainings is a new"):
             train("batch=32,64", request=TrainRequest("vit", weights=typed))
     with pytest.raises(RequestError, match="no such file"):
         train("batch=32,64", request=TrainRequest("vit", weights="none.pt"))
