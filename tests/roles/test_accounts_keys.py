@@ -248,7 +248,7 @@ def test_a_link_put_in_place_meanwhile(home: accounts_keys.Home, secret: Path) -
 
     thread = threading.Thread(target=swap)
     thread.start()
-    outcomes = set()
+    outcomes: set[str] = set()
     try:
         for number in range(300):
             if number > 40 and len(outcomes) == 2:
