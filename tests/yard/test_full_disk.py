@@ -133,11 +133,15 @@ def test_no_room_for_temporary_files_while_a_playbook_runs(
         if event.kind == "runner_retry":
             fill(temporary)
 
-    files = [tmp_path / name for name in ("play.yml", "hosts")]
     began = time.monotonic()
     with pytest.raises(OSError, match="No space left"):
         run_playbook(
-            *(Project(tmp_path), *files, {}, tmp_path / "log", take),
+            Project(tmp_path),
+            tmp_path / "play.yml",
+            tmp_path / "hosts",
+            {},
+            tmp_path / "log",
+            take,
             lambda: time.monotonic() - began > 60,
         )
     assert time.monotonic() - began < 50

@@ -15,6 +15,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
 from ansible.template import is_trusted_as_template
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -104,7 +105,9 @@ class Renter:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.ec2.environment().items():
                 patch.setenv(name, value)
-            init_plugin_loader()  # for the plugin that asks EC2
+            # For the plugin that asks EC2
+            if AnsibleCollectionConfig.collection_finder is None:
+                init_plugin_loader()
             source = str(self.yard.root / "inventory/lab")
             return InventoryManager(loader=DataLoader(), sources=[source])
 
