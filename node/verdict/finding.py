@@ -101,7 +101,9 @@ REMEDIES = {
     "left_out": "",
     "mpi_not_started": _OUTPUT,
     "mpi_not_run": "",
-    "mpi_no_answer": _OUTPUT,
+    "mpi_no_answer": (
+        f"make verify CHECKS=nodes,pairs tells whether a firewall is in the way; {_OUTPUT}"
+    ),
     "mpi_unheard": (
         f"look at the firewalls of both, for ports above 1023: make exec ON={{a}},{{b}} {_RULES}"
     ),

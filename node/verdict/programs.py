@@ -30,6 +30,8 @@ STALLED = re.compile(r"(?:Stalled|Missing) ranks:\s*(\d+)!?:")
 # What mpirun says when it ends a job by --timeout, and the exit status of timeout(1).
 TIMED_OUT = "The user-provided time limit for job execution has been reached"
 TIMED_OUT_STATUS = 124
+# The same of a program that did not heed that: mpirun waits for nodes that a firewall hides.
+KILLED_STATUS = 137
 
 Rank = Mapping[str, Any]
 
@@ -175,6 +177,6 @@ def read_program(
     """
     output = str(result.get("stdout", ""))
     trouble = str(result.get("stderr", "")) or output or str(result.get("msg", ""))
-    if result.get("rc") == TIMED_OUT_STATUS:
+    if result.get("rc") in (TIMED_OUT_STATUS, KILLED_STATUS):
         trouble = "no end within its time limit"
     return Program("MPI", excluded, output, trouble, hostnames, {})

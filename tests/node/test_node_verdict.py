@@ -662,8 +662,10 @@ def test_the_first_step_that_failed_on_a_host_is_what_counts() -> None:
     assert troubles == {"node1": "no answer", "node2": "first"}
 
 
-def test_a_program_that_ran_into_its_limit_says_so() -> None:
-    result = {"rc": 124, "stdout": "rank 0 of 2 on a is here\n", "stderr": "killed"}
+# timeout(1) tells of the second where the program did not heed its signal, as mpirun may not.
+@pytest.mark.parametrize("rc", [124, 137])
+def test_a_program_that_ran_into_its_limit_says_so(rc: int) -> None:
+    result = {"rc": rc, "stdout": "rank 0 of 2 on a is here\n", "stderr": "Killed"}
     program = programs.read_program(result, {}, {"a": "a"})
     assert program.trouble == "no end within its time limit"
     assert program.output == result["stdout"]
