@@ -103,7 +103,7 @@ def test_the_decoding_that_outlives_its_playbook_has_an_end() -> None:
     files = [
         ROLES.joinpath(*contract.DECODE_DATA).with_stem(stem) for stem in ("decode", "decode_end")
     ]
-    module = "community.docker.docker_container"
+    module = f"community.docker.{contract.RUN_CONTAINER}"
     names = [task[module]["name"] for file in files for task in tasks_of(file) if module in task]
     assert names == ["{{ dataset_container }}"] * 2
     assert uses(REPOSITORY / "playbooks/data_end.yml", "include_role")

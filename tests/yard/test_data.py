@@ -16,7 +16,7 @@ from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations import setup
 from yard.operations.setup import raise_refusal
-from yard.plays.contract import DECODE_DATA, HAVE_OWN_DATA
+from yard.plays.contract import DECODE_DATA, HAVE_OWN_DATA, RUN_CONTAINER
 from yard.plays.events import Event, Outcome, TaskFailure
 from yard.plays.inventory import VAULT, Inventory, read_inventory
 from yard.request.own_code import ProjectRequest, resolve_project
@@ -201,9 +201,9 @@ def test_a_decoding_does_not_go_on_after_its_command(
     played: list[str] = []
 
     def stopped(context: Context, playbook: str, variables: object, take: Any) -> None:
-        file = str(Path("/roles", *DECODE_DATA))
+        file, action = str(Path("/roles", *DECODE_DATA)), f"community.docker.{RUN_CONTAINER}"
         for kind in ("playbook_on_task_start", "runner_on_ok")[: 1 + done]:
-            take(Event(kind, 0.0, host="localhost", task_file=file))
+            take(Event(kind, 0.0, host="localhost", task_file=file, action=action))
         raise Interrupted("interrupted")
 
     def play(context: Context, playbook: str, *given: object, **further: object) -> Outcome:

@@ -24,6 +24,7 @@ from yard.plays.contract import (
     HAVE_OWN_DATA,
     INVENTORY_CHECK,
     LAST_OF_SETUP,
+    RUN_CONTAINER,
     SAY,
     SETTLE_DATA,
     STAGE_DATA,
@@ -163,7 +164,7 @@ def _put(context: Context, inventory: Inventory, variables: Mapping[str, Any]) -
 
     def note(event: Event) -> None:
         nonlocal decoding
-        if Path(event.task_file).parts[-3:] == DECODE_DATA:
+        if Path(event.task_file).parts[-3:] == DECODE_DATA and event.module == RUN_CONTAINER:
             decoding = event.kind != "runner_on_ok"
         complete = event.module == STAGE_DATA and event.result.get("complete") is True
         if event.kind == "runner_on_ok" and (complete or event.module == SETTLE_DATA):

@@ -37,7 +37,7 @@ INVENTORY_CHECK = "inventory_check"
 # The tasks that have a user's own data on the control node, before any node is asked for anything.
 HAVE_OWN_DATA = ("dataset", "tasks", "own.yml")
 # The task that decodes a known one in a container, which outlives its playbook.
-DECODE_DATA = ("dataset", "tasks", "decode.yml")
+DECODE_DATA, RUN_CONTAINER = ("dataset", "tasks", "decode.yml"), "docker_container"
 # The one task of playbooks/exec.yml.
 RUN_COMMAND = "command"
 
