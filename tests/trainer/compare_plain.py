@@ -42,7 +42,7 @@ TRAIN, TEST = 6000, 2000
 ADAMW = {"optimizer": "adamw", "weight_decay": 0.05, "learning_rate": 0.001}
 # What group_vars/all/training.yml has for torchvision's models. A step of two nodes with 32 images
 # each, and an epoch of 5,000, are what a local cluster does unasked.
-SGD = {"optimizer": "sgd", "weight_decay": 0.0005, "learning_rate": 0.02}
+SGD = {"optimizer": "sgd", "weight_decay": 0.0005, "learning_rate": 0.05}
 FAMILY = {"epochs": 1, "train_images": 5000, "batch": 64}
 FAMILIES = (
     *("squeezenet1_1", "alexnet", "vgg11", "vgg11_bn", "mobilenet_v3_small", "mobilenet_v2"),
