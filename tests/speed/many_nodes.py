@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures what a node more costs `make status`: tests/speed/many_nodes.py [8 16 32 64] [--turns 5]
 
-The nodes are machines of tests/yard/ssh_machines.py, a mount namespace each with a real sshd, on
-this machine. They have no engine, which every answer says. Prints medians: wall time, and processor
-time of the control node alone, without what its nodes use. The latter bears other work beside it.
+The nodes are those of tests/machines/ssh_machines.py: a mount namespace each with a real sshd. They
+have no engine, which every answer says. Prints medians: wall time, and processor time of the control
+node alone, without what its nodes use. The latter bears other work beside it.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from statistics import median
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(CHECKOUT / "tests/yard"), str(CHECKOUT / "tests/machines")]
+sys.path.insert(0, str(CHECKOUT / "tests/machines"))
 
 from ssh_machines import Machine, start  # noqa: E402  # found through the line above
 from unpacked_sshd import make_key, why_not  # noqa: E402

@@ -1,7 +1,7 @@
 """Machines with a real sshd and a real sudo, each in a mount namespace of its own on this one.
 
 A machine sees this machine's files with its own laid over them: its accounts, its sudoers, its
-release. sshd and sudo are those of Debian, unpacked and not installed (tests/machines).
+release. sshd and sudo are those of Debian, unpacked and not installed (unpacked_sshd.py).
 """
 
 import os
