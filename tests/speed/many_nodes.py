@@ -2,8 +2,8 @@
 """Measures what a node more costs `make status`: tests/speed/many_nodes.py [8 16 32 64] [--turns 5]
 
 The nodes are those of tests/machines/ssh_machines.py: a mount namespace each with a real sshd. They
-have no engine, which every answer says. Prints medians: wall time, and processor time of the control
-node alone, without what its nodes use. The latter bears other work beside it.
+have no engine, which every answer says. Prints medians: wall time, and processor time of the
+control node alone, without what its nodes use. The latter bears other work beside it.
 """
 
 import argparse
