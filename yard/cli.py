@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engine = other_engine()
     forget_settings()
     if engine and parsed.operates:
-        print(f"yard: {engine} counts for nothing: {ENGINE} is asked here.", file=sys.stderr)
+        print(f"yard: {engine} is ignored: commands use the engine at {ENGINE}", file=sys.stderr)
     parsed.locale = have_utf8()
     # Files and pipes have no width; this one is for tables, sentences are not wrapped there.
     width = None if sys.stdout.isatty() else 200
