@@ -177,7 +177,7 @@ def test_folders_are_taken_as_they_are(prepared: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"(?s)1 of 8 .*val/{CLASSES[2]}: .*{broken.name}"):
         prepare(folders, out)
     (folders / "val" / CLASSES[2]).rename(folders / "val" / "other")
-    with pytest.raises(DataError, match=f"other classes: {CLASSES[2]}, other"):
+    with pytest.raises(DataError, match=f"different classes: {CLASSES[2]}, other"):
         prepare(folders, out)
 
 

@@ -729,7 +729,7 @@ def test_ranks_that_are_silent_write_their_stacks_and_go_on(
     # A slow start may have been silent as well.
     *_, line = (tmp_path / "silences.jsonl").read_text().splitlines()
     assert 3 <= json.loads(line)["seconds"] <= 8
-    assert "the run goes on" in (tmp_path / "logs/mpirun.log").read_text()
+    assert "the run continues" in (tmp_path / "logs/mpirun.log").read_text()
     assert not (tmp_path / "failures/launcher.json").exists()
 
 
