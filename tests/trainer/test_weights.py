@@ -131,7 +131,9 @@ def test_files_as_torchvision_has_them(
     }
     torch.save(file, tmp_path / "weights.pth")
     fresh = build_model(model, 7, 224)
-    assert "starts at random: 7 classes" in adopt(fresh, read_weights(tmp_path / "weights.pth", None))
+    assert "starts at random: 7 classes" in adopt(
+        fresh, read_weights(tmp_path / "weights.pth", None)
+    )
     first = next(iter(saved))
     assert torch.equal(fresh.state_dict()[first], saved[first])
 
