@@ -58,7 +58,9 @@ def copy(repository: Path) -> Iterator[Path]:
 
 def make_test_changed(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the target with the environment of this very Python."""
-    return run(root, "make", "test-changed", f"VENV={sys.prefix}", *options)
+    # The environment is that of the checkout that is tested: the copy does not take it for its own.
+    made = [f"--old-file={sys.prefix}/{name}" for name in (".complete", ".testable")]
+    return run(root, "make", "test-changed", f"VENV={sys.prefix}", *made, *options)
 
 
 def test_a_small_change_is_linted_and_tested(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
