@@ -30,7 +30,9 @@ UNREAD_SECONDS = 20.0
 # Of the end of each rank's log, and of how many ranks: what fits on a screen. It is looked for in
 # more, because a bar that is drawn again and again fills kilobytes with one line.
 LOG_BYTES, READ_BYTES = 3000, 1 << 16
-DRAWN_OVER = re.compile(rb"[^\n\r]*\r+(?=[^\n\r])")
+# Looked for from the beginning of a line alone: else what a rank wrote without an end of line is
+# read once for each of its characters.
+DRAWN_OVER = re.compile(rb"^[^\n]*\r(?=[^\n\r])", re.MULTILINE)
 MOST_LOGS = 32
 # It gives way to all that trains.
 NICE = 10

@@ -97,6 +97,15 @@ def test_a_bar_that_is_drawn_again_and_again_hides_no_line_before_it(root: Path)
     assert bar == "Epoch 3/3: 399/400 [00:10<00:10, loss=0.5]"
 
 
+@pytest.mark.parametrize("written", ["x", "\r"])
+def test_what_has_no_end_of_line_is_shown_from_its_end(root: Path, written: str) -> None:
+    """To look for a bar in it once for each of its characters took the monitor 20 s, each time."""
+    log = root / RUN / "work/logs/rank-0.log"
+    log.write_bytes(written.encode() * training_node_keeper.READ_BYTES)
+    shown = training_node_keeper.ends_of(str(root / RUN))["rank-0.log"]
+    assert shown == written * training_node_keeper.LOG_BYTES
+
+
 class OpenGpus:
     """GPUs whose driver is asked by a file that has to stay open, as NVML's are."""
 
