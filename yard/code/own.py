@@ -8,12 +8,7 @@ from typing import Any
 from yard.code.files import Files, find_files, left_behind, looks_secret
 from yard.code.git import git_revision, missing_submodules
 from yard.code.program import find_program
-from yard.code.requirements import (
-    Requirements,
-    find_requirements,
-    not_read,
-    other_python,
-)
+from yard.code.requirements import Requirements, find_requirements, not_read, other_python
 from yard.code.settings import RANK, Settings, read_settings, split
 from yard.code.starts import (
     check_start,

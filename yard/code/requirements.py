@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yard.code.files import Files, rule_of
 from yard.core.errors import RequestError
 
-# The image's
+# The image's version of Python
 PYTHON = "3.13"
 # Asked for in place of a file, where there is one that shall not count.
 NONE = "none"
@@ -198,7 +198,7 @@ def not_read(files: Files, asked: str | None, found: Requirements | None) -> lis
 
 def other_python(files: Files) -> list[str]:
     """Where a project says that the image's Python is none for it: a sentence."""
-    wanted = _in_pyproject(files, "project.requires-python")
+    wanted = _under(_pyproject(files), "project.requires-python")
     try:
         if not isinstance(wanted, str) or SpecifierSet(wanted).contains(f"{PYTHON}.0"):
             return []
@@ -211,23 +211,29 @@ def other_python(files: Files) -> list[str]:
 
 def _tables(files: Files, names: Iterable[str]) -> list[str]:
     """Those of some tables that a `pyproject.toml` has."""
+    document = _pyproject(files)
     tables = []
     for name in names:
-        table = _in_pyproject(files, name)
+        table = _under(document, name)
         # Poetry's has the Python itself.
         if isinstance(table, dict | list) and [each for each in table if each != "python"]:
             tables.append(f"{PYPROJECT} [{name}]")
     return tables
 
 
-def _in_pyproject(files: Files, name: str) -> object:
-    """What stands in a `pyproject.toml` under a name with dots; None where there is nothing."""
+def _pyproject(files: Files) -> dict[str, object]:
+    """What stands in a project's `pyproject.toml`; nothing where that cannot be read."""
     if PYPROJECT not in files.travelling:
-        return None
+        return {}
     try:
-        found: object = tomllib.loads(_text(files.folder / PYPROJECT))
+        return tomllib.loads(_text(files.folder / PYPROJECT))
     except ValueError:
-        return None  # another file counts
+        return {}  # another file counts
+
+
+def _under(document: object, name: str) -> object:
+    """What stands in a document under a name with dots; None where there is nothing."""
+    found = document
     for key in name.split("."):
         found = found.get(key) if isinstance(found, dict) else None
     return found

@@ -18,6 +18,7 @@ from yard.core.errors import (
     UnreachableError,
 )
 from yard.core.project import Project
+from yard.core.words import first_names
 from yard.plays.contract import (
     AGREE,
     DECODE_DATA,
@@ -314,9 +315,8 @@ def _left(under_way: Mapping[str, str]) -> str:
     there = [host for host in under_way if host != HERE]
     if not there:
         return ""
-    more = f" and {len(there) - 3} more" if len(there) > 3 else ""
     tasks = ", ".join(dict.fromkeys(f'"{under_way[host]}"' for host in there))
-    return f". On {', '.join(there[:3])}{more} this may go on to its end: {tasks}"
+    return f". On {first_names(there, 3)} this may go on to its end: {tasks}"
 
 
 def _note_job(jobs: set[str], event: Event) -> None:

@@ -157,9 +157,9 @@ class Board:
         ranks = {rank: text for of_host in logs.values() for rank, text in of_host.items()}
         state = self.seen.state
         told = ""
-        if state is not None:
-            for one in (one for one in state.runs if one.run == run):
-                told = f"{run_cells(one, state.time)[0]} · {run_line(one, state.time)}"
+        one = next((one for one in state.runs if one.run == run), None) if state else None
+        if state and one:
+            told = f"{run_cells(one, state.time)[0]} · {run_line(one, state.time)}"
         return [("logs", dict(sorted(ranks.items()))), ("progress", told)]
 
     def nodes(self) -> str:

@@ -93,7 +93,7 @@ def _places(files: InventoryFiles) -> dict[str, list[_Place]]:
 
 
 def _place(places: list[_Place], host: str, text: str) -> _Place | None:
-    """The likeliest of the places that may set a value: with its text, for the host, the last."""
+    """The likeliest of the places that may set a value: one with its text, then one of the host."""
     return max(places, key=lambda place: (place.value == text, place.owner == host), default=None)
 
 
