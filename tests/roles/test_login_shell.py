@@ -13,28 +13,30 @@ import yaml
 from ansible.module_utils import login_shell_login
 from role_files import ROLES
 
-from node.setup import login_shell_differences
+from node.setup import login_shell
+from node.setup.login_shell import Account, Change, File, LoginShells, Machine, ShellUser, SiteFile
 
-Account, Change = login_shell_differences.Account, login_shell_differences.Change
-File, Machine = login_shell_differences.File, login_shell_differences.Machine
-Settings, SiteFile = login_shell_differences.Settings, login_shell_differences.SiteFile
 Login = login_shell_login.Login
 
 ZSH, FISH = "/usr/bin/zsh", "/usr/bin/fish"
 MARKER = "# {mark} test"
-BLOCK = SiteFile("zsh", "/etc/zsh/zshrc", "PROMPT=x\n", MARKER)
+BLOCK = SiteFile("zsh", "/etc/zsh/zshrc", "PROMPT=x\n")
 DROP_IN = SiteFile("fish", "/etc/fish/conf.d/site.fish", "set x\n")
 BLOCK_FILE = File("before\n# BEGIN test\nPROMPT=x\n# END test\nafter\n", (0, 0, 0o644))
 DROP_IN_FILE = File("set x\n", (0, 0, 0o644))
 
 # Two users with shells that are set, on a machine where all is as listed.
-SETTINGS = Settings(
-    users={"ada": ZSH, "bob": FISH},
-    names=("ada", "bob"),
-    shells=frozenset({"zsh", "fish"}),
+SETTINGS = LoginShells(
+    programs={"zsh": ZSH, "fish": FISH},
+    marker=MARKER,
+    record="/no/such",
+    packages="/no/such",
+    users=(ShellUser("ada", "zsh"), ShellUser("bob", "fish")),
     directories=("/opt/site/bin",),
-    site_files=(BLOCK, DROP_IN),
+    files=(DROP_IN,),
+    blocks=(BLOCK,),
 )
+EVE = ShellUser("eve", "zsh")
 MACHINE = Machine(
     users={"root": Account(0, "/bin/bash"), "ada": Account(1000, ZSH), "bob": Account(1001, FISH)},
     changes={"ada": Change("/bin/bash", ZSH), "bob": Change("/bin/sh", FISH)},
@@ -46,14 +48,14 @@ RECORD = f"ada:/bin/bash:{ZSH}\nbob:/bin/sh:{FISH}\n"
 NOTHING = {"record": RECORD}
 
 
-def refused(settings: Any, machine: Any = MACHINE, dry_run: bool = False) -> list[str]:
+def refused(settings: LoginShells, machine: Machine = MACHINE) -> list[str]:
     """Return what speaks against setting the shells."""
-    return list(login_shell_differences.problems_of_presence(settings, machine, dry_run))
+    return list(login_shell.problems_of_presence(settings, machine))
 
 
-def to_do(settings: Any = SETTINGS, machine: Any = MACHINE) -> dict[str, Any]:
+def to_do(settings: LoginShells = SETTINGS, machine: Machine = MACHINE) -> dict[str, Any]:
     """Return what is to be done to set the shells, without what is empty."""
-    differences = login_shell_differences.differences_of_presence(settings, machine)
+    differences = login_shell.differences_of_presence(settings, machine)
     return {name: value for name, value in differences.items() if value}
 
 
@@ -70,9 +72,9 @@ def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"names": ("ada", "ada")}, "ada is listed more than once"),
-        ({"names": ("root",)}, "root is root"),
-        ({"names": ("eve",)}, "eve is not in /etc/passwd of this machine: list"),
+        ({"users": (*SETTINGS.users, SETTINGS.users[0])}, "ada is listed more than once"),
+        ({"users": (ShellUser("root", "zsh"),)}, "root is root"),
+        ({"users": (EVE,)}, "eve is not in /etc/passwd of this machine: list"),
         ({"listed_elsewhere": {"ada", "eve"}}, "ada has a shell in accounts_users too"),
         *(
             ({"directories": (directory,)}, f'"{directory}" in login_shell_path')
@@ -81,7 +83,7 @@ def test_nothing_is_refused_and_nothing_to_do_where_all_is_as_listed() -> None:
     ],
 )
 def test_refuses(change: dict[str, Any], said: str) -> None:
-    [sentence] = refused(replace(SETTINGS, **change))
+    [sentence] = refused(SETTINGS._replace(**change))
     assert sentence.startswith(said)
 
 
@@ -91,7 +93,8 @@ def test_refuses_every_user_with_the_number_of_root() -> None:
 
 
 def test_names_all_problems_at_once() -> None:
-    settings = replace(SETTINGS, names=("root", "eve", "eve"), directories=("bin",))
+    users = (ShellUser("root", "zsh"), EVE, EVE)
+    settings = SETTINGS._replace(users=users, directories=("bin",))
     assert [sentence.split()[0] for sentence in refused(settings)] == [
         "root",
         "eve",
@@ -101,13 +104,13 @@ def test_names_all_problems_at_once() -> None:
 
 
 def test_a_dry_run_may_lack_users() -> None:
-    settings = replace(SETTINGS, names=("eve",), users={"eve": ZSH})
-    assert refused(settings, dry_run=True) == []
+    settings = SETTINGS._replace(users=(EVE,), dry=True)
+    assert refused(settings) == []
     assert "shells" not in to_do(settings)
 
 
 def test_sets_a_shell_and_records_the_one_before() -> None:
-    settings = replace(SETTINGS, users={**SETTINGS.users, "eve": ZSH})
+    settings = SETTINGS._replace(users=(*SETTINGS.users, EVE))
     differences = to_do(settings, with_user("eve", 1002, "/bin/sh"))
     assert differences["shells"] == [{"name": "eve", "shell": ZSH}]
     assert differences["record"] == f"{RECORD}eve:/bin/sh:{ZSH}\n"
@@ -121,7 +124,7 @@ def test_sees_that_somebody_set_another_shell() -> None:
 
 
 def test_records_nothing_of_a_user_who_had_the_shell() -> None:
-    settings = replace(SETTINGS, users={**SETTINGS.users, "eve": ZSH})
+    settings = SETTINGS._replace(users=(*SETTINGS.users, EVE))
     assert to_do(settings, with_user("eve", 1002, ZSH)) == NOTHING
     machine = replace(MACHINE, changes=None)
     # An empty record tells that the role was here.
@@ -149,13 +152,13 @@ def test_gives_back_the_shell_of_before(now: str, programs: Any, returned: str |
     differences = to_do(machine=machine)
     assert differences.get("returns", []) == expected
     assert differences["record"] == RECORD
-    absence = login_shell_differences.differences_of_absence(SETTINGS, machine)
+    absence = login_shell.differences_of_absence(SETTINGS, machine)
     assert [entry for entry in absence["returns"] if entry["name"] == "eve"] == expected
 
 
 def test_gives_back_that_there_was_none() -> None:
     machine = replace(MACHINE, changes={"ada": Change("", ZSH)})
-    absence = login_shell_differences.differences_of_absence(SETTINGS, machine)
+    absence = login_shell.differences_of_absence(SETTINGS, machine)
     assert absence["returns"] == [{"name": "ada", "shell": ""}]
 
 
@@ -176,10 +179,10 @@ def test_sees_a_changed_file_of_the_site(path: str, file: Any) -> None:
 
 
 def test_takes_away_the_files_of_shells_that_nobody_has() -> None:
-    nobody = replace(SETTINGS, shells=frozenset())
-    assert to_do(nobody)["stale_files"] == [BLOCK.path, DROP_IN.path]
-    absence = login_shell_differences.differences_of_absence(SETTINGS, MACHINE)
-    assert absence["stale_files"] == [BLOCK.path, DROP_IN.path]
+    nobody = SETTINGS._replace(users=())
+    assert to_do(nobody)["stale_files"] == [DROP_IN.path, BLOCK.path]
+    absence = login_shell.differences_of_absence(SETTINGS, MACHINE)
+    assert absence["stale_files"] == [DROP_IN.path, BLOCK.path]
     # A file of the distribution without the block stays as it is.
     files = {BLOCK.path: File("before\n", (0, 0, 0o644))}
     assert "stale_files" not in to_do(nobody, replace(MACHINE, files=files))
@@ -187,7 +190,7 @@ def test_takes_away_the_files_of_shells_that_nobody_has() -> None:
 
 def test_absence_is_refused_where_somebody_would_be_locked_out() -> None:
     def locked_out(machine: Any) -> list[str]:
-        sentences = login_shell_differences.problems_of_absence(machine)
+        sentences = login_shell.problems_of_absence(machine)
         return [sentence.partition(" would be locked out")[0] for sentence in sentences]
 
     assert locked_out(MACHINE) == []
@@ -202,15 +205,17 @@ def test_reads_a_machine(tmp_path: Path) -> None:
     record, packages, rc = tmp_path / "record", tmp_path / "packages", tmp_path / "zshrc"
     rc.write_text("before\n")
     rc.chmod(0o600)
-    settings = Settings(site_files=(SiteFile("zsh", str(rc), "x\n"), BLOCK))
-    machine = login_shell_differences.read_machine(settings, record, packages)
+    settings = SETTINGS._replace(
+        files=(SiteFile("zsh", str(rc), "x\n"),), record=str(record), packages=str(packages)
+    )
+    machine = login_shell.read_machine(settings)
     assert (machine.changes, machine.installed) == (None, frozenset())
     assert machine.users["root"].uid == 0
     assert machine.files[str(rc)] == File("before\n", (os.getuid(), os.getgid(), 0o600))
 
     record.write_text(f"# comment\nada:/bin/sh:{ZSH}\nbob:/no/such:{ZSH}\neve::{ZSH}\n")
     packages.write_text("# BEGIN x\nzsh\nzsh-common\n# END x\n")
-    machine = login_shell_differences.read_machine(settings, record, packages)
+    machine = login_shell.read_machine(settings)
     assert machine.changes is not None
     assert machine.changes["eve"] == Change("", ZSH)
     assert machine.installed == {"zsh"}
@@ -219,8 +224,8 @@ def test_reads_a_machine(tmp_path: Path) -> None:
 
 def test_the_record_is_read_as_it_was_written() -> None:
     changes = {"ada": Change("", ZSH), "bob": Change("/bin/sh", FISH)}
-    text = login_shell_differences.record_text(changes)
-    assert login_shell_differences.parse_record(text) == changes
+    text = login_shell.record_text(changes)
+    assert login_shell.parse_record(text) == changes
 
 
 @pytest.mark.parametrize(

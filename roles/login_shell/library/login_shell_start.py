@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.login_shell_login import log_in, other_program, start_problem
-from ansible.module_utils.training_node.setup.login_shell_differences import PASSWD, parse_passwd
+from ansible.module_utils.training_node.setup.login_shell import PASSWD, parse_passwd
 
 OPENINGS = {
     False: "login_shell: nobody's shell was changed. Mend the shell or the files in the user's "
