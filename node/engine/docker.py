@@ -66,7 +66,11 @@ def get(path: str, timeout: float = PATIENCE, **query: Any) -> Any:
 
 
 def containers(label: str, patience: float = PATIENCE) -> list[dict[str, Any]]:
-    """Return all containers, running or not, that carry a label (`key` or `key=value`)."""
+    """Return all containers, running or not, that carry a label (`key` or `key=value`).
+
+    Args:
+        patience: seconds after which an engine that says nothing counts as one that is not there.
+    """
     filters = json.dumps({"label": [label]})
     listed: list[dict[str, Any]] = get("/containers/json", patience, all=1, filters=filters)
     return listed
@@ -91,7 +95,10 @@ def is_running(container: str) -> bool:
 
 
 def logs(container: str) -> bytes | None:
-    """Return stdout and stderr of a container as they came, or None where there is none."""
+    """Return stdout and stderr of a container in the order they came, each line with its time.
+
+    None where there is no such container.
+    """
     path = f"/containers/{quote(container)}/logs"
     # 409: it is being removed.
     body = _read(path, gone=(404, 409), stdout=1, stderr=1, timestamps=1)
