@@ -18,21 +18,20 @@ from yard.core.project import Project
 CERTIFICATES = "PIP_CERT"
 
 
-def ask(program: str, project: Project, inventory: Path) -> Any:
-    """Return what a program of this package prints about an inventory. It takes a second.
+def ask(question: str, project: Project, inventory: Path) -> Any:
+    """Return what Ansible says of an inventory, see `ask_ansible`. It takes a second.
 
     Passwords may be in it: it goes through a pipe, and into no log or callback of Ansible.
 
     Raises:
         RequestError: Ansible cannot read the inventory.
     """
-    command = [sys.executable, "-m", f"yard.plays.{program}"]
-    command += [str(inventory.absolute()), str(project.root)]
+    program = [sys.executable, "-m", "yard.plays.ask_ansible"]
     # The package is found wherever this one was found.
     package = str(Path(__file__).parents[2])
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     answer = subprocess.run(
-        command,
+        [*program, question, str(inventory.absolute()), str(project.root)],
         cwd=project.root,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
@@ -47,5 +46,5 @@ def ask(program: str, project: Project, inventory: Path) -> Any:
 
 def ask_environment(project: Project, inventory: Path) -> Mapping[str, str]:
     """How programs on this machine reach packages: proxies, mirrors and authorities of the site."""
-    found: Mapping[str, str] = ask("ask_environment", project, inventory)
+    found: Mapping[str, str] = ask("environment", project, inventory)
     return found

@@ -77,7 +77,7 @@ def read_connections(project: Project, inventory: Path) -> Connections:
     Raises:
         RequestError: Ansible cannot read the inventory.
     """
-    document = ask("ask_connections", project, inventory)
+    document = ask("connections", project, inventory)
     return Connections(
         hosts=tuple(map(parse_connection, document["hosts"])),
         least_python=tuple(document["least_python"]),

@@ -1,8 +1,9 @@
-"""Prints how Ansible would reach every host of an inventory, and become root there, as JSON.
+"""Prints what Ansible makes of an inventory, as JSON; passwords may be among it.
 
-    python -m yard.plays.ask_connections INVENTORY CHECKOUT
+    python -m yard.plays.ask_ansible connections|environment INVENTORY CHECKOUT
 
-Passwords are among it. It contacts nobody.
+`connections`: how it would reach every host, and become root there. It contacts nobody.
+`environment`: in which programs of this machine reach packages.
 """
 
 import json
@@ -10,12 +11,11 @@ import sys
 from typing import Any
 
 from ansible import constants
+from ansible.cli.inventory import InventoryCLI
 from ansible.errors import AnsibleError
 from ansible.module_utils import basic
-from ansible.plugins.loader import become_loader, connection_loader
+from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader
 from ansible.template import Templar
-
-from yard.plays.ask_inventory import answer, open_inventory
 
 # What is not one of a plugin's options, but said for a host.
 OF_THE_HOST = (
@@ -26,18 +26,37 @@ OF_THE_HOST = (
 )
 SSH = ("ssh", "ansible.builtin.ssh")
 SUDO = ("sudo", "ansible.builtin.sudo")
+# Of group_vars/all/closed_network.yml
+ENVIRONMENT = "closed_network_environment"
 
 
-def main(inventory: str, checkout: str) -> None:
-    loader, hosts, variables = open_inventory(inventory, checkout)
+def main(question: str, inventory: str, checkout: str) -> None:
+    command = InventoryCLI(
+        ["ansible-inventory", "--list", "--inventory", inventory, "--playbook-dir", checkout]
+    )
+    command.parse()
+    init_plugin_loader()
+    # The variables of Vault are among them.
+    loader, hosts, variables = command._play_prereqs()
+    answers = {"connections": _connections, "environment": _environment}
+    json.dump(answers[question](loader, hosts, variables), sys.stdout, default=str)
+
+
+def _environment(loader: Any, hosts: Any, variables: Any) -> dict[str, str]:
+    known = variables.get_vars(host=hosts.get_host("localhost"))
+    templar = Templar(loader=loader, variables=known)
+    found = templar.template(known[ENVIRONMENT]) if ENVIRONMENT in known else {}
+    return {name: str(value) for name, value in found.items()}
+
+
+def _connections(loader: Any, hosts: Any, variables: Any) -> dict[str, Any]:
     # Only plugins that were loaded have options.
     connection_loader.get(SSH[0], class_only=True)
     become_loader.get(SUDO[0], class_only=True)
     found = [
         _host(host.name, variables.get_vars(host=host), loader) for host in hosts.get_hosts("all")
     ]
-    least = list(basic._PY_MIN)
-    json.dump({"least_python": least, "hosts": found}, sys.stdout, default=str)
+    return {"least_python": list(basic._PY_MIN), "hosts": found}
 
 
 def _host(name: str, variables: dict[str, Any], loader: Any) -> dict[str, Any]:
@@ -72,4 +91,7 @@ def _host(name: str, variables: dict[str, Any], loader: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(main)
+    try:
+        main(*sys.argv[1:])
+    except AnsibleError as error:
+        sys.exit(str(error))
