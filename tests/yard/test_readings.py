@@ -24,8 +24,8 @@ from yard.plays.contract import POLL_RUN
 from yard.plays.events import Event
 from yard.runs.gathering import GATHERED, METRICS, all_readings, gather_readings
 from yard.runs.manifest import read_manifest
+from yard.runs.noted import MOST_SILENCES
 from yard.runs.readings import MOST_KEYS, Reading, last_values, read_readings, within_limits
-from yard.runs.silences import MOST
 from yard.screen.plain_progress import PlainProgress
 
 LINES: list[Any] = [
@@ -165,7 +165,7 @@ def test_a_follower_tells_of_each_silence_once(recorded: Callable[[str], Path]) 
         "20 min 0 s",
         "7.0 s",
     ]
-    assert len(told) == MOST
+    assert len(told) == MOST_SILENCES
     assert "logs/rank-*.log" in told[0]
 
 

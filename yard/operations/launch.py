@@ -31,7 +31,7 @@ from yard.plays.play import play
 from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest, write_manifest
 from yard.runs.metrics import Metric
-from yard.runs.silences import MOST, Silence, known_silences
+from yard.runs.noted import MOST_SILENCES, Silence, known_silences
 from yard.screen.display import make_progress
 from yard.screen.keys import keys_of
 from yard.screen.progress import PHASE_TEXTS, Progress
@@ -252,7 +252,7 @@ class RunFollower:
             progress.note(f"warning: {printed.trouble}")
         for silence in known_silences(event.result.get("silences", [])):
             # A rank could make up ever new ones.
-            if silence not in self._silences and len(self._silences) < MOST:
+            if silence not in self._silences and len(self._silences) < MOST_SILENCES:
                 self._silences.add(silence)
                 progress.note(f"warning: {silence.text}")
         self._polled_at = received_at

@@ -11,18 +11,16 @@ from typing import Any
 
 from yard.core.errors import RequestError
 from yard.core.files import holds_files, read_json, read_list, read_object, write_json
-from yard.runs.container_files import ContainerFiles, read_container_files
 from yard.runs.crashes import Crash, holder_of, own_module, read_crashes
 from yard.runs.findings import Finding, parse_finding, parse_finding_of_ranks
 from yard.runs.folder import ATTEMPTS, OUTPUTS, STOP_MARK, count_attempts
 from yard.runs.gathering import METRICS, all_readings
-from yard.runs.left_processes import left_processes
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.metrics import Metric, read_metrics
+from yard.runs.noted import Silence, files_left_in_containers, left_processes, read_silences
 from yard.runs.output import without_sequences
 from yard.runs.readings import Reading
 from yard.runs.redirected import redirected_log
-from yard.runs.silences import Silence, read_silences
 from yard.runs.utilisation import Heat, idle_gpus, never_connected, slowed_by_heat
 from yard.runs.world import World, read_world
 
@@ -98,8 +96,8 @@ class RunRecord:
         unconnected: whether none was seen, in however few samples.
         heat: its GPUs that were too hot.
         idle_gpus: how busy its GPUs were, in percent, where that is little.
-        container_files: what it wrote to places that end with the container.
-        left_processes: a sentence about those that it left running.
+        container_files, left_processes: sentences about what it wrote to places that end with the
+            container, and about processes that it left running.
         empty_hosts: nodes that were asked at the end and had no container of the run.
     """
 
@@ -125,7 +123,7 @@ class RunRecord:
     heat: tuple[Heat, ...] = ()
     idle_gpus: float | None = None
     silences: tuple[Silence, ...] = ()
-    container_files: tuple[ContainerFiles, ...] = ()
+    container_files: tuple[str, ...] = ()
     left_processes: tuple[str, ...] = ()
     empty_hosts: tuple[str, ...] = ()
 
@@ -204,7 +202,7 @@ def read_run(run: Path) -> RunRecord:
         ),
         left_files=is_project and any(map(holds_files, result_folders(run))),
         silences=read_silences(run) if is_project else (),
-        container_files=read_container_files(run, hosts) if is_project else (),
+        container_files=files_left_in_containers(run, hosts) if is_project else (),
         left_processes=left_processes(run, hosts) if is_project else (),
         never_connected=is_project and never_connected(run, manifest.hosts),
         unconnected=is_project and never_connected(run, manifest.hosts, samples=1),

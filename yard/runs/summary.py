@@ -246,7 +246,7 @@ def _summary(
         warnings=(
             *(silence.text for silence in record.silences),
             *record.left_processes,
-            *(files.text for files in record.container_files),
+            *record.container_files,
             *_share_warnings(record),
             *_gpu_warnings(record),
             *_heat_warnings(record),
