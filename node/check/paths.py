@@ -13,7 +13,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from ..machine.account import OWN_UID
 from .check import Check, at_least, equal
@@ -213,34 +213,49 @@ def as_user(uid: int, gid: int) -> Iterator[None]:
 
 
 def within(seconds: float, action: Callable[[], None]) -> str:
-    """Do something in a process of its own; return why it failed, or the empty string.
+    """Do something in a process of its own; return why it failed, or the empty string."""
 
-    A process that hangs in a file system cannot be killed. It is left behind; nobody waits for it.
+    def act(answer: int) -> None:
+        try:
+            action()
+        except OSError as error:
+            os.write(answer, (error.strerror or str(error)).encode())
+
+    said = said_by_child(act, seconds)
+    return f"no answer within {seconds:g} s" if said is None else said.decode()
+
+
+def said_by_child(act: Callable[[int], None], silence: float) -> bytes | None:
+    """Return what a process of its own writes to a descriptor; None where it hangs.
+
+    One that hangs in a file system cannot be killed. It is left behind; nobody waits for it.
+
+    Args:
+        act: all that the process does; what it raises ends it.
+        silence: seconds without a byte after which it counts as one that hangs.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _act(action, writer)
+        try:
+            # Who waits for this module's output must not wait for the child.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in range(3):
+                os.dup2(nothing, descriptor)
+            act(writer)
+        finally:
+            os._exit(0)
     os.close(writer)
-    with os.fdopen(reader, "rb", closefd=True) as answer:
-        if not select.select([answer], [], [], seconds)[0]:
-            os.kill(child, signal.SIGKILL)
-            return f"no answer within {seconds:g} s"
-        text = answer.read().decode()
-    os.waitpid(child, 0)
-    return text
-
-
-def _act(action: Callable[[], None], writer: int) -> NoReturn:
-    """The child's whole life. Who waits for this module's output must not wait for the child."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
-        os.dup2(nothing, descriptor)
-    try:
-        action()
-    except OSError as error:
-        os.write(writer, (error.strerror or str(error)).encode())
-    os._exit(0)
+    said = b""
+    with os.fdopen(reader, "rb", buffering=0) as answers:
+        while select.select([answers], [], [], silence)[0]:
+            part = answers.read(4096)
+            if not part:
+                os.waitpid(child, 0)
+                return said
+            said += part
+    os.kill(child, signal.SIGKILL)
+    return None
 
 
 def _processes_of(uid: int) -> list[int]:

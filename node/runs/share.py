@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NoReturn
+from functools import partial
 
-from ..check.paths import as_user
+from ..check.paths import as_user, said_by_child
 from .collect import CHECKPOINTS
 from .directory import RunDirectory
 
@@ -57,27 +55,12 @@ def copy_to_share(directory: RunDirectory, folder: str, share: str, uid: int, gi
     # from being noted stays on the share.
     with suppress(OSError), open(directory.shared, "w", encoding="utf-8") as note:
         json.dump(sorted(copied | {path for _, path in files}), note)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        home = os.path.join(share, os.path.basename(directory.path))
-        _copy_all(files, sorted(gone), home, uid, gid, writer)
-    os.close(writer)
-    said = b""
-    with os.fdopen(reader, "rb", buffering=0) as answers:
-        while True:
-            if not select.select([answers], [], [], SILENCE)[0]:
-                # A process that hangs in a file system cannot be killed. Nobody waits for it.
-                os.kill(child, signal.SIGKILL)
-                return f"{share} takes nothing for {SILENCE:g} s"
-            part = answers.read(4096)
-            if not part:
-                break
-            said += part.lstrip(GOES_ON)
-    os.waitpid(child, 0)
-    if not said.startswith(DONE):
-        return "the process that copied was killed"
-    return said[len(DONE) :].decode(errors="replace")
+    home = os.path.join(share, os.path.basename(directory.path))
+    said = said_by_child(partial(_copy_all, files, sorted(gone), home, uid, gid), SILENCE)
+    if said is None:
+        return f"{share} takes nothing for {SILENCE:g} s"
+    _, done, trouble = said.partition(DONE)
+    return trouble.decode(errors="replace") if done else "the process that copied was killed"
 
 
 def _files(top: str) -> Iterator[tuple[str, str]]:
@@ -95,11 +78,8 @@ def _files(top: str) -> Iterator[tuple[str, str]]:
 
 def _copy_all(
     files: list[tuple[str, str]], gone: list[str], home: str, uid: int, gid: int, answer: int
-) -> NoReturn:
-    """The life of the process that copies; who reads the module's output must not wait for it."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
-        os.dup2(nothing, descriptor)
+) -> None:
+    """All that the process does that copies."""
     trouble = ""
     try:
         with as_user(uid, gid):
@@ -115,7 +95,6 @@ def _copy_all(
     except Exception as error:  # whatever it is, the files come home
         trouble = f"{type(error).__name__}: {error}"
     os.write(answer, DONE + trouble.encode())
-    os._exit(0)
 
 
 def _copy(source: str, target: str, uid: int, gid: int, alive: Callable[[], int]) -> None:
