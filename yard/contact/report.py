@@ -29,23 +29,6 @@ class HostReport:
 
 
 @dataclass(frozen=True)
-class TroubleGroup:
-    """Hosts with the same trouble, whose proofs and commands may differ."""
-
-    hosts: tuple[HostReport, ...]
-
-    @property
-    def troubles(self) -> tuple[Trouble, ...]:
-        """The trouble of each host, in the order of `hosts`."""
-        return tuple(host.trouble for host in self.hosts if host.trouble is not None)
-
-    @property
-    def remedies(self) -> tuple[str, ...]:
-        """The commands, each once."""
-        return tuple(dict.fromkeys(trouble.remedy for trouble in self.troubles))
-
-
-@dataclass(frozen=True)
 class Contact:
     """The looks at this machine, and the hosts."""
 
@@ -58,14 +41,14 @@ class Contact:
         wrong = [check.trouble for check in self.here] + [host.trouble for host in self.hosts]
         return not any(wrong)
 
-    def groups(self) -> tuple[TroubleGroup, ...]:
-        """Hosts with trouble, those with the same one together."""
-        alike: dict[tuple[str, str, str], list[HostReport]] = {}
+    def groups(self) -> tuple[Mapping[str, Trouble], ...]:
+        """The troubles by host, the same ones together: their proofs and commands may differ."""
+        alike: dict[tuple[str, str, str], dict[str, Trouble]] = {}
         for host in self.hosts:
-            if host.trouble is not None:
-                key = (host.trouble.code, host.trouble.cause, host.trouble.advice)
-                alike.setdefault(key, []).append(host)
-        return tuple(TroubleGroup(tuple(hosts)) for hosts in alike.values())
+            if trouble := host.trouble:
+                same = alike.setdefault((trouble.code, trouble.cause, trouble.advice), {})
+                same[host.host] = trouble
+        return tuple(alike.values())
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -1,5 +1,7 @@
 """What the first contact came to: this machine, the hosts, and what mends them."""
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -8,7 +10,7 @@ from rich.text import Text
 
 from yard.contact.causes import Trouble
 from yard.contact.here import INVENTORY, Check
-from yard.contact.report import Contact, HostReport, TroubleGroup
+from yard.contact.report import Contact, HostReport
 from yard.core.words import first_names, plural, size
 from yard.screen.plain_table import plain_table
 
@@ -60,17 +62,14 @@ def _hosts(hosts: tuple[HostReport, ...]) -> Table:
     return table
 
 
-def _show_group(console: Console, group: TroubleGroup) -> None:
-    names = first_names([host.host for host in group.hosts], MOST_HOSTS)
-    _heading(console, names, group.troubles[0])
-    proofs = [
-        (host.host, trouble) for host, trouble in zip(group.hosts, group.troubles, strict=True)
-    ]
-    for name, trouble in proofs[:MOST_PROOFS]:
-        _lines(console, trouble.proof, f"{name}: " if len(proofs) > 1 else "")
-    if len(proofs) > MOST_PROOFS:
-        console.print(f"    and of {len(proofs) - MOST_PROOFS} more; JSON=1 has all", style="dim")
-    _remedy(console, group.troubles[0], group.remedies)
+def _show_group(console: Console, group: Mapping[str, Trouble]) -> None:
+    first = next(iter(group.values()))
+    _heading(console, first_names([*group], MOST_HOSTS), first)
+    for name, trouble in [*group.items()][:MOST_PROOFS]:
+        _lines(console, trouble.proof, f"{name}: " if len(group) > 1 else "")
+    if len(group) > MOST_PROOFS:
+        console.print(f"    and of {len(group) - MOST_PROOFS} more; JSON=1 has all", style="dim")
+    _remedy(console, first, tuple(dict.fromkeys(trouble.remedy for trouble in group.values())))
 
 
 def _heading(console: Console, names: str, trouble: Trouble) -> None:
