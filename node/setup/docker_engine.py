@@ -6,17 +6,15 @@ import grp
 import hashlib
 import json
 import pwd
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..engine.docker import EngineError, ask, image
 from ..failure import VerbError
-from .docker_engine_group import GroupPlan, Note, make_group_plan, note_of_members
-from .docker_engine_kept import is_pending
-from .docker_engine_plan import SettingsError, make_plan, read
+from .docker_engine_settings import SettingsError, is_pending, make_plan, read
 from .docker_engine_units import (
     SERVICE,
     Units,
@@ -97,6 +95,31 @@ class Engine(NamedTuple):
     state: str = "present"
 
 
+@dataclass(frozen=True)
+class Note:
+    """What the role did to the group, so that it can be taken back.
+
+    Attributes:
+        before: who was in it when the role first came.
+        let_in: whom the role let in.
+        put_out: who was in it before and left it for the role.
+    """
+
+    before: list[str]
+    let_in: list[str]
+    put_out: list[str]
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """Who joins, who leaves, who is in it then without being named, and the note of it."""
+
+    joins: list[str]
+    leaves: list[str]
+    unnamed: list[str]
+    note: Note
+
+
 def is_as_wanted(file: EngineFile) -> bool:
     """Whether a file is what it is to be."""
     path = Path(file.path)
@@ -131,6 +154,34 @@ def user_exists(name: str) -> bool:
 def unknown_users(wanted: Engine) -> list[str]:
     """Return who is to be let in and is no user; those of a directory service are."""
     return [name for name in wanted.users if not user_exists(name)]
+
+
+def note_of_members(before: Collection[str], now: Collection[str]) -> Note:
+    """Return the note of a role that kept only who was there before, and let nobody else in."""
+    earlier, members = set(before), set(now)
+    return Note(sorted(earlier), sorted(members - earlier), sorted(earlier - members))
+
+
+def make_group_plan(
+    now: Collection[str], note: Note, users: Collection[str], *, exclusive: bool, absent: bool
+) -> GroupPlan:
+    """Compare the members with those that are to be.
+
+    Args:
+        exclusive: nobody else stays.
+        absent: the role goes: whom it let in leaves, and whom it put out comes back.
+    """
+    members, named, let_in = set(now), set(users), set(note.let_in) & set(now)
+    others = members - let_in
+    stay = set() if exclusive and not absent else others
+    wanted = stay | (set(note.put_out) if absent else named)
+    put_out = (set(note.put_out) | (others - wanted)) & set(note.before) - wanted
+    return GroupPlan(
+        joins=sorted(wanted - members),
+        leaves=sorted(members - wanted),
+        unnamed=sorted(wanted - named),
+        note=Note(note.before, sorted((let_in & named) | (named - members)), sorted(put_out)),
+    )
 
 
 def group_plan(wanted: Engine) -> GroupPlan | None:

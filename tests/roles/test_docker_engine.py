@@ -12,12 +12,7 @@ import yaml
 from ansible_here import Host
 from role_files import ROLES
 
-from node.setup import (
-    docker_engine_group,
-    docker_engine_kept,
-    docker_engine_merge,
-    docker_engine_plan,
-)
+from node.setup import docker_engine, docker_engine_settings
 from node.setup.docker_engine_units import Flag
 
 OURS = {"live-restore": True, "log-opts": {"max-size": "50m", "max-file": "3"}}
@@ -35,24 +30,24 @@ FILES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("before", FILES, ids=json.dumps)
 def test_what_was_merged_comes_out_again(before: dict[str, Any]) -> None:
-    merged = docker_engine_merge.merged(before, OURS)
+    merged = docker_engine_settings.merged(before, OURS)
     assert merged["live-restore"] is True
     assert merged["log-opts"]["max-size"] == "50m"
-    assert docker_engine_merge.merged(merged, OURS) == merged
-    assert docker_engine_merge.without(merged, OURS, before) == before
+    assert docker_engine_settings.merged(merged, OURS) == merged
+    assert docker_engine_settings.without(merged, OURS, before) == before
 
 
 def test_keys_of_others_stay() -> None:
-    merged = docker_engine_merge.merged({"log-opts": {"labels": "a"}}, OURS)
+    merged = docker_engine_settings.merged({"log-opts": {"labels": "a"}}, OURS)
     assert merged["log-opts"] == {"labels": "a", "max-size": "50m", "max-file": "3"}
 
 
 def test_what_somebody_changed_since_is_theirs() -> None:
-    now = docker_engine_merge.merged({}, OURS)
+    now = docker_engine_settings.merged({}, OURS)
     now["runtimes"] = {"nvidia": {}}
     now["log-opts"]["max-size"] = "9m"
     del now["live-restore"]
-    left = docker_engine_merge.without(now, OURS, {"live-restore": True})
+    left = docker_engine_settings.without(now, OURS, {"live-restore": True})
     assert left == {"log-opts": {"max-size": "9m"}, "runtimes": {"nvidia": {}}}
 
 
@@ -82,17 +77,17 @@ DEFAULTS = {**LOGS, "live-restore": True}
 def test_defaults_are_for_machines_that_say_nothing(
     options: dict[str, Any], said: list[str], merged: dict[str, Any]
 ) -> None:
-    assert docker_engine_merge.chosen(options, DEFAULTS, said) == merged
+    assert docker_engine_settings.chosen(options, DEFAULTS, said) == merged
 
 
 def applied(
     folder: Path, options: dict[str, Any], flags: dict[str, Flag] | None = None
-) -> docker_engine_plan.Plan:
+) -> docker_engine_settings.Plan:
     """Do what the plan for the settings in a folder says, and return it."""
     file = folder / "daemon.json"
-    plan = docker_engine_plan.make_plan(file, folder, options, False, DEFAULTS, flags)
+    plan = docker_engine_settings.make_plan(file, folder, options, False, DEFAULTS, flags)
     file.write_text(plan.new or "")
-    docker_engine_plan.note_file(folder).write_text(json.dumps(plan.note))
+    docker_engine_settings.note_file(folder).write_text(json.dumps(plan.note))
     return plan
 
 
@@ -112,14 +107,14 @@ def test_the_logs_that_an_admin_chose_stay(tmp_path: Path) -> None:
         file.write_text(text)
         assert applied(tmp_path, {}).settings == settings
         assert not applied(tmp_path, {}).changed
-    gone = docker_engine_plan.make_plan(file, tmp_path, {}, absent=True)
+    gone = docker_engine_settings.make_plan(file, tmp_path, {}, absent=True)
     assert json.loads(gone.new or "") == SYSLOG
 
 
 def test_logs_that_a_role_before_this_one_took_come_back(tmp_path: Path) -> None:
     (tmp_path / "daemon.json").write_text(json.dumps({**SYSLOG, **DEFAULTS}))
     note = {"before": json.dumps(SYSLOG), "options": DEFAULTS}
-    docker_engine_plan.note_file(tmp_path).write_text(json.dumps(note))
+    docker_engine_settings.note_file(tmp_path).write_text(json.dumps(note))
     plan = applied(tmp_path, {})
     assert plan.settings == {**SYSLOG, "live-restore": True}
     assert plan.own == ['log-driver "syslog"', "log-opts (syslog-address)"]
@@ -152,7 +147,7 @@ def test_driver_and_options_go_together(
     # It is said once, and comes back when the role goes.
     again = applied(tmp_path, options)
     assert (again.lost, again.changed) == ([], False)
-    gone = docker_engine_plan.make_plan(file, tmp_path, {}, absent=True)
+    gone = docker_engine_settings.make_plan(file, tmp_path, {}, absent=True)
     assert json.loads(gone.new or "") == SYSLOG
 
 
@@ -174,7 +169,9 @@ def test_what_a_flag_sets_is_left_to_it(tmp_path: Path) -> None:
         f"{key} in {flag().file}" for key in ("--log-driver journald", "--live-restore=false")
     ]
     for options in ({"live-restore": True}, {"log-driver": "journald"}, {"log-opts": {"tag": "a"}}):
-        with pytest.raises(docker_engine_plan.SettingsError, match=r"--l.* in /etc/.*flags\.conf"):
+        with pytest.raises(
+            docker_engine_settings.SettingsError, match=r"--l.* in /etc/.*flags\.conf"
+        ):
             applied(tmp_path, options, flags)
     kept = applied(tmp_path, {}, {"live-restore": flag("--live-restore")})
     assert kept.keeps_containers
@@ -182,7 +179,7 @@ def test_what_a_flag_sets_is_left_to_it(tmp_path: Path) -> None:
 
 def test_settings_of_another_file_are_refused(tmp_path: Path) -> None:
     other = {"--config-file": flag("--config-file=/etc/other.json")}
-    with pytest.raises(docker_engine_plan.SettingsError, match=r"other\.json in /etc/systemd"):
+    with pytest.raises(docker_engine_settings.SettingsError, match=r"other\.json in /etc/systemd"):
         applied(tmp_path, {}, other)
     same = {"--config-file": flag("--config-file", str(tmp_path / "daemon.json"))}
     assert applied(tmp_path, {}, same).settings == DEFAULTS
@@ -207,31 +204,27 @@ def test_who_is_in_the_group(
     leaves: list[str],
     unnamed: list[str],
 ) -> None:
-    note = docker_engine_group.Note(before=["alice"], let_in=["eve"], put_out=[])
-    plan = docker_engine_group.make_group_plan(now, note, users, exclusive=exclusive, absent=False)
+    note = docker_engine.Note(before=["alice"], let_in=["eve"], put_out=[])
+    plan = docker_engine.make_group_plan(now, note, users, exclusive=exclusive, absent=False)
     assert (plan.joins, plan.leaves, plan.unnamed) == (joins, leaves, unnamed)
     # The second run has nothing to do.
     then = sorted({*now, *joins} - {*leaves})
-    again = docker_engine_group.make_group_plan(
-        then, plan.note, users, exclusive=exclusive, absent=False
-    )
+    again = docker_engine.make_group_plan(then, plan.note, users, exclusive=exclusive, absent=False)
     assert (again.joins, again.leaves, again.note) == ([], [], plan.note)
     # Taken away, the group is as it would be without the role: one who was put out and was there
     # before comes back, and whom somebody else let in stays.
-    gone = docker_engine_group.make_group_plan(
-        then, plan.note, users, exclusive=exclusive, absent=True
-    )
+    gone = docker_engine.make_group_plan(then, plan.note, users, exclusive=exclusive, absent=True)
     left = ({*then, *gone.joins}) - {*gone.leaves}
     assert left == ({"alice"} if "alice" in now else set()) | ({"bob"} & {*then})
 
 
 def test_the_note_of_a_role_before_this_one() -> None:
-    note = docker_engine_group.note_of_members(before=["alice"], now=["ada", "eve"])
-    gone = docker_engine_group.make_group_plan(
+    note = docker_engine.note_of_members(before=["alice"], now=["ada", "eve"])
+    gone = docker_engine.make_group_plan(
         ["ada", "eve"], note, ["ada"], exclusive=False, absent=True
     )
     assert (gone.joins, gone.leaves) == (["alice"], ["ada", "eve"])
-    stays = docker_engine_group.make_group_plan(
+    stays = docker_engine.make_group_plan(
         ["ada", "eve"], note, ["ada"], exclusive=False, absent=False
     )
     assert (stays.joins, stays.leaves, stays.note.put_out) == ([], ["eve"], ["alice"])
@@ -245,34 +238,34 @@ def test_what_an_engine_ran_with_is_put_back(tmp_path: Path) -> None:
     settings.chmod(0o640)
     proxy.write_text("same")
     paths = [settings, proxy, new]
-    assert not docker_engine_kept.is_pending(kept)
-    docker_engine_kept.keep(kept, paths)
+    assert not docker_engine_settings.is_pending(kept)
+    docker_engine_settings.keep(kept, paths)
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert not docker_engine_kept.is_pending(kept)
+    assert not docker_engine_settings.is_pending(kept)
     settings.write_text("tried first")
-    assert docker_engine_kept.is_pending(kept)
+    assert docker_engine_settings.is_pending(kept)
     # A run that was cut off here: what the engine ran with is still the first.
-    docker_engine_kept.keep(kept, paths)
+    docker_engine_settings.keep(kept, paths)
     settings.write_text("tried")
     new.write_text("new")
-    assert docker_engine_kept.put_back(kept, settings, tried) == [str(settings), str(new)]
+    assert docker_engine_settings.put_back(kept, settings, tried) == [str(settings), str(new)]
     assert (settings.read_text(), settings.stat().st_mode & 0o777) == ("old", 0o640)
     assert settings.is_symlink()
     assert (proxy.read_text(), tried.read_text()) == ("same", "tried")
     assert not new.exists()
     assert not kept.exists()
-    assert docker_engine_kept.put_back(kept, settings, tried) == []
+    assert docker_engine_settings.put_back(kept, settings, tried) == []
 
 
 @pytest.mark.parametrize("text", [None, "", " \n", "{}"])
 def test_no_settings(text: str | None) -> None:
-    assert docker_engine_merge.parsed(text) == {}
+    assert docker_engine_settings.parsed(text) == {}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"a"'])
 def test_refuses_what_holds_no_settings(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|Expecting"):
-        docker_engine_merge.parsed(text)
+        docker_engine_settings.parsed(text)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from node.engine import docker
 from node.engine.docker import EngineError
 from node.failure import VerbError
 from node.setup import docker_engine as look
-from node.setup import docker_engine_plan, docker_engine_units
+from node.setup import docker_engine_settings, docker_engine_units
 from node.setup.docker_engine import Engine, EngineFile
 
 SHOWN = """\
@@ -178,16 +178,16 @@ def test_settings_that_are_as_planned_have_no_difference(tmp_path: Path) -> None
     record.mkdir()
     settings.write_text('{"debug": true}')
     options = {"live-restore": True}
-    plan = docker_engine_plan.make_plan(settings, record, options, absent=False)
+    plan = docker_engine_settings.make_plan(settings, record, options, absent=False)
     assert plan.changed
     assert plan.settings == {"debug": True, "live-restore": True}
     assert plan.new is not None
     settings.write_text(plan.new)
-    docker_engine_plan.note_file(record).write_text(json.dumps(plan.note))
-    again = docker_engine_plan.make_plan(settings, record, options, absent=False)
+    docker_engine_settings.note_file(record).write_text(json.dumps(plan.note))
+    again = docker_engine_settings.make_plan(settings, record, options, absent=False)
     assert not again.changed
     # Taken out again, the file is as it was.
-    gone = docker_engine_plan.make_plan(settings, record, {}, absent=True)
+    gone = docker_engine_settings.make_plan(settings, record, {}, absent=True)
     assert (gone.changed, gone.new) == (True, '{"debug": true}')
 
 
@@ -245,8 +245,8 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
     settings = tmp_path / "daemon.json"
     for text, says in (("{", "cannot be read"), ('{"hosts": ["tcp://0.0.0.0"]}', "listen on the")):
         settings.write_text(text)
-        with pytest.raises(docker_engine_plan.SettingsError, match=says):
-            docker_engine_plan.make_plan(settings, tmp_path, {}, absent=False)
+        with pytest.raises(docker_engine_settings.SettingsError, match=says):
+            docker_engine_settings.make_plan(settings, tmp_path, {}, absent=False)
 
 
 def test_each_difference_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node.setup.docker_engine_kept import put_back
-from ansible.module_utils.training_node.setup.docker_engine_plan import read
+from ansible.module_utils.training_node.setup.docker_engine_settings import put_back, read
 from ansible.module_utils.training_node.setup.docker_engine_units import SERVICE, start_error
 
 JOURNAL = ["journalctl", "--unit", SERVICE, "--since=-3min", "--output=cat", "--no-pager"]

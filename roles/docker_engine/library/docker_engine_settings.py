@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.training_node.setup.docker_engine_kept import keep
-from ansible.module_utils.training_node.setup.docker_engine_plan import (
+from ansible.module_utils.training_node.setup.docker_engine_settings import (
     SettingsError,
+    keep,
     make_plan,
     note_file,
 )

@@ -1,22 +1,25 @@
-"""What the engine's settings file and the note of what was there before are to hold."""
+"""What an engine's settings file and the notes of it are to hold, and what it ran with before.
+
+What it ran with before a change is kept until it runs with the new settings. Where that file is
+still there, a run was cut off in between.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .docker_engine_merge import (
-    ENGINE_DRIVER,
-    chosen,
-    merged,
-    parsed,
-    with_group,
-    without,
-)
 from .docker_engine_units import Flag
+
+# An engine refuses options of a log driver that is not theirs, so both are one choice.
+LOGS = {"log-driver", "log-opts"}
+# The driver of an engine that is told none
+ENGINE_DRIVER = "json-file"
 
 
 class SettingsError(Exception):
@@ -59,6 +62,79 @@ def read(path: Path) -> str | None:
 def note_file(record: Path) -> Path:
     """Return where the note lies, in the directory that its owner gave."""
     return record / "settings.json"
+
+
+def with_group(names: Iterable[str]) -> set[str]:
+    """Return the names of settings, with what can only be chosen together with them."""
+    found = set(names)
+    return found | LOGS if found & LOGS else found
+
+
+def chosen(
+    options: Mapping[str, Any], defaults: Mapping[str, Any], said: Iterable[str]
+) -> dict[str, Any]:
+    """Return what is merged into an engine's settings.
+
+    Args:
+        defaults: what is good for machines that say nothing.
+        said: names of settings that the machine has already, in its file or in a flag.
+    """
+    taken = with_group({*said, *options})
+    result = {key: value for key, value in defaults.items() if key not in taken}
+    if LOGS & set(options):
+        result["log-driver"] = ENGINE_DRIVER
+    return {**result, **options}
+
+
+def merged(settings: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with the options in them; dictionaries in both are merged."""
+    result = dict(settings)
+    for key, value in options.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = merged(old, value)
+        else:
+            result[key] = deepcopy(value)
+    return result
+
+
+def without(
+    settings: Mapping[str, Any], options: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings with the options taken out of them again.
+
+    Args:
+        options: what was merged into it. A key that has another value by now is not ours any more.
+        before: the file as it was before that; a key that it had gets its value back.
+    """
+    result = dict(settings)
+    for key, value in options.items():
+        if key not in result:
+            continue
+        old = before.get(key)
+        if result[key] == value:
+            left = old
+        elif isinstance(result[key], dict) and isinstance(value, dict):
+            left = without(result[key], value, old if isinstance(old, dict) else {})
+        else:
+            continue
+        if left or key in before:
+            result[key] = left
+        else:
+            del result[key]
+    return result
+
+
+def parsed(text: str | None) -> dict[str, Any]:
+    """Return the settings of a file's text, none for a file that is missing or empty.
+
+    Raises:
+        ValueError: the text is not a JSON object.
+    """
+    settings = json.loads(text) if text and text.strip() else {}
+    if not isinstance(settings, dict):
+        raise ValueError("not a JSON object")
+    return settings
 
 
 def shown(key: str, value: object) -> str:
@@ -174,3 +250,70 @@ def make_plan(
         ],
         keeps_containers=live.on if live else bool(settings.get("live-restore")),
     )
+
+
+def write_for_root(
+    path: Path, text: str, mode: int = 0o600, owner: tuple[int, int] = (0, 0)
+) -> None:
+    """Replace a file at once; until it is there nobody else can read it. A link stays one."""
+    path = path.resolve()
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    if os.geteuid() == 0:
+        os.chown(new, *owner)
+    new.chmod(mode)
+    new.rename(path)
+
+
+def keep(kept: Path, paths: Iterable[Path]) -> None:
+    """Note what is in files that are about to change, unless an earlier change still waits.
+
+    Args:
+        kept: the file for it. It may hold a proxy's password.
+        paths: the files; that one is not there is noted too.
+    """
+    if kept.exists():
+        return
+    files = {}
+    for path in paths:
+        state = path.stat() if path.exists() else None
+        files[str(path)] = state and [
+            read(path),
+            state.st_mode & 0o7777,
+            state.st_uid,
+            state.st_gid,
+        ]
+    write_for_root(kept, json.dumps(files))
+
+
+def is_pending(kept: Path) -> bool:
+    """Whether files differ from what the engine was last started with."""
+    files = json.loads(read(kept) or "{}")
+    return any(read(Path(path)) != (file and file[0]) for path, file in files.items())
+
+
+def put_back(kept: Path, settings: Path, tried: Path) -> list[str]:
+    """Put back what was kept, and return the files that had changed.
+
+    Args:
+        tried: where those are left that are in it now.
+    """
+    changed = []
+    for name, file in json.loads(read(kept) or "{}").items():
+        path = Path(name)
+        text = read(path)
+        if text == (file and file[0]):
+            continue
+        changed.append(name)
+        if path == settings and text is not None:
+            write_for_root(tried, text)
+        if file is None:
+            path.unlink()
+        else:
+            content, mode, user, group = file
+            write_for_root(path, content, mode, (user, group))
+    kept.unlink(missing_ok=True)
+    return changed
