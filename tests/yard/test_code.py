@@ -32,8 +32,8 @@ from yard.commands.rerun import request_of
 from yard.core.errors import Exit, RequestError
 from yard.core.project import Project
 from yard.core.words import size
+from yard.operations.packages import keep_code
 from yard.operations.retries import going_on
-from yard.operations.run_code import keep_code
 from yard.plays.inventory import Inventory, Model
 from yard.request.own_code import ProjectRequest, resolve_project
 from yard.request.resolve import resolve

@@ -21,8 +21,8 @@ from yard.request.training import Training, TrainRequest
 from yard.runs.folder import STOP_MARK, followed
 from yard.runs.measurements import BENCHMARK, open_measurement
 from yard.screen.bench_tables import show_bench
-from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
+from yard.screen.live_progress import make_progress
 from yard.screen.progress import PHASE_TEXTS
 
 POLL_SECONDS = 30

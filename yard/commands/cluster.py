@@ -78,7 +78,7 @@ def local_up(context: Context, nodes: int | None) -> Exit:
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
     # The nodes may be new ones: what set-up has put on the old says nothing about them.
-    forget_setup(context.project, inventory)
+    forget_setup(context.project, inventory.path)
     extravars: dict[str, Any] = {} if nodes is None else {"local_cluster_size": nodes}
     run_operation(context, "local_up", extravars)
     made = read_inventory(context.project, inventory.path).trainers
@@ -90,6 +90,6 @@ def local_up(context: Context, nodes: int | None) -> Exit:
 
 def local_down(context: Context) -> Exit:
     """Remove the local cluster."""
-    forget_setup(context.project, read_inventory(context.project, context.inventory))
+    forget_setup(context.project, read_inventory(context.project, context.inventory).path)
     run_operation(context, "local_down", {})
     return Exit.DONE

@@ -25,9 +25,8 @@ from yard.operations.notebook import (
     private_file,
     read_server,
 )
-from yard.operations.packages import deliver_packages, packages_variables
+from yard.operations.packages import deliver_packages, keep_code, packages_variables
 from yard.operations.readiness import make_ready, mended
-from yard.operations.run_code import keep_code
 from yard.operations.state import ask_nodes
 from yard.plays.connections import Connection, read_connections
 from yard.plays.contract import NOTHING_STARTED

@@ -26,7 +26,7 @@ from yard.operations.renting import (
 from yard.plays.fingerprint import VARIABLES
 from yard.plays.remedy import addressed
 from yard.request.site import MOST_HOURS, ROLE, Site, list_sites, read_hours, read_site
-from yard.runs.setup_record import forget_setup_of
+from yard.runs.setup_record import forget_setup
 from yard.screen.question import confirm
 from yard.screen.rented_tables import show_found, show_plan, show_things
 
@@ -294,4 +294,4 @@ def _forget(context: Context, site: Site) -> None:
             (inventory / name).unlink(missing_ok=True)
         if not any(inventory.iterdir()):
             inventory.rmdir()
-    forget_setup_of(context.project, inventory)
+    forget_setup(context.project, inventory)

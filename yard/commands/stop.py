@@ -15,7 +15,7 @@ from yard.operations.stop import stop_on_nodes, stop_ranks
 from yard.runs.folder import STOP_MARK, is_followed
 from yard.runs.measurements import Kind, find_measurement, read_begun
 from yard.runs.summary import read_summary
-from yard.screen.display import make_progress
+from yard.screen.live_progress import make_progress
 from yard.screen.result import show_result
 
 # How often a stop looks whether the measurement has ended, in seconds.

@@ -25,12 +25,12 @@ from yard.operations.packages import (
     announce_packages,
     deliver_packages,
     have_packages,
+    keep_code,
     packages_variables,
 )
 from yard.operations.queue import have_nodes
 from yard.operations.readiness import make_ready, mended
 from yard.operations.retries import going_on, try_again
-from yard.operations.run_code import keep_code
 from yard.operations.weights import find_weights
 from yard.plays.contract import NOTHING_STARTED
 from yard.plays.inventory import NATIVE, Inventory, read_inventory

@@ -16,8 +16,8 @@ from yard.runs.folder import STOP_MARK, followed
 from yard.runs.measurements import VERIFICATION, open_measurement
 from yard.runs.verdict import read_hardware, read_verdict
 from yard.screen.check_progress import CheckProgress
-from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
+from yard.screen.live_progress import make_progress
 from yard.screen.verdict import show_findings, show_hardware
 
 

@@ -169,7 +169,6 @@ def run_ssh(
     *command: str,
     options: tuple[str, ...] = (),
     text: str = "",
-    seconds: float = COMMAND_SECONDS,
 ) -> Answer:
     """Run a command on a target.
 
@@ -177,7 +176,6 @@ def run_ssh(
         command: for the login shell there.
         options: further ones of ssh, before all others.
         text: what the command reads on standard input.
-        seconds: time limit of all of it.
     """
     ours = [part for option in OURS for part in ("-o", option)]
     ours += ["-o", f"BatchMode={'yes' if target.password is None else 'no'}"]
@@ -196,7 +194,7 @@ def run_ssh(
         start_new_session=True,
     )
     try:
-        output, said = process.communicate(text, timeout=seconds)
+        output, said = process.communicate(text, timeout=COMMAND_SECONDS)
     except subprocess.TimeoutExpired:
         # The ssh of a bastion with it, which would hold the pipes open.
         os.killpg(process.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations.ending import finish
 from yard.operations.launch import RunFollower
-from yard.operations.run_code import keep_code
+from yard.operations.packages import keep_code
 from yard.plays.contract import launch_variables
 from yard.plays.events import FailureRecord, Outcome, parse_event
 from yard.plays.inventory import Inventory, read_inventory

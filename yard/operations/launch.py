@@ -32,8 +32,8 @@ from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest, write_manifest
 from yard.runs.metrics import Metric
 from yard.runs.noted import MOST_SILENCES, Silence, known_silences
-from yard.screen.display import make_progress
 from yard.screen.keys import keys_of
+from yard.screen.live_progress import make_progress
 from yard.screen.progress import PHASE_TEXTS, Progress
 from yard.screen.question import StopQuestion
 from yard.screen.training_view import View

@@ -23,7 +23,7 @@ from yard.plays.play import play
 from yard.request.notebook import Notebook
 from yard.runs.manifest import Manifest, read_manifest
 from yard.runs.notebook_files import notebook_of, return_files
-from yard.screen.display import make_progress
+from yard.screen.live_progress import make_progress
 
 # How long a server that runs may take to answer, and one that starts, in seconds.
 ANSWER_SECONDS, START_SECONDS = 15, 90

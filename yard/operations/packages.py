@@ -13,17 +13,21 @@ from rich.console import Console
 from rich.markup import escape
 
 from yard.code.fetch import SOURCES, fetch_wheels
+from yard.code.git import difference
 from yard.code.lock import lock, read_held, request_key
 from yard.code.requirements import Requirements
+from yard.code.snapshot import FOLDER, take_snapshot
 from yard.core.context import Context
-from yard.core.errors import Interrupted, SomeNodesError, YardError
+from yard.core.errors import Interrupted, RequestError, SomeNodesError, YardError
 from yard.core.files import write_text
 from yard.core.words import plural, size
 from yard.operations.setup import HERE, run_operation
 from yard.plays.ask import CERTIFICATES, ask_environment
 from yard.plays.inventory import Inventory
-from yard.runs.setup_record import note_packages, read_record
-from yard.screen.display import make_progress
+from yard.request.own_code import ProjectRun
+from yard.runs.folder import remove_run
+from yard.runs.setup_record import note_on_nodes, read_record
+from yard.screen.live_progress import make_progress
 
 # Of a run directory: the versions that its project had.
 LOCK = "packages.txt"
@@ -140,7 +144,25 @@ def deliver_packages(context: Context, inventory: Inventory, packages: Packages)
         message = f"{error}\nGoing on with the nodes that have it"
         context.console.print(escape(message))
     else:
-        note_packages(context.project, inventory, packages.folder.name)
+        note_on_nodes(context.project, inventory, "packages", packages.folder.name)
+
+
+def keep_code(run: Path, job: ProjectRun, packages: Packages | None) -> dict[str, Any]:
+    """Copy a project into its run, and which packages it has; returns what the manifest says.
+
+    Raises:
+        RequestError: a file changed meanwhile; the run is gone again.
+    """
+    try:
+        snapshot = take_snapshot(job.code.files, run / FOLDER)
+    except (OSError, RequestError):  # half of it would only fill a full disk
+        remove_run(run)
+        raise
+    if job.code.git is not None and job.code.git["dirty"]:
+        (run / f"{FOLDER}.diff").write_bytes(difference(job.code.files.folder))
+    if packages is not None:
+        (run / LOCK).write_text(packages.lock, encoding="utf-8")
+    return {**job.record(snapshot), "packages": packages.record() if packages else None}
 
 
 def packages_variables(packages: Packages | None) -> dict[str, str]:

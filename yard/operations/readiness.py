@@ -78,7 +78,7 @@ def _make_ready(context: Context, inventory: Inventory, job: Job, force: bool) -
         console.print(f"Setting up: {escape('; '.join(reasons) or 'a node is not fit')}")
         if force:
             # The nodes are not as was noted. What is noted of their data is in doubt, too.
-            forget_setup(project, inventory)
+            forget_setup(project, inventory.path)
         inventory = run_setup(context, inventory, job.min_nodes)
     dataset = _missing_dataset(context, inventory, job)
     if dataset is not None:

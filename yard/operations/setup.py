@@ -39,13 +39,13 @@ from yard.request.own_data import OwnData, note_own_data
 from yard.runs.setup_record import (
     SetupRecord,
     forget_setup,
-    note_dataset,
     note_image,
+    note_on_nodes,
     read_record,
     write_record,
 )
-from yard.screen.display import make_progress
 from yard.screen.failures import point_to_doctor, show_failures
+from yard.screen.live_progress import make_progress
 from yard.screen.progress import Progress
 
 # This machine, as plays name it.
@@ -68,7 +68,7 @@ def run_setup(context: Context, inventory: Inventory, nodes: int | None) -> Inve
     """
     project = context.project
     before = read_record(project, inventory)
-    forget_setup(project, inventory)
+    forget_setup(project, inventory.path)
     sources = fingerprint_sources(project)
     extravars: dict[str, Any] = {}
     if inventory.max_nodes is not None:
@@ -141,7 +141,7 @@ def put_dataset(
     if source is not None:
         extravars["dataset_source"] = str(source)
     _put(context, inventory, extravars)
-    note_dataset(context.project, inventory, dataset)
+    note_on_nodes(context.project, inventory, "datasets", dataset)
 
 
 def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bool = False) -> None:
@@ -155,7 +155,7 @@ def put_own_data(context: Context, inventory: Inventory, data: OwnData, kept: bo
     """
     _put(context, inventory, data.extravars(kept))
     note_own_data(context.project, inventory, data)
-    note_dataset(context.project, inventory, data.name)
+    note_on_nodes(context.project, inventory, "datasets", data.name)
 
 
 def _put(context: Context, inventory: Inventory, variables: Mapping[str, Any]) -> None:

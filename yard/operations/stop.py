@@ -12,8 +12,8 @@ from yard.runs.folder import STOP_MARK
 from yard.runs.manifest import read_manifest
 from yard.runs.record import note_empty_host, read_run
 from yard.runs.retry import nodes_of
-from yard.screen.display import make_progress
 from yard.screen.failures import show_failures
+from yard.screen.live_progress import make_progress
 from yard.screen.progress import STOPPING
 
 

@@ -87,7 +87,7 @@ class _Words(dict[str, Any]):
         return "?"
 
 
-def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -> Diagnosis:
+def diagnose(record: RunRecord) -> Diagnosis:
     """Find the cause of a failed run in what was collected of it.
 
     The first signature with a match decides: a finding whose code is its name, or foreign words
@@ -99,7 +99,7 @@ def diagnose(record: RunRecord, signatures: Sequence[Signature] | None = None) -
     findings = _findings(record, first_failed)
     texts = _texts(record, first_failed)
     passed_over = GONE if _left_by_itself(record, first_failed) else ()
-    for signature in load_signatures() if signatures is None else signatures:
+    for signature in load_signatures():
         if signature.name in passed_over:
             continue
         for finding in findings:

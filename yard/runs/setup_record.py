@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from yard.core.files import read_json, write_json
 from yard.core.project import Project
@@ -52,13 +53,8 @@ def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
         return None
 
 
-def forget_setup(project: Project, inventory: Inventory) -> None:
-    """Remove the record, because the nodes it speaks of are gone or new."""
-    forget_setup_of(project, inventory.path)
-
-
-def forget_setup_of(project: Project, inventory: Path) -> None:
-    """The same for an inventory that cannot be read, or is gone as well."""
+def forget_setup(project: Project, inventory: Path) -> None:
+    """Remove the record, because the nodes it speaks of, or the inventory, are gone or new."""
     (project.state(inventory) / RECORD).unlink(missing_ok=True)
 
 
@@ -96,20 +92,16 @@ def write_record(project: Project, inventory: Inventory, record: SetupRecord) ->
     write_json(_record_file(project, inventory), asdict(record))
 
 
-def note_dataset(project: Project, inventory: Inventory, dataset: str) -> None:
-    """Add a data set that was put on the nodes since the last set-up, if there was one."""
+def note_on_nodes(project: Project, inventory: Inventory, kind: str, name: str) -> None:
+    """Add what was put on the nodes since the last set-up, if there was one.
+
+    Args:
+        kind: `datasets` or `packages`.
+    """
     record = read_record(project, inventory)
     if record is not None:
-        datasets = tuple(dict.fromkeys((*record.datasets, dataset)))
-        write_record(project, inventory, replace(record, datasets=datasets))
-
-
-def note_packages(project: Project, inventory: Inventory, packages: str) -> None:
-    """Note that the nodes have the image with these packages, if there was a set-up."""
-    record = read_record(project, inventory)
-    if record is not None:
-        together = tuple(dict.fromkeys((*record.packages, packages)))
-        write_record(project, inventory, replace(record, packages=together))
+        changes: dict[str, Any] = {kind: tuple(dict.fromkeys((*getattr(record, kind), name)))}
+        write_record(project, inventory, replace(record, **changes))
 
 
 def forget_packages(project: Project, inventory: Inventory) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yard.core.words import duration
+from yard.screen.plain_progress import PlainProgress
 from yard.screen.progress import Progress
 
 # Of the lines that a program draws again and again, as bars: those that are shown.
@@ -20,6 +21,11 @@ MOST_ROWS = 6
 # A task is named when it has lasted so long, in seconds: those that are passed over, as what would
 # remove something, are not.
 LONG_TASK = 0.6
+
+
+def make_progress(console: Console) -> Progress:
+    """The display that fits where the output goes."""
+    return LiveProgress(console) if console.is_terminal else PlainProgress(console)
 
 
 class LiveProgress(Progress):
