@@ -189,59 +189,10 @@ def _attach(context: Context, options: argparse.Namespace) -> Exit:
     return attach(context, find_or_adopt(context, options.run))
 
 
-def _clean_up(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.clean_up import clean_up, clean_up_run
-
-    if options.run is not None:
-        if options.days is not None:
-            raise RequestError(
-                "RUN= deletes one run, and DAYS= is about all of them: give one of both"
-            )
-        return clean_up_run(context, options.run, options.yes)
-    return clean_up(context, options.days, options.yes)
-
-
-def _logs(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.logs import show_logs
-    from yard.runs.measurements import find_training
-
-    run = find_training(context.project, options.run)
-    return show_logs(context, run, options.rank, options.follow)
-
-
-def _notebook(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.notebook import notebook
-    from yard.request.notebook import NotebookRequest
-
-    request = NotebookRequest(
-        node=options.node,
-        code=options.code,
-        dataset=options.dataset,
-        gpus_per_node=options.gpus_per_node,
-        requirements=options.requirements,
-        idle_minutes=options.idle,
-    )
-    return notebook(context, request, STARTED_AT)
-
-
-def _rerun(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.rerun import rerun
-    from yard.runs.measurements import find_training
-
-    return rerun(context, find_training(context.project, options.run), STARTED_AT)
-
-
-def _runs(context: Context, options: argparse.Namespace) -> Exit:
-    from yard.commands.overviews import list_all_runs
-
-    if options.last is not None and options.last < 1:
-        raise RequestError("LAST: must be at least 1")
-    return list_all_runs(context, options.form, options.find, options.last)
-
-
 # Commands that take their options as they are: the function in yard/commands/, and the options.
 PLAIN = {
     "bundle": "bundle.bundle releases datasets out",
+    "clean-up": "clean_up.clean_up run days yes",
     "data": "cluster.data dataset source name sha256",
     "destroy": "rent.destroy site yes",
     "doctor": "doctor.doctor locale on json",
@@ -250,13 +201,17 @@ PLAIN = {
     "export": "export.export run to which",
     "local-down": "cluster.local_down",
     "local-up": "cluster.local_up nodes",
+    "logs": "logs.show_logs run rank follow",
     "metrics": "web.write_metrics out",
+    "notebook": "notebook.notebook node code dataset gpus_per_node requirements idle",
     "predict": "predict.predict run source which",
     "provision": "rent.provision site count hours yes",
     "provision-check": "rent.provision_check site json",
     "remove": "remove.remove data yes on",
     "report": "overviews.draw_reports runs",
+    "rerun": "rerun.rerun run",
     "rotate-keys": "cluster.rotate_keys",
+    "runs": "overviews.list_all_runs form find last",
     "setup": "cluster.setup nodes",
     "status": "status.show_status json",
     "stop": "stop.stop run",
@@ -279,11 +234,6 @@ COMMANDS: Mapping[str, Command] = {
     **dict.fromkeys(PLAIN, _plain),
     "attach": _attach,
     "bench": _bench,
-    "clean-up": _clean_up,
-    "logs": _logs,
-    "notebook": _notebook,
-    "rerun": _rerun,
-    "runs": _runs,
     "scaling": _scaling,
     "train": _train,
 }

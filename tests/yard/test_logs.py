@@ -90,7 +90,7 @@ def test_a_node_that_does_not_answer_is_named_and_those_outside_the_run_are_not_
     monkeypatch.setattr(logs, "play", play)
     console = Console(width=200, record=True, file=io.StringIO())
     context = Context(Project(tmp_path), tmp_path, console, Interrupts())
-    assert show_logs(context, run, None) == Exit.DONE
+    assert show_logs(context, str(run), None) == Exit.DONE
     said = console.export_text()
     assert "hello" in said
     assert "node2  training_run : Read the logs\n    timed out" in said

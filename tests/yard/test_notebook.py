@@ -393,7 +393,7 @@ def test_it_is_started_anew_by_its_own_command_alone(
     write_manifest(run, replace(manifest, configuration=native))
     context = Context(checkout, Path("unread"), Console(), Interrupts())
     with pytest.raises(RequestError) as caught:
-        rerun(context, run, 0.0)
+        rerun(context, str(run))
     # Where and as it was, whatever this command was told.
     there = f"INVENTORY={checkout.shown(lab.path)} RUNTIME=native"
     assert str(caught.value).endswith(f"make notebook NODE=beta {there}")

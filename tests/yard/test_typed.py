@@ -242,6 +242,7 @@ def test_every_command_takes_the_options_that_it_is_handed() -> None:
         "destroy": "site",
         "exec": "true",
         "export": "--to=a.pt",
+        "notebook": "node1",
         "predict": "--source=images",
         "provision": "site --count=2",
         "report": "latest",

@@ -76,13 +76,21 @@ class Thing:
     path: Path | None = None
 
 
-def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
+def clean_up(context: Context, run: str | None, days: int | None, remove: bool) -> Exit:
     """Show what nothing needs any more and what stays, and why; remove the former if told.
 
     Args:
+        run: this one alone is deleted, after a question.
         days: runs that ended longer ago are let go; None keeps all.
-        remove: else nothing is touched.
+        remove: else nothing is touched; of one run, without the question.
+
+    Raises:
+        RequestError: there is no such run, it is needed, or the answer was no.
     """
+    if run is not None and days is not None:
+        raise RequestError("RUN= deletes one run, and DAYS= is about all of them: give one of both")
+    if run is not None:
+        return _clean_up_run(context, run, remove)
     if days is not None and days < 1:
         raise RequestError("DAYS: must be at least 1")
     things = [*_things_here(context, days), *_things_on_nodes(context, remove)]
@@ -100,12 +108,7 @@ def clean_up(context: Context, days: int | None, remove: bool) -> Exit:
     return Exit.DONE
 
 
-def clean_up_run(context: Context, name: str, yes: bool) -> Exit:
-    """Delete one run, after a question.
-
-    Raises:
-        RequestError: there is none, it is needed, or the answer was no.
-    """
+def _clean_up_run(context: Context, name: str, yes: bool) -> Exit:
     run = find_run(context.project.runs, name)
     question, done = words_of_deletion(run)
     confirm(context, question, yes)

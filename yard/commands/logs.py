@@ -16,6 +16,7 @@ from yard.operations.runtime import as_it_ran
 from yard.plays.contract import READ_LOGS
 from yard.plays.events import Event
 from yard.plays.play import fresh_log, play
+from yard.runs.measurements import find_training
 from yard.runs.output import Output, pieces_of
 from yard.runs.record import FIRST_LINE, RANK_LOG, rank_log_files, read_run
 from yard.runs.summary import is_over
@@ -99,12 +100,13 @@ class LogView:
         return Group(*drawn[:MOST_BARS])
 
 
-def show_logs(context: Context, run: Path, rank: int | None, follow: bool = False) -> Exit:
+def show_logs(context: Context, name: str, rank: int | None, follow: bool = False) -> Exit:
     """Print the logs of all ranks, or of one: the collected ones, or those still on the nodes.
 
     Args:
         follow: go on until the run ends, or the user has seen enough.
     """
+    run = find_training(context.project, name)
     with LogView(context.console) as view:
         if not is_over(run):
             _show_live(context, run, rank, follow, view)

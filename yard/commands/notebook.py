@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from yard import STARTED_AT
 from yard.code.snapshot import FOLDER
 from yard.commands.attach import attach
 from yard.contact.ssh import settings_of
@@ -47,16 +48,29 @@ LEAST_ROOM = 200e6
 TICK = 0.2
 
 
-def notebook(context: Context, request: NotebookRequest, started_at: float) -> Exit:
+def notebook(
+    context: Context,
+    node: str,
+    code: str,
+    dataset: str | None,
+    gpus_per_node: int | None,
+    requirements: str | None,
+    idle_minutes: int,
+) -> Exit:
     """Start a notebook on a node, or come back to the one that is there, and keep the way open.
-
-    Args:
-        started_at: when the command began, Unix seconds.
 
     Raises:
         ClusterError: the node cannot be reached, or the way to it broke.
         Interrupted: the user stopped before the notebook had started.
     """
+    request = NotebookRequest(
+        node=node,
+        code=code,
+        dataset=dataset,
+        gpus_per_node=gpus_per_node,
+        requirements=requirements,
+        idle_minutes=idle_minutes,
+    )
     inventory = read_inventory(context.project, context.inventory)
     check_notebook(request, inventory)
     run = find_notebook(context.project.runs, request.node, inventory.path)
@@ -64,7 +78,7 @@ def notebook(context: Context, request: NotebookRequest, started_at: float) -> E
     if run is not None:
         server = _come_back(context, request, run)
     if run is None or server is None:
-        run, server = _start(context, request, inventory, started_at)
+        run, server = _start(context, request, inventory)
     if server is None:
         return Exit(finish(context, run))
     return _keep_way(context, request.node, run, server)
@@ -92,7 +106,7 @@ def _come_back(context: Context, request: NotebookRequest, run: Path) -> Server 
 
 
 def _start(
-    context: Context, request: NotebookRequest, inventory: Inventory, started_at: float
+    context: Context, request: NotebookRequest, inventory: Inventory
 ) -> tuple[Path, Server | None]:
     """Start a notebook; without a server it has not started, and `finish` says why."""
     project, interrupts = context.project, context.interrupts
@@ -118,7 +132,7 @@ def _start(
     run = create_run(project.runs, job)
     context.console.print(f"Run {escape(run.name)}")
     code = keep_code(run, job, packages)
-    manifest = new_manifest(project, inventory, request, job, run.name, started_at, code)
+    manifest = new_manifest(project, inventory, request, job, run.name, STARTED_AT, code)
     write_manifest(run, manifest)
     with followed(run), private_file() as file:
         variables = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from yard.core.context import Context
-from yard.core.errors import Exit
+from yard.core.errors import Exit, RequestError
 from yard.plays.inventory import read_inventory
 from yard.runs.folder import list_runs
 from yard.runs.labels import label_run, tags_in
@@ -33,6 +33,8 @@ def list_all_runs(context: Context, form: str | None, find: str, last: int | Non
         find: only runs that have all these words somewhere.
         last: only the newest so many of these; None for all.
     """
+    if last is not None and last < 1:
+        raise RequestError("LAST: must be at least 1")
     runs = context.project.runs
     there = map(overview_of, reversed(list_runs(runs)))
     chosen = matching(there, find)[:last]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from yard import STARTED_AT
 from yard.code.program import split_program
 from yard.code.requirements import NONE
 from yard.code.snapshot import FOLDER
@@ -18,16 +19,18 @@ from yard.plays.remedy import addressed
 from yard.request.own_code import ProjectRequest
 from yard.request.training import ALL_IMAGES, TrainRequest
 from yard.runs.manifest import Manifest
+from yard.runs.measurements import find_training
 from yard.runs.notebook_files import notebook_of
 from yard.runs.record import read_run
 
 
-def rerun(context: Context, run: Path, started_at: float) -> Exit:
+def rerun(context: Context, name: str) -> Exit:
     """Launch anew what a run was, in its inventory: a project as it was then, from its snapshot.
 
     Raises:
         RequestError: the snapshot of its project is gone, or what it asked for is there no more.
     """
+    run = find_training(context.project, name)
     manifest = read_run(run).manifest
     as_it_ran(context, manifest)
     there = replace(context, inventory=Path(manifest.inventory_path))
@@ -38,7 +41,7 @@ def rerun(context: Context, run: Path, started_at: float) -> Exit:
             f"{run.name}: is a notebook; start one: "
             f"{addressed(command, there.project, there.inventory)}"
         )
-    return train(there, request_of(run, manifest), started_at)
+    return train(there, request_of(run, manifest), STARTED_AT)
 
 
 def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
