@@ -2,10 +2,13 @@
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import is_dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 # Who may read and write a file, of which the umask takes its part.
 ALL, OWNER = 0o666, 0o600
@@ -42,6 +45,27 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def in_form(form: Any, value: Any) -> Any:
+    """A decoded value in the form of a type: dataclasses, sequences of them, and what may be None.
+
+    Whatever else the type says of a value is left to whoever wrote it.
+
+    Raises:
+        AttributeError, KeyError, TypeError: it has other keys than a dataclass, or another form.
+    """
+    if isinstance(form, type) and is_dataclass(form):
+        types = _types(form)
+        return form(**{name: in_form(types[name], each) for name, each in value.items()})
+    if get_origin(form) in (tuple, Sequence):
+        return tuple(in_form(get_args(form)[0], each) for each in value)
+    if isinstance(form, UnionType) and value is not None:
+        return in_form(get_args(form)[0], value)
+    return value
+
+
+_types = cache(get_type_hints)
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -85,12 +85,6 @@ class TaskFailure:
     unreachable: bool
     problems: tuple[Problem, ...] = ()
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "TaskFailure":
-        """Build one from a decoded file; those of before 0.2 have no problems."""
-        problems = tuple(Problem(**problem) for problem in document.get("problems", ()))
-        return cls(**{**document, "problems": problems})
-
 
 @dataclass(frozen=True)
 class HostStats:

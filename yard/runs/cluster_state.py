@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from yard.core.files import read_object
+from yard.core.files import in_form, read_object
 from yard.runs.bars import readings_of_bars
 from yard.runs.folder import RUN_ID
 from yard.runs.metrics import MEASURED, Metric
@@ -67,11 +67,6 @@ class NodeLoad:
     disk_free_bytes: int | None
     disk_bytes: int | None
     gpus: tuple[GpuLoad, ...] = ()
-
-    @classmethod
-    def from_json(cls, load: Mapping[str, Any]) -> "NodeLoad":
-        """Build one from the answer of a node's module."""
-        return cls(**{**load, "gpus": tuple(GpuLoad(**gpu) for gpu in load["gpus"])})
 
 
 @dataclass(frozen=True)
@@ -229,7 +224,7 @@ class Answers:
         if answer is None:
             state, reason = self._silent.get(host, (UNREACHABLE, ""))
             return NodeState(host, state, reason=reason)
-        load, trouble = NodeLoad.from_json(answer["load"]), answer.get("trouble")
+        load, trouble = in_form(NodeLoad, answer["load"]), answer.get("trouble")
         runs = tuple(
             NodeRun(
                 entry["run"],

@@ -75,10 +75,6 @@ class Diagnosis:
     log: str | None
     proof: tuple[str, ...]
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Diagnosis":
-        return cls(**{**document, "proof": tuple(document["proof"])})
-
 
 class _Words(dict[str, Any]):
     """What a sentence is filled in with. A rank may have written a finding without its values."""

@@ -11,7 +11,7 @@ from typing import Any
 from yard import __version__
 from yard.code.git import git_revision
 from yard.core.errors import OtherVersionError
-from yard.core.files import read_json, read_object, write_json
+from yard.core.files import in_form, read_json, read_object, write_json
 from yard.core.project import Project
 from yard.plays.contract import owner
 from yard.plays.events import TaskFailure
@@ -80,20 +80,10 @@ class Manifest:
             TypeError: a key is missing or unknown.
         """
         launch = document["launch"]
-        failures = tuple(TaskFailure.from_json(failure) for failure in launch["failures"])
-        values = {
-            **document,
-            "started_at": from_iso(document["started_at"]),
-            "hosts": tuple(document["hosts"]),
-            "launch": Launch(
-                **{
-                    **launch,
-                    "failures": failures,
-                    **{name: from_iso(launch[name]) for name in LAUNCH_TIMES},
-                }
-            ),
-        }
-        return cls(**values)
+        times = {name: from_iso(launch[name]) for name in LAUNCH_TIMES}
+        started = {"started_at": from_iso(document["started_at"])}
+        manifest: Manifest = in_form(cls, {**document, **started, "launch": {**launch, **times}})
+        return manifest
 
     def to_json(self) -> dict[str, Any]:
         """The document as written, times in ISO 8601, UTC."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from yard.core.files import read_json, write_json
+from yard.core.files import in_form, read_json, write_json
 from yard.core.project import Project
 from yard.plays.fingerprint import (
     INVENTORY_PREFIX,
@@ -47,10 +47,10 @@ def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
     """
     document = read_json(_record_file(project, inventory))
     try:
-        lists = {name: tuple(document.get(name, ())) for name in ("nodes", "datasets", "packages")}
-        return SetupRecord(**{**document, **lists})
-    except (AttributeError, TypeError):
+        record: SetupRecord = in_form(SetupRecord, {"nodes": (), "datasets": (), **document})
+    except (AttributeError, KeyError, TypeError):
         return None
+    return record
 
 
 def forget_setup(project: Project, inventory: Path) -> None:

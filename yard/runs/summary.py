@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yard.core.errors import Exit
-from yard.core.files import read_json, write_json
+from yard.core.files import in_form, read_json, write_json
 from yard.core.words import percent, printable
 from yard.plays.contract import NOTHING_STARTED
 from yard.runs.diagnosis import Diagnosis, diagnose
@@ -121,31 +121,6 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Summary":
-        """Build one from the decoded file.
-
-        Raises:
-            TypeError: a key is missing or unknown.
-        """
-        reason = document["diagnosis"]
-        diagnosis = None if reason is None else Diagnosis.from_json(reason)
-        lists = {
-            name: tuple(document.get(name, ()))
-            for name in ("hosts", "missing_hosts", "warnings", "test_confusion")
-        }
-        left_behind = tuple(LeftBehind(**each) for each in document.get("left_behind", ()))
-        resumed = document.get("resumed")
-        return cls(
-            **{
-                **document,
-                **lists,
-                "left_behind": left_behind,
-                "diagnosis": diagnosis,
-                "resumed": None if resumed is None else Resumed(**resumed),
-            }
-        )
-
 
 def read_summary(run: Path) -> Summary | None:
     """Read the summary of a run directory; None while the run has none.
@@ -157,7 +132,8 @@ def read_summary(run: Path) -> Summary | None:
     if document is None:
         return None
     try:
-        return Summary.from_json(document)
+        summary: Summary = in_form(Summary, document)
+        return summary
     except NOT_OURS as error:
         raise other_version(run / "summary.json", error) from error
 
