@@ -213,7 +213,7 @@ PLAIN = {
     "rotate-keys": "cluster.rotate_keys",
     "runs": "overviews.list_all_runs form find last",
     "setup": "cluster.setup nodes",
-    "status": "status.show_status json",
+    "status": "top.show_status json",
     "stop": "stop.stop run",
     "tag": "overviews.tag_run run tags note",
     "tensorboard": "tensorboard.tensorboard port",

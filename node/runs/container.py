@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ..forms import LocalPath
 from ..machine.amd import KFD
-from ..machine.facts import FULL_BYTES
 from .directory import CONFIG, RESUME, TRAINER, WORK, RunDirectory
+from .disk_space import FULL_BYTES
 from .mpirun import DATA, Launch
 
 GIB = 2**30

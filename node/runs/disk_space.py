@@ -9,10 +9,25 @@ from contextlib import contextmanager
 
 from ..check.problems import Problem, problem
 from ..failure import RefusedError
-from ..machine.facts import free_bytes, lacks_inodes
 
 # Errors of a file system, or of a user's share of it, that takes no more.
 FULL = (errno.ENOSPC, errno.EDQUOT)
+# Below this a disk counts as full: less than any checkpoint needs. The trainer is told it in the
+# environment of its container, as TRAINYARD_FULL_BYTES.
+FULL_BYTES = 1_000_000
+
+
+def free_bytes(directory: str) -> int:
+    """Return what an ordinary user can still write below a directory."""
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def lacks_inodes(directory: str) -> bool:
+    """Return whether the disk of a directory takes no more files."""
+    disk = os.statvfs(directory)
+    # Some file systems have no limit of inodes and count none.
+    return disk.f_files > 0 and disk.f_favail == 0
 
 
 class NoRoomError(Exception):

@@ -12,11 +12,11 @@ from typing import Any
 from ..engine.containers import EngineError, containers, inspect, is_running, remove, send
 from ..forms import LocalPath
 from ..machine.account import ranks_account
-from ..machine.facts import FULL_BYTES, free_bytes, lacks_inodes
 from ..machine.gpu_faults import gpu_faults, seconds_since_start
 from ..runs.collect import Collected, Limits, checkpoint_files, collect_attempts, give
 from ..runs.container import GRACE
 from ..runs.directory import RunDirectory
+from ..runs.disk_space import FULL_BYTES, free_bytes, lacks_inodes
 from ..runs.lock import guarded, own, put, read, release, same
 from ..runs.records import FACTS, json_record, keep_records, remove_keys, write_record
 from ..runs.share import copy_to_share

@@ -1,5 +1,6 @@
-"""`make top`: nodes and runs on the whole screen, looked at again and again."""
+"""`make status` and `make top`: what runs where, asked of the nodes once, or again and again."""
 
+import json
 import subprocess
 import sys
 import time
@@ -10,8 +11,10 @@ from rich.live import Live
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.operations.beside import start_beside
+from yard.operations.state import ask_nodes
 from yard.operations.watching import Watcher
 from yard.plays.play import log_of
+from yard.screen.cluster_tables import show_cluster
 from yard.screen.keys import read_key, single_keys
 from yard.screen.top_view import TopView
 
@@ -20,6 +23,21 @@ from yard.screen.top_view import TopView
 LOOK, DRAW = 0.1, 2.0
 # Has what the last `make stop` from here printed.
 STOP_LOG = "top-stop"
+
+
+def show_status(context: Context, as_json: bool = False) -> Exit:
+    """Print a line for every node and every run, and the runs that no node knows.
+
+    Args:
+        as_json: print one JSON document instead, which docs/run.md describes.
+    """
+    state = ask_nodes(context)
+    if as_json:
+        # What nodes say is escaped in it, so it cannot steer a terminal.
+        print(json.dumps(state.to_json(), indent=2))
+    else:
+        show_cluster(context.console, context.project, context.inventory, state)
+    return Exit.DONE
 
 
 def top(context: Context) -> Exit:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from yard.runs.metrics import Metric, read_metrics
 from yard.runs.noted import Silence, files_left_in_containers, left_processes, read_silences
 from yard.runs.output import without_sequences
 from yard.runs.readings import Reading
-from yard.runs.redirected import redirected_log
 from yard.runs.utilisation import Heat, idle_gpus, never_connected, slowed_by_heat
 from yard.runs.world import World, read_world
 
@@ -31,6 +31,12 @@ START_SECONDS = 5.0
 # What a node tells of a failure, in its folder.
 FINDINGS = "findings.json"
 RANK_LOG = re.compile(r"rank-(?P<rank>[0-9]{1,6})\.log")
+# What logs are called that a script made itself, as in `python3 train.py > log`, and how many of a
+# rank's files are looked at for them
+OWN_LOGS = frozenset({".log", ".out", ".txt", ".err"})
+MOST_LOOKED_AT = 10_000
+# What the launch and a shell write into a rank's own log
+NO_WORDS = re.compile(r"(?:rank \d+ of \d+ on .*|Terminated|\s*)")
 FIRST_LINE = re.compile(r"rank (?P<rank>\d+) of \d+ on (?P<host>\S+)")
 
 
@@ -379,14 +385,24 @@ def _read_rank_log(run: Path, path: Path, rank: int) -> Log:
 
 
 def _or_redirected(run: Path, log: Log, hosts: Sequence[str]) -> Log:
-    """The log of a rank, or that in which a script has its words, where it tells of an error."""
+    """The log of a rank, or that in which a script has its words, where it tells of an error.
+
+    That is the newest log that came home of the rank, or of its node, where its own says nothing.
+    """
     if log.rank is None or log.host is None:
+        return log
+    if not all(map(NO_WORDS.fullmatch, log.text.splitlines())):
         return log
     # Those of the first node are not below its name.
     home = run / ("workdir" if log.host == hosts[0] else f"nodes/{log.host}/workdir")
-    path = redirected_log(home, log.rank, log.text)
-    other = None if path is None else _read_log(run, path, log.host, log.rank)
-    return other if other is not None and "rror" in other.text else log
+    there = islice(home.rglob("*"), MOST_LOOKED_AT)
+    logs = [path for path in there if path.suffix in OWN_LOGS and path.is_file()]
+    if not logs:
+        return log
+    of_rank = re.compile(rf"(?<!\d){log.rank}(?!\d)")
+    path = max(logs, key=lambda p: (bool(of_rank.search(p.name)), p.stat().st_mtime, p.name))
+    other = _read_log(run, path, log.host, log.rank)
+    return other if "rror" in other.text else log
 
 
 def _read_log(run: Path, path: Path, host: str | None = None, rank: int | None = None) -> Log:
