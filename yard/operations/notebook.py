@@ -41,8 +41,8 @@ class Server:
 def notebook_packages(context: Context, inventory: Inventory, job: Notebook) -> Packages:
     """Have Jupyter Lab and what the project requires on this machine."""
     root = context.project.root
-    needed = notebook_requirements(root, job.code.requirements)
-    packages = have_packages(context, inventory, needed.requirements, None, needed.settled)
+    needed, fixed = notebook_requirements(root, job.code.requirements)
+    packages = have_packages(context, inventory, needed, None, fixed)
     assert packages is not None, "no image has Jupyter Lab"
     announce_packages(context.console, packages)
     return packages
