@@ -53,11 +53,11 @@ def in_form(form: Any, value: Any) -> Any:
     Whatever else the type says of a value is left to whoever wrote it.
 
     Raises:
-        AttributeError, KeyError, TypeError: it has other keys than a dataclass, or another form.
+        AttributeError, TypeError: it has other keys than a dataclass, or another form.
     """
     if isinstance(form, type) and is_dataclass(form):
         types = _types(form)
-        return form(**{name: in_form(types[name], each) for name, each in value.items()})
+        return form(**{name: in_form(types.get(name), each) for name, each in value.items()})
     if get_origin(form) in (tuple, Sequence):
         return tuple(in_form(get_args(form)[0], each) for each in value)
     if isinstance(form, UnionType) and value is not None:

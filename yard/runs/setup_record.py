@@ -48,7 +48,7 @@ def read_record(project: Project, inventory: Inventory) -> SetupRecord | None:
     document = read_json(_record_file(project, inventory))
     try:
         record: SetupRecord = in_form(SetupRecord, {"nodes": (), "datasets": (), **document})
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, TypeError):
         return None
     return record
 
