@@ -21,12 +21,12 @@ def gpu_state(node: str, ok: bool) -> Check:
 def test_a_node_passes_where_all_that_it_has_of_a_kind_passes() -> None:
     checks = [gpu_state("node1", True), gpu_state("node1", False), gpu_state("node2", True)]
     (row,) = check_rows([*checks, gpu_state("node2", True)])
-    assert (row.ok, row.cells) == (
+    assert (row[0], row[1]) == (
         False,
         ("GPU state", "1 of 2 nodes", "answers, GPU is lost", ""),
     )
     (row,) = check_rows([gpu_state("node1", True), gpu_state("node1", True)])
-    assert (row.ok, row.cells[1]) == (True, "1 node")
+    assert (row[0], row[1][1]) == (True, "1 node")
 
 
 PORT = {
@@ -134,4 +134,4 @@ def test_on_a_terminal_a_long_cause_is_indented(monkeypatch: pytest.MonkeyPatch)
 def test_large_numbers_are_readable() -> None:
     check = Check("open files", True, ("node1",), 1048576, "at least 4096 files", "files")
     (row,) = check_rows([check])
-    assert row.cells[2] == "1,048,576 files"
+    assert row[1][2] == "1,048,576 files"

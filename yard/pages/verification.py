@@ -47,7 +47,7 @@ def write_verification_page(directory: Path, verdict: Verdict) -> Path:
         ],
         sums=[(True, cells) for cells in allreduce_rows(verdict.allreduce)],
         check_headings=CHECK_HEADINGS,
-        checks=[(row.ok, row.cells) for row in check_rows(verdict.checks)],
+        checks=check_rows(verdict.checks),
         hardware_headings=HARDWARE_HEADINGS,
         hardware=[
             (True, (host, *hardware_cells(node)))

@@ -1,4 +1,4 @@
-"""What every display of a command's progress has; see `yard.screen.display` for the two kinds."""
+"""What every display of a command's progress has; see `make_progress` for the two kinds."""
 
 import time
 from collections.abc import Sequence

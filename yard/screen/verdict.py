@@ -25,9 +25,8 @@ def show_findings(console: Console, verdict: Verdict) -> None:
     """
     first = [Column(heading, no_wrap=True) for heading in CHECK_HEADINGS[:2]]
     table = plain_table(*first, *CHECK_HEADINGS[2:], gap=3)
-    for row in check_rows(verdict.checks):
-        style = "" if row.ok else "red"
-        table.add_row(*(Text(cell, style=style) for cell in row.cells))
+    for ok, cells in check_rows(verdict.checks):
+        table.add_row(*(Text(cell, style="" if ok else "red") for cell in cells))
     console.print()
     console.print(table)
     console.print()

@@ -1,7 +1,6 @@
 """The verdict on a cluster as the cells of tables, for the terminal and for the page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from yard.core.words import first_names, plural
@@ -25,17 +24,8 @@ DIGEST_LENGTH = 19
 MOST_VALUES = 3
 
 
-@dataclass(frozen=True)
-class CheckRow:
-    """What one check found, of all nodes or pairs, in a row of cells, see `CHECK_HEADINGS`."""
-
-    name: str
-    ok: bool
-    cells: tuple[str, ...]
-
-
-def check_rows(checks: Sequence[Check]) -> list[CheckRow]:
-    """One row a check, in the order in which they were done."""
+def check_rows(checks: Sequence[Check]) -> list[tuple[bool, tuple[str, ...]]]:
+    """Whether all passed and the cells, see `CHECK_HEADINGS`, a row a check, in their order."""
     by_name: dict[str, list[Check]] = {}
     for check in checks:
         by_name.setdefault(check.name, []).append(check)
@@ -80,13 +70,13 @@ def _rdma(node: Mapping[str, Any]) -> str:
     return f"{', '.join(ports)}; {ways}"
 
 
-def _check_row(name: str, checks: Sequence[Check]) -> CheckRow:
+def _check_row(name: str, checks: Sequence[Check]) -> tuple[bool, tuple[str, ...]]:
     # A node has several checks of one name: one for each of its GPUs, say.
     places = len({check.where for check in checks})
     failed = len({check.where for check in checks if not check.ok})
     share = plural(places, "pair" if checks[0].of_a_pair else "node")
     share = f"{places - failed} of {share}" if failed else share
-    return CheckRow(name, not failed, (name, share, _values(checks), checks[0].limit))
+    return not failed, (name, share, _values(checks), checks[0].limit)
 
 
 def _values(checks: Sequence[Check]) -> str:
