@@ -15,9 +15,9 @@ import pytest
 import yaml
 from role_files import ROLES
 
-from node.machine import facts as training_node_facts
 from node.runs import container as training_run_container
 from node.runs import directory as training_node_directory
+from node.runs import disk_space as training_run_room
 from node.runs import mpirun as training_run_mpirun
 
 TRAIN = training_run_mpirun.Launch(
@@ -288,7 +288,7 @@ def test_a_container_without_gpus() -> None:
             "TRAINYARD_PEERS=node2=10.0.0.2:2222 node10=10.0.0.10:2223",
             "TRAINYARD_COPY_MEGABYTES=100.0",
             "TRAINYARD_LAUNCHES=1",
-            f"TRAINYARD_FULL_BYTES={training_node_facts.FULL_BYTES}",
+            f"TRAINYARD_FULL_BYTES={training_run_room.FULL_BYTES}",
         ],
         "HostConfig": {
             "NetworkMode": "host",
