@@ -20,8 +20,6 @@ from pathlib import Path
 PREFIX = "trainyard-play-"
 # A folder younger than this, in seconds, may not have been claimed yet by the process that made it.
 YOUNG = 2.0
-# How long ansible-playbook gets to end its workers before it is killed, and so do they, in seconds.
-CANCEL_GRACE = 10.0
 # How often is looked whether the workers have ended, in seconds.
 POLL = 0.1
 
@@ -55,9 +53,13 @@ def clear_leftovers() -> None:
             shutil.rmtree(folder)
 
 
-def end_workers(folder: Path) -> None:
-    """End the workers, and their commands, that outlived the ansible-playbook of a folder."""
-    kill_at = time.monotonic() + CANCEL_GRACE
+def end_workers(folder: Path, grace: float) -> None:
+    """End the workers, and their commands, that outlived the ansible-playbook of a folder.
+
+    Args:
+        grace: how long they get before they are killed, in seconds.
+    """
+    kill_at = time.monotonic() + grace
     sent = signal.SIGTERM
     while _signal_workers(folder, sent):
         time.sleep(POLL)

@@ -19,8 +19,10 @@ from yard.core.project import Project
 from yard.core.room import check_room
 from yard.core.unheard import forget_settings
 from yard.plays.events import TAIL_LINES, Event, FailureRecord, Outcome, TaskFailure, parse_event
-from yard.plays.leftovers import CANCEL_GRACE, clear_leftovers, end_workers, private_folder
+from yard.plays.leftovers import clear_leftovers, end_workers, private_folder
 
+# How long ansible-playbook gets to end its workers before it is killed, in seconds.
+CANCEL_GRACE = 10.0
 # How often the caller's thread looks up from waiting for events, in seconds.
 TICK = 0.2
 # Events as ansible-runner gives them, then None: the playbook has ended.
@@ -84,7 +86,7 @@ def run_playbook(
         recorder = _Recorder(log_file)
         follower = _Follower(recorder, on_event, cancelled, give_up, private)
         follower.follow(thread, received)
-        end_workers(Path(private))
+        end_workers(Path(private), CANCEL_GRACE)
     trouble = follower.trouble or thread.trouble
     if trouble is not None:
         raise trouble
