@@ -351,7 +351,7 @@ rotate-keys: $(READY) ## give the nodes of INVENTORY= new keys for each other, w
 .PHONY: docs
 docs: $(TESTABLE) ## write every role's README and defaults anew from its argument_specs.yml
 	@for role in roles/*/; do \
-		aar-doc --output-mode replace $$role markdown; aar-doc $$role defaults; done
+		aar-doc $$role markdown; aar-doc $$role defaults; done
 
 .PHONY: collection
 collection: $(READY) ## build the roles as the collection trainyard.cluster, and print where the archive is

@@ -46,7 +46,7 @@ def commands(root: Path, changed: Iterable[str]) -> list[Command]:
         if any(file == f"roles/{role}/{name}" for file in files for name in DOCUMENTED):
             # They are written anew; the last command says whether one was stale.
             made = [f"roles/{role}/README.md", f"roles/{role}/defaults"]
-            found.append(["aar-doc", "--output-mode", "replace", f"roles/{role}", "markdown"])
+            found.append(["aar-doc", f"roles/{role}", "markdown"])
             found.append(["aar-doc", f"roles/{role}", "defaults"])
             found.append(["git", "diff", "--exit-code", "--stat", "--", *made])
     return found

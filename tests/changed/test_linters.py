@@ -25,7 +25,7 @@ def test_each_kind_of_file_has_its_own() -> None:
 def test_arguments_of_a_role_bring_its_readme_and_defaults() -> None:
     made = ["roles/accounts/README.md", "roles/accounts/defaults"]
     assert commands(CHECKOUT, ["roles/accounts/meta/argument_specs.yml"])[-3:] == [
-        ["aar-doc", "--output-mode", "replace", "roles/accounts", "markdown"],
+        ["aar-doc", "roles/accounts", "markdown"],
         ["aar-doc", "roles/accounts", "defaults"],
         ["git", "diff", "--exit-code", "--stat", "--", *made],
     ]
