@@ -229,6 +229,12 @@ def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
         "restrict,pty ssh-ed25519 OLD trainer@control-node:ws1-1",
         bobs,
     ]
+    # One that gives each inventory a key takes away the one that it had for all of them.
+    one = new.replace("ws1-1", "ws1-1/a")
+    other = "restrict,pty ssh-ed25519 OTHER trainer@control-node:ws1-1/b"
+    assert others("control-node:ws1-1/a", one) == [bobs, earlier]
+    text += f"{other}\n"
+    assert others("control-node:ws1-1/a", one) == [bobs, earlier, other]
 
 
 SKIPPED = {"changed": False, "skipped": True}
