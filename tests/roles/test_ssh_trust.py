@@ -1,5 +1,7 @@
 """Keys of nodes, collected and written as ssh and sshd read them."""
 
+import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,37 @@ def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
     assert others("control-node:ws1-1/a", one) == [bobs, earlier]
     text += f"{other}\n"
     assert others("control-node:ws1-1/a", one) == [bobs, earlier, other]
+
+
+# As systemd's: what runs is reloaded, and what stands still stays so with "try" alone.
+SYSTEMCTL = """#!/bin/sh
+[ "$2" = ssh ] || exit 0
+case "$1" in
+try-*) [ -e running ] && echo reloaded >> done; exit 0 ;;
+reload) [ -e running ] && echo reloaded >> done ;;
+*) echo started >> done ;;
+esac
+"""
+NOTHING = "#!/bin/sh\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("running", "done"), [(True, "reloaded\n"), (False, "")])
+def test_an_sshd_that_a_socket_starts_is_neither_reloaded_nor_started(
+    running: bool, done: str, tmp_path: Path
+) -> None:
+    """It reads its settings with each connection; its service is not running (Accept=yes)."""
+    for name, text in (("systemctl", SYSTEMCTL), ("systemd-run", NOTHING), ("sshd", NOTHING)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    if running:
+        (tmp_path / "running").touch()
+    (tmp_path / "done").touch()
+    task = tasks_of("ssh_trust", "reload")[0]["ansible.builtin.shell"]
+    script = str(Host("ssh_trust", {}).template(task)).replace("/usr/sbin/sshd", "sshd")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "done").read_text() == done
 
 
 SKIPPED = {"changed": False, "skipped": True}
