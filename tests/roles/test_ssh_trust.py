@@ -12,6 +12,7 @@ from ansible_here import Host, tasks_of
 from role_files import action_plugin
 
 from node.setup import ssh_trust_lines
+from node.setup.ssh_trust import USUAL_KEYS
 
 members = action_plugin("ssh_trust", "ssh_trust_members")
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
@@ -237,6 +238,15 @@ def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
     assert others("control-node:ws1-1/a", one) == [bobs, earlier]
     text += f"{other}\n"
     assert others("control-node:ws1-1/a", one) == [bobs, earlier, other]
+
+
+def test_the_places_that_an_admin_has_for_keys_are_named_before_the_role_s() -> None:
+    looked = {"answer": {"ssh_trust": {"keys_files": "/etc/ssh/keys/%u"}}}
+    host = Host("ssh_trust", {"ssh_trust_looked": looked, "ssh_trust_user": "ada"})
+    text = host.value("ssh_trust_server_settled")
+    assert "  AuthorizedKeysFile /etc/ssh/keys/%u /etc/ssh/ssh_trust/authorized_keys\n" in text
+    # What the node program compares has what it takes the place of.
+    assert USUAL_KEYS in host.value("ssh_trust_server_text")
 
 
 # As systemd's: what runs is reloaded, and what stands still stays so with "try" alone.
