@@ -21,11 +21,16 @@ def other_lines(text: str, begin: str, end: str, names: Iterable[str]) -> list[s
     Args:
         names: of the block that is to be written; all lines come back where there are none.
     """
-    block = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}\n?", re.DOTALL)
+    # A block that lost its last line ends with the next one's: what is between is somebody else's.
+    block = re.compile(
+        f"{re.escape(begin)}(?:(?!{re.escape(begin)}).)*?{re.escape(end)}\n?", re.DOTALL
+    )
     ours = {name.lower() for name in names}
     lines: list[str] = []
-    for present in block.sub("", text).rstrip().splitlines():
-        if present.endswith(LEFT):
+    rest = block.sub("", text).rstrip("\n")
+    # Not splitlines, for which a line ends at a form feed, too.
+    for present in rest.split("\n") if rest else []:
+        if present in (begin, end) or present.endswith(LEFT):
             continue
         line = present.removeprefix(FORMER)
         address, *line_names = line.split("#")[0].split() or [""]

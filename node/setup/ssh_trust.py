@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,9 +20,12 @@ from .ssh_trust_pair import (
     pair_differences,
     server_differences,
     shut_out_by,
+    without,
 )
 
 DIRECTORY_MODE = 0o755
+# Where sshd looks for keys unless it is told otherwise; the role's settings name these first.
+USUAL_KEYS = ".ssh/authorized_keys .ssh/authorized_keys2"
 SHADOW = Path("/etc/shadow")
 DAY = 24 * 60 * 60
 
@@ -90,7 +94,9 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
     own = _public_key(Path(f"{wanted.key}.pub"))
     second = _public_key(Path(f"{wanted.key}{wanted.next}.pub")) if wanted.next else ""
     pair = pair_differences(Path(wanted.key), DIRECTORY_MODE, wanted.user, wanted.comment)
-    server = server_differences(Path(wanted.settings), wanted.settings_text)
+    keys_files = _keys_files(wanted) if wanted.settings_text else USUAL_KEYS
+    text = wanted.settings_text.replace(USUAL_KEYS, keys_files)
+    server = server_differences(Path(wanted.settings), text)
     shut_out = account_shut(wanted.user, _shadow(), int(time.time() // DAY)) or shut_out_by(
         _sshd_settings(wanted.user), wanted.user
     )
@@ -105,6 +111,7 @@ def look_at_ssh_trust(wanted: SSHTrust) -> dict[str, Any]:
         "differs": differs,
         "digests": digests,
         "host_key": host_key,
+        "keys_files": keys_files,
         "pair_differences": pair,
         "rotation": bool(second),
         "server_differences": server,
@@ -121,9 +128,23 @@ def _public_key(path: Path) -> str:
         raise VerbError("failed", message=str(error)) from error
 
 
-def _sshd_settings(user: str) -> str:
+def _keys_files(wanted: SSHTrust) -> str:
+    """Where sshd looks for the user's keys without the role: an admin may have one place for all.
+
+    Without any the user has no way in but the keys that the role brings.
+    """
+    settings = _sshd_settings(wanted.user, without(Path(wanted.settings)))
+    found = re.search(r"^authorizedkeysfile (.+)$", settings, re.MULTILINE)
+    places = found[1] if found else USUAL_KEYS
+    return "" if places == "none" else places
+
+
+def _sshd_settings(user: str, text: str | None = None) -> str:
+    """What `sshd -T` prints for a user, of this text or of the machine's own settings."""
     command = ["/usr/sbin/sshd", "-T", "-C", f"user={user},host=localhost,addr=127.0.0.1"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    command += ["-f", "/dev/stdin"] if text is not None else []
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return done.stdout
 
 
 def _shadow() -> str:

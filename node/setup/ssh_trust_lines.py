@@ -40,17 +40,19 @@ def lines_of_control_nodes(text: str, user: str, own: str, replaced: Iterable[st
     """Return the lines of other control nodes: each replaces its own key and no other one's.
 
     Args:
-        own: the name of this control node, as it stands behind its key.
+        own: the name of this control node, as it stands behind its key. Where it has a part behind
+            a slash, for one of its inventories, it had the name before the slash once.
         replaced: lines that are written anew. A key that one of them has is this control node's,
             whatever it was called before.
     """
     keys = {key_of(line) for line in replaced}
+    names = {own, own.partition("/")[0]}
     found = []
     for line in text.splitlines():
         owner = line.split()[-1] if line.split() else ""
         name = owner.removeprefix(f"{user}@")
         is_control_node = name == CONTROL_NODE or name.startswith(f"{CONTROL_NODE}:")
-        if owner != name and is_control_node and name != own and key_of(line) not in keys:
+        if owner != name and is_control_node and name not in names and key_of(line) not in keys:
             found.append(line)
     return found
 

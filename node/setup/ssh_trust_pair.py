@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import grp
 import os
 import pwd
@@ -111,6 +112,23 @@ def is_unread(settings: Path) -> bool:
         elif word and not word.startswith("#"):
             return True
     return True
+
+
+def without(own: Path) -> str:
+    """Return the settings of sshd as they are without the role's file.
+
+    Their files are included one by one; those that they include themselves come with them.
+    """
+    lines = []
+    for line in MAIN_SETTINGS.read_text(encoding="utf-8", errors="replace").splitlines():
+        word, *names = line.replace("=", " ").split() or [""]
+        if word.lower() == "include":
+            places = [str(MAIN_SETTINGS.parent / name.strip('"')) for name in names]
+            paths = [path for place in places for path in sorted(glob.glob(place))]
+            others = [path for path in paths if path != str(own)]
+            line = f"Include {' '.join(others)}" if others else ""
+        lines.append(line)
+    return "\n".join([*lines, ""])
 
 
 def asks_for_more(own: Path) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 from urllib.parse import quote
 
 from ..engine.docker import EngineError, ask, get
 from ..forms import LocalPath
+from ..machine.apt import installer
 from ..runs.lock import holders
 
 # Seconds to remove an image of some gigabytes.
@@ -65,6 +67,16 @@ def runs(root: str) -> list[dict[str, Any]]:
     ]
 
 
+def installing() -> list[dict[str, Any]]:
+    """Return who installs packages here: it goes on to its end when a set-up is interrupted."""
+    apt = installer()
+    if apt is None:
+        return []
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(apt.since))
+    name = f"{apt}, since {since}"
+    return [{"kind": "process", "name": name, "bytes": None, "kept": "installs"}]
+
+
 def remove_image(name: str) -> None:
     """Remove an image by its name.
 
@@ -79,15 +91,15 @@ def remove_image(name: str) -> None:
 def clean_up(
     repositories: list[str], keep: str, root: LocalPath | None = None, remove: bool = False
 ) -> dict[str, Any]:
-    """Look for images of trainers that nothing needs, and for runs whose files are not home.
+    """Look for images of trainers that nothing needs, and for what goes on or is not home.
 
     Args:
         keep: the image that is needed, and those whose names begin with it and a `-`.
         root: directory of all runs; None for none.
 
     Returns:
-        `found`: kind (image, run), name, bytes, and why each is kept; `removed`: names; and
-        `trouble`: what the engine says, empty where all went well.
+        `found`: kind (image, run, process), name, bytes, and why each is kept; `removed`: names;
+        and `trouble`: what the engine says, empty where all went well.
     """
     removed: list[str] = []
     found: list[dict[str, Any]] = []
@@ -102,7 +114,7 @@ def clean_up(
         trouble = str(error)
     left = runs(root) if root else []
     return {
-        "found": [*found, *left],
+        "found": [*found, *left, *installing()],
         "removed": removed,
         "trouble": trouble,
         "changed": bool(removed),

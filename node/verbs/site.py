@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ..check.site import Operator, SiteError, agree, alone, now, read_site, remove_site, write_site
 from ..failure import RefusedError, VerbError
-
-# Whoever installs packages holds it.
-APT_LOCK = "/var/lib/dpkg/lock-frontend"
-LOCKS = "/proc/locks"
+from ..machine.apt import installer
 
 
 class SetUp(NamedTuple):
@@ -51,24 +47,9 @@ def site(setup: SetUp) -> dict[str, Any]:
             return {"changed": _leave(setup)}
         # A dry run leaves nothing there, nor a lock.
         with nullcontext() if setup.dry else alone():
-            return {"changed": _enter(setup), "apt": apt_holder()}
+            return {"changed": _enter(setup), "apt": str(installer() or "")}
     except SiteError as error:
         raise VerbError("failed", message=f"training_node: {error}.") from error
-
-
-def apt_holder() -> str:
-    """Who holds the lock of apt and dpkg, by name and number (proc_locks(5)); "" for nobody."""
-    try:
-        place = os.stat(APT_LOCK)
-        with open(LOCKS, encoding="ascii") as file:
-            locks = [line.split() for line in file]
-        for entry in locks:
-            if entry[1] != "->" and entry[5].endswith(f":{place.st_ino}"):
-                with open(f"/proc/{entry[4]}/comm", encoding="utf-8", errors="replace") as file:
-                    return f"{file.read().strip()} (pid {entry[4]})"
-    except OSError:
-        pass  # there is no apt, or it has just ended
-    return ""
 
 
 def _enter(setup: SetUp) -> bool:

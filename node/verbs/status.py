@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any
 
+from ..machine.apt import installer
 from ..machine.load import Gpus, ProcessorLook, load
 from ..runs.listing import runs_and_trouble
 
@@ -24,7 +25,8 @@ def status(root: str, host: str) -> dict[str, Any]:
 
     Returns:
         `runs`, as runs.listing has them; `load`, as machine.load has it; `time`, Unix seconds of
-        this machine's clock; and `trouble`: why its runs are not known, code and values, or None.
+        this machine's clock; `apt`: who installs packages, command, pid and since, or None; and
+        `trouble`: why its runs are not known, code and values, or None.
     """
     root = os.path.join(os.path.expanduser("~"), os.path.expanduser(root))
     before, looked_at = ProcessorLook(), time.monotonic()
@@ -36,5 +38,11 @@ def status(root: str, host: str) -> dict[str, Any]:
         from ..machine.amd import sample_amd_gpus  # takes a quarter of a call
 
         samples = sample_amd_gpus()
-    busy = load(root, before, samples)
-    return {"runs": runs, "load": busy, "time": time.time(), "trouble": trouble}
+    apt = installer()
+    return {
+        "runs": runs,
+        "load": load(root, before, samples),
+        "time": time.time(),
+        "apt": apt._asdict() if apt else None,
+        "trouble": trouble,
+    }

@@ -139,6 +139,7 @@ COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
                 {
                     "answer": {
                         **{"runs": [OTHERS_RUN], "load": {**LOAD, "gpus": []}, "time": 1},
+                        "apt": None,
                         "trouble": None,
                     }
                 }
@@ -147,6 +148,7 @@ COMMANDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
                 {
                     "answer": {
                         **{"runs": [], "load": {**LOAD, "gpus": []}, "time": 1},
+                        "apt": {"command": STEERING, "pid": 1, "since": 1.0},
                         "trouble": {"code": "no_engine", "values": {"message": STEERING}},
                     }
                 }

@@ -60,7 +60,8 @@ def copy_checkout(target: Path) -> None:
 
 def logs_in(checkout: Path, host: str) -> bool:
     """Whether the key of a checkout opens the training user's account on a node."""
-    settings = str(checkout / ".trainyard/ssh/config")
+    inventory = Path(INVENTORY).name if checkout == CHECKOUT else "site"
+    settings = str(checkout / f".trainyard/{inventory}/ssh/config")
     command = ["ssh", "-F", settings, "-o", "BatchMode=yes", host, "id", "-un"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout == "trainer\n"
@@ -70,7 +71,6 @@ def logs_in(checkout: Path, host: str) -> bool:
 def second(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Second]:
     """A second checkout whose set-up has run; afterwards no node knows it."""
     cluster.make_ready()
-    # .trainyard/ssh/config has the nodes of the inventory that was set up last.
     assert make("setup").status == 0
     checkout = tmp_path_factory.mktemp("second") / "trainyard"
     checkout.mkdir()

@@ -22,7 +22,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SSHTrust:
     """A node that is as it is to be, but for owners and sshd, which are this machine's."""
     monkeypatch.setattr(ssh_trust, "pair_differences", lambda *_: [])
     monkeypatch.setattr(ssh_trust, "server_differences", lambda *_: [])
-    monkeypatch.setattr(ssh_trust, "_sshd_settings", lambda user: "")
+    monkeypatch.setattr(ssh_trust, "_sshd_settings", lambda *_: "")
     monkeypatch.setattr(ssh_trust, "is_roots", lambda path, mode: path.exists())
     (tmp_path / "host.pub").write_text(f"{HOST} root@node1\n")
     (tmp_path / "id.pub").write_text(f"{OWN} trainer@node1\n")
@@ -49,6 +49,32 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SSHTrust:
         next="_next",
         files=files,
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ("", ssh_trust.USUAL_KEYS),
+        ("port 22\nauthorizedkeysfile /etc/ssh/none/%u .ssh/keys\n", "/etc/ssh/none/%u .ssh/keys"),
+        ("authorizedkeysfile none\n", ""),
+    ],
+)
+def test_the_places_that_an_admin_has_for_keys_stay(
+    said: str, places: str, wanted: SSHTrust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    for name in ("without", "asks_for_more", "is_unread"):
+        monkeypatch.setattr(ssh_trust, name, lambda own: "")
+    monkeypatch.setattr(ssh_trust, "_sshd_settings", lambda *_: said)
+
+    def compare(settings: Path, text: str) -> list[str]:
+        compared.append((settings, text))
+        return []
+
+    monkeypatch.setattr(ssh_trust, "server_differences", compare)
+    text = f"AuthorizedKeysFile {ssh_trust.USUAL_KEYS} /etc/ours"
+    assert look_at_ssh_trust(wanted._replace(settings_text=text))["keys_files"] == places
+    assert compared == [(Path("/none"), f"AuthorizedKeysFile {places} /etc/ours")]
 
 
 def test_a_node_that_is_as_it_is_to_be(wanted: SSHTrust) -> None:

@@ -30,6 +30,21 @@ def differences(key: Path, user: str | None = None) -> list[str]:
     return found
 
 
+def test_the_settings_of_others_are_read_without_the_role_s_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sshd_config.d"
+    folder.mkdir()
+    own, site = folder / "10-ours.conf", folder / "50-site.conf"
+    own.touch()
+    main = tmp_path / "sshd_config"
+    monkeypatch.setattr(ssh_trust_pair, "MAIN_SETTINGS", main)
+    main.write_text(f"Include {own}\nInclude sshd_config.d/*.conf\nPort 22\n")
+    assert ssh_trust_pair.without(own) == "\n\nPort 22\n"
+    site.touch()
+    assert ssh_trust_pair.without(own) == f"\nInclude {site}\nPort 22\n"
+
+
 @pytest.mark.process
 def test_a_pair_that_is_as_it_is_to_be(key: Path) -> None:
     assert differences(key) == []

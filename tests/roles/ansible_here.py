@@ -114,7 +114,7 @@ class Inventory:
         self.loader.set_basedir(str(PLAYBOOKS))
         self.path = path
         manager = InventoryManager(loader=self.loader, sources=[str(path)])
-        for name, value in (extra or {}).items():
+        for name, value in {"ansible_inventory_sources": [str(path)], **(extra or {})}.items():
             manager.groups["all"].set_variable(name, value)
         # It remembers which files of variables there were at this path.
         host_group_vars.FOUND.clear()

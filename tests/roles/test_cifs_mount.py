@@ -106,6 +106,11 @@ def test_the_line_of_fstab() -> None:
 def test_lines_of_fstab_outside_of_the_block_are_others() -> None:
     text = f"a /b\n{cifs_mount_share.BEGIN}\n//nas/a /srv/a\n{cifs_mount_share.END}\n# c\n"
     assert cifs_mount_share.split_fstab(text) == (["//nas/a /srv/a"], ["a /b", "# c"])
+    # Somebody deleted the last line of the block: what follows is not unmounted.
+    cut = text.replace(f"{cifs_mount_share.END}\n", "")
+    assert cifs_mount_share.split_fstab(cut) == ([], ["a /b", "//nas/a /srv/a", "# c"])
+    written = f"{cut}{cifs_mount_share.BEGIN}\n//nas/d /srv/d\n{cifs_mount_share.END}\n"
+    assert cifs_mount_share.split_fstab(written)[0] == ["//nas/d /srv/d"]
 
 
 @pytest.mark.process

@@ -108,6 +108,20 @@ def test_keeps_lines_after_the_block() -> None:
     assert others("", "node1") == ""
 
 
+def test_a_block_that_lost_its_last_line_takes_no_line_of_others_with_it() -> None:
+    left = f"127.0.0.1 localhost\n{BEGIN}\n10.0.0.11 node1\n192.0.2.13 printer\n"
+    block = f"{BEGIN}\n10.0.0.11 node1\n{END}\n"
+    written = others(left, "node1")
+    assert written == "127.0.0.1 localhost\n#hosts_file was: 10.0.0.11 node1\n192.0.2.13 printer\n"
+    assert others(left + block, "node1") == written
+    assert others(written + block, "node1") == written
+
+
+def test_lines_of_others_keep_their_bytes() -> None:
+    typed = "127.0.0.1 localhost\r\n# a\x0cb 192.0.2.1 c\r\n"
+    assert others(typed, "node1") == typed
+
+
 def test_a_link_of_an_admin_s_stays_one(tmp_path: Path) -> None:
     (tmp_path / "site").write_text("127.0.0.1 localhost\n")
     (tmp_path / "hosts").symlink_to("site")

@@ -43,6 +43,17 @@ def test_a_cluster_that_is_not_there() -> None:
     assert local_cluster_engine.image_tags([]) == []
 
 
+def test_other_clusters_with_their_key_in_the_same_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def docker(*arguments: str) -> str:
+        assert "label=trainyard.directory=/keys" in arguments
+        return "mine\nother\nother\n"
+
+    monkeypatch.setattr(local_cluster_engine, "docker", docker)
+    assert local_cluster_engine.sharing("mine", "/keys") == ["other"]
+
+
 @pytest.mark.parametrize(
     ("directory", "lets_in", "owner"),
     [

@@ -1,8 +1,6 @@
 """Several operators of one node: what all have alike is compared, and nobody is put out unasked."""
 
-import fcntl
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ import pytest
 
 from node.check import site as training_node_site
 from node.failure import RefusedError, VerbError
-from node.verbs import site as site_verb
 from node.verbs.site import SetUp as Arguments
 from node.verbs.site import site
 
@@ -185,12 +182,3 @@ def test_a_launch_is_refused_where_others_agreed_on_other_values(set_up: SetUp) 
     assert launch(ADA) == ["site_differs"]
     set_up(BOB, other, take_over=True)
     assert launch(ADA) == launch(BOB) == []
-
-
-def test_who_holds_the_lock_of_apt_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_verb, "APT_LOCK", str(tmp_path / "lock"))
-    assert site_verb.apt_holder() == ""
-    with (tmp_path / "lock").open("w") as file:
-        assert site_verb.apt_holder() == ""
-        fcntl.lockf(file, fcntl.LOCK_EX)
-        assert site_verb.apt_holder().endswith(f"(pid {os.getpid()})")

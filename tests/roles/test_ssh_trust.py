@@ -1,5 +1,7 @@
 """Keys of nodes, collected and written as ssh and sshd read them."""
 
+import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from ansible_here import Host, tasks_of
 from role_files import action_plugin
 
 from node.setup import ssh_trust_lines
+from node.setup.ssh_trust import USUAL_KEYS
 
 members = action_plugin("ssh_trust", "ssh_trust_members")
 collect = action_plugin("ssh_trust", "ssh_trust_collect")
@@ -229,6 +232,52 @@ def test_each_control_node_replaces_its_own_key_and_no_other_ones() -> None:
         "restrict,pty ssh-ed25519 OLD trainer@control-node:ws1-1",
         bobs,
     ]
+    # One that gives each inventory a key takes away the one that it had for all of them.
+    one = new.replace("ws1-1", "ws1-1/a")
+    other = "restrict,pty ssh-ed25519 OTHER trainer@control-node:ws1-1/b"
+    assert others("control-node:ws1-1/a", one) == [bobs, earlier]
+    text += f"{other}\n"
+    assert others("control-node:ws1-1/a", one) == [bobs, earlier, other]
+
+
+def test_the_places_that_an_admin_has_for_keys_are_named_before_the_role_s() -> None:
+    looked = {"answer": {"ssh_trust": {"keys_files": "/etc/ssh/keys/%u"}}}
+    host = Host("ssh_trust", {"ssh_trust_looked": looked, "ssh_trust_user": "ada"})
+    text = host.value("ssh_trust_server_settled")
+    assert "  AuthorizedKeysFile /etc/ssh/keys/%u /etc/ssh/ssh_trust/authorized_keys\n" in text
+    # What the node program compares has what it takes the place of.
+    assert USUAL_KEYS in host.value("ssh_trust_server_text")
+
+
+# As systemd's: what runs is reloaded, and what stands still stays so with "try" alone.
+SYSTEMCTL = """#!/bin/sh
+[ "$2" = ssh ] || exit 0
+case "$1" in
+try-*) [ -e running ] && echo reloaded >> done; exit 0 ;;
+reload) [ -e running ] && echo reloaded >> done ;;
+*) echo started >> done ;;
+esac
+"""
+NOTHING = "#!/bin/sh\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("running", "done"), [(True, "reloaded\n"), (False, "")])
+def test_an_sshd_that_a_socket_starts_is_neither_reloaded_nor_started(
+    running: bool, done: str, tmp_path: Path
+) -> None:
+    """It reads its settings with each connection; its service is not running (Accept=yes)."""
+    for name, text in (("systemctl", SYSTEMCTL), ("systemd-run", NOTHING), ("sshd", NOTHING)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    if running:
+        (tmp_path / "running").touch()
+    (tmp_path / "done").touch()
+    task = tasks_of("ssh_trust", "reload")[0]["ansible.builtin.shell"]
+    script = str(Host("ssh_trust", {}).template(task)).replace("/usr/sbin/sshd", "sshd")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "done").read_text() == done
 
 
 SKIPPED = {"changed": False, "skipped": True}

@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from ansible.plugins.filter.core import to_bool
 from role_files import ROLES, action_plugin
 from unpacked_sshd import free_port, make_key, start_sshd, why_not
 
@@ -34,6 +35,7 @@ def render(text: str, variables: dict[str, Any]) -> str:
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
+    environment.filters["bool"] = to_bool
     return environment.from_string(text).render(variables)
 
 

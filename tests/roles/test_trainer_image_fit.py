@@ -237,7 +237,7 @@ class Site:
 
     @property
     def extra(self) -> dict[str, Any]:
-        return {"ansible_become": False, "trainyard_state": str(self.root)}
+        return {"ansible_become": False, "trainyard_inventory_state": str(self.root)}
 
     def write(self) -> Path:
         """Write the inventory, and return its place."""
@@ -271,7 +271,7 @@ class Site:
         hostvars = dict.fromkeys(self.hosts, self.variables)
         told = {"hosts": list(self.hosts)}
         document = {"trainers": told, self.group: told, "_meta": {"hostvars": hostvars}}
-        inventory = parse_inventory(document, self.root / "hosts.yml", self.root / "image/fits")
+        inventory = parse_inventory(document, self.root / "hosts.yml", self.root / "fits")
         return played | {inventory.image_target}
 
 
@@ -312,7 +312,7 @@ def told(loaded: str, capability: str) -> dict[str, Any]:
 
 
 def test_nothing_is_chosen_before_all_have_been_asked_and_then_once(tmp_path: Path) -> None:
-    record = tmp_path / "image/fits/a.json"
+    record = tmp_path / "fits/a.json"
     arguments = {"images": TABLE, "hosts": ["Gpu02", "gpu01"], "record": str(record)}
     choose = partial(module_answer, "trainer_image", "trainer_image_choose", **arguments)
     one = {"gpu01": told("580.65.06", A100)}

@@ -238,6 +238,7 @@ class StandInNodes:
                 ("image", "trainyard/trainer:old", 10**9, None),
                 ("run", "bench-20260101T000000Z", None, "goes_on"),
                 ("run", "verify-20260101T000000Z", None, "not_home"),
+                ("process", "apt-get (pid 12), since 2026-01-01 00:00 UTC", None, "installs"),
             ]
             names = ("kind", "name", "bytes", "kept")
             found = [dict(zip(names, entry, strict=True)) for entry in known]
@@ -253,7 +254,8 @@ class StandInNodes:
             said = json.loads(file.read_text()) if file.exists() else {}
             if "failed" in said:
                 return dict(said)
-            answer = {"runs": [], "load": LOAD, "time": time.time(), "trouble": None, **said}
+            answer = {"runs": [], "load": LOAD, "time": time.time()}
+            answer |= {"apt": None, "trouble": None, **said}
             return {"verb": "status", "answer": answer}
 
         running.task(

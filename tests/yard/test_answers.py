@@ -40,7 +40,7 @@ RUN = {
     "home": "/a",
     "nodes": ["node1"],
 }
-STATUS: dict[str, Any] = {"time": 1.0, "runs": [RUN], "load": LOAD, "trouble": None}
+STATUS: dict[str, Any] = {"time": 1.0, "runs": [RUN], "load": LOAD, "apt": None, "trouble": None}
 TRUE: dict[str, dict[str, Any]] = {
     contract.READ_STATUS: STATUS,
     contract.POLL_RUN: {
@@ -63,6 +63,8 @@ TRUE: dict[str, dict[str, Any]] = {
 LIES: list[tuple[str, dict[str, Any]]] = [
     (contract.READ_STATUS, {"trouble": "no_engine"}),
     (contract.READ_STATUS, {"trouble": {"code": "x", "values": {"a": [1]}}}),
+    (contract.READ_STATUS, {"apt": "apt-get"}),
+    (contract.READ_STATUS, {"apt": {"command": "apt-get", "pid": -1, "since": 1.0}}),
     (contract.READ_STATUS, {"time": "now"}),
     (contract.READ_STATUS, {"time": float("nan")}),
     (contract.READ_STATUS, {"time": 10**400}),

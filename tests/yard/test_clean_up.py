@@ -146,6 +146,8 @@ def test_nothing_is_removed_until_it_is_told(ready: Yard) -> None:
     words = " ".join(stays.split())
     assert "it goes on there: make stop RUN=bench-20260101T000000Z ends it" in words
     assert "files that are not home: make stop RUN=verify-20260101T000000Z brings them" in words
+    assert "apt-get (pid 12), since 2026-01-01 00:00 UTC" in words
+    assert "it installs packages, perhaps of an interrupted set-up" in words
     assert run.is_dir()
     assert log.is_file()
     assert ready("clean-up", "--days", "30", "--yes").returncode == 0

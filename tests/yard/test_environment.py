@@ -46,7 +46,7 @@ def test_all_that_is_said_is_set(tmp_path: Path) -> None:
         npm_registry="https://mirror/npm",
         ca="/etc/ssl/example-ca.pem",
     )
-    trusted = f"{REPOSITORY}/.trainyard/trusted.pem"
+    trusted = f"{REPOSITORY}/.trainyard/{folder.name}/trusted.pem"
     assert asked(folder) == {
         "http_proxy": "http://ops:secret@proxy:3128",
         "no_proxy": "localhost,127.0.0.1,::1,.example.org",

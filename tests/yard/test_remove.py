@@ -4,7 +4,9 @@ Which roles go from real machines, and that nothing of them is left, is the scen
 (`molecule/history`). The playbook of the checkout here notes what it was asked for.
 """
 
+import fcntl
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -197,6 +199,14 @@ def test_new_keys_are_given_by_a_target(site: Yard) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 nodes have new keys for each other" in done.stdout
     assert (site.root / "nodes/beta/rotated").exists()
+    # A set-up that is under way here has read the old keys.
+    directory = os.open(site.root / ".trainyard/image", os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    waiting = Yard(site.root).start(*LAB, "rotate-keys")
+    assert waiting.stdout is not None
+    assert "makes nodes ready; this one waits" in waiting.stdout.readline()
+    os.close(directory)
+    waiting.communicate(timeout=60)
     hosts = "trainers:\n  hosts: {alpha: {}}\n  vars: {trainyard_runtime: native}\n"
     (site.root / "inventory/lab/hosts.yml").write_text(hosts)
     done = site(*LAB, "rotate-keys")

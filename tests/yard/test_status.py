@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -293,17 +294,20 @@ def test_a_gpu_that_does_not_tell_is_no_idle_one(tmp_path: Path) -> None:
 def test_the_command_prints_a_table_or_one_document(ready: Yard) -> None:
     newest, earlier = ({"step": n, "steps": 10, "time": NOW + n, "loss": 0.5} for n in (4, 2))
     newest["odd"] = float("nan")
-    said = {"runs": [entry(metric=newest, earlier=earlier)], "time": NOW + 5}
+    apt = {"command": "apt-[/get]", "pid": 4711, "since": time.time() - 200}
+    said = {"runs": [entry(metric=newest, earlier=earlier)], "time": NOW + 5, "apt": apt}
     (ready.root / "nodes/node1/status.json").write_text(json.dumps(said))
     (ready.root / "nodes/node2/unplugged").touch()
     table = ready("status")
     assert table.returncode == 0, table.stdout + table.stderr
     assert "step 4/10 · loss 0.500" in table.stdout
     assert f"{RUN_ID}: was started in another checkout" in table.stdout
+    assert "node1: apt-[/get] (pid 4711) installs packages, for 3 min " in table.stdout
     told = ready("status", "--json")
     document = json.loads(told.stdout, parse_constant=pytest.fail)
     assert [node["state"] for node in document["nodes"]] == ["busy", "unreachable"]
     assert document["nodes"][0]["load"]["cpu_percent"] == 61.5
+    assert document["nodes"][0]["apt"] == apt
     (run,) = document["runs"]
     assert (run["run"], run["known"], run["hosts"]) == (RUN_ID, False, ["node1"])
     assert (run["step"], run["steps"], run["values"]) == (4, 10, {"loss": 0.5})

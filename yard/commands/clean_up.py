@@ -43,6 +43,7 @@ REASONS = {
     "measured": "files that are not home: make stop RUN={name} brings them",
     "not_home": "files of a run that are not home: make attach RUN={name}",
     "unnamed": "the cache of image builds; docker image prune removes it",
+    "installs": "it installs packages, perhaps of an interrupted set-up, and ends by itself",
     "young": "younger than the limit",
     "required": "a run that stays was launched with them",
     "no_limit": "runs stay unless DAYS= gives a limit",
@@ -62,7 +63,7 @@ class Thing:
 
     Attributes:
         place: a node, or `HERE`.
-        kind: image, run, log or packages.
+        kind: image, run, log, packages or process.
         bytes: None where that was not measured.
         kept: why it stays; empty where nothing needs it.
         path: what is removed, of a thing that lies here.

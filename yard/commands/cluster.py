@@ -68,7 +68,9 @@ def rotate_keys(context: Context) -> Exit:
     inventory = read_inventory(context.project, context.inventory)
     if inventory.runtime == NATIVE:
         raise RequestError("without root (RUNTIME=native) set-up gives nodes no keys: none is new")
-    run_operation(context, "rotate_keys", {})
+    # A set-up that read the old keys would write them again.
+    with turn(context):
+        run_operation(context, "rotate_keys", {})
     context.console.print(f"{plural(len(inventory.trainers), 'node')} have new keys for each other")
     return Exit.DONE
 

@@ -77,10 +77,9 @@ class Project:
         """The folder for logs of the commands about one inventory."""
         return self.state(inventory) / "log"
 
-    @property
-    def image_fits(self) -> Path:
+    def image_fits(self, inventory: Path) -> Path:
         """The folder of the images that set-up chose for nodes with GPUs, a file a set of them."""
-        return self.root / ".trainyard" / "image" / "fits"
+        return self.state(inventory) / "fits"
 
     def shown(self, path: Path) -> str:
         """A path as shown to people: relative to where they stand, when it lies below."""

@@ -37,13 +37,20 @@ def other_engine(environment: Mapping[str, str] = os.environ) -> str:
     )
 
 
+def ask_own_engine(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Have what is started here ask the engine of this machine."""
+    environment["DOCKER_HOST"] = ENGINE
+    for name in filter(ELSEWHERE.fullmatch, tuple(environment)):
+        del environment[name]
+
+
 def forget_settings(environment: MutableMapping[str, str] = os.environ) -> None:
     """Take them out of the environment of what is started here.
 
     `ansible.cfg` and the inventory have the last word.
     """
-    environment["DOCKER_HOST"] = ENGINE
+    ask_own_engine(environment)
     for name, value in tuple(environment.items()):
         unchecked = ARGUMENTS.fullmatch(name) and UNCHECKED.search(value)
-        if name in NAMES or ELSEWHERE.fullmatch(name) or unchecked:
+        if name in NAMES or unchecked:
             del environment[name]

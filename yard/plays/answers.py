@@ -118,7 +118,8 @@ LOAD = having(
     gpus=each(GPU),
 )
 TROUBLE = perhaps(having(more=False, code=text, values=by_name(text)))
-STATUS = having(time=number, runs=each(RUN), load=LOAD, trouble=TROUBLE)
+APT = having(more=False, command=text, pid=count, since=number)
+STATUS = having(time=number, runs=each(RUN), load=LOAD, apt=perhaps(APT), trouble=TROUBLE)
 # Of playbooks/top.yml, which a shell reads from a file of the node
 WATCHED = having(
     time=number, runs=each(RUN), load=LOAD, trouble=TROUBLE, logs=by_name(by_name(text))

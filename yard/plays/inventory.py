@@ -288,7 +288,7 @@ def read_inventory(project: Project, path: Path) -> Inventory:
 def _parse(project: Project, document: Mapping[str, Any], path: Path) -> Inventory:
     """Build an inventory; a variable of a wrong type is named with its place."""
     try:
-        return parse_inventory(document, path, project.image_fits)
+        return parse_inventory(document, path, project.image_fits(path))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         mistakes = _mistakes(project, path)
         if not mistakes:

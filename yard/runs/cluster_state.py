@@ -92,6 +92,18 @@ class NodeRun:
 
 
 @dataclass(frozen=True)
+class Installer:
+    """A program that installs packages on a node; `since` in Unix seconds of the node's clock.
+
+    What a set-up began there goes on to its end when the set-up is interrupted.
+    """
+
+    command: str
+    pid: int
+    since: float
+
+
+@dataclass(frozen=True)
 class NodeState:
     """A node. One that is busy has runs, and one that gives no answer has no load.
 
@@ -99,6 +111,7 @@ class NodeState:
         state: `free` or `busy`; `drained` where an operator keeps new runs off it; where its runs
             are not known `no engine`, `not set up`, `no answer` or `unreachable`.
         reason: why no run can start there, and what to do; empty where one can.
+        apt: who installs packages there, as far as it was asked.
     """
 
     host: str
@@ -106,6 +119,7 @@ class NodeState:
     runs: tuple[NodeRun, ...] = ()
     load: NodeLoad | None = None
     reason: str = ""
+    apt: Installer | None = None
 
 
 @dataclass(frozen=True)
@@ -234,11 +248,12 @@ class Answers:
             )
             for entry in sorted(answer["runs"], key=lambda entry: ORDER.index(entry["state"]))
         )
+        apt = Installer(**answer["apt"]) if answer.get("apt") else None
         if trouble is None:
-            return NodeState(host, BUSY if runs else FREE, runs, load)
+            return NodeState(host, BUSY if runs else FREE, runs, load, apt=apt)
         state, sentence = TROUBLES.get(trouble["code"], (SILENT, "{code}"))
         known = defaultdict(str, trouble["values"], code=trouble["code"])
-        return NodeState(host, state, runs, load, sentence.format_map(known))
+        return NodeState(host, state, runs, load, sentence.format_map(known), apt)
 
     def _run_state(
         self, run: str, by_host: Mapping[str, Mapping[str, Any]], clocks: Mapping[str, float]

@@ -49,6 +49,13 @@ def show_cluster(console: Console, project: Project, inventory: Path, state: Clu
     for node in state.nodes:
         if node.reason:
             console.print(f"{node.host}: {node.reason}", markup=False)
+        if node.apt:
+            took = duration(max(0.0, state.time - node.apt.since))
+            console.print(
+                f"{node.host}: {node.apt.command} (pid {node.apt.pid}) installs packages, for "
+                f"{took} so far, perhaps of an interrupted set-up; it ends by itself",
+                markup=False,
+            )
     if any(node.state == UNREACHABLE for node in state.nodes):
         point_to_doctor(console, project, inventory)
     for run in state.runs:

@@ -5,7 +5,7 @@ Asks the Docker engine for images, network and containers, the containers for th
 and reads the files of the control node, all in one go. Of each container it returns `name`,
 `fingerprint`, `running`, the `state` of systemd inside, `authorized_keys`, `host_key`, the
 `directory` of the checkout that made it, and its `owner`: `this` checkout, `another` one, or one
-that is `gone`.
+that is `gone`; and the other clusters `sharing` the directory.
 """
 
 import os
@@ -21,6 +21,7 @@ from ansible.module_utils.local_cluster_engine import (
     inspected,
     networks_of,
     owner_of,
+    sharing,
 )
 
 
@@ -66,6 +67,7 @@ def main() -> None:
             {**container, "owner": owner_of(container, str(directory.resolve()), key)}
             for container in containers_of(name)
         ],
+        sharing=sharing(name, str(directory.resolve())),
         capabilities=capabilities(),
         cores=len(os.sched_getaffinity(0)),
         public_key=key,

@@ -86,6 +86,13 @@ def containers_of(cluster: str) -> list[dict[str, Any]]:
         return list(pool.map(ask, containers))
 
 
+def sharing(cluster: str, directory: str) -> list[str]:
+    """Return the names of other clusters that have their key in this directory."""
+    label = ("--filter", f"label={HOME}={directory}")
+    names = docker("ps", "--all", *label, "--format", '{{.Label "trainyard.cluster"}}')
+    return sorted(set(names.split()) - {cluster})
+
+
 def owner_of(container: Mapping[str, Any], directory: str, public_key: str) -> str:
     """Return whose a node is: of C(this) checkout, of C(another) one of this machine, or of one
     that is C(gone).
