@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("ready_cluster")
 
 READS = """
 import os, pathlib, time
-data = pathlib.Path(os.environ["TRAINYARD_DATA_DIR"], "e2e-secret")
+data = pathlib.Path(os.environ["TRAINYARD_DATA_DIR"])
 for path in sorted(data.rglob("*.csv")):
     print(path.name, len(path.read_bytes()), flush=True)
 time.sleep(600)
@@ -51,19 +51,17 @@ def test_a_verification_names_what_ranks_could_not_read_or_write() -> None:
         NODES[0]: {"readable"},
         NODES[1]: {"writable"},
     }
-    for said in (f"cannot read {DATA}: Permission denied", f"cannot write in {RUN_ROOT}: "):
-        assert f"the training user {said}" in verdict.outcome.output
+    for said in (f"readable {DATA}", f"writable {RUN_ROOT}"):
+        assert f"{said}: Permission denied" in verdict.outcome.output
 
 
 def test_a_run_is_not_begun_on_data_that_its_ranks_could_not_read(program: Path) -> None:
-    before = {path.name for path in RUNS.iterdir()}
     with mode(NODES[1], f"{DATA}/e2e-secret", "700"):
         outcome = make("train", CODE=program, DATASET="e2e-secret", NODES=2)
     assert outcome.status == 3
     assert f"the data set in {DATA}/e2e-secret cannot be read: Permission denied" in outcome.output
     assert NODES[1] in outcome.output
     assert in_machine(NODES[0], f"ls {RUN_ROOT}") == ""
-    print({path.name for path in RUNS.iterdir()} - before)
 
 
 def test_a_rank_that_may_not_read_a_file_is_named_with_it(program: Path) -> None:
