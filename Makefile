@@ -239,8 +239,8 @@ report: $(READY) ## draw the report of a run anew, or compare several: RUN=lates
 export: $(READY) ## write the weights of a run for plain PyTorch, as a state_dict or safetensors: RUN=latest TO=resnet18.safetensors WHICH=best|last
 	@$(YARD) export $(or $(call argument,RUN),latest) $(call option,TO,--to) $(call option,WHICH,--which)
 
-evaluate: $(READY) ## test the model of a run on this machine, with a page of the worst mistakes: RUN=latest DATASET= WHICH=best|last
-	@$(YARD) evaluate $(or $(call argument,RUN),latest) $(call option,DATASET,--dataset) $(call option,WHICH,--which)
+evaluate: $(READY) ## test the model of a run on this machine or on nodes, with a page of the worst mistakes: RUN=latest DATASET= WHICH=best|last NODES=
+	@$(YARD) evaluate $(or $(call argument,RUN),latest) $(call option,DATASET,--dataset) $(call option,WHICH,--which) $(call option,NODES,--nodes)
 
 # Without SOURCE= the command says what is missing.
 predict: $(READY) ## classify image files with the model of a run, on this machine: RUN=latest SOURCE=folder WHICH=best|last

@@ -4,6 +4,7 @@ import argparse
 import atexit
 import dataclasses
 import faulthandler
+import functools
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ def main() -> int:
         "train": _train,
         "models": _models,
         "data": _data,
+        "images": _images,
         "export": _export,
         "predict": _predict,
         "bench": _bench,
@@ -66,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--counts", help="imagenet: other counts, as CLASSES,TRAINING,VALIDATION")
     data.add_argument(
         "--validation-classes", type=Path, help="imagenet: class of each validation image"
+    )
+
+    images = commands.add_parser("images", help="decode the images of a folder, to find bad ones")
+    images.add_argument(
+        "folder", type=Path, help="with a folder for each class, or train/ and val/"
     )
 
     export = commands.add_parser("export", help="write the weights of a checkpoint")
@@ -143,6 +150,12 @@ def _data(arguments: argparse.Namespace) -> None:
     )
     written = prepare_dataset(arguments.dataset, request)
     print(f"{arguments.dataset} {'written to' if written else 'is up to date in'} {arguments.out}")
+
+
+def _images(arguments: argparse.Namespace) -> None:
+    from trainer.data.decoding import check_folder
+
+    check_folder(arguments.folder, functools.partial(print, flush=True))
 
 
 def _export(arguments: argparse.Namespace) -> None:

@@ -113,15 +113,18 @@ class Checkpoint:
                 moved()
 
     @classmethod
-    def load(cls, path: Path) -> "Checkpoint":
+    def load(cls, path: Path, sha256: str | None = None) -> "Checkpoint":
         """Read a checkpoint. Only tensors and plain values are accepted, no code.
+
+        Args:
+            sha256: its checksum; None for the one that lies beside it.
 
         Raises:
             CheckpointError: it cannot be read, is not a checkpoint, or has another checksum.
         """
         try:
             path = path.resolve(strict=True)
-            expected = _sum_file(path).read_text(encoding="utf-8").split()[0]
+            expected = sha256 or _sum_file(path).read_text(encoding="utf-8").split()[0]
             actual = file_checksum(path, "sha256")
             if actual != expected:
                 raise ValueError(f"its sha256 is {actual}, expected {expected}")

@@ -79,6 +79,8 @@ class TrainConfig:
         workers: threads of a rank that read image files; None for as many as it computes with.
         weights: file of weights to begin from, see `trainer.weights`; None for fresh ones.
         weights_sha256: its checksum; None does not compare it.
+        test_only: whether nothing is trained, and all ranks test `weights`, a checkpoint of this
+            trainer, on the test set of `dataset`.
         freeze: "backbone" has only the last layer learn, "none" all of them.
         resume_dir: folder of checkpoints to go on from; None starts anew.
         keep_checkpoints: how many of the newest checkpoints of ends of epochs stay, beside the
@@ -132,6 +134,7 @@ class TrainConfig:
     early_stop: int | None = None
     weights: str | None = None
     weights_sha256: str | None = None
+    test_only: bool = False
     freeze: str = "none"
     schedule: str = "cosine"
     augment: str = "basic"

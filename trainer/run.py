@@ -1,6 +1,7 @@
 """A training run from start to end."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from trainer.engines import Engine, start_engine
 from trainer.heartbeat import WAITS, beat
 from trainer.learner import build_learner
 from trainer.loop import TrainingLoop
+from trainer.metrics import Position
 from trainer.models import parameter_count
 from trainer.recording import recording
 from trainer.resuming import StartingPoint, load_resumed
-from trainer.world import Scale, check_ranks, gather_ranks, write_world
+from trainer.world import Rank, Scale, check_ranks, gather_ranks, write_world
 
 
 def train(config: TrainConfig) -> None:
@@ -42,6 +44,9 @@ def _train(config: TrainConfig, engine: Engine) -> None:
     ranks = gather_ranks(engine)
     check_ranks(ranks, config.ranks_by_host)
     device = pick_device(engine.local_rank)
+    if config.test_only:
+        _test(config, engine, ranks, device)
+        return
     data = load_data(config, engine, device)
     resumed = load_resumed(config, engine, data)
     classes = len(data.description.classes)
@@ -62,6 +67,19 @@ def _train(config: TrainConfig, engine: Engine) -> None:
     checkpointer = Checkpointer(config, engine, learner, made_for, start.best_accuracy)
     with recording(config, engine, ranks) as metrics, checkpointer:
         TrainingLoop(config, engine, data, learner, metrics, checkpointer).run(start)
+
+
+def _test(config: TrainConfig, engine: Engine, ranks: Sequence[Rank], device: torch.device) -> None:
+    # Its imports take other ranks a second.
+    from trainer.predict import evaluate_together
+
+    with recording(config, engine, ranks) as metrics:
+        there = Position(step=0, steps=1, epoch=1, epochs=1, images=0)
+        metrics.write("start", there)
+        scale, results = evaluate_together(config, engine, device)
+        if engine.rank == 0:
+            write_world(Path(config.run_dir) / "world.json", ranks, scale, None)
+        metrics.write("end", there, results=results)
 
 
 def set_process_up(config: TrainConfig) -> None:

@@ -160,6 +160,8 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--to", type=Path, required=True, metavar="FILE", help=text)
     command = _add_checkpoint(commands, "evaluate", "test the model of a run, on this machine")
     command.add_argument("--dataset", help="one of training_datasets (default: the run's)")
+    text = "share the images of the test set among so many machines (default: this one alone)"
+    command.add_argument("--nodes", type=int, metavar="N", help=text)
     command = _add_checkpoint(commands, "predict", "classify images with a run's model")
     text = "with image files, here"
     command.add_argument("--source", type=Path, required=True, metavar="FOLDER", help=text)

@@ -196,7 +196,7 @@ PLAIN = {
     "data": "cluster.data dataset source name sha256",
     "destroy": "rent.destroy site yes",
     "doctor": "doctor.doctor locale on json",
-    "evaluate": "predict.evaluate run dataset which",
+    "evaluate": "predict.evaluate run dataset which nodes",
     "exec": "execute.execute shell_command on seconds",
     "export": "export.export run to which",
     "local-down": "cluster.local_down",

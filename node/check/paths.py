@@ -107,20 +107,21 @@ def readable(path: str, uid: int, gid: int) -> Check:
     return equal("readable", told, "yes", "unreadable", subject=path, path=path)
 
 
-def trouble_at(path: str) -> str:
-    """Return why a path cannot be looked at, or the empty string; a silent share is no answer."""
+def trouble_at(path: str, uid: int = OWN_UID, gid: int = 0) -> str:
+    """Return why a user cannot look at a path, or the empty string; a silent share is no answer."""
 
     def look() -> None:
-        os.stat(path)
+        with as_user(uid, gid):
+            os.stat(path)
 
     return within(PATH_SECONDS, look)
 
 
-def trouble_in(path: str) -> str:
+def trouble_in(path: str, uid: int, gid: int) -> str:
     """Return why a directory cannot be looked into, as `trouble_at`; an empty one is as none."""
 
     def look() -> None:
-        with os.scandir(path) as entries:
+        with as_user(uid, gid), os.scandir(path) as entries:
             if next(entries, None) is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 

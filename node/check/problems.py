@@ -167,7 +167,8 @@ PROBLEMS = {
     ),
     "dataset_unreadable": Wording(
         "the data set in {path} cannot be read: {message}",
-        "see whether its share is mounted and the file server answers",
+        "give the training user the right to read it; if it is a share, see whether it is mounted "
+        "and its server answers",
     ),
     "folder_not_plain": Wording(
         "the path {path} is not a plain one",

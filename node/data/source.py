@@ -17,6 +17,8 @@ from .archive import is_archive, unpack
 from .fetch import check_url, fetch, plain_url
 from .files import DataError, digest_of, find_files, shown
 
+# As torchvision's datasets.folder.IMG_EXTENSIONS, which the trainer goes by
+IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 SCHEMES = ("http://", "https://")
 REMEDY = "SOURCE= takes a folder, an archive or another file of this machine, or its address"
 
@@ -27,11 +29,13 @@ class Had(NamedTuple):
     Attributes:
         folder: the folder with its files; or a file, where that is all.
         sha256: of the archive or file that it came as; empty for a folder.
+        images: whether image files are in folders of it.
     """
 
     folder: str
     sha256: str = ""
     changed: bool = False
+    images: bool = False
 
 
 def have(source: str, cache: str, sha256: str = "", kept: bool = False) -> Had:
@@ -55,8 +59,8 @@ def have(source: str, cache: str, sha256: str = "", kept: bool = False) -> Had:
         raise DataError("SHA256= is of a file or an archive, and SOURCE= is a folder")
     else:
         had = Had(os.path.abspath(source))
-    find_files(had.folder)
-    return had
+    _, paths = find_files(had.folder)
+    return had._replace(images=any("/" in path and path.lower().endswith(IMAGES) for path in paths))
 
 
 def _from_file(source: str, cache: str, sha256: str) -> Had:

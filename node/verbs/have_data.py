@@ -23,7 +23,7 @@ def have_data(
 
     Returns:
         `folder` with the files, or a file, where that is all; `sha256` of what came, empty for a
-        folder.
+        folder; `images`: whether image files are in folders of it.
 
     Raises:
         DataError: it cannot be had, or cannot travel.

@@ -235,10 +235,15 @@ def path_problems(needs: Needs) -> list[Problem]:
         return problems
     path = os.path.join(needs.data, needs.dataset)
     # Data is put in place as a whole; what comes from elsewhere has at least something in it.
-    trouble = trouble_in(path) if needs.own_data else trouble_at(os.path.join(path, "dataset.json"))
-    if is_missing(trouble) and not needs.own_data:
-        # Of images that came as folders.
-        trouble = trouble_at(os.path.join(path, "train"))
+    # As the ranks will: root may look into everything.
+    user = needs.uid, needs.gid
+    if needs.own_data:
+        trouble = trouble_in(path, *user)
+    else:
+        trouble = trouble_at(os.path.join(path, "dataset.json"), *user)
+        if is_missing(trouble):
+            # Of images that came as folders.
+            trouble = trouble_at(os.path.join(path, "train"), *user)
     if is_missing(trouble) and needs.own_data:
         problems.append(problem("own_data_missing", path=path, dataset=needs.dataset))
     elif is_missing(trouble):

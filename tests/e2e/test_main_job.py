@@ -190,6 +190,22 @@ def test_other_engine(other_job: Job) -> None:
     assert losses[-1] < losses[0]
 
 
+def test_nodes_that_share_a_test_set_tell_what_one_machine_tells(other_job: Job) -> None:
+    _, run = other_job
+    results = run / f"evaluations/cifar10_{(run / 'checkpoints/best.pt').resolve().stem}"
+    told = []
+    for where in ({"NODES": 2}, {}):
+        done = make("evaluate", RUN=run.name, **where)
+        assert done.status == 0, done.output
+        told.append(json.loads((results / "evaluation.json").read_text()))
+        (results / "evaluation.json").unlink()
+    nodes, here = told
+    assert (nodes["images"], sum(map(sum, nodes["confusion"]))) == (10_000, 10_000)
+    for name in ("accuracy", "top5", "confusion"):
+        assert nodes[name] == here[name]
+    assert nodes["loss"] == pytest.approx(here["loss"], rel=1e-6)
+
+
 @pytest.mark.promise("row 15")
 def test_each_model_leaves_its_weights(main_job: Job, small_job: Job, other_job: Job) -> None:
     trained = set()

@@ -43,6 +43,18 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache/.own"
 
 
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [("train/ann/1.JPEG", True), ("scan.png", False), ("train/1.npy", False)],
+)
+def test_it_is_told_whether_images_are_in_folders(
+    name: str, is_one: bool, folder: Path, cache: Path
+) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).touch()
+    assert dataset_source.have(str(folder), str(cache)).images is is_one
+
+
 def contents(folder: str | Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()

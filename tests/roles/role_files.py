@@ -1,9 +1,13 @@
-"""Where the roles are, and their actions as modules."""
+"""Where the roles are, their variables, and their actions as modules."""
 
 import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 
 ROLES = Path(__file__).parents[2] / "roles"
 
@@ -22,3 +26,13 @@ def import_file(path: Path, name: str = "") -> ModuleType:
     sys.modules[specification.name] = module  # dataclasses look their module up there
     specification.loader.exec_module(module)
     return module
+
+
+def of_the_site(role: str, **further: Any) -> Templar:
+    """Ansible's templates with what the site-wide files and a role set."""
+    loader = DataLoader()
+    variables: dict[str, Any] = {}
+    site = sorted((ROLES.parent / "group_vars/all").glob("*.yml"))
+    for file in (ROLES / role / "defaults/main.yml", ROLES / role / "vars/main.yml", *site):
+        variables |= loader.load_from_file(str(file), trusted_as_template=True)
+    return Templar(loader=loader, variables=variables | further)

@@ -1,5 +1,7 @@
 """Whether a node has the data that a run asks for: the trainer's own, or a user's."""
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from node.verbs import probe
 pytestmark = pytest.mark.process
 
 
-def problems(data: Path, own: bool) -> list[dict[str, Any]]:
+def problems(data: Path, own: bool, user: int = 0) -> list[dict[str, Any]]:
     """What the node says of data set `faces`."""
     needs = probe.Needs(
         image="image",
@@ -22,8 +24,8 @@ def problems(data: Path, own: bool) -> list[dict[str, Any]]:
         port=2222,
         ports=1,
         free_gigabytes=0,
-        uid=0,
-        gid=0,
+        uid=user,
+        gid=user,
         memory_gigabytes=0,
         open_files=0,
         transport="",
@@ -72,3 +74,19 @@ def test_what_cannot_be_looked_at_is_not_taken_for_missing(own: bool, tmp_path: 
     (problem,) = problems(tmp_path, own)
     assert problem["code"] == "dataset_unreadable"
     assert "Too many levels of symbolic links" in problem["text"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("own", [True, False])
+def test_it_is_looked_at_as_the_ranks_will(own: bool) -> None:
+    """Root may look into everything."""
+    with tempfile.TemporaryDirectory() as data:  # nobody else may enter pytest's
+        os.chmod(data, 0o755)
+        faces = Path(data, "faces")
+        faces.mkdir(mode=0o700)
+        (faces / "dataset.json").touch()
+        (problem,) = problems(Path(data), own, user=65534)
+        assert problem["code"] == "dataset_unreadable"
+        assert "Permission denied" in problem["text"]
+        faces.chmod(0o755)
+        assert problems(Path(data), own, user=65534) == []

@@ -5,12 +5,9 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar
-from role_files import ROLES
+from role_files import ROLES, of_the_site
 
 from node.runs import mpirun
 
@@ -42,16 +39,6 @@ def test_every_trainer_image_is_looked_at() -> None:
     assert {"Dockerfile", "Dockerfile.cuda", "Dockerfile.rocm"} <= set(DOCKERFILES)
 
 
-def of_the_site(role: str, **further: Any) -> Templar:
-    """Ansible's templates with what the site-wide files and a role set."""
-    loader = DataLoader()
-    variables: dict[str, Any] = {}
-    site = sorted((ROLES.parent / "group_vars/all").glob("*.yml"))
-    for file in (ROLES / role / "defaults/main.yml", ROLES / role / "vars/main.yml", *site):
-        variables |= loader.load_from_file(str(file), trusted_as_template=True)
-    return Templar(loader=loader, variables=variables | further)
-
-
 def test_another_number_of_the_account_reaches_nodes_and_image() -> None:
     site = of_the_site("trainer_image", trainyard_uid=2500, trainer_image_sources="of docker/")
     followers = ("training_node_uid", "training_node_gid", "cifs_mount_uid", "cifs_mount_gid")
@@ -67,12 +54,15 @@ def test_another_number_of_the_account_reaches_nodes_and_image() -> None:
         )
 
 
-def test_an_image_of_other_sources_or_for_another_number_has_a_name_of_its_own() -> None:
+def test_an_image_of_another_making_has_a_name_of_its_own() -> None:
     names = set()
     for uid, sources in ((2000, "ours"), ("2000", "ours"), (2500, "ours"), (2000, "others")):
         site = of_the_site("trainer_image", trainyard_uid=uid, trainer_image_sources=sources)
         names.add(site.template(site.available_variables["trainer_image_base"]))
-    assert len(names) == 3
+    for further in ({"trainer_image_release": "bookworm"}, {"trainer_image_target": "cuda13"}):
+        site = of_the_site("trainer_image", trainer_image_sources="ours", **further)
+        names.add(site.template(site.available_variables["trainer_image_base"]))
+    assert len(names) == 5
 
 
 def append(path: Path) -> None:

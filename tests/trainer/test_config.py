@@ -14,6 +14,7 @@ DECIDED_BY_THE_LAUNCH = {
     *("model", "dataset", "data_dir", "run_dir", "engine", "precision", "epochs"),
     *("batch_per_rank", "learning_rate", "train_images", "world_size", "hosts", "slots"),
     *("resume_dir", "checkpoint_seconds", "seconds_between_failures", "weights", "weights_sha256"),
+    "test_only",
 }
 
 

@@ -4,12 +4,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from trainer.config import TrainConfig
 from trainer.data import folder
+from trainer.data.decoding import check_folder
 from trainer.data.folder import FileSet, is_folder, read_data_set
 from trainer.data.loading import Data, check_same, load_data
 from trainer.engines.independent import IndependentEngine
@@ -110,3 +112,38 @@ def test_nodes_with_other_images_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(engine, "gather", gather)
     with pytest.raises(DataError, match=r"; node3: 3 and 2\): put the data set there again"):
         check_same(files, engine)
+
+
+def test_images_that_cannot_be_decoded_are_named_before_they_are_sent(tmp_path: Path) -> None:
+    told: list[str] = []
+    write(tmp_path / "train", ann=7, bob=2)
+    write(tmp_path / "val", ann=1, bob=1)
+    check_folder(tmp_path, told.append)
+    assert told[-1] == "all 11 images can be decoded"
+    for number in range(1, 7):
+        (tmp_path / f"train/ann/{number}.png").write_bytes(b"\x89PNG")
+    whole = tmp_path / "val/bob/0.png"
+    whole.write_bytes(whole.read_bytes()[:-30])
+    (tmp_path / "val/bob/notes.txt").write_text("no image")
+    with pytest.raises(DataError) as caught:
+        check_folder(tmp_path, told.append)
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path}: in 2 of 4 folders images are damaged:",
+        "train/ann: cannot decode 1.png, 2.png, 3.png, 4.png, 5.png and 1 more",
+        "val/bob: cannot decode 0.png",
+        "replace them or move them away, and give the same command again",
+    ]
+    # What has no folder for each class is for a program of the user's own.
+    check_folder(tmp_path / "train/ann", told.append)
+    assert told[-1].startswith("no images are looked at: ")
+
+
+@pytest.mark.parametrize("form", ["png", "tiff", "ppm"])
+def test_grey_of_sixteen_bits_keeps_its_shades(form: str, tmp_path: Path) -> None:
+    values = np.arange(0, 65536, 1024, dtype=np.uint16).reshape(8, 8)
+    (tmp_path / "scan").write_bytes(b"P5\n8 8\n65535\n" + values.astype(">u2").tobytes())
+    if form != "ppm":
+        Image.fromarray(values).save(tmp_path / "scan", form)
+    image = folder._open(tmp_path / "scan")
+    assert image.mode == "RGB"
+    assert np.array_equal(np.asarray(image)[:, :, 1], values // 256)

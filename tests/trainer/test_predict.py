@@ -15,11 +15,13 @@ import torch
 from PIL import Image
 
 from trainer.checkpoint import Checkpoint
+from trainer.config import TrainConfig
 from trainer.data import store
 from trainer.data.augment import Normalise
+from trainer.engines.independent import IndependentEngine
 from trainer.errors import ConfigError
 from trainer.models import build_model
-from trainer.predict import predict
+from trainer.predict import evaluate_together, predict
 
 CLASSES = tuple("abcdefghij")
 MEANS, DEVIATIONS = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
@@ -76,6 +78,44 @@ def test_the_test_set_is_looked_at(save: Save, data: Path, tmp_path: Path) -> No
     worst = result["worst"][0]
     shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(worst["png"]))))
     assert np.array_equal(shown.transpose(2, 0, 1), test.images[int(worst["image"])])
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 31])
+def test_ranks_that_share_the_images_tell_what_one_tells(
+    ranks: int,
+    save: Save,
+    data: Path,
+    tmp_path: Path,
+    config: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 30 images 4 ranks have 8 or 7, and of 31 ranks one has none: each counts once."""
+    path = save()
+    predict(path, data, None, None, tmp_path)
+    asked = TrainConfig(
+        **config | {"data_dir": str(data), "run_dir": str(tmp_path), "weights": str(path)}
+    )
+    engine = IndependentEngine()
+    parts: list[Any] = []
+
+    def gather(part: Any) -> list[Any]:
+        parts.append(part)
+        return parts
+
+    monkeypatch.setattr(engine, "gather", gather)
+    monkeypatch.setattr(engine, "world_size", ranks)
+    for rank in range(ranks - 1, -1, -1):
+        monkeypatch.setattr(engine, "rank", rank)
+        scale, told = evaluate_together(asked, engine, torch.device("cpu"))
+    assert sorted({len(part.seen) for part in parts}) in ([15], [7, 8], [0, 1])
+    one, rows = looked(tmp_path)
+    several, others = looked(tmp_path / "outputs")
+    exact = ("images", "labelled", "accuracy", "top5", "confusion")
+    assert [several[name] for name in exact] == [one[name] for name in exact]
+    assert several["loss"] == pytest.approx(one["loss"], rel=1e-6)
+    assert [row[:3] for row in others] == [row[:3] for row in rows]
+    assert [each["image"] for each in several["worst"]] == [each["image"] for each in one["worst"]]
+    assert (told["test_accuracy"], scale.test_images) == (one["accuracy"], 30)
 
 
 def test_files_of_a_folder(save: Save, data: Path, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from yard_command import REPOSITORY
+
+from yard.arguments import build_parser
 
 pytestmark = pytest.mark.process
 # Stands in for the Python of the virtual environment: writes down what make and the shell hand on.
@@ -175,3 +179,12 @@ def test_an_unknown_name_is_refused_with_the_nearest(
     assert done.returncode == 2
     assert said in done.stderr
     assert not (venv / "record").exists()
+
+
+def test_what_the_guides_have_people_type_is_taken(typed: Typed) -> None:
+    guides = (REPOSITORY / "docs/guides.md").read_text()
+    commands = dict.fromkeys(re.findall(r"`make ([^`]+)`", guides))
+    assert len(commands) > 20
+    for command in commands:
+        arguments, _ = typed(*shlex.split(command))
+        build_parser().parse_args(["--inventory", *arguments])

@@ -12,11 +12,12 @@ from yard_command import DATA, RUN_ID, made
 
 from yard.commands import predict as command
 from yard.core.context import Context
-from yard.core.errors import RequestError
+from yard.core.errors import Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.plays.inventory import Inventory
 from yard.request.own_data import OwnData, note_own_data
+from yard.request.training import TrainRequest
 
 RESULT = {
     **{"model": "vit", "epoch": 5, "images": 3, "labelled": 3},
@@ -76,6 +77,38 @@ def test_the_test_set_of_a_run(look: Look, run: Path) -> None:
     assert made("evaluate", "DATASET=cifar100", "RUN=a").endswith(
         "evaluate 'a' --dataset='cifar100'"
     )
+
+
+@pytest.mark.process
+def test_nodes_share_a_test_set(
+    look: Look, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for it by a run of its own, and its results lie with the others."""
+    left = tmp_path / "runs/of-the-nodes/outputs"
+    asked: list[Any] = []
+
+    def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
+        asked.append(request)
+        left.mkdir(parents=True, exist_ok=True)
+        (left / "evaluation.json").write_text(json.dumps(RESULT))
+        (left / "predictions.csv").write_text("image\n")
+        return Exit.DONE if request.nodes == 2 else Exit.UNFIT
+
+    monkeypatch.setattr(command, "train", train)
+    monkeypatch.setattr(command, "succeeded", lambda runs: {asked[-1].name: left.parent})
+    told = look(command.evaluate, "latest", None, "best", 2)
+    assert told.startswith("[] ")
+    assert f"epoch-5.pt of {RUN_ID} on cifar10: 3 images, accuracy 66.7 % of 3" in told
+    assert asked[0].test_only
+    assert asked[0].weights == str(run / "checkpoints/epoch-5.pt")
+    assert (asked[0].dataset, asked[0].precision, asked[0].nodes) == ("cifar10", "fp32", 2)
+    assert sorted(path.name for path in (run / "evaluations/cifar10_epoch-5").iterdir()) == [
+        "evaluation.html",
+        "evaluation.json",
+        "predictions.csv",
+    ]
+    assert "accuracy" not in look(command.evaluate, "latest", "cifar10", "best", 3)
+    assert made("evaluate", "NODES=2").split()[-3:] == ["evaluate", "latest", "--nodes='2'"]
 
 
 @pytest.mark.process

@@ -464,6 +464,13 @@ def test_what_ranks_would_refuse_is_refused_before(
     assert problems_of(TrainRequest("vit", engine="ddp", options=options), shipped) == said
 
 
+def test_a_head_alone_learns_from_weights_that_are_given(shipped: Inventory) -> None:
+    head_alone = TrainRequest("vit", options={"freeze": "backbone"})
+    assert "give WEIGHTS= too" in problems_of(head_alone, shipped)
+    resolve(replace(head_alone, weights="best.pt"), shipped)
+    resolve(replace(head_alone, resume="latest"), shipped)
+
+
 def test_what_fits_together_is_taken(shipped: Inventory) -> None:
     fitting = {"accumulate": 4, "timeline": True, "buckets": 2, "compression": "fp16"}
     resolve(TrainRequest("vit", options={**fitting, "image_size": 32}), shipped)

@@ -154,7 +154,7 @@ def test_what_is_not_said_counts_as_what_it_then_is(
             "image_size unsaid",
         )
     ]
-    same = TrainRequest("vit", options=config, train_images=640)
+    same = TrainRequest("vit", options=config, train_images=640, resume=run.name)
     check_same_training(resolve(same, site), run, site)
     # All of the images that are not held out, said and unsaid.
     (run / "world.json").write_text(json.dumps({**world, **split, "train_images": 47_500}))

@@ -69,3 +69,16 @@ def test_what_cannot_serve_is_said(
     (root / "runs" / RUN_ID / "checkpoints/epoch-5.pt").unlink()
     with pytest.raises(RequestError, match=r"WEIGHTS=latest: .*: the run left no such checkpoint"):
         begun(root, lab, TrainRequest("vit", weights="latest"))
+
+
+def test_a_file_is_read_once_for_all_trainings_of_a_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = TrainRequest("vit", weights=str(tmp_path / "w.pt"))
+    (tmp_path / "w.pt").write_bytes(b"first")
+    before = find_weights(Project(tmp_path), request)
+    monkeypatch.setattr("hashlib.file_digest", None)
+    assert find_weights(Project(tmp_path), request) == before
+    monkeypatch.undo()
+    (tmp_path / "w.pt").write_bytes(b"another")
+    assert find_weights(Project(tmp_path), request) != before

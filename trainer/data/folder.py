@@ -302,6 +302,9 @@ def _open(path: Path) -> Image.Image:
     """Read and decode a file."""
     try:
         with Image.open(path) as image:
+            if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):
+                # Pillow would cut what is above 255 off.
+                return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
             return image.convert("RGB")
     except UNDECODABLE as error:
         raise cannot_read(path, error, f"cannot read the image {path}: {error}") from error

@@ -14,28 +14,18 @@ import collections
 import hashlib
 import io
 import lzma
-import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from PIL import Image
-
 from trainer.atomic import write_json
 from trainer.data import store
-from trainer.data.folder import (
-    DEVIATIONS,
-    FOLDERS,
-    MEANS,
-    UNDECODABLE,
-    classes_of,
-    find_files,
-)
+from trainer.data.decoding import check_images, first_of, in_processes
+from trainer.data.folder import DEVIATIONS, FOLDERS, MEANS, classes_of, find_files
 from trainer.data.preparation import Report
 from trainer.data.store import Description
 from trainer.errors import DataError
@@ -44,9 +34,6 @@ NAME = "imagenet"
 TRAIN_TAR = "ILSVRC2012_img_train.tar"
 VALIDATION_TAR = "ILSVRC2012_img_val.tar"
 VALIDATION_CLASSES = Path(__file__).with_name("imagenet_validation.txt.xz")
-REPORT_EVERY = 50
-# So many folders, or images of one, are named that something is wrong with.
-NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -239,30 +226,14 @@ def _check_room(folder: Path, size: int) -> None:
 
 def _in_processes(work: Callable[[Any], None], items: dict[str, Any], report: Report) -> None:
     """Do something with each folder, one process a core."""
-    failed: list[str] = []
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures = {pool.submit(work, item): name for name, item in items.items()}
-        try:
-            for number, future in enumerate(as_completed(futures), start=1):
-                try:
-                    future.result()
-                except DataError as error:
-                    failed.append(f"{futures[future]}: {error}")
-                if number % REPORT_EVERY == 0 or number == len(items):
-                    report(f"{number} of {len(items)} folders")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    if failed:
-        more = [f"and {len(failed) - NAMED} more"] if len(failed) > NAMED else []
-        told = [
-            f"{len(failed)} of {len(items)} folders are damaged:",
-            *sorted(failed)[:NAMED],
-            *more,
-        ]
+    if failed := in_processes(work, items, report):
         raise DataError(
             "\n".join(
-                [*told, "with what is damaged fetched again, the same command does these alone"]
+                [
+                    f"{len(failed)} of {len(items)} folders are damaged:",
+                    *first_of(failed),
+                    "with what is damaged fetched again, the same command does these alone",
+                ]
             )
         )
 
@@ -299,18 +270,7 @@ def _unpack_tar(content: bytes, name: Path, folder: Path) -> None:
 
 
 def _check_images(folder: Path) -> None:
-    """Decode the images of a folder, as small as their format can do that."""
-    broken = []
-    for path in sorted(folder.iterdir()):
-        try:
-            with Image.open(path) as image:
-                image.draft("RGB", (1, 1))
-                image.load()
-        except UNDECODABLE:
-            broken.append(path.name)
-    if broken:
-        more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
-        raise DataError(f"cannot decode {', '.join(broken[:NAMED])}{more}")
+    check_images(sorted(folder.iterdir()))
 
 
 def _count(directory: Path, counts: Counts) -> tuple[str, ...]:

@@ -1,7 +1,11 @@
 """`make evaluate` and `make predict`: what the model of a run makes of images."""
 
+import shutil
+import time
 from pathlib import Path
 
+from yard.commands.series import succeeded
+from yard.commands.train import train
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.files import read_object, write_text
@@ -10,17 +14,24 @@ from yard.operations.trainer_here import checkpoint_of, run_trainer_here
 from yard.plays.inventory import read_inventory
 from yard.request.own_data import read_own_data, with_own_data
 from yard.request.resolve import check_dataset
+from yard.request.training import TrainRequest
 from yard.runs.measurements import find_training
 
+# What a run of the nodes leaves for the folder of the results.
+RESULTS = ("evaluation.json", "predictions.csv")
 
-def evaluate(context: Context, name: str, dataset: str | None, which: str) -> Exit:
+
+def evaluate(
+    context: Context, name: str, dataset: str | None, which: str, nodes: int | None = None
+) -> Exit:
     """Look at the test set of a data set with the model of a run.
 
     Args:
         dataset: None for that of the run.
         which: best or last, the checkpoint.
+        nodes: how many of them share the images, as a run; None for this machine alone.
     """
-    return _look(context, name, which, dataset, None)
+    return _look(context, name, which, dataset, None, nodes)
 
 
 def predict(context: Context, name: str, source: Path, which: str) -> Exit:
@@ -32,7 +43,12 @@ def predict(context: Context, name: str, source: Path, which: str) -> Exit:
 
 
 def _look(
-    context: Context, name: str, which: str, dataset: str | None, source: Path | None
+    context: Context,
+    name: str,
+    which: str,
+    dataset: str | None,
+    source: Path | None,
+    nodes: int | None = None,
 ) -> Exit:
     project, console = context.project, context.console
     inventory = read_inventory(project, context.inventory)
@@ -41,7 +57,8 @@ def _look(
     run = find_training(project, name)
     checkpoint, manifest = checkpoint_of(context, run, which)
     tested = dataset or manifest.configuration["dataset"]
-    own = read_own_data(project, inventory).get(tested) if source is None else None
+    here = source is None and nodes is None
+    own = read_own_data(project, inventory).get(tested) if here else None
     if own is not None and not Path(own.source).is_dir():
         raise RequestError(
             f"DATASET={tested}: came from {own.shown}, which is not a folder here; unpack it, and "
@@ -50,16 +67,26 @@ def _look(
     what = source.name if source is not None else tested
     kind = "evaluation" if source is None else "prediction"
     out = run / f"{kind}s" / f"{what}_{checkpoint.stem}"
-    out.mkdir(parents=True, exist_ok=True)
-    arguments = ["--out", "/to", "--data", "/data" if own is None else "/own"]
-    arguments += ["--dataset", tested] if source is None else ["--source", "/source"]
-    run_trainer_here(
-        *(context, inventory, "predict", checkpoint, arguments),
-        to=out,
-        source=source,
-        datasets=[tested] if source is None and own is None else [],
-        own=None if own is None else (tested, Path(own.source)),
-    )
+    if nodes is None:
+        out.mkdir(parents=True, exist_ok=True)
+        arguments = ["--out", "/to", "--data", "/data" if own is None else "/own"]
+        arguments += ["--dataset", tested] if source is None else ["--source", "/source"]
+        run_trainer_here(
+            *(context, inventory, "predict", checkpoint, arguments),
+            to=out,
+            source=source,
+            datasets=[tested] if here and own is None else [],
+            own=None if own is None else (tested, Path(own.source)),
+        )
+    else:
+        status, left = _on_nodes(
+            *(context, run, manifest.configuration["model"], checkpoint, tested, nodes)
+        )
+        if status != Exit.DONE:
+            return status
+        out.mkdir(parents=True, exist_ok=True)
+        for result_file in RESULTS:
+            shutil.copyfile(left / "outputs" / result_file, out / result_file)
     result = read_object(out / "evaluation.json")
     # Only now: the page takes a while to import.
     from yard.pages.evaluation import evaluation_page
@@ -78,3 +105,22 @@ def _look(
     ):
         console.print(line, markup=False)
     return Exit.DONE
+
+
+def _on_nodes(
+    context: Context, run: Path, model: str, checkpoint: Path, dataset: str, nodes: int
+) -> tuple[Exit, Path]:
+    """Have nodes test a checkpoint; returns how it went, and the run that it was."""
+    request = TrainRequest(
+        model=model,
+        dataset=dataset,
+        nodes=nodes,
+        precision="fp32",
+        weights=str(checkpoint),
+        test_only=True,
+        epochs=1,
+        batch=1,
+        name=f"{checkpoint.stem} of {run.name} on {dataset}",
+    )
+    status = train(context, request, time.time())
+    return status, succeeded(context.project.runs).get(request.name, run)

@@ -63,6 +63,7 @@ def request_of(run: Path, manifest: Manifest) -> TrainRequest | ProjectRequest:
             train_images=ALL_IMAGES if images is None else images,
             checkpoint_seconds=configuration.get("checkpoint_seconds"),
             weights=configuration.get("weights"),
+            test_only=configuration.get("test_only"),
             options=configuration["options"],
             **_common(configuration, typed),
         )

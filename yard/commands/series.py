@@ -127,7 +127,7 @@ def train_each(
     """
     runs: dict[str, Path] = {}
     worst = Exit.DONE
-    before = _succeeded(context.project.runs)
+    before = succeeded(context.project.runs)
     for label, case in cases.items():
         name = f"{series}, {label}"
         run = before.get(name)
@@ -137,13 +137,13 @@ def train_each(
             worst = worst if worst != Exit.DONE else status
             if status != Exit.DONE and not (goes_on and status == Exit.FAILED):
                 return runs, status
-            run = _succeeded(context.project.runs).get(name)
+            run = succeeded(context.project.runs).get(name)
         if run is not None:
             runs[label] = run
     return runs, worst
 
 
-def _succeeded(runs: Path) -> dict[str | None, Path]:
+def succeeded(runs: Path) -> dict[str | None, Path]:
     """The newest run of each name that succeeded."""
     overviews = ((run, overview_of(run)) for run in list_runs(runs))
     return {overview.name: run for run, overview in overviews if overview.status == "succeeded"}

@@ -302,6 +302,9 @@ def _announce_project(console: Console, job: ProjectRun) -> None:
 
 
 def _announce_training(console: Console, training: Training) -> None:
+    if training.test_only:
+        console.print(escape(f"tests {training.weights}"))
+        return
     console.print(
         f"batch {training.batch_per_rank} a rank, {plural(training.epochs, 'epoch')}, "
         f"learning rate {training.learning_rate:g}"

@@ -1,6 +1,7 @@
 """The weights that a training begins from: a run's, or a file's."""
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,15 @@ def find_weights(project: Project, request: TrainRequest) -> dict[str, Any]:
     # What best.pt is a link to is another file tomorrow.
     path = path.resolve()
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        about = path.stat()
+        digest = _digest(path, about.st_ino, about.st_size, about.st_mtime_ns)
     except OSError as error:
         raise RequestError(f"WEIGHTS={typed}: cannot be read: {error.strerror}") from error
     return {"weights": str(path), "weights_sha256": digest}
+
+
+@lru_cache(maxsize=1)
+def _digest(path: Path, *_state: int) -> str:
+    """The SHA-256 of a file, read once for all trainings of a series, if it stays as it is."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

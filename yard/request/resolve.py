@@ -128,6 +128,7 @@ class _Resolver(Values):
             min_nodes=min_nodes,
             stall_seconds=request.stall,
             checkpoint_seconds=request.checkpoint_seconds,
+            test_only=request.test_only,
             own_data=dataset is not None and dataset.own,
         )
 
@@ -211,6 +212,11 @@ class _Resolver(Values):
         if options.get(VALIDATION) == 0 and (early_stop or schedule == "plateau"):
             self.problems.append(
                 "early_stop and schedule plateau need the validation split: leave VALIDATION=0 out"
+            )
+        request = self.request
+        if options.get("freeze") == "backbone" and not (request.weights or request.resume):
+            self.problems.append(
+                "FREEZE=backbone: the head would learn from random features; give WEIGHTS= too"
             )
         parts = options.get("accumulate")
         if isinstance(parts, int) and parts > 0 and batch is not None and batch % parts:

@@ -42,6 +42,7 @@ NAMED = {
     "run_dir",
     "seconds_between_failures",
     "slots",
+    "test_only",
     "train_images",
     "weights",
     "weights_sha256",
@@ -59,6 +60,7 @@ class TrainRequest(Request):
     Attributes:
         checkpoint_seconds: after how long a checkpoint is taken within an epoch, or AUTO; 0: never.
         weights: the run or the file that it begins from.
+        test_only: whether this is a checkpoint that is tested, and nothing is trained.
     """
 
     model: str
@@ -71,6 +73,7 @@ class TrainRequest(Request):
     train_images: int | str | None = None
     checkpoint_seconds: int | str | None = None
     weights: str | None = None
+    test_only: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -85,6 +88,7 @@ class Training(Job):
         learning_rate: of the whole job, not of a rank.
         own_data: whether the data set is of a user's own.
         weights, weights_sha256: the file of this machine that it begins from; None for fresh ones.
+        test_only: see `TrainRequest`.
     """
 
     dataset: str
@@ -100,10 +104,13 @@ class Training(Job):
     own_data: bool = False
     weights: str | None = None
     weights_sha256: str | None = None
+    test_only: bool | None = None
 
     @property
     def label(self) -> str:
         """`<model>_<dataset>_b<batch>_e<epochs>_n<nodes>_p<processes>`."""
+        if self.test_only:
+            return f"{self.model}_{self.dataset}_test_n{self.nodes}_p{self.procs_per_node}"
         return (
             f"{self.model}_{self.dataset}_b{self.batch_per_rank}_e{self.epochs}"
             f"_n{self.nodes}_p{self.procs_per_node}"
@@ -128,6 +135,8 @@ class Training(Job):
             "training_run_train_images": self.train_images,
             "training_run_options": dict(self.options),
         }
+        if self.test_only:
+            variables["training_run_options"]["test_only"] = True
         if self.own_data:
             variables["training_run_own_data"] = True
         for name in ("engine", "precision", "checkpoint_seconds", "weights", "weights_sha256"):
