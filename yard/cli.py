@@ -146,8 +146,8 @@ def _scaling(context: Context, options: argparse.Namespace) -> Exit:
 
     if options.model is None and options.recipe is None:
         raise RequestError(
-            "scaling: compares what the trainer measures; of a project of your own, start a "
-            "run with NODES=1 and one with more"
+            "scaling: name what to train: MODEL=vit or RECIPE=cnn_b_cifar10; of a program of your "
+            "own, start a run with NODES=1 and one with more"
         )
     request = replace(_request(context, options), on=options.on)
     return scaling(context, request, options.hold, options.rounds)
