@@ -211,6 +211,30 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_output_that_finds_no_room(ready: Yard, mount: Mount, tmp_path: Path) -> None:
+    small = mount(tmp_path / "small", "size=64k")
+    fill(small)
+    for file, said in (
+        (small / "out.txt", f"{FULL}{small}: 0 bytes free of 65,536\n"),
+        (Path("/dev/full"), "yard: the output is not whole: No space left on device\n"),
+    ):
+        with file.open("w") as out:
+            done = subprocess.run(
+                ready.command("runs", "--json"),
+                cwd=ready.root,
+                env=ready.environment,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.process
 def test_half_a_file_does_not_stay(mount: Mount, tmp_path: Path) -> None:
     folder = mount(tmp_path / "small", "size=64k")
     with pytest.raises(OSError, match="No space left"):

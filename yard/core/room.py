@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -55,10 +56,17 @@ def _what_is_full(error: OSError, places: Sequence[Path]) -> str:
     The error of a write does not say which file it was: it is the fullest of the file systems.
     """
     named = [Path(os.fsdecode(error.filename))] if error.filename is not None else []
-    tried = named or [*places, Path(tempfile.gettempdir())]
+    tried = named or [*places, Path(tempfile.gettempdir()), *_outputs()]
     folder, about = min(map(_standing, tried), key=lambda pair: _room(pair[1]))
     what = "your quota is used up" if error.errno == errno.EDQUOT else "no space is left"
     return f"{what} on the control node, in {folder}: {_free(about)}"
+
+
+def _outputs() -> Iterator[Path]:
+    """The files that this command prints to, where they are files."""
+    for number in (1, 2):
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            yield Path(f"/proc/self/fd/{number}").resolve()
 
 
 def _standing(place: Path) -> tuple[Path, os.statvfs_result]:
