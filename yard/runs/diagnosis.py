@@ -160,6 +160,10 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         for problem in failure.problems
         if problem.host is not None
     ]
+    silent = [f.host for f in record.manifest.launch.failures if f.unreachable and not f.problems]
+    if silent:
+        hosts = ", ".join(dict.fromkeys(silent))
+        unfit.append(Finding("host_unreachable", {}, ANSIBLE_LOG, hosts))
     crashed = [_of_crash(record, crash) for crash in record.crashes if crash.rank == first_failed]
     crashed = [*_of_command(record, first_failed), *crashed]
     passed_over = OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ()
