@@ -393,6 +393,18 @@ def test_finding(
         assert (found.host, found.rank) == ("node2", 1)
 
 
+def test_a_busy_first_node_does_not_accuse_the_network(recorded: Callable[[str], Path]) -> None:
+    """It did not even answer itself in time, though the others may have been as slow."""
+    run = recorded("unknown")
+    (run / "failures").mkdir(exist_ok=True)
+    found = [{"code": "stalled", "values": {"seconds": 60}}]
+    found += [{"code": "peer_silent", "values": {"host": host}} for host in ("node1", "node2")]
+    (run / LAUNCHER).write_text(json.dumps(found))
+    assert diagnose(read_run(run)).signature == "stalled"
+    (run / LAUNCHER).write_text(json.dumps([found[0], found[2]]))
+    assert diagnose(read_run(run)).host == "node2"
+
+
 @pytest.mark.parametrize(
     "code", [code for code, values, path, _ in FINDINGS if values and path != NODE]
 )
